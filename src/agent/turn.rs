@@ -8,7 +8,7 @@ use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped
 use crate::config;
 use crate::domain::call::ToolCall;
 use crate::domain::canonical::same_object;
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::grant::Grant;
 use crate::domain::input::Input;
 use crate::domain::message::{Part, StepStatus, Usage};
@@ -18,7 +18,9 @@ use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
-use crate::store::{Lease, NewCall, StepOpening, StepResult, Store, StoreError, TurnEnd};
+use crate::store::{
+    CommittedStep, EarlierCalls, Lease, NewCall, StepResult, Store, StoreError, Transcript, TurnEnd, Write,
+};
 use crate::tools::gate::PolicyContext;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -57,10 +59,13 @@ pub(crate) type AskHandler<'a> =
 pub(crate) struct Ended {
     pub(crate) end: TurnEnd,
     pub(crate) reason: FinishReason,
+    /// Whether the end was committed with the last step.
+    pub(crate) is_committed: bool,
 }
 
 /// An open step, and its request to the model.
-struct OpenedStep {
+#[derive(Debug)]
+pub(crate) struct OpenedStep {
     n: i32,
     /// Whether the step comes after the last step that may have tools.
     last: bool,
@@ -73,8 +78,9 @@ struct OpenedStep {
 struct PendingCalls {
     /// The number of pending calls, including the calls of this step that are judged so far.
     count: u64,
-    /// The pending calls of earlier steps that a call of this step may duplicate.
-    asked_about: Vec<ToolCall>,
+    earlier: EarlierCalls,
+    /// The time of the transaction. A call whose deadline is reached is no duplicate.
+    now: Timestamp,
     /// The policy of the session.
     session: SessionPolicy,
     /// The grants of the session for the tools of the step.
@@ -82,41 +88,59 @@ struct PendingCalls {
 }
 
 impl PendingCalls {
+    fn none_at(now: Timestamp) -> Self {
+        let (earlier, session, grants) = <(EarlierCalls, SessionPolicy, Vec<Grant>)>::default();
+        Self { count: 0, earlier, now, session, grants }
+    }
+
     fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
-        let same =
-            |call: &&ToolCall| call.name == tool_name && !call.unreadable && same_object(&call.input, input);
-        self.asked_about.iter().find(same)
+        let is_open = |call: &ToolCall| call.expires_at.is_none_or(|at| at > self.now);
+        let same = |call: &&ToolCall| {
+            call.name == tool_name && is_open(call) && !call.unreadable && same_object(&call.input, input)
+        };
+        self.earlier.pending.iter().find(same)
     }
 }
 
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
-    /// Runs a turn to its end, which the caller commits and emits. Adds the usage up to that end to `spent`.
+    /// Runs a turn from its open first step to its end, which the caller emits, and commits unless the last
+    /// step did. Adds the usage up to that end to `spent`.
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
+        first: OpenedStep,
         spent: &mut Spent,
         emit: Emit<'_>,
     ) -> Result<Ended, TurnError> {
-        match self.steps(turn, spent, emit).await {
+        match self.steps(turn, first, spent, emit).await {
             Ok(ended) => Ok(ended),
             Err(Stopped::Failed(error)) => Err(error),
             Err(Stopped::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
             Err(Stopped::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
             Err(Stopped::Halted(Halt::Cancelled)) => {
-                Ok(Ended { end: TurnEnd::Cancelled, reason: FinishReason::Other })
+                Ok(Ended { end: TurnEnd::Cancelled, reason: FinishReason::Other, is_committed: false })
             }
         }
     }
 
-    async fn steps(&self, turn: &Turn<'_>, spent: &mut Spent, emit: Emit<'_>) -> Result<Ended, Stopped> {
-        let mut after_hold = false;
+    async fn steps(
+        &self,
+        turn: &Turn<'_>,
+        first: OpenedStep,
+        spent: &mut Spent,
+        emit: Emit<'_>,
+    ) -> Result<Ended, Stopped> {
+        let (mut after_hold, mut opened) = (false, Some(first));
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
                 return Err(Stopped::Halted(halt));
             }
-            let OpenedStep { n, last, before, request } = self.open(turn, after_hold).await?;
+            let OpenedStep { n, last, before, request } = match opened.take() {
+                Some(first) => first,
+                None => self.open(turn, after_hold).await?,
+            };
             spent.message = spent.message.or(before);
             emit(TurnEvent::StepStarted);
             let (output, result) = self.call_model(turn, n, &request, emit).await;
@@ -129,7 +153,8 @@ impl Agent {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
-            let (reason, mut calls, permits) = self.commit(turn, n, last, output).await?;
+            let (reason, committed) = self.commit(turn, n, last, output).await?;
+            let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
             let mut delegated = false;
             if !permits.is_empty() {
@@ -147,11 +172,11 @@ impl Agent {
             if after_hold && let Some(asks) = turn.asks {
                 waits = self.ask_handler(turn, asks, calls.clone(), &held, emit).await? || delegated;
             }
-            if waits {
-                return Ok(Ended { end: TurnEnd::Waiting, reason });
+            if let Some(end) = ended {
+                return Ok(Ended { end, reason, is_committed: true });
             }
-            if calls.is_empty() {
-                return Ok(Ended { end: TurnEnd::Completed, reason });
+            if waits {
+                return Ok(Ended { end: TurnEnd::Waiting, reason, is_committed: false });
             }
             if last {
                 let message = "The model asked for tools again and again.".to_owned();
@@ -209,44 +234,70 @@ impl Agent {
         step::call_model(&asking, request, &mut drafts, emit).await
     }
 
+    /// Opens the first step of a turn in the transaction that begins the turn, with the input of the model.
+    /// The step of a turn that has no room fails.
+    pub(crate) async fn open_first(
+        &self,
+        write: &Write,
+        lease: &Lease,
+        transcript: &Transcript,
+        model: &dyn LanguageModel,
+    ) -> Result<Result<OpenedStep, TurnError>, StoreError> {
+        if write.lock_thread(&lease.thread).await?.bytes >= self.limits.thread_bytes {
+            return Ok(Err(TurnError::thread_full()));
+        }
+        self.open_step(write, lease, transcript, model).await.map(Ok)
+    }
+
     /// Opens the next step. One transaction computes the input of the model and records it.
     async fn open(&self, turn: &Turn<'_>, after_hold: bool) -> Result<OpenedStep, TurnError> {
         let open = async {
             let write = self.store.write().await?;
-            let transcript = write.transcript(&turn.lease.thread).await?;
-            let answer = turn.lease.run.assistant_message_id;
-            let steps = transcript.messages.iter().find(|message| message.id == answer);
-            let steps = steps.map_or(&[][..], |message| message.steps());
-            let whole = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
-            let before = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
-            let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
-            let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
-            match write.open_step(turn.lease, n, &history.seals, self.limits.thread_bytes).await? {
-                StepOpening::Open => {}
-                StepOpening::Lost => return Ok(Err(TurnError::taken_over())),
-                StepOpening::ThreadFull => return Ok(Err(TurnError::thread_full())),
+            let Some(held) = write.lock_turn(turn.lease).await? else {
+                return Ok(Err(TurnError::taken_over()));
+            };
+            if held.extent.bytes >= self.limits.thread_bytes {
+                return Ok(Err(TurnError::thread_full()));
             }
+            let transcript = write.transcript(&turn.lease.thread).await?;
+            let opened = self.open_step(&write, turn.lease, &transcript, turn.model).await?;
             if after_hold {
                 // The mark was about the holds before this step. A turn that lost its lease keeps the mark:
                 // another turn has to resume.
                 write.clear_server_resumes(&turn.lease.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;
-            Ok::<_, StoreError>(Ok((n, whole, before, history.messages)))
+            Ok::<_, StoreError>(Ok(opened))
         };
-        let (n, whole, before, messages) = open.await.map_err(internal)??;
+        open.await.map_err(internal)?
+    }
+
+    async fn open_step(
+        &self,
+        write: &Write,
+        lease: &Lease,
+        transcript: &Transcript,
+        model: &dyn LanguageModel,
+    ) -> Result<OpenedStep, StoreError> {
+        let answer = lease.run.assistant_message_id;
+        let steps = transcript.steps(answer);
+        let whole = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
+        let before = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
+        let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
+        let history = history::project(transcript, answer, steps.is_empty(), model.origin());
+        write.open_step(&lease.run, n, &history.seals).await?;
         let last = whole >= self.model.max_steps;
-        let tools = if last { Vec::new() } else { self.offered(turn) };
-        let own = turn.lease.run.options.instructions.clone();
+        let tools = if last { Vec::new() } else { self.offered(lease) };
+        let own = lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
-        let request = ModelRequest { system, messages, tools };
+        let request = ModelRequest { system, messages: history.messages, tools };
         Ok(OpenedStep { n, last, before, request })
     }
 
-    fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
+    fn offered(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
         let specs = self.executor.gate.registry().specs();
         specs
-            .filter(|spec| turn.lease.run.options.offers(&spec.name))
+            .filter(|spec| lease.run.options.offers(&spec.name))
             .map(|spec| {
                 Arc::new(ToolDefinition {
                     name: spec.name.clone(),
@@ -264,7 +315,7 @@ impl Agent {
         n: i32,
         last: bool,
         output: ModelOutput,
-    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), Stopped> {
+    ) -> Result<(FinishReason, CommittedStep), Stopped> {
         let ModelOutput { parts, calls, end, .. } = output;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
         // Providers disagree about the reason. Only the presence of calls counts.
@@ -278,34 +329,40 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            // An unknown tool has no pending calls or grants, and the database may refuse its name.
-            let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
-            let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
-            let asked_about = write.asked_about(&turn.lease.thread, tools.clone()).await?;
-            write.hold_session(&turn.lease.thread).await?;
-            let process = self.executor.gate.remembering().process.as_deref();
-            if !calls.is_empty() && write.was_asked_to_stop(turn.lease.run.id).await? {
+            let Some(held) = write.lock_turn(turn.lease).await? else {
+                return Ok(Err(TurnError::taken_over().into()));
+            };
+            if !calls.is_empty() && held.is_asked_to_stop {
                 // No call begins, and no call is held.
-                write.break_step(turn.lease, n, &broken_off(turn, result.parts)).await?;
+                write.break_step(&held, n, &broken_off(turn, result.parts)).await?;
                 write.commit().await?;
                 return Ok(Err(Stopped::Halted(Halt::Cancelled)));
             }
-            let mut waiting = PendingCalls {
-                count: write.pending_count(&turn.lease.thread).await?,
-                asked_about,
-                session: write.session_policy(&turn.lease.thread).await?,
-                grants: write.grants_about(&turn.lease.thread, tools, process).await?,
-            };
+            let mut waiting = PendingCalls::none_at(write.now());
+            if !calls.is_empty() {
+                let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
+                waiting.earlier = write.earlier_calls(&held, &given).await?;
+                waiting.count = u64::try_from(waiting.earlier.pending.len()).unwrap_or(u64::MAX);
+                write.hold_session(&turn.lease.thread).await?;
+                waiting.session = write.held_policy(&turn.lease.thread).await?;
+                // An unknown tool has no grants, and the database may refuse its name.
+                let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
+                let tools: HashSet<&str> =
+                    calls.iter().map(|call| call.name.as_str()).filter(known).collect();
+                let process = self.executor.gate.remembering().process.as_deref();
+                waiting.grants = write.grants_about(&turn.lease.thread, tools, process).await?;
+            }
             let calls = calls
                 .into_iter()
                 .enumerate()
                 .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting))
                 .collect();
-            let committed = write.commit_step(turn.lease, n, &result, calls, &self.approval).await?;
-            Ok(committed.ok_or_else(|| TurnError::taken_over().into()))
+            let may_wait = turn.asks.is_none();
+            let earlier = waiting.earlier;
+            write.commit_step(&held, n, &result, calls, earlier, &self.approval, may_wait).await.map(Ok)
         };
-        let (calls, permits) = commit.await.map_err(internal)??;
-        Ok((reason, calls, permits))
+        let committed = commit.await.map_err(internal)??;
+        Ok((reason, committed))
     }
 
     fn judge(
@@ -442,9 +499,10 @@ impl Agent {
         let result = broken_off(turn, output.parts);
         let write = async {
             let write = self.store.write().await?;
-            let kept = write.break_step(turn.lease, n, &result).await?;
+            let Some(held) = write.lock_turn(turn.lease).await? else { return Ok(false) };
+            write.break_step(&held, n, &result).await?;
             write.commit().await?;
-            Ok::<_, StoreError>(kept)
+            Ok::<_, StoreError>(true)
         };
         let run_id = turn.lease.run.id;
         match write.await {

@@ -8,7 +8,7 @@ use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunOptions};
-use crate::store::{Extent, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
+use crate::store::{Extent, NewRun, NewThread, Question, StoreError, Thread, Transcript, Which, Write};
 use crate::stream::ClientTraits;
 use crate::tools::ToolRegistry;
 use std::collections::HashSet;
@@ -37,10 +37,14 @@ impl Chat {
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &wants).await?;
         let extent = write.lock_thread(&thread).await?;
-        let intent = intent(&write, &thread, wants).await?;
+        let transcript = match extent.messages {
+            0 => Transcript::default(),
+            _ => write.transcript(&thread).await?,
+        };
+        let intent = intent(&transcript, wants)?;
         self.check_fits(extent, &intent)?;
         let locked = Locked { write, thread, principal };
-        let next = self.next(&locked, intent, options, &answered, client).await?;
+        let next = self.next(&locked, transcript, intent, options, &answered, client).await?;
         // This process may not be able to read the running turn.
         self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)
     }
@@ -85,6 +89,7 @@ impl Chat {
         options.on_behalf_of(principal.roles.clone(), self.tools().only_for(principal))
     }
 
+    /// Returns the named thread, locked.
     async fn thread(
         &self,
         write: &Write,
@@ -93,8 +98,10 @@ impl Chat {
         wants: &Action,
     ) -> Result<Thread, AdmitError> {
         match name {
-            ThreadName::Known(name) => write.thread_named(principal, name).await?.ok_or(AdmitError::NoThread),
-            ThreadName::OrNew(name) => match write.thread_named(principal, name).await? {
+            ThreadName::Known(name) => {
+                write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)
+            }
+            ThreadName::OrNew(name) => match write.lock_thread_named(principal, name).await? {
                 Some(found) => Ok(found),
                 None if matches!(wants, Action::Continue { .. }) => Err(AdmitError::NothingToContinue),
                 None => {
@@ -120,57 +127,71 @@ impl Chat {
     async fn next(
         &self,
         locked: &Locked<'_>,
+        mut transcript: Transcript,
         intent: Intent,
         options: RunOptions,
         answered: &HashSet<ToolCallId>,
         client: ClientTraits,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, principal } = locked;
-        let running = self.under_way(write, thread).await?;
+        if let Some((running, lease_until)) = transcript.running()
+            && lease_until.is_some_and(|until| until < write.now())
+            && write.close_dead_turn(thread, running).await?
+        {
+            transcript = write.transcript(thread).await?;
+        }
         let question = match intent {
             Intent::Continue { message, from_the_start } => {
-                return self.continue_by_post(locked, message, from_the_start, answered, client).await;
+                return self
+                    .continue_by_post(locked, &transcript, message, from_the_start, answered, client)
+                    .await;
             }
+            _ if transcript.running().is_some() => return Err(AdmitError::TurnInProgress),
             // A call of the parent thread waits for a delegated thread.
-            _ if running.is_some() || write.is_delegated_to(thread).await? => {
+            _ if thread.parent_id.is_some() && write.is_delegated_to(thread).await? => {
                 return Err(AdmitError::TurnInProgress);
             }
             Intent::New { text, client_id } => {
-                self.apply_while_pending(write, principal, thread).await?;
+                if self.apply_while_pending(locked, &transcript).await? {
+                    transcript = write.transcript(thread).await?;
+                }
                 Question::New { text, client_id }
             }
             Intent::Edit { ordinal, text, client_id } => {
                 write.supersede_from(thread, ordinal, &principal.actor()).await?;
+                transcript = write.transcript(thread).await?;
                 Question::New { text, client_id }
             }
             Intent::Regenerate { message, ordinal } => {
                 write.supersede_from(thread, ordinal + 1, &principal.actor()).await?;
+                transcript = write.transcript(thread).await?;
                 Question::Stored(message)
             }
         };
         self.check_turns(locked).await?;
         let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.approval.lease };
-        let lease = Box::new(write.begin_run(thread, new).await?);
-        Ok(Next::Begin { lease, backfill: Vec::new(), continued: Vec::new() })
+        let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
+        let first = Box::new(self.open_first(write, &lease, &transcript).await?);
+        Ok(Next::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() })
     }
 
+    /// Applies the setting for a message that arrives while calls are pending. Returns whether calls were
+    /// cancelled.
     async fn apply_while_pending(
         &self,
-        write: &Write,
-        principal: &Principal,
-        thread: &Thread,
-    ) -> Result<(), AdmitError> {
+        locked: &Locked<'_>,
+        transcript: &Transcript,
+    ) -> Result<bool, AdmitError> {
+        let Locked { write, thread, principal } = locked;
         match self.approval.while_pending {
-            WhilePending::Defer => Ok(()),
+            _ if transcript.pending_count() == 0 => Ok(false),
+            WhilePending::Defer => Ok(false),
             WhilePending::Cancel => {
                 write.cancel_calls(thread, Which::Pending, &principal.actor()).await?;
-                Ok(())
+                Ok(true)
             }
-            WhilePending::Reject if write.pending_count(thread).await? > 0 => {
-                Err(AdmitError::AwaitingApproval)
-            }
-            WhilePending::Reject => Ok(()),
+            WhilePending::Reject => Err(AdmitError::AwaitingApproval),
         }
     }
 

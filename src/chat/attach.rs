@@ -18,8 +18,7 @@ impl Chat {
         client: ClientTraits,
     ) -> Result<Option<Started>, AdmitError> {
         let write = self.store.write().await?;
-        let thread = write.thread_named(principal, name).await?.ok_or(AdmitError::NoThread)?;
-        write.lock_thread(&thread).await?;
+        let thread = write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)?;
         let locked = Locked { write, thread, principal };
         let next = self.continue_by_get(&locked, client).await?;
         Ok(self.commit_and_start(locked, next).await?)

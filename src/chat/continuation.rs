@@ -4,6 +4,7 @@
 use super::plan::{Backfill, Plan, Request, StoredView, plan};
 use super::posted_decisions::{backfill_before_turn, decided_step};
 use super::request::AdmitError;
+use super::turn::FirstStep;
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
 use crate::domain::Principal;
@@ -12,7 +13,7 @@ use crate::domain::message::Step;
 use crate::domain::replay::replay;
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::TurnEvent;
-use crate::store::{Lease, StoreError, Thread, Write};
+use crate::store::{Lease, StoreError, Thread, Transcript, Write};
 use crate::stream::ClientTraits;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -31,7 +32,12 @@ pub(super) enum Next {
     /// The request reads a running turn.
     Attach { run: Run, log: Arc<TurnLog>, backfill: Vec<TurnEvent<'static>> },
     /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
-    Begin { lease: Box<Lease>, backfill: Vec<TurnEvent<'static>>, continued: Vec<TurnEvent<'static>> },
+    Begin {
+        lease: Box<Lease>,
+        first: Box<FirstStep>,
+        backfill: Vec<TurnEvent<'static>>,
+        continued: Vec<TurnEvent<'static>>,
+    },
     /// The request waits for calls to end.
     Await { pending: PendingContinuation, backfill: Vec<TurnEvent<'static>> },
     /// No turn follows, with an error as the cause, if there is one.
@@ -55,32 +61,31 @@ impl Chat {
     pub(super) async fn continue_by_post(
         &self,
         locked: &Locked<'_>,
+        transcript: &Transcript,
         message: Option<MessageId>,
         has_nothing: bool,
         answered: &HashSet<ToolCallId>,
         client: ClientTraits,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, .. } = locked;
-        let last = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
-        let last_id = last.id;
+        let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
         let run = match message {
-            Some(message) if message != last.assistant_message_id => write.run_of(thread, message).await?,
-            Some(_) | None => Some(last),
+            Some(message) => transcript.run_of(message)?.ok_or(AdmitError::NothingToContinue)?,
+            None => last,
         };
-        let run = run.ok_or(AdmitError::NothingToContinue)?;
-        let is_last = run.id == last_id;
-        let mut view = StoredView::of(run, is_last);
+        let is_last = run.id == last.id;
+        let mut view = StoredView::of(run.clone(), is_last);
         if !answered.is_empty() {
-            view.steps = Some(write.steps(thread, view.run.assistant_message_id).await?);
+            view.steps = Some(transcript.steps(run.assistant_message_id).to_vec());
         }
         let decided = decided_step(view.steps(), answered);
         if view.can_resume() {
-            view.pausing = write.pausing_calls(view.run.assistant_message_id).await?;
-        } else if is_last && decided.is_some() && view.run.status == RunStatus::Running {
+            view.pausing = transcript.pausing_calls(run.assistant_message_id);
+        } else if is_last && decided.is_some() && run.status == RunStatus::Running {
             view.steps_before_turn = write.steps_before_turn(thread, &view.run).await?;
         }
         let plan = plan(&view, Request::Post { decided, has_nothing }, client)?;
-        self.execute(locked, &view, plan, client).await
+        self.execute(locked, &view, plan, client, Some(transcript)).await
     }
 
     /// Attaches to the running turn of the thread, or resumes its last run for a client that resumes by GET.
@@ -105,7 +110,7 @@ impl Chat {
             }
         }
         let plan = plan(&view, Request::Get, client)?;
-        self.execute(locked, &view, plan, client).await
+        self.execute(locked, &view, plan, client, None).await
     }
 
     /// Resumes the last run of the thread without a client. Returns `None` if the run has to wait for a call.
@@ -118,18 +123,20 @@ impl Chat {
         }
         let client = ClientTraits::NO_CLIENT;
         match plan(&view, Request::Server, client)? {
-            plan @ Plan::Resume(_) => self.execute(locked, &view, plan, client).await.map(Some),
+            plan @ Plan::Resume(_) => self.execute(locked, &view, plan, client, None).await.map(Some),
             _ => Ok(None),
         }
     }
 
-    /// Carries out a plan. The principal may have fewer roles than when the run began.
+    /// Carries out a plan, with the transcript of the thread if it is read already. The principal may have
+    /// fewer roles than when the run began.
     pub(super) async fn execute(
         &self,
         locked: &Locked<'_>,
         view: &StoredView,
         plan: Plan,
         client: ClientTraits,
+        transcript: Option<&Transcript>,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, principal } = locked;
         let options = self.on_behalf_of(principal, view.run.options.clone());
@@ -150,13 +157,18 @@ impl Chat {
                 self.check_turns(locked).await?;
                 let lease = write.resume_run(thread, &run, self.approval.lease).await?;
                 let lease = Box::new(lease.ok_or(AdmitError::TurnInProgress)?);
-                let steps = view.steps_or_read(write, thread).await?;
+                let transcript = match transcript {
+                    Some(transcript) => Cow::Borrowed(transcript),
+                    None => Cow::Owned(write.transcript(thread).await?),
+                };
+                let first = Box::new(self.open_first(write, &lease, &transcript).await?);
+                let steps = transcript.steps(run.assistant_message_id);
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
-                    Backfill::After(step) => backfill_before_turn(&steps, step),
-                    Backfill::Whole => replay(&steps),
+                    Backfill::After(step) => backfill_before_turn(steps, step),
+                    Backfill::Whole => replay(steps),
                 };
-                Ok(Next::Begin { lease, backfill, continued: TurnEvent::continuation(&steps) })
+                Ok(Next::Begin { lease, first, backfill, continued: TurnEvent::continuation(steps) })
             }
             Plan::Await { step, in_turn, backfill } => {
                 let turn = if in_turn { self.running_log(write, thread, &run).await? } else { None };
@@ -188,12 +200,12 @@ impl Chat {
         let Locked { write, thread, principal } = locked;
         let (started, backfill) = match next {
             Next::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
-            Next::Begin { lease, backfill, continued } => {
+            Next::Begin { lease, first, backfill, continued } => {
                 // A request that finds the run in the database has to find its log too. The log stays empty
                 // until the commit.
                 let task = self.turn_task(lease.run.id);
                 write.commit().await?;
-                (task.start(*lease, continued), backfill)
+                (task.start(*lease, *first, continued), backfill)
             }
             Next::Await { pending, backfill } => {
                 write.commit().await?;

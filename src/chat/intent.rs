@@ -7,7 +7,7 @@
 use super::request::{Action, AdmitError, PostedMessage};
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
-use crate::store::{Thread, Transcript, Write};
+use crate::store::Transcript;
 
 /// The intent of a request for this thread.
 #[derive(Debug)]
@@ -41,13 +41,8 @@ impl Intent {
 }
 
 /// Resolves a request against the stored thread.
-pub(super) async fn intent(write: &Write, thread: &Thread, wants: Action) -> Result<Intent, AdmitError> {
-    let names_nothing = match &wants {
-        Action::New { client_id: name, .. } | Action::Continue { message: name } => name.is_none(),
-        Action::History { .. } | Action::Edit { .. } | Action::Regenerate { .. } => false,
-    };
-    let transcript = if names_nothing { Transcript::default() } else { write.transcript(thread).await? };
-    let stored = Stored::of(&transcript);
+pub(super) fn intent(transcript: &Transcript, wants: Action) -> Result<Intent, AdmitError> {
+    let stored = Stored::of(transcript);
     match wants {
         Action::New { text, client_id } => Ok(stored.new_message(text, client_id)),
         Action::History { messages } => Ok(stored.history(&messages)),

@@ -70,10 +70,10 @@ impl TurnTask {
         }
         locked.write.commit().await?;
         match next {
-            Next::Begin { lease, continued, .. } => {
+            Next::Begin { lease, first, continued, .. } => {
                 // The steps are not needed as long as the turn runs.
                 drop(view);
-                self.turn(*lease, continued).await;
+                self.turn(*lease, *first, continued).await;
             }
             Next::Attach { log, backfill, .. } => {
                 drop(view);
@@ -100,7 +100,7 @@ impl TurnTask {
         waiting: &PendingContinuation,
     ) -> Result<Next, AdmitError> {
         let plan = plan(view, Request::Waited { step: waiting.step }, waiting.client)?;
-        match self.chat.execute(locked, view, plan, waiting.client).await {
+        match self.chat.execute(locked, view, plan, waiting.client, None).await {
             // Another transaction resumed the run.
             Err(AdmitError::TurnInProgress) => Ok(Next::End(None)),
             Err(AdmitError::TooManyTurns { .. } | AdmitError::TooOften(_)) => {

@@ -3,13 +3,14 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Ended, Heartbeat, Turn, Work, persist};
+use crate::agent::{AskHandler, Ended, Heartbeat, OpenedStep, Turn, Work, persist};
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
+use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{Lease, StoreError, Thread, TurnEnd};
+use crate::store::{Lease, StoreError, Thread, Transcript, TurnEnd, Write};
 use futures::FutureExt;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -34,7 +35,32 @@ impl Drop for TurnTask {
     }
 }
 
+/// The first step of a turn, or the reason for which the turn fails without one.
+pub(super) type FirstStep = Result<OpenedStep, TurnError>;
+
 impl Chat {
+    /// Opens the first step of a turn in the transaction that begins the turn.
+    pub(super) async fn open_first(
+        &self,
+        write: &Write,
+        lease: &Lease,
+        transcript: &Transcript,
+    ) -> Result<FirstStep, StoreError> {
+        match self.model_of(&lease.run) {
+            Ok(model) => self.agent.open_first(write, lease, transcript, model.as_ref()).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Returns the model of a run. A model that was removed since is replaced by the default.
+    fn model_of(&self, run: &Run) -> Result<&Arc<dyn LanguageModel>, TurnError> {
+        let chosen = self.model(run.options.model.as_deref());
+        chosen.or_else(|| self.model(None)).ok_or_else(|| TurnError {
+            code: TurnErrorCode::Internal,
+            message: "There is no model.".to_owned(),
+        })
+    }
+
     /// Returns the task of a turn that this process is about to run. Other requests can find its log.
     pub(super) fn turn_task(&self, run_id: RunId) -> TurnTask {
         TurnTask { chat: self.clone(), log: self.live.begin(run_id), run_id }
@@ -48,21 +74,21 @@ impl TurnTask {
     }
 
     /// Starts the turn in a task of its own. `continued` reports the held calls after which the run resumes.
-    pub(super) fn start(self, lease: Lease, continued: Vec<TurnEvent<'static>>) -> Started {
+    pub(super) fn start(self, lease: Lease, first: FirstStep, continued: Vec<TurnEvent<'static>>) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
-        tasks.spawn(async move { self.turn(lease, continued).await }.instrument(span));
+        tasks.spawn(async move { self.turn(lease, first, continued).await }.instrument(span));
         started
     }
 
-    pub(super) async fn turn(&self, lease: Lease, continued: Vec<TurnEvent<'static>>) {
+    pub(super) async fn turn(&self, lease: Lease, first: FirstStep, continued: Vec<TurnEvent<'static>>) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
-        let last = match self.run_agent(&lease, &heartbeat, &mut spent).await {
+        let last = match self.run_agent(&lease, first, &heartbeat, &mut spent).await {
             Ok(ended) => self.end(&lease, ended, spent).await,
             Err(error) => self.fail(&lease, error, spent).await,
         };
@@ -91,25 +117,28 @@ impl TurnTask {
     async fn run_agent(
         &self,
         lease: &Arc<Lease>,
+        first: FirstStep,
         heartbeat: &Heartbeat,
         spent: &mut Spent,
     ) -> Result<Ended, TurnError> {
-        let chosen = self.chat.model(lease.run.options.model.as_deref());
-        let model = chosen.or_else(|| self.chat.model(None)).ok_or_else(|| TurnError {
-            code: TurnErrorCode::Internal,
-            message: "There is no model.".to_owned(),
-        })?;
+        let (model, first) = (self.chat.model_of(&lease.run)?, first?);
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
         let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
         let turn = Turn { lease, heartbeat, model: model.as_ref(), asks };
-        self.chat.agent.run(&turn, spent, &|event| self.log.emit(event)).await
+        self.chat.agent.run(&turn, first, spent, &|event| self.log.emit(event)).await
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.
     async fn end(&self, lease: &Lease, ended: Ended, spent: Spent) -> TurnEvent<'static> {
-        let Ended { end, reason } = ended;
-        match self.commit_end(lease, end).await {
+        let Ended { end, reason, is_committed } = ended;
+        let ended = if is_committed {
+            self.after_end(lease, &end);
+            Ok(Some(end))
+        } else {
+            self.commit_end(lease, end).await
+        };
+        match ended {
             Ok(Some(TurnEnd::Cancelled)) => TurnEvent::Cancelled { spent },
             Ok(Some(_)) => TurnEvent::Finished { reason, spent },
             Ok(None) => TurnEvent::Failed { error: TurnError::taken_over(), spent },
@@ -136,18 +165,25 @@ impl TurnTask {
         let ended = match ended.value {
             // An earlier commit may have succeeded although it reported an error. Or the lease expired and
             // the turn was closed.
-            None if ended.tried_before => self.chat.store.read().await?.ended_as(lease, end).await?,
+            None if ended.tried_before || lease.may_have_ended() => {
+                self.chat.store.read().await?.ended_as(lease, end).await?
+            }
             value => value,
         };
         if let Some(end) = &ended {
-            self.metrics().turn_ended(end.as_str(), end.code());
-            if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
-                // All calls of the run may have been decided before this commit. The children of the run have
-                // to stop too. A parent's call may wait for the end of this run.
-                self.chat.wake.send();
-            }
+            self.after_end(lease, end);
         }
         Ok(ended)
+    }
+
+    /// Reports a committed end.
+    fn after_end(&self, lease: &Lease, end: &TurnEnd) {
+        self.metrics().turn_ended(end.as_str(), end.code());
+        if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
+            // All calls of the run may have been decided before this commit. The children of the run have
+            // to stop too. A parent's call may wait for the end of this run.
+            self.chat.wake.send();
+        }
     }
 
     async fn write_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {

@@ -172,10 +172,13 @@ impl Read {
 }
 
 /// A call's id, and the call if its row can be read.
-type ReadCall = (String, Result<ToolCall, StoreError>);
+pub(super) type ReadCall = (String, Result<ToolCall, StoreError>);
 
 /// Returns each of these calls with its decision.
-fn decided_calls(found: Vec<tool_call::Model>, mut decisions: HashMap<String, Decision>) -> Vec<ReadCall> {
+pub(super) fn decided_calls(
+    found: Vec<tool_call::Model>,
+    mut decisions: HashMap<String, Decision>,
+) -> Vec<ReadCall> {
     let with_decision = |row: tool_call::Model| {
         let (id, decision) = (row.tool_call_id.clone(), decisions.remove(&row.tool_call_id));
         (id, rows::call(row, decision))
@@ -184,7 +187,7 @@ fn decided_calls(found: Vec<tool_call::Model>, mut decisions: HashMap<String, De
 }
 
 /// Returns the calls that can be read.
-fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
+pub(super) fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
     calls.into_iter().filter_map(|(id, call)| rows::listed("tool_calls", &id, call)).collect()
 }
 

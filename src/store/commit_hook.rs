@@ -48,8 +48,7 @@ pub trait CommitHook: fmt::Debug + Send + Sync + 'static {
 pub struct Commit {
     /// The type of the first event of the transaction, such as `tool.approved`. A step with a hold has the
     /// event of the hold, `tool.requires_approval`. A transaction without events has a name of its own:
-    /// `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`, `step.written`, `step.broken`, or
-    /// `other`.
+    /// `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`, `step.broken`, or `other`.
     pub name: &'static str,
     /// The call that the commit is about, if it is about one.
     pub call: Option<ToolCallId>,

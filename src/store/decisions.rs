@@ -10,7 +10,7 @@ use crate::domain::event::system;
 use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::policy::Source;
 use sea_orm::sea_query::SimpleExpr;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use std::collections::HashMap;
 
 /// A decision to record.
@@ -103,21 +103,26 @@ pub(crate) struct Vote {
 }
 
 impl Write {
+    /// Builds the row of a decision.
+    pub(super) fn decision_row(&self, id: ToolCallId, new: &NewDecision) -> decision::Model {
+        decision::Model {
+            decision_id: self.clock.uuid().to_string(),
+            tool_call_id: id.to_string(),
+            actor: new.by.clone(),
+            verdict: new.verdict.word().to_owned(),
+            is_final: new.is_final,
+            edited: new.edited,
+            input_hash: new.input_hash.clone(),
+            reason: new.reason.clone(),
+            remember: new.grant.map(|_| Remember::Session.word().to_owned()),
+            surface: new.surface.word().to_owned(),
+            source: new.source.as_ref().map(words::source),
+            at: self.now.as_micros(),
+        }
+    }
+
     pub(super) async fn record_decision(&self, id: ToolCallId, new: &NewDecision) -> Result<(), StoreError> {
-        let row = decision::ActiveModel {
-            decision_id: Set(self.clock.uuid().to_string()),
-            tool_call_id: Set(id.to_string()),
-            actor: Set(new.by.clone()),
-            verdict: Set(new.verdict.word().to_owned()),
-            is_final: Set(new.is_final),
-            edited: Set(new.edited),
-            input_hash: Set(new.input_hash.clone()),
-            reason: Set(new.reason.clone()),
-            remember: Set(new.grant.map(|_| Remember::Session.word().to_owned())),
-            surface: Set(new.surface.word().to_owned()),
-            source: Set(new.source.as_ref().map(words::source)),
-            at: Set(self.now.as_micros()),
-        };
+        let row = self.decision_row(id, new).into_active_model();
         decision::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())
     }

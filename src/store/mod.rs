@@ -42,6 +42,7 @@ mod transitions;
 mod turn_progress;
 mod turns;
 mod tx;
+mod union;
 mod words;
 
 pub(crate) use calls::{CancelOutcome, Which};
@@ -63,7 +64,7 @@ pub(crate) use process_lock::ProcessLock;
 pub(crate) use purge::Erased;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
-pub(crate) use steps::{NewCall, StepOpening, StepResult};
+pub(crate) use steps::{CommittedStep, EarlierCalls, HeldTurn, NewCall, StepResult};
 pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{Extent, NewThread, Page, Thread, ThreadActivity};

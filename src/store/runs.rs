@@ -4,13 +4,13 @@ use super::entity::{message, run, tool_call};
 use super::events::Subject;
 use super::threads::threads_of;
 use super::words::{Role, Word};
-use super::{Lease, Read, StoreError, Thread, Which, Write, rows};
+use super::{Lease, Read, StoreError, Thread, Transcript, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
-use crate::domain::message::MessageStatus;
+use crate::domain::message::{Body, Message, MessageStatus};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -42,13 +42,13 @@ pub(crate) enum Question {
     Stored(MessageId),
 }
 
-/// A message of a run. Only a user message has a text.
-struct NewMessage {
-    id: MessageId,
-    ordinal: i64,
-    status: MessageStatus,
-    text: Option<String>,
-    client_id: Option<String>,
+/// A run that this transaction stored, with its messages.
+pub(super) struct InsertedRun {
+    pub(super) run: Run,
+    /// The user message of the run.
+    question: MessageId,
+    /// The messages that this transaction stored with the run.
+    messages: Vec<Message>,
 }
 
 /// The end of a run without a turn in progress.
@@ -73,11 +73,6 @@ impl Read {
             .await?;
         let Some(last) = last else { return Ok(None) };
         self.run_answering(thread, &last.message_id).await
-    }
-
-    /// Returns the run that writes this message of the thread.
-    pub(crate) async fn run_of(&self, thread: &Thread, answer: MessageId) -> Result<Option<Run>, StoreError> {
-        self.run_answering(thread, &answer.to_string()).await
     }
 
     /// Returns the roles of the user of a run, as of the last start or resume of the run.
@@ -139,26 +134,26 @@ impl Read {
             .await?;
         ids.iter().map(|id| rows::id("tool_calls", id)).collect()
     }
-
-    async fn last_ordinal(&self, thread: &Thread) -> Result<i64, StoreError> {
-        let last = message::Entity::find()
-            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .order_by_desc(message::Column::Ordinal)
-            .one(&self.tx)
-            .await?;
-        Ok(last.map_or(-1, |row| row.ordinal))
-    }
 }
 
 impl Write {
-    /// Starts a run: inserts a new user message, if any, the assistant's message and the run in one
-    /// transaction.
-    pub(crate) async fn begin_run(&self, thread: &Thread, new: NewRun) -> Result<Lease, StoreError> {
+    /// Starts a run in a locked thread with this transcript: inserts a new user message, if any, the
+    /// assistant's message and the run, and adds them to the transcript.
+    pub(crate) async fn begin_run(
+        &self,
+        thread: &Thread,
+        transcript: &mut Transcript,
+        new: NewRun,
+    ) -> Result<Lease, StoreError> {
         let holder = self.clock.uuid().to_string();
         let held = (holder.clone(), self.now.plus(new.lease));
-        let run = self.insert_run(thread, new.question, new.options, Some(held)).await?;
-        self.complete_passed_runs(thread).await?;
-        Ok(Lease { thread: thread.clone(), run, holder, time: new.lease })
+        let InsertedRun { run, question, messages } =
+            self.insert_run(thread, new.question, new.options, Some(held)).await?;
+        for waiting in transcript.waiting() {
+            self.complete_if_passed(thread, waiting.id).await?;
+        }
+        transcript.begin(question, &run, messages);
+        Ok(Lease::new(thread, run, holder, new.lease))
     }
 
     /// Stores a run with its messages. The run is running with a lease of this holder, or waiting if `held`
@@ -169,29 +164,43 @@ impl Write {
         question: Question,
         options: RunOptions,
         held: Option<(String, Timestamp)>,
-    ) -> Result<Run, StoreError> {
+    ) -> Result<InsertedRun, StoreError> {
         let (status, shown) = match held {
             Some(_) => (RunStatus::Running, MessageStatus::Streaming),
             None => (RunStatus::Waiting, MessageStatus::Complete),
         };
         let (owner, lease_until) = held.map(|(holder, until)| (holder, until.as_micros())).unzip();
         let run_id = RunId::new(self.clock.uuid());
-        let mut ordinal = self.last_ordinal(thread).await?;
-        let user_message_id = match question {
+        // The ordinals of a thread have no gaps, and messages are never deleted.
+        let count = self.lock_thread(thread).await?.messages;
+        let mut ordinal = i64::try_from(count).unwrap_or(i64::MAX);
+        let message = |ordinal: i64, body: Body, status: MessageStatus, client_id: Option<String>| Message {
+            id: MessageId::new(self.clock.uuid()),
+            client_id,
+            thread_id: thread.id,
+            run_id,
+            ordinal,
+            body,
+            status,
+            created_at: self.now,
+        };
+        let mut messages = Vec::with_capacity(2);
+        let question = match question {
             Question::Stored(id) => id,
             Question::New { text, client_id } => {
-                ordinal += 1;
-                let id = MessageId::new(self.clock.uuid());
-                let words =
-                    NewMessage { id, ordinal, status: MessageStatus::Complete, text: Some(text), client_id };
-                self.insert_message(thread, run_id, words).await?;
+                let asked = message(ordinal, Body::User(text), MessageStatus::Complete, client_id);
+                let id = asked.id;
+                messages.push(asked);
+                ordinal = ordinal.saturating_add(1);
                 id
             }
         };
-        let assistant_message_id = MessageId::new(self.clock.uuid());
-        let (id, ordinal) = (assistant_message_id, ordinal + 1);
-        let answer = NewMessage { id, ordinal, status: shown, text: None, client_id: None };
-        self.insert_message(thread, run_id, answer).await?;
+        let answer = message(ordinal, Body::Assistant(Vec::new()), shown, None);
+        let assistant_message_id = answer.id;
+        messages.push(answer);
+        message::Entity::insert_many(messages.iter().map(message_row))
+            .exec_without_returning(&self.tx)
+            .await?;
         let begun = Run {
             id: run_id,
             thread_id: thread.id,
@@ -205,7 +214,7 @@ impl Write {
         let row = run::ActiveModel {
             run_id: Set(run_id.to_string()),
             thread_id: Set(thread.id.to_string()),
-            user_message_id: Set(user_message_id.to_string()),
+            user_message_id: Set(question.to_string()),
             assistant_message_id: Set(assistant_message_id.to_string()),
             status: Set(status.word().to_owned()),
             model: Set(begun.options.model.clone()),
@@ -219,40 +228,15 @@ impl Write {
             ..Default::default()
         };
         run::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        self.touch_thread(thread).await?;
         self.run_event(EventType::RunStarted, thread, run_id);
         if status == RunStatus::Waiting {
             self.run_event(EventType::RunWaiting, thread, run_id);
         }
-        Ok(begun)
+        Ok(InsertedRun { run: begun, question, messages })
     }
 
-    async fn insert_message(
-        &self,
-        thread: &Thread,
-        run_id: RunId,
-        new: NewMessage,
-    ) -> Result<(), StoreError> {
-        let NewMessage { id, ordinal, status, text, client_id } = new;
-        let role = if text.is_some() { Role::User } else { Role::Assistant };
-        let row = message::ActiveModel {
-            message_id: Set(id.to_string()),
-            thread_id: Set(thread.id.to_string()),
-            run_id: Set(run_id.to_string()),
-            ordinal: Set(ordinal),
-            role: Set(role.word().to_owned()),
-            status: Set(status.word().to_owned()),
-            client_id: Set(client_id),
-            content: Set(text),
-            created_at: Set(self.now.as_micros()),
-            erased_at: Set(None),
-        };
-        message::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        Ok(())
-    }
-
-    /// Resumes a waiting or failed run, with the options in `run`. Returns `None` if another caller resumed
-    /// the run, or if the user sent a later message: an answer before a later message no longer changes.
+    /// Resumes a waiting or failed run of a locked thread, with the options in `run`. The run must be the last
+    /// one of the thread. Returns `None` if another caller resumed the run.
     pub(crate) async fn resume_run(
         &self,
         thread: &Thread,
@@ -260,10 +244,6 @@ impl Write {
         time: Duration,
     ) -> Result<Option<Lease>, StoreError> {
         self.lock_thread(thread).await?;
-        let is_latest = self.latest_run(thread).await?.is_some_and(|latest| latest.id == run.id);
-        if !is_latest || self.running(thread).await?.is_some() {
-            return Ok(None);
-        }
         let holder = self.clock.uuid().to_string();
         let lease_until = self.now.plus(time);
         let moved = run::Entity::update_many()
@@ -285,10 +265,9 @@ impl Write {
         if moved.rows_affected == 0 {
             return Ok(None);
         }
-        self.set_message_status(run.assistant_message_id, MessageStatus::Streaming).await?;
         self.run_event(EventType::RunResumed, thread, run.id);
         let run = Run { status: RunStatus::Running, error: None, finished_at: None, ..run.clone() };
-        Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
+        Ok(Some(Lease::new(thread, run, holder, time)))
     }
 
     /// Cancels a waiting or failed run with its calls, or asks the turn of a running run to stop. Returns the
@@ -335,20 +314,6 @@ impl Write {
             .ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is missing")))
     }
 
-    pub(super) async fn set_message_status(
-        &self,
-        id: MessageId,
-        status: MessageStatus,
-    ) -> Result<(), StoreError> {
-        message::Entity::update_many()
-            .col_expr(message::Column::Status, Expr::value(status))
-            .filter(message::Column::MessageId.eq(id.to_string()))
-            .filter(message::Column::Status.ne(MessageStatus::Superseded))
-            .exec(&self.tx)
-            .await?;
-        Ok(())
-    }
-
     /// Supersedes the messages from this ordinal on. The rows stay, but are neither shown nor sent to the
     /// model, and their holds are cancelled.
     pub(crate) async fn supersede_from(
@@ -379,19 +344,6 @@ impl Write {
         for row in waiting {
             let run_id = rows::id("runs", &row.run_id)?;
             self.close_paused(thread, run_id, Close::Cancelled).await?;
-        }
-        Ok(())
-    }
-
-    /// Completes the waiting runs of the thread that have no open call, after the user sent a later message.
-    async fn complete_passed_runs(&self, thread: &Thread) -> Result<(), StoreError> {
-        let waiting = run::Entity::find()
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.eq(RunStatus::Waiting))
-            .all(&self.tx)
-            .await?;
-        for row in waiting {
-            self.complete_if_passed(thread, rows::id("runs", &row.run_id)?).await?;
         }
         Ok(())
     }
@@ -450,4 +402,23 @@ impl Write {
 
 fn tools_column(options: &RunOptions) -> Option<String> {
     options.tools.as_ref().map(|tools| json!(tools).to_string())
+}
+
+fn message_row(message: &Message) -> message::ActiveModel {
+    let (role, content) = match &message.body {
+        Body::User(text) => (Role::User, Some(text.clone())),
+        Body::Assistant(_) => (Role::Assistant, None),
+    };
+    message::ActiveModel {
+        message_id: Set(message.id.to_string()),
+        thread_id: Set(message.thread_id.to_string()),
+        run_id: Set(message.run_id.to_string()),
+        ordinal: Set(message.ordinal),
+        role: Set(role.word().to_owned()),
+        status: Set(message.status.word().to_owned()),
+        client_id: Set(message.client_id.clone()),
+        content: Set(content),
+        created_at: Set(message.created_at.as_micros()),
+        erased_at: Set(None),
+    }
 }

@@ -104,6 +104,15 @@ impl Read {
 }
 
 impl Write {
+    /// Returns the policy of a thread's session, which this transaction holds.
+    pub(crate) async fn held_policy(&self, thread: &Thread) -> Result<SessionPolicy, StoreError> {
+        let of_root = self.locked.lock().get(&thread.session_id).map(|root| root.policy.clone());
+        match of_root {
+            Some(policy) => Ok(policy.map(|policy| read_policy(&policy)).transpose()?.unwrap_or_default()),
+            None => self.session_policy(thread).await,
+        }
+    }
+
     /// Sets the policy of a session.
     pub(crate) async fn set_session_policy(
         &self,
@@ -115,6 +124,9 @@ impl Write {
             .filter(thread::Column::ThreadId.eq(root.id.to_string()))
             .exec(&self.tx)
             .await?;
+        if let Some(locked) = self.locked.lock().get_mut(&root.id) {
+            locked.policy = Some(write_policy(policy));
+        }
         Ok(())
     }
 }

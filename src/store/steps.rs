@@ -1,10 +1,10 @@
 //! Steps: opened with the record of the texts for the model, and written once with their calls.
 
-use super::entity::{run, sent_answer, step, tool_call};
+use super::entity::{decision, run, sent_answer, step, thread, tool_call};
 use super::events::{OfCall, Subject};
 use super::parts::write_parts;
 use super::words::Word;
-use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows, words};
+use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
 use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash};
 use crate::domain::decision::{Surface, Verdict};
@@ -18,20 +18,49 @@ use crate::domain::policy::Judgement;
 use crate::domain::run::{Run, RunStatus};
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
-use sea_orm::sea_query::Expr;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use sea_orm::sea_query::{Expr, ExprTrait, LockType};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
+};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// The result of opening a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StepOpening {
-    /// The step is open.
-    Open,
-    /// The turn lost its lease, or its thread was deleted.
-    Lost,
-    /// The thread holds `limits.thread_bytes`.
-    ThreadFull,
+/// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
+const ROWS_PER_INSERT: usize = 1000;
+
+/// A turn that holds its lease, with its thread and its run locked until the transaction ends.
+#[derive(Debug)]
+pub(crate) struct HeldTurn<'a> {
+    lease: &'a Lease,
+    /// The size of the thread before this transaction.
+    pub(crate) extent: Extent,
+    /// Whether a cancel of the run is requested.
+    pub(crate) is_asked_to_stop: bool,
+}
+
+impl<'a> HeldTurn<'a> {
+    pub(super) const fn lease(&self) -> &'a Lease {
+        self.lease
+    }
+}
+
+/// The calls of a thread that decide about new calls.
+#[derive(Debug, Default)]
+pub(crate) struct EarlierCalls {
+    /// The pending calls, also those whose deadline is reached.
+    pub(crate) pending: Vec<ToolCall>,
+    /// The ids on the wire that are taken, of those that the model gave.
+    taken: HashSet<String>,
+}
+
+/// A committed step.
+#[derive(Debug)]
+pub(crate) struct CommittedStep {
+    pub(crate) calls: Vec<ToolCall>,
+    /// The permits of the calls that run at once: permits exist only after the commit.
+    pub(crate) permits: Vec<Permit>,
+    /// How the turn ended, if it ended with this step.
+    pub(crate) ended: Option<TurnEnd>,
 }
 
 /// The content of a step.
@@ -83,18 +112,6 @@ impl NewCall {
 }
 
 impl Read {
-    async fn taken_wire_ids(&self, thread: &Thread, ids: &[&str]) -> Result<HashSet<String>, StoreError> {
-        if ids.is_empty() {
-            return Ok(HashSet::new());
-        }
-        let taken = tool_call::Entity::find()
-            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::WireCallId.is_in(ids.iter().copied()))
-            .all(&self.tx)
-            .await?;
-        Ok(taken.into_iter().map(|row| row.wire_call_id).collect())
-    }
-
     pub(super) async fn calls_of_step(
         &self,
         message_id: MessageId,
@@ -111,22 +128,26 @@ impl Read {
 }
 
 impl Write {
-    /// Opens the next step of a run's message, and records the texts that the model reads in it. Opens no
-    /// step if the thread holds `thread_bytes` or more.
-    pub(crate) async fn open_step(
-        &self,
-        lease: &Lease,
-        n: i32,
-        seals: &[Seal],
-        thread_bytes: u64,
-    ) -> Result<StepOpening, StoreError> {
-        match self.extent_while_running(lease).await? {
-            None => return Ok(StepOpening::Lost),
-            Some(extent) if extent.bytes >= thread_bytes => return Ok(StepOpening::ThreadFull),
-            Some(_) => {}
-        }
+    /// Locks the thread and the run of a turn. Returns `None` if the turn lost its lease or its thread was
+    /// deleted.
+    pub(crate) async fn lock_turn<'a>(&self, lease: &'a Lease) -> Result<Option<HeldTurn<'a>>, StoreError> {
+        let Lease { thread, run, holder, .. } = lease;
+        let mut query = thread::Entity::find_by_id(thread.id.to_string()).find_both_related(run::Entity);
+        // Postgres reads a row again after it waited for the lock of the row, but no other row.
+        QueryTrait::query(&mut query).lock_with_tables(LockType::Update, ["threads", "runs"]);
+        let found = query.filter(run::Column::RunId.eq(run.id.to_string())).one(&self.tx).await?;
+        let Some((of_thread, run)) = found else { return Ok(None) };
+        let extent = self.remember_lock(thread.id, &of_thread);
+        let runs = run.status == RunStatus::Running.word() && run.owner.as_ref() == Some(holder);
+        let held = HeldTurn { lease, extent, is_asked_to_stop: run.cancel_requested_at.is_some() };
+        Ok((runs && of_thread.deleted_at.is_none()).then_some(held))
+    }
+
+    /// Opens a step of a run's message, and records the texts that the model reads in it. The turn of the run
+    /// begins in this transaction, or the transaction holds it.
+    pub(crate) async fn open_step(&self, run: &Run, n: i32, seals: &[Seal]) -> Result<(), StoreError> {
         self.name_commit("step.opened", None);
-        let message_id = lease.run.assistant_message_id.to_string();
+        let message_id = run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
             n: Set(n),
@@ -136,8 +157,8 @@ impl Write {
             ..Default::default()
         };
         step::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        for seal in seals {
-            let row = sent_answer::ActiveModel {
+        for seals in seals.chunks(ROWS_PER_INSERT) {
+            let rows = seals.iter().map(|seal| sent_answer::ActiveModel {
                 tool_call_id: Set(seal.tool_call_id.to_string()),
                 n: Set(seal.n),
                 kind: Set(seal.kind.word().to_owned()),
@@ -146,88 +167,125 @@ impl Write {
                 step: Set(n),
                 at: Set(self.now.as_micros()),
                 erased_at: Set(None),
-            };
-            sent_answer::Entity::insert(row).exec_without_returning(&self.tx).await?;
+            });
+            sent_answer::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
         }
-        Ok(StepOpening::Open)
+        Ok(())
     }
 
-    /// Returns the pending calls of these tools that have not expired. The thread is locked, so no
-    /// transaction decides these calls until this transaction ends.
-    pub(crate) async fn asked_about(
+    /// Returns the calls of the thread of a turn that decide about new calls with these ids on the wire. The
+    /// thread is locked, so no transaction decides these calls until this transaction ends.
+    pub(crate) async fn earlier_calls(
         &self,
-        thread: &Thread,
-        tools: HashSet<&str>,
-    ) -> Result<Vec<ToolCall>, StoreError> {
-        self.lock_thread(thread).await?;
+        turn: &HeldTurn<'_>,
+        given: &[&str],
+    ) -> Result<EarlierCalls, StoreError> {
+        let given = given.iter().map(|id| without_nul(id));
         let found = tool_call::Entity::find()
-            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq(StateKind::Pending))
-            .filter(tool_call::Column::ExpiresAt.gt(self.now.as_micros()))
-            .filter(tool_call::Column::Name.is_in(tools))
+            .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))
+            .filter(
+                tool_call::Column::State
+                    .eq(StateKind::Pending)
+                    .or(tool_call::Column::WireCallId.is_in(given)),
+            )
             .all(&self.tx)
             .await?;
-        self.with_decisions(found).await
+        let mut earlier = EarlierCalls::default();
+        for row in found {
+            earlier.taken.insert(row.wire_call_id.clone());
+            if row.state == StateKind::Pending.word() {
+                // A pending call has no decision in force.
+                earlier.pending.push(rows::call(row, None)?);
+            }
+        }
+        Ok(earlier)
     }
 
-    /// Writes a step with its calls, and commits. Returns the calls, and the permits of the calls that run at
-    /// once: permits exist only after the commit. Returns `None`, and writes nothing, if the turn lost its
-    /// lease or its thread was deleted.
+    /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same
+    /// transaction: `completed` without a call, and `waiting` if `may_wait` is set, a call is held, and none
+    /// runs.
     pub(crate) async fn commit_step(
         self,
-        lease: &Lease,
+        turn: &HeldTurn<'_>,
         n: i32,
         result: &StepResult,
         mut calls: Vec<NewCall>,
+        earlier: EarlierCalls,
         times: &Approval,
-    ) -> Result<Option<(Vec<ToolCall>, Vec<Permit>)>, StoreError> {
+        may_wait: bool,
+    ) -> Result<CommittedStep, StoreError> {
         for call in &mut calls {
             call.scrub();
         }
-        let Lease { thread, run, .. } = lease;
-        if !self.still_running(lease).await? {
-            return Ok(None);
-        }
+        let Lease { thread, run, .. } = turn.lease;
         if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held { .. })) {
             self.name_commit(EventType::ToolRequiresApproval.word(), Some(held.id));
-        } else if calls.is_empty() {
-            self.name_commit("step.written", None);
         }
         self.write_step(run, n, StepStatus::Complete, result).await?;
-        let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
-        let mut taken = self.taken_wire_ids(thread, &given).await?;
-        let mut running = Vec::new();
+        let mut taken = earlier.taken;
+        let mut new = NewRows::default();
         for (ordinal, call) in (0..).zip(calls) {
             let own = call.id.to_string();
             // Providers repeat or omit ids. The model reads an id that is unique in the thread.
             let given = call.provider_call_id.clone();
             let wire_call_id = if !given.is_empty() && taken.insert(given.clone()) { given } else { own };
-            let place = CallPlace { lease, n, ordinal, wire_call_id };
-            running.extend(self.insert_call(&place, call, times).await?);
+            let place = CallPlace { lease: turn.lease, n, ordinal, wire_call_id };
+            self.add_call(&mut new, &place, call, times);
         }
-        let stored = self.calls_of_step(run.assistant_message_id, n).await?;
+        let NewRows { calls, decisions, running } = new;
+        let calls = self.insert_calls(calls, decisions).await?;
+        let end = match calls.iter().any(|call| call.held) {
+            _ if calls.is_empty() => Some(TurnEnd::Completed),
+            true if may_wait && running.is_empty() => Some(TurnEnd::Waiting),
+            _ => None,
+        };
+        if let Some(end) = &end {
+            self.end_held_turn(turn, end).await?;
+        }
         self.commit().await?;
         let permits = running
             .into_iter()
             .map(|it| Permit::committed(it.id, it.name, thread.requester(), it.input, None, it.execution))
             .collect();
-        Ok(Some((stored, permits)))
+        Ok(CommittedStep { calls, permits, ended: end })
     }
 
-    /// Writes the partial content of a step that broke off. Returns false if the turn lost its lease or its
-    /// thread was deleted.
+    /// Inserts calls with their decisions, and returns the calls as they are stored.
+    async fn insert_calls(
+        &self,
+        calls: Vec<tool_call::Model>,
+        decisions: Vec<decision::Model>,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        if !calls.is_empty() {
+            let rows = calls.iter().cloned().map(IntoActiveModel::into_active_model);
+            tool_call::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
+        }
+        if !decisions.is_empty() {
+            let rows = decisions.iter().cloned().map(IntoActiveModel::into_active_model);
+            decision::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
+        }
+        let mut of_calls = HashMap::new();
+        for row in decisions {
+            of_calls.insert(row.tool_call_id.clone(), rows::decision(row)?);
+        }
+        calls
+            .into_iter()
+            .map(|row| {
+                let decision = of_calls.remove(&row.tool_call_id);
+                rows::call(row, decision)
+            })
+            .collect()
+    }
+
+    /// Writes the partial content of a step that broke off.
     pub(crate) async fn break_step(
         &self,
-        lease: &Lease,
+        turn: &HeldTurn<'_>,
         n: i32,
         said: &StepResult,
-    ) -> Result<bool, StoreError> {
-        if !self.still_running(lease).await? {
-            return Ok(false);
-        }
+    ) -> Result<(), StoreError> {
         self.name_commit("step.broken", None);
-        self.write_step(&lease.run, n, StepStatus::Interrupted, said).await?;
-        Ok(true)
+        self.write_step(&turn.lease.run, n, StepStatus::Interrupted, said).await
     }
 
     async fn write_step(
@@ -260,35 +318,11 @@ impl Write {
         }
     }
 
-    async fn still_running(&self, lease: &Lease) -> Result<bool, StoreError> {
-        Ok(self.extent_while_running(lease).await?.is_some())
-    }
-
-    /// Returns how much the thread of a turn holds. Returns `None` if the turn lost its lease or its thread
-    /// was deleted.
-    async fn extent_while_running(&self, lease: &Lease) -> Result<Option<Extent>, StoreError> {
-        let Lease { thread, run, holder, .. } = lease;
-        let extent = self.lock_thread(thread).await?;
-        let held = run::Entity::find_by_id(run.id.to_string())
-            .filter(run::Column::Status.eq(RunStatus::Running))
-            .filter(run::Column::Owner.eq(holder))
-            .one(&self.tx)
-            .await?;
-        let runs = held.is_some() && !self.is_deleted(thread).await?;
-        Ok(runs.then_some(extent))
-    }
-
-    /// Stores a call with its judgement. Returns the parts of its permit if the call runs at once.
-    async fn insert_call(
-        &self,
-        place: &CallPlace<'_>,
-        call: NewCall,
-        times: &Approval,
-    ) -> Result<Option<Running>, StoreError> {
+    /// Adds the rows of a call with its judgement.
+    fn add_call(&self, new: &mut NewRows, place: &CallPlace<'_>, call: NewCall, times: &Approval) {
         let (id, execution) =
             (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
-        let row = self.call_row(place, &call, execution, times);
-        tool_call::Entity::insert(row).exec_without_returning(&self.tx).await?;
+        new.calls.push(self.call_row(place, &call, execution, times));
 
         let NewCall { name, input, schema_hash, risk, judgement, .. } = call;
         let Lease { thread, run, .. } = place.lease;
@@ -307,9 +341,9 @@ impl Write {
                     "source": words::source(&source),
                 });
                 let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
-                self.record_decision(id, &cleared).await?;
+                new.decisions.push(self.decision_row(id, &cleared));
                 self.event(EventType::ToolStarted, system::POLICY, &subject, data);
-                Ok(Some(Running { id, name, input, execution }))
+                new.running.push(Running { id, name, input, execution });
             }
             Judgement::Held { reason, source } => {
                 let data = json!({
@@ -321,7 +355,6 @@ impl Write {
                     "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
                 });
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data);
-                Ok(None)
             }
             Judgement::Blocked { reason, source } => {
                 let data = json!({
@@ -333,9 +366,8 @@ impl Write {
                     "source": words::source(&source),
                 });
                 let blocked = NewDecision::of_policy(Verdict::Reject, source, Some(reason), hash);
-                self.record_decision(id, &blocked).await?;
+                new.decisions.push(self.decision_row(id, &blocked));
                 self.event(EventType::ToolBlocked, system::POLICY, &subject, data);
-                Ok(None)
             }
             Judgement::Duplicate(of) => {
                 let data = json!({
@@ -346,13 +378,11 @@ impl Write {
                     "duplicate_of": of,
                 });
                 let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
-                self.record_decision(id, &cancelled).await?;
+                new.decisions.push(self.decision_row(id, &cancelled));
                 self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
-                Ok(None)
             }
             Judgement::Invalid(_) => {
                 self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
-                Ok(None)
             }
         }
     }
@@ -363,71 +393,97 @@ impl Write {
         call: &NewCall,
         execution: Execution,
         times: &Approval,
-    ) -> tool_call::ActiveModel {
+    ) -> tool_call::Model {
         let now = self.now.as_micros();
-        let mut row = tool_call::ActiveModel {
-            tool_call_id: Set(call.id.to_string()),
-            thread_id: Set(place.lease.thread.id.to_string()),
-            tenant_id: Set(place.lease.thread.tenant_id.clone()),
-            message_id: Set(place.lease.run.assistant_message_id.to_string()),
-            step: Set(place.n),
-            ordinal: Set(place.ordinal),
-            run_id: Set(place.lease.run.id.to_string()),
-            provider_call_id: Set(call.provider_call_id.clone()),
-            wire_call_id: Set(place.wire_call_id.clone()),
-            name: Set(call.name.clone()),
-            arguments: Set(call.arguments.clone()),
-            schema_hash: Set(call.schema_hash.clone()),
-            held: Set(false),
-            idempotent: Set(call.idempotent),
-            risk_level: Set(call.risk.word().to_owned()),
-            exec_attempt: Set(0),
-            created_at: Set(now),
-            ..Default::default()
+        let mut row = tool_call::Model {
+            tool_call_id: call.id.to_string(),
+            thread_id: place.lease.thread.id.to_string(),
+            tenant_id: place.lease.thread.tenant_id.clone(),
+            message_id: place.lease.run.assistant_message_id.to_string(),
+            step: place.n,
+            ordinal: place.ordinal,
+            run_id: place.lease.run.id.to_string(),
+            provider_call_id: call.provider_call_id.clone(),
+            wire_call_id: place.wire_call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            schema_hash: call.schema_hash.clone(),
+            held: false,
+            idempotent: call.idempotent,
+            risk_level: call.risk.word().to_owned(),
+            reason: None,
+            state: String::new(),
+            validated: None,
+            validated_inputs: None,
+            decided_by: None,
+            decided_at: None,
+            expires_at: None,
+            start_deadline: None,
+            exec_id: None,
+            exec_owner: None,
+            exec_attempt: 0,
+            lease_until: None,
+            started_at: None,
+            child_run_id: None,
+            cancel_requested_at: None,
+            output: None,
+            result: None,
+            created_at: now,
+            finished_at: None,
+            erased_at: None,
         };
-        let decided = |row: &mut tool_call::ActiveModel, validated: bool, by: &str| {
-            row.validated = Set(Some(validated));
-            row.decided_by = Set(Some(by.to_owned()));
-            row.decided_at = Set(Some(now));
+        let decided = |row: &mut tool_call::Model, validated: bool, by: &str| {
+            row.validated = Some(validated);
+            row.decided_by = Some(by.to_owned());
+            row.decided_at = Some(now);
         };
         match &call.judgement {
             Judgement::Cleared(..) => {
                 decided(&mut row, true, system::POLICY);
-                row.state = Set(StateKind::Executing.word().to_owned());
-                row.exec_id = Set(Some(execution.id.to_string()));
-                row.exec_owner = Set(Some(place.lease.holder.clone()));
-                row.exec_attempt = Set(1);
-                row.started_at = Set(Some(now));
-                row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
+                row.state = StateKind::Executing.word().to_owned();
+                row.exec_id = Some(execution.id.to_string());
+                row.exec_owner = Some(place.lease.holder.clone());
+                row.exec_attempt = 1;
+                row.started_at = Some(now);
+                row.lease_until = Some(self.now.plus(times.lease).as_micros());
             }
             Judgement::Held { reason, .. } => {
-                row.state = Set(StateKind::Pending.word().to_owned());
-                row.held = Set(true);
-                row.reason = Set(Some(reason.clone()));
-                row.expires_at = Set(Some(self.now.plus(times.pending_ttl).as_micros()));
+                row.state = StateKind::Pending.word().to_owned();
+                row.held = true;
+                row.reason = Some(reason.clone());
+                row.expires_at = Some(self.now.plus(times.pending_ttl).as_micros());
             }
             Judgement::Blocked { reason, .. } => {
                 decided(&mut row, false, system::POLICY);
-                row.state = Set(StateKind::Rejected.word().to_owned());
-                row.reason = Set(Some(reason.clone()));
-                row.result = Set(Some(format!("{} {reason}.", model_texts::BLOCKED)));
-                row.finished_at = Set(Some(now));
+                row.state = StateKind::Rejected.word().to_owned();
+                row.reason = Some(reason.clone());
+                row.result = Some(format!("{} {reason}.", model_texts::BLOCKED));
+                row.finished_at = Some(now);
             }
             Judgement::Duplicate(_) => {
                 decided(&mut row, false, system::DUPLICATE);
-                row.state = Set(StateKind::Cancelled.word().to_owned());
-                row.result = Set(Some(model_texts::DUPLICATE.to_owned()));
-                row.finished_at = Set(Some(now));
+                row.state = StateKind::Cancelled.word().to_owned();
+                row.result = Some(model_texts::DUPLICATE.to_owned());
+                row.finished_at = Some(now);
             }
             Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);
-                row.state = Set(StateKind::Invalid.word().to_owned());
-                row.result = Set(Some(why.clone()));
-                row.finished_at = Set(Some(now));
+                row.state = StateKind::Invalid.word().to_owned();
+                row.result = Some(why.clone());
+                row.finished_at = Some(now);
             }
         }
         row
     }
+}
+
+/// The rows of the calls of a step.
+#[derive(Default)]
+struct NewRows {
+    calls: Vec<tool_call::Model>,
+    decisions: Vec<decision::Model>,
+    /// The calls that run at once.
+    running: Vec<Running>,
 }
 
 /// A call that was stored as executing.

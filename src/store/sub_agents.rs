@@ -277,7 +277,7 @@ impl Write {
         let options = RunOptions { model, tools: of_parent, instructions, roles: Vec::new() };
         let options = options.on_behalf_of(roles, tools);
         let question = Question::New { text: without_nul(&task), client_id: None };
-        Ok(self.insert_run(&child, question, options, None).await?.id)
+        Ok(self.insert_run(&child, question, options, None).await?.run.id)
     }
 
     /// Cancels the child run of a delegated call if the call is to stop, or returns `None`. A running child

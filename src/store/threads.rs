@@ -11,8 +11,8 @@ use crate::domain::permit::Requester;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, sea_query::Expr,
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::Expr,
 };
 use std::collections::HashMap;
 
@@ -63,6 +63,15 @@ pub(crate) struct Extent {
     pub(crate) messages: u64,
     /// The bytes of texts, arguments and results.
     pub(crate) bytes: u64,
+}
+
+/// What the lock of a thread read.
+#[derive(Debug, Default)]
+pub(super) struct LockedThread {
+    /// The size of the thread before the transaction.
+    pub(super) extent: Extent,
+    /// The policy of the session, if the thread is its root and has one.
+    pub(super) policy: Option<String>,
 }
 
 impl Extent {
@@ -183,14 +192,6 @@ impl Read {
         Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
     }
 
-    /// Returns the number of pending calls of a thread.
-    pub(crate) async fn pending_count(&self, thread: &Thread) -> Result<u64, StoreError> {
-        let pending = tool_call::Entity::find()
-            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq(StateKind::Pending));
-        Ok(pending.count(&self.tx).await?)
-    }
-
     /// Returns the activity of these threads, in the same number of statements for any number of threads.
     pub(crate) async fn activity(
         &self,
@@ -238,7 +239,7 @@ impl Read {
 }
 
 impl Write {
-    /// Creates a thread, or returns the thread that got its name first.
+    /// Creates a thread, or locks and returns the thread that got its name first.
     pub(crate) async fn create_thread(
         &self,
         owner: &Principal,
@@ -270,23 +271,58 @@ impl Write {
         };
         let insert = thread::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
         if insert.exec_without_returning(&self.tx).await? == 1 {
+            // No other transaction sees the thread before the commit.
+            self.locked.lock().insert(id, LockedThread::default());
             return Ok(made);
         }
         // Another request gave the name to its own thread after this request looked.
-        let theirs = self.one_thread(owner, thread::Column::ClientId.eq(made.client_id)).await?;
+        let theirs = match &made.client_id {
+            Some(name) => self.lock_thread_named(owner, name).await?,
+            None => None,
+        };
         theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} already exists")))
     }
 
     /// Locks a thread until the transaction ends, so that reads of it stay true. Returns how much the thread
     /// held before this transaction. A second lock of the same thread executes no statement.
     pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<Extent, StoreError> {
-        if let Some(extent) = self.locked.lock().get(&thread.id) {
-            return Ok(*extent);
+        if let Some(locked) = self.locked.lock().get(&thread.id) {
+            return Ok(locked.extent);
         }
         let row = thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
-        let extent = row.map_or_else(Extent::default, |row| Extent::of(&row));
-        self.locked.lock().insert(thread.id, extent);
-        Ok(extent)
+        Ok(row.map_or_else(Extent::default, |row| self.remember_lock(thread.id, &row)))
+    }
+
+    /// Finds a thread by its id, or else by the caller's own name for it, and locks the thread.
+    pub(crate) async fn lock_thread_named(
+        &self,
+        owner: &Principal,
+        name: &str,
+    ) -> Result<Option<Thread>, StoreError> {
+        let id: Option<ThreadId> = name.parse().ok();
+        let named = (!name.contains('\0')).then(|| thread::Column::ClientId.eq(name));
+        let with_id = id.map(|id| thread::Column::ThreadId.eq(id.to_string()));
+        let mut query = thread::Entity::find()
+            .filter(owned_by(owner))
+            .filter(Condition::any().add_option(with_id.clone()).add_option(named.clone()));
+        if with_id.is_none() && named.is_none() {
+            return Ok(None);
+        }
+        if let Some(with_id) = with_id {
+            query = query.order_by_desc(with_id).limit(1);
+        }
+        let Some(row) = query.lock_exclusive().one(&self.tx).await? else { return Ok(None) };
+        let extent_of = row.clone();
+        let thread = Thread::of(row)?;
+        self.remember_lock(thread.id, &extent_of);
+        Ok(Some(thread))
+    }
+
+    /// Notes that this transaction has locked a thread, and returns how much the thread holds.
+    pub(super) fn remember_lock(&self, id: ThreadId, row: &thread::Model) -> Extent {
+        let extent = Extent::of(row);
+        let locked = LockedThread { extent, policy: row.policy.clone() };
+        self.locked.lock().entry(id).or_insert(locked).extent
     }
 
     /// Changes the title of a thread.
@@ -325,15 +361,5 @@ impl Write {
             .exec(&self.tx)
             .await?;
         Ok((deleted.rows_affected == 1).then_some(asked))
-    }
-
-    /// Records that a thread got a message.
-    pub(super) async fn touch_thread(&self, thread: &Thread) -> Result<(), StoreError> {
-        thread::Entity::update_many()
-            .col_expr(thread::Column::UpdatedAt, Expr::value(self.now.as_micros()))
-            .filter(thread::Column::ThreadId.eq(thread.id.to_string()))
-            .exec(&self.tx)
-            .await?;
-        Ok(())
     }
 }

@@ -3,8 +3,9 @@
 use super::commit_hook::HookedCommit;
 use super::entity::event;
 use super::reached::Reached;
+use super::threads::LockedThread;
 use super::tx::{Tx, within_timeout};
-use super::{CommitHook, Extent, ProcessLock, StoreError};
+use super::{CommitHook, ProcessLock, StoreError};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::ThreadId;
 use crate::metrics::Metrics;
@@ -143,8 +144,8 @@ pub(crate) struct Write {
     /// The time of everything that this transaction writes.
     pub(super) now: Timestamp,
     metrics: Metrics,
-    /// The threads that this transaction has locked, with their sizes before the transaction.
-    pub(super) locked: Mutex<HashMap<ThreadId, Extent>>,
+    /// The threads that this transaction has locked.
+    pub(super) locked: Mutex<HashMap<ThreadId, LockedThread>>,
     /// The states that calls reach in this transaction. They are reported after the commit.
     pub(super) reached: Mutex<Vec<Reached>>,
     /// The events of this transaction, in order. The commit inserts them.

@@ -1,24 +1,43 @@
 //! The transcript of a thread, and the texts that the model read about its calls.
 
-use super::entity::{message, run, sent_answer, step, tool_call};
-use super::words::SealKind;
+use super::calls::{decided_calls, readable};
+use super::entity::{decision, message, run, sent_answer, step, tool_call};
+use super::union::{Union, UnionRows};
+use super::words::{SealKind, Word};
 use super::{Page, Read, StoreError, Thread, rows};
-use crate::domain::call::ToolCall;
+use crate::domain::call::{State, ToolCall};
+use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::{Message, MessageStatus};
-use sea_orm::sea_query::{Query, SimpleExpr};
+use crate::domain::message::{Message, MessageStatus, Step, StepStatus};
+use crate::domain::run::{Run, RunStatus};
+use sea_orm::sea_query::{ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
 
 /// The data from which a history is built.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Transcript {
     /// All messages, oldest first, superseded ones included.
     pub(crate) messages: Vec<Message>,
     /// The user message that each assistant's message answers.
     pub(crate) questions: HashMap<MessageId, MessageId>,
+    /// The runs, in the order of their answers.
+    pub(crate) runs: Vec<StoredRun>,
     /// The texts that the model read about each call, in order.
     pub(crate) sent: HashMap<ToolCallId, Vec<Sent>>,
+}
+
+/// A run of a transcript.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredRun {
+    /// The answer of the run.
+    answer: MessageId,
+    /// Whether the answer is superseded.
+    is_superseded: bool,
+    /// When the lease of the turn ends, if the run is running.
+    pub(crate) lease_until: Option<Timestamp>,
+    /// `None` if the row cannot be read.
+    run: Option<Run>,
 }
 
 /// A text about a call that the model read.
@@ -42,30 +61,31 @@ pub(crate) struct Seal {
 }
 
 impl Read {
-    /// Returns the whole transcript of a thread.
+    /// Returns the whole transcript of a thread, read with one statement.
     pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
-        let of_thread = Condition::all().add(message::Column::ThreadId.eq(thread.id.to_string()));
-        let found = message::Entity::find()
-            .filter(of_thread.clone())
-            .order_by_asc(message::Column::Ordinal)
-            .all(&self.tx)
-            .await?;
-        let messages = self.messages_of(found, of_thread).await?;
-        let runs = run::Entity::find().filter(run::Column::ThreadId.eq(thread.id.to_string()));
-        let mut questions = HashMap::new();
-        for row in runs.all(&self.tx).await? {
-            let question = || rows::id("runs", &row.user_message_id);
-            let answer = rows::id::<MessageId>("runs", &row.assistant_message_id);
-            let ids = answer.and_then(|answer| Ok((answer, question()?)));
-            questions.extend(rows::listed("runs", &row.run_id, ids));
-        }
-        let calls = Query::select()
+        let id = thread.id.to_string();
+        let ids_of = |column: message::Column, condition: SimpleExpr| {
+            Query::select().column(column).from(message::Entity).and_where(condition).to_owned()
+        };
+        let of_messages = ids_of(message::Column::MessageId, message::Column::ThreadId.eq(&id));
+        let of_calls = Query::select()
             .column(tool_call::Column::ToolCallId)
             .from(tool_call::Entity)
-            .and_where(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .and_where(tool_call::Column::ThreadId.eq(&id))
             .to_owned();
-        let sent = self.sent_where(sent_answer::Column::ToolCallId.in_subquery(calls)).await?;
-        Ok(Transcript { messages, questions, sent })
+        let is_final = decision::Column::ToolCallId
+            .in_subquery(of_calls.clone())
+            .and(decision::Column::IsFinal.eq(true));
+        let mut found = Union::default()
+            .of::<message::Entity>(message::Column::ThreadId.eq(&id))
+            .of::<run::Entity>(run::Column::ThreadId.eq(&id))
+            .of::<step::Entity>(step::Column::MessageId.in_subquery(of_messages))
+            .of::<tool_call::Entity>(tool_call::Column::ThreadId.eq(&id))
+            .of::<decision::Entity>(is_final)
+            .of::<sent_answer::Entity>(sent_answer::Column::ToolCallId.in_subquery(of_calls))
+            .all(&self.tx)
+            .await?;
+        Transcript::of(&mut found)
     }
 
     /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.
@@ -118,20 +138,7 @@ impl Read {
                 calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
             }
         }
-        let mut messages = Vec::with_capacity(found.len());
-        for row in found {
-            let own = steps.remove(&row.message_id).unwrap_or_default();
-            let own = own.into_iter().filter_map(|row| {
-                let (id, calls) = (
-                    row.message_id.clone(),
-                    calls.remove(&(row.message_id.clone(), row.n)).unwrap_or_default(),
-                );
-                rows::listed("message_steps", &id, rows::step(row, calls))
-            });
-            let (id, own) = (row.message_id.clone(), own.collect());
-            messages.extend(rows::listed("messages", &id, rows::message(row, own)));
-        }
-        Ok(messages)
+        Ok(whole(found, steps, calls))
     }
 
     /// Returns the texts that the model read about these calls of one step, in order. A call may have no
@@ -148,19 +155,146 @@ impl Read {
     }
 
     async fn sent_where(&self, which: SimpleExpr) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
-        let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
         let query = sent_answer::Entity::find().filter(which);
-        for row in query.order_by_asc(sent_answer::Column::N).all(&self.tx).await? {
-            const TABLE: &str = "sent_answers";
-            let kind = rows::word(TABLE, &row.kind)?;
-            let one = Sent { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
-            sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
-        }
-        Ok(sent)
+        sent_texts(query.order_by_asc(sent_answer::Column::N).all(&self.tx).await?)
+    }
+}
+
+fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
+    const TABLE: &str = "sent_answers";
+    let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
+    for row in found {
+        let kind = rows::word(TABLE, &row.kind)?;
+        let one = Sent { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
+        sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
+    }
+    Ok(sent)
+}
+
+/// Builds messages of their rows, steps and calls. Leaves out rows that cannot be read.
+fn whole(
+    found: Vec<message::Model>,
+    mut steps: HashMap<String, Vec<step::Model>>,
+    mut calls: HashMap<(String, i32), Vec<ToolCall>>,
+) -> Vec<Message> {
+    let mut messages = Vec::with_capacity(found.len());
+    for row in found {
+        let own = steps.remove(&row.message_id).unwrap_or_default();
+        let own = own.into_iter().filter_map(|row| {
+            let (id, calls) =
+                (row.message_id.clone(), calls.remove(&(row.message_id.clone(), row.n)).unwrap_or_default());
+            rows::listed("message_steps", &id, rows::step(row, calls))
+        });
+        let (id, own) = (row.message_id.clone(), own.collect());
+        messages.extend(rows::listed("messages", &id, rows::message(row, own)));
+    }
+    messages
+}
+
+impl StoredRun {
+    fn run(&self) -> Result<&Run, StoreError> {
+        self.run.as_ref().ok_or_else(|| rows::inconsistent("runs", "a run cannot be read"))
     }
 }
 
 impl Transcript {
+    fn of(found: &mut UnionRows) -> Result<Self, StoreError> {
+        let mut messages: Vec<message::Model> = found.take::<message::Entity>()?;
+        messages.sort_by_key(|row| row.ordinal);
+        let mut runs: HashMap<String, run::Model> = HashMap::new();
+        for row in found.take::<run::Entity>()? {
+            runs.insert(row.assistant_message_id.clone(), row);
+        }
+        let mut steps: HashMap<String, Vec<step::Model>> = HashMap::new();
+        for row in found.take::<step::Entity>()? {
+            steps.entry(row.message_id.clone()).or_default().push(row);
+        }
+        steps.values_mut().for_each(|steps| steps.sort_by_key(|row| row.n));
+        let mut decisions = HashMap::new();
+        for row in found.take::<decision::Entity>()? {
+            decisions.insert(row.tool_call_id.clone(), rows::decision(row)?);
+        }
+        let mut rows_of_calls = found.take::<tool_call::Entity>()?;
+        rows_of_calls.sort_by_key(|row| row.ordinal);
+        let mut calls: HashMap<(String, i32), Vec<ToolCall>> = HashMap::new();
+        for call in readable(decided_calls(rows_of_calls, decisions)) {
+            calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
+        }
+        let mut sent = found.take::<sent_answer::Entity>()?;
+        sent.sort_by_key(|row| row.n);
+        let mut transcript = Self { sent: sent_texts(sent)?, ..Self::default() };
+        for row in &messages {
+            let Some(run) = runs.remove(&row.message_id) else { continue };
+            transcript.add_run(run, row.status == MessageStatus::Superseded.word());
+        }
+        transcript.messages = whole(messages, steps, calls);
+        Ok(transcript)
+    }
+
+    fn add_run(&mut self, row: run::Model, is_superseded: bool) {
+        let (question, id) = (rows::id("runs", &row.user_message_id), row.run_id.clone());
+        let answer = rows::id::<MessageId>("runs", &row.assistant_message_id);
+        let ids = answer.and_then(|answer| Ok((answer, question?)));
+        let Some((answer, question)) = rows::listed("runs", &id, ids) else { return };
+        self.questions.insert(answer, question);
+        let lease_until = row.lease_until.map(Timestamp::from_micros);
+        let run = rows::listed("runs", &id, rows::run(row));
+        self.runs.push(StoredRun { answer, is_superseded, lease_until, run });
+    }
+
+    /// Adds a run that this transaction began, with its messages.
+    pub(super) fn begin(&mut self, question: MessageId, run: &Run, messages: Vec<Message>) {
+        self.messages.extend(messages);
+        let answer = run.assistant_message_id;
+        self.questions.insert(answer, question);
+        let run = Some(run.clone());
+        self.runs.push(StoredRun { answer, is_superseded: false, lease_until: None, run });
+    }
+
+    /// Returns the run of the last answer that is not superseded.
+    pub(crate) fn latest_run(&self) -> Result<Option<&Run>, StoreError> {
+        self.runs.iter().rfind(|stored| !stored.is_superseded).map(StoredRun::run).transpose()
+    }
+
+    /// Returns the run that writes this message.
+    pub(crate) fn run_of(&self, answer: MessageId) -> Result<Option<&Run>, StoreError> {
+        self.runs.iter().find(|stored| stored.answer == answer).map(StoredRun::run).transpose()
+    }
+
+    /// Returns the running run, and when the lease of its turn ends.
+    pub(crate) fn running(&self) -> Option<(&Run, Option<Timestamp>)> {
+        let running = |stored: &'_ StoredRun| stored.run.as_ref().map(|run| run.status);
+        let found = self.runs.iter().find(|stored| running(stored) == Some(RunStatus::Running))?;
+        Some((found.run.as_ref()?, found.lease_until))
+    }
+
+    /// Returns the waiting runs.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Run> {
+        self.runs
+            .iter()
+            .filter_map(|stored| stored.run.as_ref())
+            .filter(|run| run.status == RunStatus::Waiting)
+    }
+
+    /// Returns the steps of a message.
+    pub(crate) fn steps(&self, message: MessageId) -> &[Step] {
+        self.messages.iter().find(|stored| stored.id == message).map_or(&[], |message| message.steps())
+    }
+
+    /// Returns the calls of the last complete step of a message that are held, or that child runs execute or
+    /// executed.
+    pub(crate) fn pausing_calls(&self, message: MessageId) -> Vec<ToolCall> {
+        let last = self.steps(message).iter().rfind(|step| step.status == StepStatus::Complete);
+        let calls = last.map_or(&[][..], |step| step.calls.as_slice());
+        calls.iter().filter(|call| call.pauses()).cloned().collect()
+    }
+
+    /// Returns the number of pending calls.
+    pub(crate) fn pending_count(&self) -> usize {
+        let steps = self.messages.iter().flat_map(|message| message.steps());
+        steps.flat_map(|step| &step.calls).filter(|call| call.state == State::Pending).count()
+    }
+
     /// Returns the messages that are not superseded, oldest first.
     pub(crate) fn current(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.messages.iter().filter(|message| message.status != MessageStatus::Superseded)

@@ -3,11 +3,11 @@
 use super::entity::{event, run, step, thread};
 use super::events::Subject;
 use super::words::{Word, literal};
-use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
+use super::{HeldTurn, Read, Renewed, StoreError, Thread, Which, Write, rows};
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::RunId;
-use crate::domain::message::{MessageStatus, StepStatus};
+use crate::domain::message::StepStatus;
 use crate::domain::run::{Run, RunStatus, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
@@ -15,6 +15,7 @@ use sea_orm::{
     QuerySelect, RelationTrait, Statement,
 };
 use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Serializes the transactions that start a turn for one user.
@@ -29,6 +30,19 @@ pub(crate) struct Lease {
     pub(crate) run: Run,
     pub(super) holder: String,
     pub(super) time: Duration,
+    /// Whether a transaction that ends the turn was sent. Its outcome may be unknown.
+    pub(super) may_have_ended: AtomicBool,
+}
+
+impl Lease {
+    pub(super) fn new(thread: &Thread, run: Run, holder: String, time: Duration) -> Self {
+        Self { thread: thread.clone(), run, holder, time, may_have_ended: AtomicBool::new(false) }
+    }
+
+    /// Whether the turn may have ended although its task does not know it.
+    pub(crate) fn may_have_ended(&self) -> bool {
+        self.may_have_ended.load(Ordering::Relaxed)
+    }
 }
 
 /// How a turn ended.
@@ -65,12 +79,12 @@ impl TurnEnd {
         }
     }
 
-    const fn status(&self) -> (RunStatus, MessageStatus, EventType) {
+    const fn status(&self) -> (RunStatus, EventType) {
         match self {
-            Self::Waiting => (RunStatus::Waiting, MessageStatus::Complete, EventType::RunWaiting),
-            Self::Completed => (RunStatus::Completed, MessageStatus::Complete, EventType::RunCompleted),
-            Self::Cancelled => (RunStatus::Cancelled, MessageStatus::Interrupted, EventType::RunCancelled),
-            Self::Failed(_) => (RunStatus::Failed, MessageStatus::Interrupted, EventType::RunFailed),
+            Self::Waiting => (RunStatus::Waiting, EventType::RunWaiting),
+            Self::Completed => (RunStatus::Completed, EventType::RunCompleted),
+            Self::Cancelled => (RunStatus::Cancelled, EventType::RunCancelled),
+            Self::Failed(_) => (RunStatus::Failed, EventType::RunFailed),
         }
     }
 }
@@ -98,7 +112,8 @@ impl Read {
     pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;
         let found_now = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0.word());
-        Ok([end, TurnEnd::Completed, TurnEnd::Cancelled].into_iter().find(found_now))
+        let ends = [end, TurnEnd::Completed, TurnEnd::Waiting, TurnEnd::Cancelled];
+        Ok(ends.into_iter().find(found_now))
     }
 }
 
@@ -175,6 +190,19 @@ impl Write {
             self.complete_if_passed(&lease.thread, lease.run.id).await?;
         }
         Ok(ended)
+    }
+
+    /// Ends a turn in the transaction of its last step. No message follows the answer of a running run, so
+    /// the user has sent no later one.
+    pub(super) async fn end_held_turn(&self, turn: &HeldTurn<'_>, end: &TurnEnd) -> Result<(), StoreError> {
+        let lease = turn.lease();
+        lease.may_have_ended.store(true, Ordering::Relaxed);
+        let held = run::Column::Owner.eq(&lease.holder);
+        if self.leave_running(&lease.thread, &lease.run, held, end, None).await? {
+            Ok(())
+        } else {
+            Err(rows::inconsistent("runs", format_args!("{} is not running", lease.run.id)))
+        }
     }
 
     /// Closes a turn whose lease is over. Complete steps stay, the open step becomes interrupted, and the
@@ -254,8 +282,31 @@ impl Write {
             }
             end => end,
         };
-        let (status, message_status, event) = end.status();
-        let error = match &end {
+        if !self.leave_running(thread, run, guard, &end, actor).await? {
+            return Ok(None);
+        }
+        step::Entity::update_many()
+            .col_expr(step::Column::Status, Expr::value(StepStatus::Interrupted))
+            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
+            .filter(step::Column::MessageId.eq(message_id.to_string()))
+            .filter(step::Column::Status.eq(StepStatus::Streaming))
+            .exec(&self.tx)
+            .await?;
+        Ok(Some(end))
+    }
+
+    /// Moves a running run to this end, with its event. Returns false if the run does not match the guard.
+    async fn leave_running(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        guard: SimpleExpr,
+        end: &TurnEnd,
+        actor: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let run_id = run.id;
+        let (status, event) = end.status();
+        let error = match end {
             TurnEnd::Failed(error) => Some(error),
             TurnEnd::Waiting | TurnEnd::Completed | TurnEnd::Cancelled => None,
         };
@@ -274,16 +325,8 @@ impl Write {
             .exec(&self.tx)
             .await?;
         if moved.rows_affected == 0 {
-            return Ok(None);
+            return Ok(false);
         }
-        step::Entity::update_many()
-            .col_expr(step::Column::Status, Expr::value(StepStatus::Interrupted))
-            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
-            .filter(step::Column::MessageId.eq(message_id.to_string()))
-            .filter(step::Column::Status.eq(StepStatus::Streaming))
-            .exec(&self.tx)
-            .await?;
-        self.set_message_status(message_id, message_status).await?;
         let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.word() }));
         let actor = match (actor, error) {
             (Some(actor), _) => actor.to_owned(),
@@ -295,6 +338,6 @@ impl Write {
             // The calls of the turn learn of the cancel when they renew their leases.
             self.cancel_calls(thread, Which::OpenOf(run_id), &thread.actor()).await?;
         }
-        Ok(Some(end))
+        Ok(true)
     }
 }

@@ -1,11 +1,12 @@
--- Counts of the messages and bytes of a thread, updated with each write. Equivalent to counts_sqlite.sql.
+-- Counts of the messages and bytes of a thread, and the time of its last message, updated with each write. Equivalent to counts_sqlite.sql.
 
 -- Inserted rows are counted once for each statement. An update of the thread for each row would leave one
 -- dead version of the thread per row, and each later update reads all of these versions.
 CREATE FUNCTION holdpoint_messages_counted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE threads SET messages = threads.messages + counted.rows, bytes = threads.bytes + counted.bytes
-    FROM (SELECT thread_id, count(*) AS rows, sum(coalesce(octet_length(content), 0)) AS bytes
+    UPDATE threads SET messages = threads.messages + counted.rows, bytes = threads.bytes + counted.bytes,
+        updated_at = greatest(threads.updated_at, counted.at)
+    FROM (SELECT thread_id, count(*) AS rows, sum(coalesce(octet_length(content), 0)) AS bytes, max(created_at) AS at
           FROM added GROUP BY thread_id) AS counted
     WHERE threads.thread_id = counted.thread_id;
     RETURN NULL;

@@ -1,8 +1,9 @@
--- Counts of the messages and bytes of a thread, updated with each write. Equivalent to counts_postgres.sql.
+-- Counts of the messages and bytes of a thread, and the time of its last message, updated with each write. Equivalent to counts_postgres.sql.
 
 CREATE TRIGGER messages_counted AFTER INSERT ON messages
 BEGIN
-    UPDATE threads SET messages = messages + 1, bytes = bytes + coalesce(octet_length(NEW.content), 0)
+    UPDATE threads SET messages = messages + 1, bytes = bytes + coalesce(octet_length(NEW.content), 0),
+        updated_at = max(updated_at, NEW.created_at)
     WHERE thread_id = NEW.thread_id;
 END;
 

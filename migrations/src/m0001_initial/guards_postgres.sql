@@ -104,6 +104,15 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- An answer is shown as its run stands. A superseded answer stays superseded.
+CREATE FUNCTION holdpoint_run_shown() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE messages SET status = CASE WHEN NEW.status = 'running' THEN 'streaming'
+        WHEN NEW.status IN ('waiting', 'completed') THEN 'complete' ELSE 'interrupted' END
+    WHERE message_id = NEW.assistant_message_id AND status <> 'superseded';
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION holdpoint_step_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
@@ -191,6 +200,9 @@ CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
 CREATE TRIGGER runs_moves BEFORE UPDATE ON runs
     FOR EACH ROW EXECUTE FUNCTION holdpoint_run_moves();
+CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND 'running' IN (OLD.status, NEW.status))
+    EXECUTE FUNCTION holdpoint_run_shown();
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
     FOR EACH ROW EXECUTE FUNCTION holdpoint_step_written();
 CREATE TRIGGER decisions_said BEFORE INSERT ON decisions

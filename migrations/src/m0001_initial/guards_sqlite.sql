@@ -79,6 +79,15 @@ WHEN OLD.status IS NOT NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
     'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running', 'failed>cancelled')
 BEGIN SELECT RAISE(ABORT, 'illegal transition of a run'); END;
 
+-- An answer is shown as its run stands. A superseded answer stays superseded.
+CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
+WHEN OLD.status IS NOT NEW.status AND 'running' IN (OLD.status, NEW.status)
+BEGIN
+    UPDATE messages SET status = CASE WHEN NEW.status = 'running' THEN 'streaming'
+        WHEN NEW.status IN ('waiting', 'completed') THEN 'complete' ELSE 'interrupted' END
+    WHERE message_id = NEW.assistant_message_id AND status <> 'superseded';
+END;
+
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
 WHEN OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'a step is written once'); END;

@@ -35,4 +35,10 @@ pub(in crate::store) enum Relation {
     Thread,
 }
 
+impl Related<super::thread::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Thread.def()
+    }
+}
+
 impl ActiveModelBehavior for ActiveModel {}

@@ -23,6 +23,15 @@ pub(in crate::store) struct Model {
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub(in crate::store) enum Relation {}
+pub(in crate::store) enum Relation {
+    #[sea_orm(has_many = "super::run::Entity")]
+    Run,
+}
+
+impl Related<super::run::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Run.def()
+    }
+}
 
 impl ActiveModelBehavior for ActiveModel {}
