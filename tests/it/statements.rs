@@ -1,6 +1,6 @@
 //! The number of statements of a list: the same for any number of items.
 
-use crate::support::{Cluster, Embedded, Rows};
+use crate::support::{Cluster, Embedded, Purpose, Statements};
 use holdpoint::config::RememberInputs;
 use serde_json::json;
 use std::time::Duration;
@@ -23,12 +23,7 @@ struct Lists {
 impl Lists {
     async fn new() -> Self {
         let cluster = Cluster::start();
-        // Postgres loads the module that counts statements only when it starts.
-        let rows = Rows::open(&cluster.url("postgres")).await;
-        rows.change("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await.unwrap();
-        rows.close().await;
-        cluster.stop_now();
-        cluster.start_again();
+        Statements::count_on(&cluster).await;
         let url = cluster.database().await;
         let app = Embedded::with(|config| {
             config.database.url = url.into();
@@ -36,7 +31,7 @@ impl Lists {
             config.approval.remember_inputs = RememberInputs::Equal;
         })
         .await;
-        app.rows.change("CREATE EXTENSION pg_stat_statements").await.unwrap();
+        Statements::begin(&app.rows).await;
         let (held, _) = app.held("pay", "0").await;
         let (granted, mut call) = (app.client.thread().await, String::new());
         for n in 1..ITEMS {
@@ -67,20 +62,18 @@ impl Lists {
         lists.into_iter().chain(messages).collect()
     }
 
-    /// The number of items on a page of this size, and the number of statements of its request. Background
-    /// tasks execute statements too, so the number is the least of several tries.
-    async fn counted(&self, path: &str, size: usize) -> (usize, i64) {
-        let (mut items, mut least) = (0, i64::MAX);
+    /// The number of items on a page of this size, and the statements of its request. Other tasks may execute
+    /// such statements too, so the number of each is the least of several tries.
+    async fn counted(&self, path: &str, size: usize) -> (usize, Statements) {
+        let (mut items, mut tries) = (0, Vec::new());
         for _ in 0..TRIES {
-            self.app.rows.change("SELECT pg_stat_statements_reset()").await.unwrap();
+            Statements::reset(&self.app.rows).await;
             let page = self.app.client.get(&format!("{path}page_size={size}")).await;
-            let sql = "SELECT sum(calls)::bigint AS calls FROM pg_stat_statements";
-            let calls = self.app.rows.all(sql).await[0]["calls"].as_i64().unwrap();
+            tries.push(Statements::counted(&self.app.rows).await.with(Purpose::Work));
             assert_eq!((page.status, &page.body["has_more"]), (200, &json!(true)), "{path} {size}");
             items = page.body["results"].as_array().unwrap().len();
-            least = least.min(calls);
         }
-        (items, least)
+        (items, Statements::least(tries))
     }
 }
 
@@ -89,10 +82,11 @@ async fn on_postgres_a_list_executes_as_many_statements_for_one_item_as_for_seve
     let lists = Lists::new().await;
     for path in lists.paths() {
         let (one, statements) = lists.counted(&path, 1).await;
-        let (several, more_statements) = lists.counted(&path, ITEMS - 1).await;
+        let (several, more) = lists.counted(&path, ITEMS - 1).await;
         assert_eq!((one, several), (1, ITEMS - 1), "{path}");
         // The request reads rows: a count that misses the server's statements would be too low.
-        assert!(statements > 1, "{path}: {statements}");
-        assert_eq!(statements, more_statements, "{path}");
+        assert!(statements.total() > 0, "{path}: {statements}");
+        let differ = statements.differences(&more);
+        assert_eq!(statements.total(), more.total(), "{path}, for one item and for several: {differ}");
     }
 }
