@@ -12,6 +12,7 @@ mod batch;
 mod bodies;
 mod bodies_in_flight;
 mod browser;
+mod budgets;
 mod canary;
 mod cancel;
 mod cancel_around_hold;

@@ -1,5 +1,7 @@
-//! A proxy in front of a Postgres server, which can go silent, break connections, and lose commits.
+//! A proxy in front of a Postgres server, which can go silent, break connections, lose commits, and record what
+//! it forwards.
 
+use super::recording::{Recording, Tap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,6 +36,7 @@ pub(crate) struct Proxy {
     there: Arc<Mutex<Vec<mpsc::UnboundedSender<Order>>>>,
     /// The transaction whose commit is disturbed: the first that sends these words to the server.
     struck: Arc<Mutex<Option<(String, Commit)>>>,
+    pub(crate) recording: Recording,
 }
 
 impl Proxy {
@@ -49,8 +52,9 @@ impl Proxy {
     async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let proxy = Self { address, there: Arc::default(), struck: Arc::default() };
-        let (there, struck) = (proxy.there.clone(), proxy.struck.clone());
+        let recording = Recording::default();
+        let proxy = Self { address, there: Arc::default(), struck: Arc::default(), recording };
+        let (there, struck, recording) = (proxy.there.clone(), proxy.struck.clone(), proxy.recording.clone());
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
             loop {
@@ -59,7 +63,8 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(server).await else { continue };
                 let (order, orders) = mpsc::unbounded_channel();
                 there.lock().unwrap().push(order);
-                let wire = Wire { client, server, struck: struck.clone(), said: Vec::new(), at_rest: false };
+                let (struck, tap) = (struck.clone(), recording.tap());
+                let wire = Wire { client, server, struck, said: Vec::new(), at_rest: false, tap };
                 tokio::spawn(wire.pass(orders));
             }
         });
@@ -122,6 +127,7 @@ struct Wire {
     said: Vec<u8>,
     /// Whether the server has answered every request.
     at_rest: bool,
+    tap: Tap,
 }
 
 impl Wire {
@@ -152,11 +158,15 @@ impl Wire {
             tokio::select! {
                 read = self.client.read(&mut up) => match read.map_err(gone)? {
                     0 => return Ok(()),
-                    n => self.send(&up[..n]).await?,
+                    n => {
+                        self.tap.client_sends(&up[..n]);
+                        self.send(&up[..n]).await?;
+                    }
                 },
                 read = self.server.read(&mut down) => match read.map_err(gone)? {
                     0 => return Ok(()),
                     n => {
+                        self.tap.server_sends(&down[..n]);
                         self.at_rest = is_ready(&down[..n]);
                         self.client.write_all(&down[..n]).await.map_err(gone)?;
                     }

@@ -64,7 +64,7 @@ enum How {
 }
 
 impl Purpose {
-    fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str) -> Self {
         let known = KNOWN.iter().find(|(_, how, words)| match how {
             How::Begins => text.starts_with(words),
             How::Contains => text.contains(words),
@@ -175,7 +175,7 @@ impl fmt::Display for Statements {
 
 /// The text on one line, with `$` for each list of values. Postgres keeps the text of a statement with its
 /// literals or without, whichever it saw first.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut plain = String::new();
     let mut rest = words.chars().peekable();

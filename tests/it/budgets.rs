@@ -1,0 +1,174 @@
+//! What the work of a server costs on Postgres: statements, transactions and waits for the database.
+//!
+//! The costs of a request and its turn leave out the passes that number events and the looks of background
+//! tasks. An idle server has no such exception.
+
+use crate::support::{Cost, Embedded, Proxy, Purpose, Rows, Transactions, call, eventually, postgres};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// The most that each part of a round may cost.
+const PLAIN_TURN: Cost = Cost { statements: 39, transactions: 8, round_trips: 67 };
+const HELD_TURN: Cost = Cost { statements: 47, transactions: 8, round_trips: 75 };
+const DECISION: Cost = Cost { statements: 38, transactions: 9, round_trips: 68 };
+const CONTINUATION: Cost = Cost { statements: 46, transactions: 7, round_trips: 73 };
+const ROUND: Cost = Cost { statements: 131, transactions: 24, round_trips: 216 };
+/// The most that one renewal of a lease may cost.
+const RENEWAL: Cost = Cost { statements: 2, transactions: 2, round_trips: 9 };
+/// The most statements that an idle server executes in a second.
+const IDLE: f64 = 20.0;
+/// The time in which the statements of an idle server are counted: two sweeps.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+/// The number of times that a part is measured. A slow machine may add a draft or a look.
+const TRIES: usize = 3;
+
+/// A server whose transactions are recorded.
+struct Recorded {
+    app: Embedded,
+    proxy: Proxy,
+    rows: Rows,
+}
+
+impl Recorded {
+    async fn start(change: impl FnOnce(&mut holdpoint::config::Config)) -> Self {
+        let url = postgres().await;
+        let (proxy, through) = Proxy::before(&url).await;
+        let app = Embedded::with(|config| {
+            config.database.url = through.into();
+            change(config);
+        })
+        .await;
+        Self { app, proxy, rows: Rows::open(&url).await }
+    }
+
+    /// The transactions since the last call, once the server has nothing more to do.
+    async fn took(&self) -> Transactions {
+        let done = async || {
+            let numbered = self.rows.count("events WHERE seq IS NULL").await == 0;
+            (numbered && self.proxy.recording.is_quiet()).then_some(())
+        };
+        eventually("the server is done", done).await;
+        self.proxy.recording.take()
+    }
+
+    /// A part of a round: its transactions without those of other tasks.
+    async fn part(&self) -> Transactions {
+        self.took().await.with(Purpose::Work)
+    }
+}
+
+/// The post of a page of AI SDK 4 with this first message.
+fn posted(chat: &str, words: &str) -> Value {
+    json!({ "id": chat, "messages": [{ "id": format!("{chat}-1"), "createdAt": "2026-01-01T00:00:00.000Z",
+        "role": "user", "content": words, "parts": [{ "type": "text", "text": words }] }] })
+}
+
+/// Asserts that each part is within its budget, at least in one of its tries.
+fn assert_within(parts: &[(&str, Cost, Vec<Transactions>)]) {
+    let over = parts.iter().filter_map(|(what, budget, tries)| {
+        let least = tries.iter().map(Transactions::cost).reduce(Cost::least).unwrap();
+        println!("{what}: {least:?}");
+        let shown = || format!("{what}: {least:?} is over {budget:?}{}\n", tries[0]);
+        (!least.fits(*budget)).then(shown)
+    });
+    let over: String = over.collect();
+    assert!(over.is_empty(), "{over}");
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_in_a_new_thread_is_within_its_budget() {
+    let server = Recorded::start(|_| {}).await;
+    let mut tries = Vec::new();
+    for n in 0..TRIES {
+        server.app.scene.says("Hello.");
+        server.took().await;
+        let turn = server.app.client.turn_by_id(&posted(&format!("chat{n}"), "hello")).await;
+        tries.push(server.part().await);
+        assert_eq!(turn.text(), "Hello.", "{}", turn.raw);
+    }
+    assert_within(&[("a turn", PLAIN_TURN, tries)]);
+}
+
+#[tokio::test]
+async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budgets() {
+    let server = Recorded::start(|_| {}).await;
+    let client = &server.app.client;
+    let (mut holds, mut decisions, mut continuations, mut rounds) = (vec![], vec![], vec![], vec![]);
+    for n in 0..TRIES {
+        let chat = format!("chat{n}");
+        server.app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]).says("Paid.");
+        server.took().await;
+        let held = client.turn_by_id(&posted(&chat, "pay")).await;
+        let hold = server.part().await;
+        let decided = client.approve(&held.pending()[0]).await;
+        let decision = server.part().await;
+        // The page resumes without a message.
+        let resume = client.http.get(client.url(&format!("/qa/chat_streamed?chatId={chat}")));
+        let resumed = client.read(resume).await;
+        let continuation = server.part().await;
+        assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")));
+        assert_eq!(resumed.text(), "Paid.", "{}", resumed.raw);
+        rounds.push(Transactions([hold.0.clone(), decision.0.clone(), continuation.0.clone()].concat()));
+        holds.push(hold);
+        decisions.push(decision);
+        continuations.push(continuation);
+    }
+    assert_within(&[
+        ("a turn that ends in a hold", HELD_TURN, holds),
+        ("a decision", DECISION, decisions),
+        ("a continuation", CONTINUATION, continuations),
+        ("a round", ROUND, rounds),
+    ]);
+}
+
+#[tokio::test]
+async fn on_postgres_renewals_of_leases_are_within_their_budget() {
+    let server = Recorded::start(|config| config.approval.lease = Duration::from_millis(600)).await;
+    let renewals = async |update: &'static str| {
+        server.proxy.recording.take();
+        let renewals = async || {
+            let mut renewals = server.proxy.recording.so_far();
+            renewals.0.retain(|transaction| transaction.executes(update));
+            (renewals.0.len() >= TRIES).then_some(renewals)
+        };
+        eventually("the lease is renewed", renewals).await
+    };
+    // The turn waits for its model.
+    let gate = server.app.scene.gate();
+    server.app.scene.calls(&[call("a", "wait_for_me", &json!({ "note": "1" }))]);
+    let body = posted("chat", "wait");
+    let turn = server.app.client.turn_by_id(&body);
+    let of_turn = async {
+        let renewals = renewals(r#"UPDATE "runs" SET "lease_until""#).await;
+        gate.add_permits(usize::MAX >> 4);
+        renewals
+    };
+    let (turn, of_turn) = tokio::join!(turn, of_turn);
+    let pending = turn.pending();
+    let approve = server.app.client.approve(&pending[0]);
+    let of_call = async {
+        let renewals = renewals(r#"UPDATE "tool_calls" SET "lease_until""#).await;
+        server.app.ledger.go.add_permits(1);
+        renewals
+    };
+    let (approved, of_call) = tokio::join!(approve, of_call);
+    assert_eq!(approved.status, 200);
+    let each = |renewals: Transactions| renewals.0.into_iter().map(|one| Transactions(vec![one])).collect();
+    assert_within(&[
+        ("a renewal of a turn", RENEWAL, each(of_turn)),
+        ("a renewal of a call", RENEWAL, each(of_call)),
+    ]);
+}
+
+#[tokio::test]
+async fn on_postgres_an_idle_server_executes_at_most_one_statement_a_second() {
+    let server = Recorded::start(|_| {}).await;
+    server.took().await;
+    let begun = Instant::now();
+    // A rate needs time; no condition ends it.
+    tokio::time::sleep(IDLE_TIME).await;
+    let took = server.proxy.recording.take();
+    let rate = took.executed() as f64 / begun.elapsed().as_secs_f64();
+    println!("idle: {rate} statements a second{took}");
+    assert!(rate <= IDLE, "{rate} statements a second{took}");
+}
