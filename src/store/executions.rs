@@ -12,7 +12,7 @@ use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::message::MessageStatus;
 use crate::domain::permit::Permit;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -149,19 +149,16 @@ impl Write {
         lease: Duration,
     ) -> Result<Renewed, StoreError> {
         self.name_commit("call.renewed", Some(call));
-        let held = tool_call::Entity::update_many()
-            .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
-            .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
-            .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
-            .filter(tool_call::Column::State.eq(StateKind::Executing))
-            .filter(tool_call::Column::ChildRunId.is_null())
-            .exec(&self.tx)
-            .await?;
-        let asked = tool_call::Entity::find_by_id(call.to_string())
-            .filter(tool_call::Column::CancelRequestedAt.is_not_null())
-            .count(&self.tx)
-            .await?;
-        Ok(Renewed::of(held.rows_affected == 1, asked > 0))
+        let renewal = Query::update()
+            .table(tool_call::Entity)
+            .value(tool_call::Column::LeaseUntil, self.now.plus(lease).as_micros())
+            .and_where(tool_call::Column::ToolCallId.eq(call.to_string()))
+            .and_where(tool_call::Column::ExecId.eq(execution.id.to_string()))
+            .and_where(tool_call::Column::State.eq(StateKind::Executing))
+            .and_where(tool_call::Column::ChildRunId.is_null())
+            .returning_col(tool_call::Column::CancelRequestedAt)
+            .to_owned();
+        self.renewed(&renewal).await
     }
 
     /// Settles an execution with its outcome. The outcome may come late, after the call was interrupted.

@@ -122,16 +122,6 @@ pub(crate) enum Renewed {
     Lost,
 }
 
-impl Renewed {
-    pub(super) fn of(held: bool, cancel_requested: bool) -> Self {
-        match (held, cancel_requested) {
-            (false, _) => Self::Lost,
-            (true, false) => Self::Held,
-            (true, true) => Self::CancelRequested,
-        }
-    }
-}
-
 /// One consistent view of the rows.
 pub(crate) struct Read {
     pub(super) tx: Tx,

@@ -9,7 +9,7 @@ use crate::domain::event::{EventType, system};
 use crate::domain::id::RunId;
 use crate::domain::message::StepStatus;
 use crate::domain::run::{Run, RunStatus, TurnError, TurnErrorCode};
-use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr, UpdateStatement};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
     QuerySelect, RelationTrait, Statement,
@@ -155,14 +155,23 @@ impl Write {
     /// Renews the lease of a turn.
     pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
         self.name_commit("turn.renewed", None);
-        let held = run::Entity::update_many()
-            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
-            .filter(run::Column::RunId.eq(lease.run.id.to_string()))
-            .filter(run::Column::Status.eq(RunStatus::Running))
-            .filter(run::Column::Owner.eq(&lease.holder))
-            .exec(&self.tx)
-            .await?;
-        Ok(Renewed::of(held.rows_affected == 1, self.was_asked_to_stop(lease.run.id).await?))
+        let renewal = Query::update()
+            .table(run::Entity)
+            .value(run::Column::LeaseUntil, self.now.plus(lease.time).as_micros())
+            .and_where(run::Column::RunId.eq(lease.run.id.to_string()))
+            .and_where(run::Column::Status.eq(RunStatus::Running))
+            .and_where(run::Column::Owner.eq(&lease.holder))
+            .returning_col(run::Column::CancelRequestedAt)
+            .to_owned();
+        self.renewed(&renewal).await
+    }
+
+    /// Renews a lease with this statement, which returns when a cancel was requested.
+    pub(super) async fn renewed(&self, renewal: &UpdateStatement) -> Result<Renewed, StoreError> {
+        let renewal = self.tx.get_database_backend().build(renewal);
+        let Some(held) = self.tx.query_one_raw(renewal).await? else { return Ok(Renewed::Lost) };
+        let cancel_requested_at: Option<i64> = held.try_get_by_index(0)?;
+        Ok(if cancel_requested_at.is_some() { Renewed::CancelRequested } else { Renewed::Held })
     }
 
     /// Whether a cancel of a run with a turn in progress is requested.
