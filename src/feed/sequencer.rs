@@ -10,9 +10,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// The minimum time between the starts of two passes. A pass numbers all events that were committed in
 /// between.
 const PACE: Duration = Duration::from_millis(50);
-/// The interval of the looks for unreported events: a process died before it numbered them, or a notification
-/// was lost.
+/// The interval of the looks for the events of other processes, without notifications from these.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same with notifications. Then only a process that died before it numbered its last events, or a
+/// connection that broke unnoticed, leaves events to find.
+const LOOK_LISTENING: Duration = Duration::from_secs(3);
 /// If more events than this are new, every subscription reads for itself.
 const TOUCHED_MAX: i64 = 1000;
 
@@ -23,35 +25,47 @@ enum Due {
     Pass,
     /// A look at the events that another process has numbered.
     Look,
+    /// The same, and a pass if events lack numbers, because their process may be dead.
+    Poll,
+}
+
+/// What the notifications from other processes report.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heard {
+    /// The last number of which a notification arrived.
+    last: i64,
+    /// Whether this process receives notifications.
+    listens: bool,
 }
 
 impl Feed {
     /// Runs until the process stops. Other processes, or the next one, number the events that this process
     /// commits after that.
     pub(crate) async fn keep_going(&self, hints: Option<Notifications>) {
-        let (numbered, received) = watch::channel(0);
+        let (hearing, heard) = watch::channel(Heard::default());
         let listening = async {
             match hints {
-                Some(hints) => self.keep_listening(hints, numbered).await,
+                Some(hints) => self.keep_listening(hints, hearing).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = self.keep_numbering(received) => {}
+            () = self.keep_numbering(heard) => {}
             () = listening => {}
             () = self.tasks.stopping() => {}
         }
     }
 
-    async fn keep_numbering(&self, mut received: watch::Receiver<i64>) {
+    async fn keep_numbering(&self, mut heard: watch::Receiver<Heard>) {
         let (mut known, mut fails) = (0, false);
         let mut next_pass = Instant::now();
         self.store.news().notify_one();
         loop {
+            let listens = heard.borrow().listens;
             let due = tokio::select! {
                 () = self.has_news(next_pass) => Due::Pass,
-                () = sleep(LOOK) => Due::Pass,
-                () = is_beyond(known, &mut received) => Due::Look,
+                () = sleep(if listens { LOOK_LISTENING } else { LOOK }) => Due::Poll,
+                due = hears(known, &mut heard) => due,
             };
             if matches!(due, Due::Pass) {
                 next_pass = Instant::now() + PACE;
@@ -88,32 +102,30 @@ impl Feed {
     /// Does the due work and notifies subscriptions of events after `known`. Returns the last number, and
     /// which events are left.
     async fn keep_up(&self, due: Due, known: i64) -> Result<(i64, Left), StoreError> {
-        if matches!(due, Due::Look) {
-            return Ok((self.look(known).await?, Left::Nothing));
-        }
-        let pass = self.store.number_events().await?;
-        if pass.before != known {
-            // Another process has numbered events since.
-            return Ok((self.look(known).await?, pass.left));
-        }
-        if pass.last > known {
-            self.notify(pass.last, Some(pass.touched));
-        }
-        Ok((pass.last, pass.left))
-    }
-
-    /// Notifies subscriptions of events after `known`. Returns the last number.
-    async fn look(&self, known: i64) -> Result<i64, StoreError> {
-        let read = self.store.urgent_read().await?;
-        let last = read.numbered().await?.last;
+        let (last, touched, left) = match due {
+            Due::Pass => {
+                let pass = self.store.number_events().await?;
+                // Otherwise another process, or a transaction on SQLite, has numbered events since.
+                let touched = (pass.before == known).then_some(pass.touched);
+                (pass.last, touched, pass.left)
+            }
+            Due::Look | Due::Poll => {
+                let found = self.store.read_once().await?.numbered().await?;
+                let is_left = found.unnumbered && matches!(due, Due::Poll);
+                (found.last, None, if is_left { Left::All } else { Left::Nothing })
+            }
+        };
         if last > known && self.batches.receiver_count() > 0 {
-            let touched = match last - known <= TOUCHED_MAX {
-                true => Some(read.touched_since(known).await?),
-                false => None,
+            let touched = match touched {
+                Some(touched) => Some(touched),
+                None if last - known <= TOUCHED_MAX => {
+                    Some(self.store.read_once().await?.touched_since(known).await?)
+                }
+                None => None,
             };
             self.notify(last, touched);
         }
-        Ok(last)
+        Ok((last, left))
     }
 
     fn notify(&self, last: i64, touched: Option<Vec<(String, String)>>) {
@@ -122,15 +134,19 @@ impl Feed {
         let _listeners = self.batches.send(Arc::new(Batch { last, touched }));
     }
 
-    async fn keep_listening(&self, mut hints: Notifications, numbered: watch::Sender<i64>) {
+    async fn keep_listening(&self, mut hints: Notifications, hearing: watch::Sender<Heard>) {
         let mut fails = false;
         loop {
             match hints.next().await {
                 Ok(received) => {
                     fails = false;
                     match received {
-                        Notification::Listening => self.store.news().notify_one(),
-                        Notification::Numbered(last) => drop(numbered.send_replace(last)),
+                        Notification::Listening => {
+                            hearing.send_modify(|heard| heard.listens = true);
+                            // Events before this moment were not reported.
+                            self.store.news().notify_one();
+                        }
+                        Notification::Numbered(last) => hearing.send_modify(|heard| heard.last = last),
                     }
                 }
                 Err(error) => {
@@ -138,6 +154,7 @@ impl Feed {
                         tracing::warn!(%error, "no notifications from other processes; polling");
                     }
                     fails = true;
+                    hearing.send_modify(|heard| heard.listens = false);
                     sleep(LOOK).await;
                 }
             }
@@ -145,11 +162,16 @@ impl Feed {
     }
 }
 
-/// Completes when a notification reports a number beyond `known`.
-async fn is_beyond(known: i64, received: &mut watch::Receiver<i64>) {
-    while received.changed().await.is_ok() {
-        if *received.borrow_and_update() > known {
-            return;
+/// Completes when a notification reports a number beyond `known`, or when the notifications end.
+async fn hears(known: i64, heard: &mut watch::Receiver<Heard>) -> Due {
+    let listened = heard.borrow().listens;
+    while heard.changed().await.is_ok() {
+        let Heard { last, listens } = *heard.borrow_and_update();
+        if last > known {
+            return Due::Look;
+        }
+        if listened && !listens {
+            return Due::Poll;
         }
     }
     // Without a listener there are no notifications.

@@ -8,7 +8,6 @@
 
 use super::entity::event;
 use super::events::EventFilter;
-use super::tx::Tx;
 use super::{Read, Store, StoreError, Write, rows};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
@@ -21,25 +20,32 @@ const PASS: i64 = 1000;
 
 const UNNUMBERED: &str =
     "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
-/// Locks the numbering until the transaction ends. The later statements see all numbers of earlier passes.
-/// Returns no row if all events have a number.
-const LOCK: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence
-    WHERE EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE";
-/// The same, but also returns no row while another pass is in progress.
-const LOCK_IF_FREE: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence
-    WHERE EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED";
-/// A whole pass, after the lock. The statement numbers events, updates the last number, and notifies the
-/// other processes of it at the commit. Returns the tenants and users of the events.
-const PASS_POSTGRES: &str = "WITH next AS (
-        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM events WHERE seq IS NULL ORDER BY place LIMIT 1000),
+/// Waits until no other pass is in progress, and locks the numbering until the transaction ends. The later
+/// statements see all numbers of earlier passes. Changes no row.
+const LOCK: &str = "SELECT last FROM event_sequence FOR UPDATE";
+/// A whole pass: locks the numbering, numbers events, updates the last number, and notifies the other processes
+/// of it at the commit. Returns the last number before the pass, and the tenants and users of the events.
+///
+/// The whole statement sees the rows of one moment, before the lock. So `locked` is empty, and no event gets a
+/// number, while another pass is in progress, and also if one was committed since that moment: the row of the
+/// lock is then read again, and no longer has the `last` of that moment.
+const PASS_POSTGRES: &str = "WITH locked AS (
+        SELECT last FROM event_sequence WHERE last = (SELECT last FROM event_sequence)
+            AND EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED),
+    next AS (
+        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM events
+            WHERE seq IS NULL AND EXISTS (SELECT 1 FROM locked) ORDER BY place LIMIT 1000),
     numbered AS (
-        UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next
+        UPDATE events SET seq = next.n + (SELECT last FROM locked) FROM next
         WHERE events.event_id = next.event_id RETURNING events.tenant_id, events.user_id),
     counted AS (
         UPDATE event_sequence SET last = last + (SELECT count(*) FROM numbered)
         WHERE EXISTS (SELECT 1 FROM numbered)
         RETURNING last, pg_notify('holdpoint_events', last::TEXT))
-    SELECT DISTINCT counted.last, numbered.tenant_id, numbered.user_id FROM counted, numbered";
+    SELECT (SELECT last FROM event_sequence) AS before, (SELECT last FROM counted) AS last,
+        EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered, touched.tenant_id, touched.user_id
+        FROM (SELECT NULL AS tenant_id, NULL AS user_id UNION ALL SELECT DISTINCT tenant_id, user_id FROM numbered)
+            AS touched";
 const NUMBER_SQLITE: &str = "WITH next AS (
         SELECT event_id, row_number() OVER (ORDER BY rowid) AS n FROM events WHERE seq IS NULL)
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
@@ -74,21 +80,19 @@ pub(crate) enum Left {
     Nothing,
     /// Maybe some: the pass numbered its maximum of events.
     More,
-    /// All of them: a pass of another process was in progress.
+    /// All of them: a pass of another process was faster.
     All,
 }
 
+/// A row of [`PASS_POSTGRES`]: one without a user, and one for each user. `last` is there if the pass gave
+/// numbers.
 #[derive(FromQueryResult)]
-struct Touched {
-    last: i64,
-    tenant_id: String,
-    user_id: String,
-}
-
-impl Numbered {
-    async fn found_by(statement: Statement, tx: &Tx) -> Result<Option<Self>, StoreError> {
-        Ok(Self::find_by_statement(statement).one(tx).await?)
-    }
+struct PassRow {
+    before: i64,
+    last: Option<i64>,
+    tenant_id: Option<String>,
+    user_id: Option<String>,
+    unnumbered: bool,
 }
 
 impl Pass {
@@ -97,6 +101,19 @@ impl Pass {
         let left = if found.unnumbered { Left::All } else { Left::Nothing };
         Self { before: found.last, last: found.last, touched: Vec::new(), left }
     }
+
+    fn of(rows: Vec<PassRow>) -> Result<Self, StoreError> {
+        let Some(PassRow { before, last, unnumbered, .. }) = rows.first() else { return Err(no_sequence()) };
+        let (before, unnumbered) = (*before, *unnumbered);
+        let Some(last) = *last else { return Ok(Self::without(Numbered { last: before, unnumbered })) };
+        let left = if last - before < PASS { Left::Nothing } else { Left::More };
+        let touched = rows.into_iter().filter_map(|row| row.tenant_id.zip(row.user_id)).collect();
+        Ok(Self { before, last, touched, left })
+    }
+}
+
+fn no_sequence() -> StoreError {
+    rows::inconsistent("event_sequence", "its row is missing")
 }
 
 impl Store {
@@ -109,19 +126,21 @@ impl Store {
     pub(crate) async fn number_events(&self) -> Result<Pass, StoreError> {
         if self.has_one_writer() {
             // A transaction numbers its own events. Only rows written by other means lack a number.
-            let found = self.urgent_read().await?.numbered().await?;
+            let found = self.read_once().await?.numbered().await?;
             if !found.unnumbered {
                 return Ok(Pass::without(found));
             }
         }
-        let lock = Statement::from_string(DbBackend::Postgres, LOCK_IF_FREE);
-        self.urgent_write().await?.number(lock).await
+        self.urgent_write().await?.number().await
     }
 
     /// Runs one pass after that of any other process, so that all events committed before have a number.
     pub(crate) async fn number_events_in_turn(&self) -> Result<(), StoreError> {
-        let lock = Statement::from_string(DbBackend::Postgres, LOCK);
-        self.write().await?.number(lock).await.map(drop)
+        let write = self.write().await?;
+        if write.tx.get_database_backend() == DbBackend::Postgres {
+            write.tx.execute_unprepared(LOCK).await?;
+        }
+        write.number().await.map(drop)
     }
 }
 
@@ -151,8 +170,7 @@ impl Read {
             DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED),
             _ => Statement::from_string(DbBackend::Postgres, UNNUMBERED),
         };
-        let found = Numbered::found_by(query, &self.tx).await?;
-        found.ok_or_else(|| rows::inconsistent("event_sequence", "its row is missing"))
+        Numbered::find_by_statement(query).one(&self.tx).await?.ok_or_else(no_sequence)
     }
 
     /// Returns the tenants and users of the threads with events after this number.
@@ -170,24 +188,20 @@ impl Read {
 }
 
 impl Write {
-    /// Numbers all events without a number, and commits.
-    async fn number(self, lock: Statement) -> Result<Pass, StoreError> {
-        if self.tx.get_database_backend() == DbBackend::Sqlite {
-            self.number_own_events().await?;
-            let found = self.numbered().await?;
-            self.commit().await?;
-            return Ok(Pass::without(found));
-        }
-        let Some(Numbered { last: before, .. }) = Numbered::found_by(lock, &self.tx).await? else {
-            return Ok(Pass::without(self.numbered().await?));
+    /// Runs one pass, and commits.
+    async fn number(self) -> Result<Pass, StoreError> {
+        let pass = match self.tx.get_database_backend() {
+            DbBackend::Sqlite => {
+                self.number_own_events().await?;
+                Pass::without(self.numbered().await?)
+            }
+            _ => {
+                let pass = Statement::from_string(DbBackend::Postgres, PASS_POSTGRES);
+                Pass::of(PassRow::find_by_statement(pass).all(&self.tx).await?)?
+            }
         };
-        let pass = Statement::from_string(DbBackend::Postgres, PASS_POSTGRES);
-        let touched = Touched::find_by_statement(pass).all(&self.tx).await?;
         self.commit().await?;
-        let last = touched.first().map_or(before, |touched| touched.last);
-        let left = if last - before < PASS { Left::Nothing } else { Left::More };
-        let touched = touched.into_iter().map(|it| (it.tenant_id, it.user_id)).collect();
-        Ok(Pass { before, last, touched, left })
+        Ok(pass)
     }
 
     /// Numbers all events without a number, which this transaction wrote. For SQLite only.

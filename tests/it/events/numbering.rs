@@ -1,7 +1,9 @@
 //! The numbering of events on Postgres.
 
 use super::seqs;
-use crate::support::{Embedded, Rows, Sse, postgres};
+use crate::support::{Embedded, Rows, Sse, call, eventually, postgres};
+use futures::future::join_all;
+use serde_json::json;
 
 /// The number of events that one pass numbers.
 const PASS: i64 = 1000;
@@ -62,4 +64,44 @@ async fn on_postgres_the_events_of_a_thread_are_numbered_in_the_order_in_which_t
     assert_eq!(seqs(&told), (1..=many).collect::<Vec<i64>>());
     let disordered = "events WHERE event_id <> 'left-' || seq";
     assert_eq!(app.rows.count(disordered).await, 0);
+}
+
+/// The turns of each server, one after the other.
+const TURNS: usize = 6;
+
+#[tokio::test]
+async fn on_postgres_passes_of_several_servers_at_once_leave_no_gap_and_repeat_no_number() {
+    let url = postgres().await;
+    let rows = Rows::open(&url).await;
+    let role = "slow_numbering";
+    rows.change(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    rows.change(&format!("GRANT ALL ON SCHEMA public TO {role}")).await.unwrap();
+    let slow = url.replace("postgres@", &format!("{role}@"));
+    let server = async || Embedded::with(|config| config.database.url = slow.clone().into()).await;
+    let servers = [server().await, server().await, server().await];
+    // Each pass stops between the moment whose rows it sees and its lock, so that other passes fall in between.
+    let policy = "ALTER TABLE event_sequence ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE event_sequence FORCE ROW LEVEL SECURITY;
+        CREATE POLICY slow ON event_sequence USING (pg_sleep(0.03) IS NOT NULL)";
+    rows.change(policy).await.unwrap();
+    let writes = async |app: &Embedded| {
+        for n in 0..TURNS {
+            app.scene.calls(&[call("a", "look", &json!({ "note": n.to_string() }))]).says("Done.");
+            let turn = app.client.say(&app.client.thread().await, "look").await;
+            assert_eq!(turn.status, 200, "{}", turn.raw);
+        }
+    };
+    join_all(servers.iter().map(writes)).await;
+    let numbered = async || (rows.count("events WHERE seq IS NULL").await == 0).then_some(());
+    eventually("all events have numbers", numbered).await;
+    let found = rows.all("SELECT count(*) AS events, max(seq) AS last FROM events").await;
+    let last = rows.all("SELECT \"last\" AS counted FROM event_sequence").await;
+    assert_eq!(
+        (&found[0]["events"], &found[0]["last"]),
+        (&found[0]["last"], &last[0]["counted"]),
+        "{found:?}"
+    );
+    let backwards = "events AS later JOIN events AS earlier USING (thread_id)
+        WHERE later.place > earlier.place AND later.seq < earlier.seq";
+    assert_eq!(rows.count(backwards).await, 0);
 }
