@@ -25,16 +25,29 @@ impl Approvals {
         }
     }
 
-    /// Sweeps each kind separately, so that a backlog of one kind delays no other.
     async fn sweep(&self) {
-        let calls = join_all(Due::ALL.map(|due| self.sweep_calls(due)));
-        let (calls, turns) = tokio::join!(calls, self.sweep_turns());
+        if let Err(error) = self.sweep_found().await {
+            tracing::warn!(%error, "a sweep failed");
+        }
+    }
+
+    /// Sweeps each kind separately, so that a backlog of one kind delays no other. Most sweeps find nothing.
+    async fn sweep_found(&self) -> Result<(), StoreError> {
+        let work = self.store.sweep_work(&self.approval, &self.verified_tools()).await?;
+        if work.is_empty() {
+            return Ok(());
+        }
+        let calls = join_all(work.calls.into_iter().map(|due| self.sweep_calls(due)));
+        let turns = async { if work.turns { self.sweep_turns().await } else { Ok(()) } };
+        let (calls, turns) = tokio::join!(calls, turns);
+        // Also if no call was in doubt: the sweep may have interrupted some.
         let asked = self.verify_doubtful().await;
         for swept in calls.into_iter().chain([turns, asked]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep failed");
             }
         }
+        Ok(())
     }
 
     async fn sweep_calls(&self, due: Due) -> Result<(), StoreError> {

@@ -47,9 +47,14 @@ impl Drop for Verification {
 }
 
 impl Approvals {
+    /// Returns the tools that this process can ask.
+    pub(super) fn verified_tools(&self) -> Vec<String> {
+        self.gate().registry().executing().cloned().collect()
+    }
+
     /// Starts to verify every recently interrupted call whose tool this process has.
     pub(super) async fn verify_doubtful(&self) -> Result<(), StoreError> {
-        let tools: Vec<String> = self.gate().registry().executing().cloned().collect();
+        let tools = self.verified_tools();
         let mut after = None;
         loop {
             // Dropped, not committed: the transaction only reads, with the clock that set the ends of the

@@ -18,12 +18,7 @@ impl Chat {
         let mut wake = self.wake.signal();
         loop {
             // A panic must not end the resumer unnoticed.
-            let looked = async {
-                // First: a run may wait for a call that ends with its child.
-                self.drive_children().await?;
-                self.resume_all().await
-            };
-            match AssertUnwindSafe(looked).catch_unwind().await {
+            match AssertUnwindSafe(self.resume_found()).catch_unwind().await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "could not look for runs to resume"),
                 Err(_panic) => tracing::error!("the resumer panicked"),
@@ -36,10 +31,22 @@ impl Chat {
         }
     }
 
+    async fn resume_found(&self) -> Result<(), AdmitError> {
+        let work = self.store.read_once().await?.resumer_work().await?;
+        if work.children {
+            // First: a run may wait for a call that ends with its child.
+            self.drive_children().await?;
+        }
+        if work.children || work.runs {
+            self.resume_all().await?;
+        }
+        Ok(())
+    }
+
     async fn resume_all(&self) -> Result<(), AdmitError> {
         let mut after = None;
         loop {
-            let found = self.store.read().await?.runs_to_resume(after).await?;
+            let found = self.store.read_once().await?.runs_to_resume(after).await?;
             let Some(last) = found.last().copied() else { return Ok(()) };
             after = Some(last);
             for id in found {

@@ -17,7 +17,7 @@ impl Chat {
         let mut after = None;
         let mut moved = false;
         loop {
-            let found = self.store.read().await?.delegated_calls(after).await?;
+            let found = self.store.read_once().await?.delegated_calls(after).await?;
             let Some(last) = found.last() else { break };
             after = Some(last.id);
             for delegated in found {

@@ -1,11 +1,12 @@
 //! Runs that the server resumes.
 
 use super::entity::{run, tool_call};
+use super::sub_agents::has_child_to_drive;
 use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, FromQueryResult, QueryFilter, QueryTrait};
 
 /// Maximum number of runs that one query returns.
 const PAGE: u64 = 100;
@@ -18,20 +19,47 @@ pub(super) const PAUSED: &str = "server_resumes AND status IN ('waiting', 'faile
 const CHILD_PAUSED: &str = "(status = 'waiting' AND EXISTS (SELECT 1 FROM tool_calls
     WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))";
 
+/// The kinds of work of the resumer.
+#[derive(Debug, Clone, Copy, FromQueryResult)]
+pub(crate) struct ResumerWork {
+    /// Whether a child run is to start, resume or stop, or has ended.
+    pub(crate) children: bool,
+    /// Whether the server is to resume a run.
+    pub(crate) runs: bool,
+}
+
+/// Matches the runs that the server is to resume and that have no open call.
+fn is_to_resume() -> SimpleExpr {
+    let open = Query::select()
+        .column(tool_call::Column::ToolCallId)
+        .from(tool_call::Entity)
+        .and_where(
+            Expr::col((tool_call::Entity, tool_call::Column::RunId))
+                .equals((run::Entity, run::Column::RunId)),
+        )
+        .and_where(tool_call::Column::FinishedAt.is_null())
+        .to_owned();
+    Expr::cust(PAUSED).and(Expr::exists(open).not())
+}
+
 impl Read {
+    /// Returns which work the resumer has, with one statement.
+    pub(crate) async fn resumer_work(&self) -> Result<ResumerWork, StoreError> {
+        let children = tool_call::Entity::find().filter(has_child_to_drive()).into_query();
+        let runs = run::Entity::find().filter(is_to_resume()).into_query();
+        let work = Query::select()
+            .expr_as(Expr::exists(children), "children")
+            .expr_as(Expr::exists(runs), "runs")
+            .to_owned();
+        let work = self.tx.get_database_backend().build(&work);
+        let work = ResumerWork::find_by_statement(work).one(&self.tx).await?;
+        Ok(work.unwrap_or(ResumerWork { children: false, runs: false }))
+    }
+
     /// Returns the runs after this one, in the order of their ids, that the server is to resume and that have
     /// no open call. An empty list means that no more exist.
     pub(crate) async fn runs_to_resume(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
-        let open = Query::select()
-            .column(tool_call::Column::ToolCallId)
-            .from(tool_call::Entity)
-            .and_where(
-                Expr::col((tool_call::Entity, tool_call::Column::RunId))
-                    .equals((run::Entity, run::Column::RunId)),
-            )
-            .and_where(tool_call::Column::FinishedAt.is_null())
-            .to_owned();
-        let paused = run::Entity::find().filter(Expr::cust(PAUSED)).filter(Expr::exists(open).not());
+        let paused = run::Entity::find().filter(is_to_resume());
         self.next_ids(paused, run::Column::RunId, after, PAGE).await
     }
 

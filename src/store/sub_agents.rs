@@ -128,6 +128,12 @@ fn runs_of(thread: ThreadId) -> SelectStatement {
         .to_owned()
 }
 
+/// Matches the delegated calls whose child run is to start, resume or stop, or has ended.
+pub(super) fn has_child_to_drive() -> SimpleExpr {
+    let stops = Expr::cust(UNWANTED).and(Expr::cust(CONTINUES));
+    Expr::cust(DELEGATED).and(Expr::cust(ENDED).or(Expr::cust(READY)).or(stops))
+}
+
 impl Read {
     /// Whether a call waits for a run of this thread. Until the call ends, no user may write in the thread.
     pub(crate) async fn is_delegated_to(&self, thread: &Thread) -> Result<bool, StoreError> {
@@ -174,12 +180,10 @@ impl Read {
         &self,
         after: Option<ToolCallId>,
     ) -> Result<Vec<DelegatedCall>, StoreError> {
-        let stops = Expr::cust(UNWANTED).and(Expr::cust(CONTINUES));
         let mut found = tool_call::Entity::find()
             .select_only()
             .columns([tool_call::Column::ToolCallId, tool_call::Column::ChildRunId])
-            .filter(Expr::cust(DELEGATED))
-            .filter(Expr::cust(ENDED).or(Expr::cust(READY)).or(stops))
+            .filter(has_child_to_drive())
             .order_by_asc(tool_call::Column::ToolCallId)
             .limit(PAGE);
         if let Some(after) = after {
