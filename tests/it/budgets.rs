@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// The most that each part of a round may cost.
-const PLAIN_TURN: Cost = Cost { statements: 39, transactions: 8, round_trips: 67 };
-const HELD_TURN: Cost = Cost { statements: 47, transactions: 8, round_trips: 75 };
-const DECISION: Cost = Cost { statements: 38, transactions: 9, round_trips: 68 };
-const CONTINUATION: Cost = Cost { statements: 46, transactions: 7, round_trips: 73 };
-const ROUND: Cost = Cost { statements: 131, transactions: 24, round_trips: 216 };
+const PLAIN_TURN: Cost = Cost { statements: 38, transactions: 4, round_trips: 54 };
+const HELD_TURN: Cost = Cost { statements: 45, transactions: 4, round_trips: 61 };
+const DECISION: Cost = Cost { statements: 37, transactions: 5, round_trips: 57 };
+const CONTINUATION: Cost = Cost { statements: 44, transactions: 4, round_trips: 60 };
+const ROUND: Cost = Cost { statements: 126, transactions: 13, round_trips: 178 };
 /// The most that one renewal of a lease may cost.
-const RENEWAL: Cost = Cost { statements: 2, transactions: 2, round_trips: 9 };
+const RENEWAL: Cost = Cost { statements: 1, transactions: 1, round_trips: 5 };
 /// The most statements that an idle server executes in a second.
-const IDLE: f64 = 20.0;
+const IDLE: f64 = 1.0;
 /// The time in which the statements of an idle server are counted: two sweeps.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// The number of times that a part is measured. A slow machine may add a draft or a look.

@@ -22,7 +22,7 @@ pub(crate) enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 18] = [
+const KNOWN: [(Purpose, How, &str); 20] = [
     (Purpose::Count, How::Contains, "pg_stat_statements"),
     (Purpose::Frame, How::Begins, "BEGIN"),
     (Purpose::Frame, How::Begins, "COMMIT"),
@@ -37,6 +37,9 @@ const KNOWN: [(Purpose, How, &str); 18] = [
     (Purpose::Numbering, How::Begins, r#"SELECT DISTINCT "events"."tenant_id", "events"."user_id" FROM"#),
     // A listening connection shows that it is alive.
     (Purpose::Numbering, How::Begins, "LISTEN holdpoint_events"),
+    // The sweeper and the resumer: whether there is work.
+    (Purpose::Look, How::Contains, r#"AS "unanswered""#),
+    (Purpose::Look, How::Contains, r#"AS "children""#),
     // The sweeper: executing calls with an ended lease, approved calls past their start deadline, approved
     // calls that no process has claimed, and pending calls past their deadline.
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."lease_until" FROM"#),
