@@ -56,7 +56,7 @@ pub(super) struct StepEnd {
 }
 
 /// A call as the model proposed it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ProposedCall {
     pub(super) id: ToolCallId,
     pub(super) provider_call_id: String,

@@ -4,6 +4,7 @@ use super::draft::Drafts;
 use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
+use super::retry::persist;
 use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
 use crate::config;
 use crate::domain::call::ToolCall;
@@ -19,7 +20,8 @@ use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, T
 use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{
-    CommittedStep, EarlierCalls, Lease, NewCall, StepResult, Store, StoreError, Transcript, TurnEnd, Write,
+    CommittedStep, EarlierCalls, HeldTurn, Lease, NewCall, StepResult, Store, StoreError, Transcript,
+    TurnEnd, Write,
 };
 use crate::tools::gate::PolicyContext;
 use futures::future::BoxFuture;
@@ -327,42 +329,67 @@ impl Agent {
             origin: turn.model.origin().to_owned(),
             provider_state: end.provider_state,
         };
-        let commit = async {
+        // A commit that ends the turn is retried: it starts no tool, and its outcome can be looked up.
+        let commit = || async {
             let write = self.store.write().await?;
             let Some(held) = write.lock_turn(turn.lease).await? else {
-                return Ok(Err(TurnError::taken_over().into()));
+                return Ok(self.find_end(turn, n).await?.ok_or_else(|| TurnError::taken_over().into()));
             };
             if !calls.is_empty() && held.is_asked_to_stop {
                 // No call begins, and no call is held.
-                write.break_step(&held, n, &broken_off(turn, result.parts)).await?;
+                let broken = broken_off(turn, result.parts.clone());
+                write.break_step(&held, n, &broken).await?;
                 write.commit().await?;
                 return Ok(Err(Stopped::Halted(Halt::Cancelled)));
             }
-            let mut waiting = PendingCalls::none_at(write.now());
-            if !calls.is_empty() {
-                let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
-                waiting.earlier = write.earlier_calls(&held, &given).await?;
-                waiting.count = u64::try_from(waiting.earlier.pending.len()).unwrap_or(u64::MAX);
-                write.hold_session(&turn.lease.thread).await?;
-                waiting.session = write.held_policy(&turn.lease.thread).await?;
-                // An unknown tool has no grants, and the database may refuse its name.
-                let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
-                let tools: HashSet<&str> =
-                    calls.iter().map(|call| call.name.as_str()).filter(known).collect();
-                let process = self.executor.gate.remembering().process.as_deref();
-                waiting.grants = write.grants_about(&turn.lease.thread, tools, process).await?;
+            let mut waiting = self.pending_calls(turn, &write, &held, &calls).await?;
+            let calls = calls.iter().cloned().enumerate();
+            let calls =
+                calls.map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting)).collect();
+            let (earlier, may_wait) = (waiting.earlier, turn.asks.is_none());
+            match write.commit_step(&held, n, &result, calls, earlier, &self.approval, may_wait).await {
+                Err(error) if !turn.lease.may_have_ended() => Ok(Err(internal(error).into())),
+                committed => committed.map(Ok),
             }
-            let calls = calls
-                .into_iter()
-                .enumerate()
-                .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting))
-                .collect();
-            let may_wait = turn.asks.is_none();
-            let earlier = waiting.earlier;
-            write.commit_step(&held, n, &result, calls, earlier, &self.approval, may_wait).await.map(Ok)
         };
-        let committed = commit.await.map_err(internal)??;
+        let committed = persist(self.approval.lease, commit).await.map_err(internal)?.value?;
         Ok((reason, committed))
+    }
+
+    /// Returns the step with which this turn ended, if the database did not confirm that commit.
+    async fn find_end(&self, turn: &Turn<'_>, n: i32) -> Result<Option<CommittedStep>, StoreError> {
+        if !turn.lease.may_have_ended() {
+            return Ok(None);
+        }
+        let read = self.store.read().await?;
+        let Some(end) = read.ended_as(turn.lease, TurnEnd::Completed).await? else { return Ok(None) };
+        let calls = read.calls_of_step(turn.lease.run.assistant_message_id, n).await?;
+        Ok(Some(CommittedStep { calls, permits: Vec::new(), ended: Some(end) }))
+    }
+
+    /// Returns what decides about the new calls besides the gate.
+    async fn pending_calls(
+        &self,
+        turn: &Turn<'_>,
+        write: &Write,
+        held: &HeldTurn<'_>,
+        calls: &[ProposedCall],
+    ) -> Result<PendingCalls, StoreError> {
+        let mut waiting = PendingCalls::none_at(write.now());
+        if calls.is_empty() {
+            return Ok(waiting);
+        }
+        let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
+        waiting.earlier = write.earlier_calls(held, &given).await?;
+        waiting.count = u64::try_from(waiting.earlier.pending.len()).unwrap_or(u64::MAX);
+        write.hold_session(&turn.lease.thread).await?;
+        waiting.session = write.held_policy(&turn.lease.thread).await?;
+        // An unknown tool has no grants, and the database may refuse its name.
+        let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
+        let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
+        let process = self.executor.gate.remembering().process.as_deref();
+        waiting.grants = write.grants_about(&turn.lease.thread, tools, process).await?;
+        Ok(waiting)
     }
 
     fn judge(

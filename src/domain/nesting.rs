@@ -1,7 +1,7 @@
 //! The depth of JSON text, measured while the text is written.
 
 /// A JSON text, read as far as it is written.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Nesting {
     depth: usize,
     in_string: bool,

@@ -112,7 +112,8 @@ impl NewCall {
 }
 
 impl Read {
-    pub(super) async fn calls_of_step(
+    /// Returns the calls of a step.
+    pub(crate) async fn calls_of_step(
         &self,
         message_id: MessageId,
         n: i32,

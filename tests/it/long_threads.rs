@@ -14,11 +14,11 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
     let id = "'00000000-0000-7000-8000-' || (100000000000 + n)";
     let messages = format!(
         "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-         {numbers} SELECT {id}, '{thread}', '{run}', 1000 + n, 'user', 'superseded', 'x', 1 FROM numbers"
+         {numbers} SELECT {id}, '{thread}', '{run}', 2 + n, 'user', 'superseded', 'x', 1 FROM numbers"
     );
     let cut_off = format!(
         "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
-         VALUES ('{CUT_OFF}', '{thread}', '{run}', 1000, 'assistant', 'superseded', 1)"
+         VALUES ('{CUT_OFF}', '{thread}', '{run}', 2, 'assistant', 'superseded', 1)"
     );
     let step = format!(
         "INSERT INTO message_steps (message_id, n, status, parts, created_at, finished_at)

@@ -205,32 +205,36 @@ async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn on_postgres_a_hold_with_a_lost_commit_response_is_shown_after_a_reload() {
-    let place = Place::new().await;
-    let app = &place.app;
-    let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
-    place.proxy.strike("tool.requires_approval", Commit::Made);
-    let broken = app.client.say(&thread, "pay").await;
-    place.assert_struck();
-    assert_eq!(broken.pending(), Vec::<String>::new(), "an uncertain hold is not streamed: {}", broken.raw);
-    assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
+async fn on_postgres_a_hold_whose_commit_is_in_doubt_is_stored_once_and_shown() {
+    for commit in [Commit::Made, Commit::Lost] {
+        let place = Place::new().await;
+        let app = &place.app;
+        let thread = app.client.thread().await;
+        app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+        place.proxy.strike("tool.requires_approval", commit);
+        let turn = app.client.say(&thread, "pay").await;
+        place.assert_struck();
+        let [id] = &turn.pending()[..] else { panic!("{commit:?}: {}", turn.raw) };
+        assert!(turn.codes().ends_with("8ed"), "{commit:?}: {}", turn.raw);
 
-    let [id] = &shown_as_pending(app, &thread).await[..] else { panic!("one card") };
-    assert_eq!(app.client.go_on(&thread).await.pending(), [id.as_str()]);
-    assert_eq!(app.scene.requests().len(), 1, "the model is not asked while the call is pending");
-    assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
-    assert_eq!(app.ledger.lines(), ["pay 10"]);
+        assert_eq!(shown_as_pending(app, &thread).await, [id.as_str()], "{commit:?}");
+        assert_eq!(app.client.go_on(&thread).await.pending(), [id.as_str()], "{commit:?}");
+        assert_eq!(app.scene.requests().len(), 1, "the model is not asked while the call is pending");
+        assert_eq!(place.events("run").await, once(&["run.started", "run.waiting"]), "{commit:?}");
+        assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
+        app.scene.says("Paid.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        assert_eq!(app.ledger.lines(), ["pay 10"]);
+    }
 }
 
 #[tokio::test]
-async fn on_postgres_a_hold_whose_commit_is_lost_is_not_shown_and_is_requested_again() {
+async fn on_postgres_a_hold_beside_a_call_that_runs_whose_commit_is_lost_is_requested_again() {
     let place = Place::new().await;
     let app = &place.app;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+    let both = [call("l", "look", &json!({ "note": "1" })), call("a", "pay", &json!({ "note": "10" }))];
+    app.scene.calls(&both);
     place.proxy.strike("tool.requires_approval", Commit::Lost);
     let broken = app.client.say(&thread, "pay").await;
     place.assert_struck();
@@ -238,12 +242,13 @@ async fn on_postgres_a_hold_whose_commit_is_lost_is_not_shown_and_is_requested_a
     assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
     assert_eq!(shown_as_pending(app, &thread).await, Vec::<String>::new());
     assert_eq!(place.rows.count("tool_calls").await, 0);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
-    app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+    app.scene.calls(&both);
     let again = app.client.go_on(&thread).await;
     let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
     assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
-    assert_eq!(app.ledger.lines(), ["pay 10"]);
+    assert_eq!(app.ledger.lines(), ["look 1", "pay 10"]);
 }
 
 #[tokio::test]
