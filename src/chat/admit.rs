@@ -39,7 +39,7 @@ impl Chat {
         let extent = write.lock_thread(&thread).await?;
         let transcript = match extent.messages {
             0 => Transcript::default(),
-            _ => write.transcript(&thread).await?,
+            _ => self.transcript(&write, &thread).await?,
         };
         let intent = intent(&transcript, wants)?;
         self.check_fits(extent, &intent)?;
@@ -124,6 +124,18 @@ impl Chat {
         }
     }
 
+    /// Returns the transcript of a locked thread. Closes a turn whose process is dead.
+    pub(super) async fn transcript(&self, write: &Write, thread: &Thread) -> Result<Transcript, StoreError> {
+        let transcript = write.transcript(thread).await?;
+        if let Some((running, lease_until)) = transcript.running()
+            && lease_until.is_some_and(|until| until < write.now())
+            && write.close_dead_turn(thread, running).await?
+        {
+            return write.transcript(thread).await;
+        }
+        Ok(transcript)
+    }
+
     async fn next(
         &self,
         locked: &Locked<'_>,
@@ -134,12 +146,6 @@ impl Chat {
         client: ClientTraits,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, principal } = locked;
-        if let Some((running, lease_until)) = transcript.running()
-            && lease_until.is_some_and(|until| until < write.now())
-            && write.close_dead_turn(thread, running).await?
-        {
-            transcript = write.transcript(thread).await?;
-        }
         let question = match intent {
             Intent::Continue { message, from_the_start } => {
                 return self

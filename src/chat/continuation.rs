@@ -95,35 +95,43 @@ impl Chat {
         client: ClientTraits,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, .. } = locked;
-        let run = match self.under_way(write, thread).await? {
-            Some(running) => Some(running),
-            None if client.resumes_by_get => write.latest_run(thread).await?,
-            None => None,
+        if !client.resumes_by_get {
+            let Some(run) = self.under_way(write, thread).await? else { return Ok(Next::End(None)) };
+            let view = StoredView::of(run, true);
+            let plan = plan(&view, Request::Get, client)?;
+            return self.execute(locked, &view, plan, client, None).await;
+        }
+        let transcript = self.transcript(write, thread).await?;
+        let run = match transcript.running() {
+            Some((running, _)) => Some(running),
+            None => transcript.latest_run()?,
         };
         let Some(run) = run else { return Ok(Next::End(None)) };
-        let mut view = StoredView { is_stopping: self.tasks.is_stopping(), ..StoredView::of(run, true) };
+        let mut view =
+            StoredView { is_stopping: self.tasks.is_stopping(), ..StoredView::of(run.clone(), true) };
         if view.can_resume() {
-            view.pausing = write.pausing_calls(view.run.assistant_message_id).await?;
-            if view.holds_are_decided() {
-                let held = view.pausing.iter().filter(|call| call.held).map(|call| call.id);
-                view.outcomes_were_sent = !write.sent(held.collect()).await?.is_empty();
-            }
+            view.pausing = transcript.pausing_calls(run.assistant_message_id);
+            let mut held = view.pausing.iter().filter(|call| call.held);
+            view.outcomes_were_sent = held.any(|call| !transcript.texts_of(call.id).is_empty());
         }
         let plan = plan(&view, Request::Get, client)?;
-        self.execute(locked, &view, plan, client, None).await
+        self.execute(locked, &view, plan, client, Some(&transcript)).await
     }
 
     /// Resumes the last run of the thread without a client. Returns `None` if the run has to wait for a call.
     pub(super) async fn continue_by_server(&self, locked: &Locked<'_>) -> Result<Option<Next>, AdmitError> {
         let Locked { write, thread, .. } = locked;
-        let last = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
-        let mut view = StoredView::of(last, true);
+        let transcript = write.transcript(thread).await?;
+        let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
+        let mut view = StoredView::of(last.clone(), true);
         if view.can_resume() {
-            view.pausing = write.pausing_calls(view.run.assistant_message_id).await?;
+            view.pausing = transcript.pausing_calls(last.assistant_message_id);
         }
         let client = ClientTraits::NO_CLIENT;
         match plan(&view, Request::Server, client)? {
-            plan @ Plan::Resume(_) => self.execute(locked, &view, plan, client, None).await.map(Some),
+            plan @ Plan::Resume(_) => {
+                self.execute(locked, &view, plan, client, Some(&transcript)).await.map(Some)
+            }
             _ => Ok(None),
         }
     }

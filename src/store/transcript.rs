@@ -140,24 +140,6 @@ impl Read {
         }
         Ok(whole(found, steps, calls))
     }
-
-    /// Returns the texts that the model read about these calls of one step, in order. A call may have no
-    /// texts.
-    pub(crate) async fn sent(
-        &self,
-        calls: Vec<ToolCallId>,
-    ) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
-        if calls.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let calls = calls.iter().map(ToString::to_string);
-        self.sent_where(sent_answer::Column::ToolCallId.is_in(calls)).await
-    }
-
-    async fn sent_where(&self, which: SimpleExpr) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
-        let query = sent_answer::Entity::find().filter(which);
-        sent_texts(query.order_by_asc(sent_answer::Column::N).all(&self.tx).await?)
-    }
 }
 
 fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {

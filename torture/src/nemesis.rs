@@ -35,7 +35,6 @@ pub(crate) const POINTS: [&str; 22] = [
     "turn.renewed",
     "step.opened",
     "step.drafted",
-    "step.written",
     "tool.called",
     "tool.expired",
     "tool.cancelled",
@@ -144,7 +143,7 @@ fn fault(random: &mut Random) -> Option<String> {
         _ => format!("pause:{}", lease + lease / 2),
     };
     // Frequent failpoints have a lower probability.
-    let often = ["step.drafted", "turn.renewed", "call.renewed", "step.opened", "step.written", "other"];
+    let often = ["step.drafted", "turn.renewed", "call.renewed", "step.opened", "other"];
     let probability = if often.contains(point) { "0.03" } else { "0.12" };
     Some(format!("{side}:{point}={action}@{probability}"))
 }

@@ -50,7 +50,7 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
         "all calls are there and not committed",
         &[
             "k5_a_kill_between_the_end_of_the_model_and_the_commit_shows_and_leaves_no_call",
-            "on_postgres_a_hold_whose_commit_is_lost_is_not_shown_and_is_requested_again",
+            "on_postgres_a_hold_beside_a_call_that_runs_whose_commit_is_lost_is_requested_again",
             "on_sqlite_with_a_full_disk_a_step_holds_nothing_and_its_thread_resumes_with_room",
         ],
     ),
@@ -59,7 +59,7 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
         "a hold is committed and not told",
         &[
             "k6_after_a_kill_between_commit_and_annotation_the_card_exists_and_the_run_call_is_unknown",
-            "on_postgres_a_hold_with_a_lost_commit_response_is_shown_after_a_reload",
+            "on_postgres_a_hold_whose_commit_is_in_doubt_is_stored_once_and_shown",
         ],
     ),
     (
