@@ -3,7 +3,7 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Ended, Heartbeat, OpenedStep, Turn, Work, persist};
+use crate::agent::{AskHandler, Begun, Ended, Heartbeat, OpenedStep, Turn, Work, persist};
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
@@ -74,22 +74,37 @@ impl TurnTask {
     }
 
     /// Starts the turn in a task of its own. `continued` reports the held calls after which the run resumes.
-    pub(super) fn start(self, lease: Lease, first: FirstStep, continued: Vec<TurnEvent<'static>>) -> Started {
+    pub(super) fn start(
+        self,
+        lease: Lease,
+        first: FirstStep,
+        begun: Begun,
+        continued: Vec<TurnEvent<'static>>,
+    ) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
-        tasks.spawn(async move { self.turn(lease, first, continued).await }.instrument(span));
+        tasks.spawn(async move { self.turn(lease, first, begun, continued).await }.instrument(span));
         started
     }
 
-    pub(super) async fn turn(&self, lease: Lease, first: FirstStep, continued: Vec<TurnEvent<'static>>) {
+    /// Runs the turn. Before the turn has begun, the log has no reader, and the task writes nothing that
+    /// stays.
+    pub(super) async fn turn(
+        &self,
+        lease: Lease,
+        first: FirstStep,
+        begun: Begun,
+        continued: Vec<TurnEvent<'static>>,
+    ) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
-        let last = match self.run_agent(&lease, first, &heartbeat, &mut spent).await {
-            Ok(ended) => self.end(&lease, ended, spent).await,
+        let last = match self.run_agent(&lease, first, begun, &heartbeat, &mut spent).await {
+            Ok(Some(ended)) => self.end(&lease, ended, spent).await,
+            Ok(None) => return,
             Err(error) => self.fail(&lease, error, spent).await,
         };
         self.log.emit(last);
@@ -118,15 +133,16 @@ impl TurnTask {
         &self,
         lease: &Arc<Lease>,
         first: FirstStep,
+        begun: Begun,
         heartbeat: &Heartbeat,
         spent: &mut Spent,
-    ) -> Result<Ended, TurnError> {
+    ) -> Result<Option<Ended>, TurnError> {
         let (model, first) = (self.chat.model_of(&lease.run)?, first?);
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
         let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
         let turn = Turn { lease, heartbeat, model: model.as_ref(), asks };
-        self.chat.agent.run(&turn, first, spent, &|event| self.log.emit(event)).await
+        self.chat.agent.run(&turn, (first, begun), spent, &|event| self.log.emit(event)).await
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.

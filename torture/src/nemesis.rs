@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// The failpoints of a server.
-pub(crate) const POINTS: [&str; 22] = [
+pub(crate) const POINTS: [&str; 21] = [
     "tool.approved",
     "tool.rejected",
     "tool.started",
