@@ -8,6 +8,7 @@ mod draft;
 mod execution;
 mod heartbeat;
 mod history;
+mod judge;
 mod retry;
 mod step;
 mod tasks;

@@ -4,31 +4,22 @@ use super::draft::Drafts;
 use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
+use super::judge::{Judge, PendingCalls};
 use super::retry::persist;
-use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
+use super::step::{self, ModelCaller, ModelOutput, StepEnd, Stopped};
 use crate::config;
 use crate::domain::call::ToolCall;
-use crate::domain::canonical::same_object;
-use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::grant::Grant;
-use crate::domain::input::Input;
+use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
-use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
-use crate::store::{
-    CommittedStep, EarlierCalls, HeldTurn, Lease, NewCall, StepResult, Store, StoreError, Transcript,
-    TurnEnd, Write,
-};
-use crate::tools::gate::PolicyContext;
+use crate::store::{CommittedStep, Lease, StepResult, Store, StoreError, Transcript, TurnEnd, Write};
 use futures::future::{BoxFuture, Either, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use serde_json::Value;
-use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -70,14 +61,22 @@ pub(crate) struct Ended {
 /// An open step, and its request to the model.
 #[derive(Debug)]
 pub(crate) struct OpenedStep {
-    n: i32,
-    /// Whether the step comes after the last step that may have tools.
-    last: bool,
+    step: StepPlan,
     /// The usage of the earlier steps, if reported.
     before: Option<Usage>,
     request: ModelRequest,
     /// Whether the model reads no text about a call for the first time.
     seals_nothing: bool,
+}
+
+/// What a step of a turn may do.
+#[derive(Debug, Clone, Copy)]
+struct StepPlan {
+    n: i32,
+    /// Whether the step comes after the last step that may have tools.
+    last: bool,
+    /// Whether the thread has calls. While the turn holds its lease, only the turn adds calls.
+    has_calls: bool,
 }
 
 impl OpenedStep {
@@ -90,34 +89,6 @@ impl OpenedStep {
 
 /// Completes when the turn has begun, with an error if the turn never begins.
 pub(crate) type Begun = oneshot::Receiver<()>;
-
-/// The pending calls of a thread while the gate judges a step.
-struct PendingCalls {
-    /// The number of pending calls, including the calls of this step that are judged so far.
-    count: u64,
-    earlier: EarlierCalls,
-    /// The time of the transaction. A call whose deadline is reached is no duplicate.
-    now: Timestamp,
-    /// The policy of the session.
-    session: SessionPolicy,
-    /// The grants of the session for the tools of the step.
-    grants: Vec<Grant>,
-}
-
-impl PendingCalls {
-    fn none_at(now: Timestamp) -> Self {
-        let (earlier, session, grants) = <(EarlierCalls, SessionPolicy, Vec<Grant>)>::default();
-        Self { count: 0, earlier, now, session, grants }
-    }
-
-    fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
-        let is_open = |call: &ToolCall| call.expires_at.is_none_or(|at| at > self.now);
-        let same = |call: &&ToolCall| {
-            call.name == tool_name && is_open(call) && !call.unreadable && same_object(&call.input, input)
-        };
-        self.earlier.pending.iter().find(same)
-    }
-}
 
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
@@ -157,19 +128,19 @@ impl Agent {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
                 return Err(Stopped::Halted(halt));
             }
-            let OpenedStep { n, last, before, request, .. } = match opened.take() {
+            let OpenedStep { step, before, request, .. } = match opened.take() {
                 Some(first) => first,
                 None => self.open(turn, after_hold).await?,
             };
             spent.message = spent.message.or(before);
             emit(TurnEvent::StepStarted);
-            let called = self.call_model(turn, n, &request, emit);
+            let called = self.call_model(turn, step.n, &request, emit);
             let (output, result) = match begun.take() {
                 Some(begun) => once_begun(called, begun).await?,
                 None => called.await,
             };
             if let Err(broke) = result {
-                self.break_off(turn, n, output).await;
+                self.break_off(turn, step.n, output).await;
                 return Err(broke);
             }
             let step_usage = output.end.as_ref().and_then(|end| end.usage);
@@ -177,7 +148,7 @@ impl Agent {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
-            let (reason, committed) = self.commit(turn, n, last, output).await?;
+            let (reason, committed) = self.commit(turn, step, output).await?;
             let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
             let mut delegated = false;
@@ -202,7 +173,7 @@ impl Agent {
             if waits {
                 return Ok(Ended { end: TurnEnd::Waiting, reason, is_committed: false });
             }
-            if last {
+            if step.last {
                 let message = "The model asked for tools again and again.".to_owned();
                 return Err(TurnError { code: TurnErrorCode::StepLimit, message }.into());
             }
@@ -315,7 +286,8 @@ impl Agent {
         let own = lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
         let request = ModelRequest { system, messages: history.messages, tools };
-        Ok(OpenedStep { n, last, before, request, seals_nothing: history.seals.is_empty() })
+        let step = StepPlan { n, last, has_calls: transcript.has_calls() };
+        Ok(OpenedStep { step, before, request, seals_nothing: history.seals.is_empty() })
     }
 
     fn offered(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
@@ -336,8 +308,7 @@ impl Agent {
     async fn commit(
         &self,
         turn: &Turn<'_>,
-        n: i32,
-        last: bool,
+        StepPlan { n, last, has_calls }: StepPlan,
         output: ModelOutput,
     ) -> Result<(FinishReason, CommittedStep), Stopped> {
         let ModelOutput { parts, calls, end, .. } = output;
@@ -361,14 +332,17 @@ impl Agent {
                 // No call begins, and no call is held.
                 let broken = broken_off(turn, result.parts.clone());
                 write.break_step(&held, n, &broken).await?;
-                write.commit().await?;
-                return Ok(Err(Stopped::Halted(Halt::Cancelled)));
+                let broken = write.commit().await.map_err(|error| internal(error).into());
+                return Ok(broken.and(Err(Stopped::Halted(Halt::Cancelled))));
             }
-            let mut waiting = self.pending_calls(turn, &write, &held, &calls).await?;
+            let mut earlier = PendingCalls::none_at(write.now());
+            if !calls.is_empty() {
+                earlier.find(&self.executor.gate, &write, &held, &calls, has_calls).await?;
+            }
+            let judge = Judge { gate: &self.executor.gate, limits: &self.limits, lease: turn.lease, last };
             let calls = calls.iter().cloned().enumerate();
-            let calls =
-                calls.map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting)).collect();
-            let (earlier, may_wait) = (waiting.earlier, turn.asks.is_none());
+            let calls = calls.map(|(ordinal, call)| judge.judge(ordinal, call, &mut earlier)).collect();
+            let (earlier, may_wait) = (earlier.into_earlier(), turn.asks.is_none());
             match write.commit_step(&held, n, &result, calls, earlier, &self.approval, may_wait).await {
                 Err(error) if !turn.lease.may_have_ended() => Ok(Err(internal(error).into())),
                 committed => committed.map(Ok),
@@ -387,86 +361,6 @@ impl Agent {
         let Some(end) = read.ended_as(turn.lease, TurnEnd::Completed).await? else { return Ok(None) };
         let calls = read.calls_of_step(turn.lease.run.assistant_message_id, n).await?;
         Ok(Some(CommittedStep { calls, permits: Vec::new(), ended: Some(end) }))
-    }
-
-    /// Returns what decides about the new calls besides the gate.
-    async fn pending_calls(
-        &self,
-        turn: &Turn<'_>,
-        write: &Write,
-        held: &HeldTurn<'_>,
-        calls: &[ProposedCall],
-    ) -> Result<PendingCalls, StoreError> {
-        let mut waiting = PendingCalls::none_at(write.now());
-        if calls.is_empty() {
-            return Ok(waiting);
-        }
-        let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
-        waiting.earlier = write.earlier_calls(held, &given).await?;
-        waiting.count = u64::try_from(waiting.earlier.pending.len()).unwrap_or(u64::MAX);
-        write.hold_session(&turn.lease.thread).await?;
-        waiting.session = write.held_policy(&turn.lease.thread).await?;
-        // An unknown tool has no grants, and the database may refuse its name.
-        let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
-        let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
-        let process = self.executor.gate.remembering().process.as_deref();
-        waiting.grants = write.grants_about(&turn.lease.thread, tools, process).await?;
-        Ok(waiting)
-    }
-
-    fn judge(
-        &self,
-        turn: &Turn<'_>,
-        last: bool,
-        ordinal: usize,
-        call: ProposedCall,
-        waiting: &mut PendingCalls,
-    ) -> NewCall {
-        let offered = |name: &str| !last && turn.lease.run.options.offers(name);
-        let context = PolicyContext {
-            roles: &turn.lease.run.options.roles,
-            session: &waiting.session,
-            requester: &turn.lease.thread.actor(),
-            grants: &waiting.grants,
-        };
-        let judged = self.executor.gate.judge(&call.name, &call.arguments, context, offered);
-        let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
-        let judgement = if ordinal >= self.limits.calls_per_step {
-            limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
-        } else if !call.whole {
-            limit("The call broke off before its arguments were complete.".to_owned())
-        } else {
-            match judged.judgement {
-                Judgement::Held { reason, source } => {
-                    if let Some(same) = waiting.same_as(&call.name, &judged.input) {
-                        Judgement::Duplicate(same.id)
-                    } else if waiting.count >= self.limits.pending_per_thread {
-                        let count = waiting.count;
-                        limit(format!("{count} calls of this conversation wait for approval already."))
-                    } else {
-                        waiting.count += 1;
-                        Judgement::Held { reason, source }
-                    }
-                }
-                other => other,
-            }
-        };
-        let arguments = match &judgement {
-            Judgement::Invalid(_) if !call.arguments.trim().is_empty() => call.arguments,
-            // The arguments as shown and run, not as the model wrote them.
-            _ => Value::Object(judged.input.clone()).to_string(),
-        };
-        NewCall {
-            id: call.id,
-            provider_call_id: call.provider_call_id,
-            name: call.name,
-            arguments,
-            input: judged.input,
-            schema_hash: judged.schema_hash,
-            idempotent: judged.idempotent,
-            risk: judged.risk,
-            judgement,
-        }
     }
 
     /// Emits the stored calls, and the end of each call that ended with the commit.

@@ -39,7 +39,8 @@ pub(crate) struct HeldTurn<'a> {
 }
 
 impl<'a> HeldTurn<'a> {
-    pub(super) const fn lease(&self) -> &'a Lease {
+    /// Returns the lease of the turn.
+    pub(crate) const fn lease(&self) -> &'a Lease {
         self.lease
     }
 }

@@ -273,8 +273,17 @@ impl Transcript {
 
     /// Returns the number of pending calls.
     pub(crate) fn pending_count(&self) -> usize {
+        self.calls().filter(|call| call.state == State::Pending).count()
+    }
+
+    /// Whether the thread has any call.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.calls().next().is_some()
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         let steps = self.messages.iter().flat_map(|message| message.steps());
-        steps.flat_map(|step| &step.calls).filter(|call| call.state == State::Pending).count()
+        steps.flat_map(|step| &step.calls)
     }
 
     /// Returns the messages that are not superseded, oldest first.

@@ -1,0 +1,132 @@
+//! The judgement of the calls of a step, in the transaction that stores them.
+
+use super::step::ProposedCall;
+use crate::config;
+use crate::domain::call::ToolCall;
+use crate::domain::canonical::same_object;
+use crate::domain::clock::Timestamp;
+use crate::domain::grant::Grant;
+use crate::domain::input::Input;
+use crate::domain::policy::{Judgement, SessionPolicy};
+use crate::store::{EarlierCalls, HeldTurn, Lease, NewCall, StoreError, Write};
+use crate::tools::gate::{Gate, PolicyContext};
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// The pending calls of a thread while the gate judges a step.
+pub(super) struct PendingCalls {
+    /// The number of pending calls, including the calls of this step that are judged so far.
+    count: u64,
+    earlier: EarlierCalls,
+    /// The time of the transaction. A call whose deadline is reached is no duplicate.
+    now: Timestamp,
+    /// The policy of the session.
+    session: SessionPolicy,
+    /// The grants of the session for the tools of the step.
+    grants: Vec<Grant>,
+}
+
+impl PendingCalls {
+    pub(super) fn none_at(now: Timestamp) -> Self {
+        let (earlier, session, grants) = <(EarlierCalls, SessionPolicy, Vec<Grant>)>::default();
+        Self { count: 0, earlier, now, session, grants }
+    }
+
+    fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
+        let is_open = |call: &ToolCall| call.expires_at.is_none_or(|at| at > self.now);
+        let same = |call: &&ToolCall| {
+            call.name == tool_name && is_open(call) && !call.unreadable && same_object(&call.input, input)
+        };
+        self.earlier.pending.iter().find(same)
+    }
+
+    /// Reads what decides about new calls besides the gate.
+    pub(super) async fn find(
+        &mut self,
+        gate: &Gate,
+        write: &Write,
+        held: &HeldTurn<'_>,
+        calls: &[ProposedCall],
+        has_calls: bool,
+    ) -> Result<(), StoreError> {
+        let thread = &held.lease().thread;
+        if has_calls {
+            let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
+            self.earlier = write.earlier_calls(held, &given).await?;
+            self.count = u64::try_from(self.earlier.pending.len()).unwrap_or(u64::MAX);
+        }
+        write.hold_session(thread).await?;
+        self.session = write.held_policy(thread).await?;
+        // An unknown tool has no grants, and the database may refuse its name.
+        let known = |name: &&str| gate.registry().get(name).is_some();
+        let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
+        let process = gate.remembering().process.as_deref();
+        self.grants = write.grants_about(thread, tools, process).await?;
+        Ok(())
+    }
+
+    /// Returns the earlier calls.
+    pub(super) fn into_earlier(self) -> EarlierCalls {
+        self.earlier
+    }
+}
+
+/// What judges the calls of a step.
+pub(super) struct Judge<'a> {
+    pub(super) gate: &'a Gate,
+    pub(super) limits: &'a config::Limits,
+    pub(super) lease: &'a Lease,
+    /// Whether the step comes after the last step that may have tools.
+    pub(super) last: bool,
+}
+
+impl Judge<'_> {
+    /// Judges a call of a step.
+    pub(super) fn judge(&self, ordinal: usize, call: ProposedCall, waiting: &mut PendingCalls) -> NewCall {
+        let offered = |name: &str| !self.last && self.lease.run.options.offers(name);
+        let context = PolicyContext {
+            roles: &self.lease.run.options.roles,
+            session: &waiting.session,
+            requester: &self.lease.thread.actor(),
+            grants: &waiting.grants,
+        };
+        let judged = self.gate.judge(&call.name, &call.arguments, context, offered);
+        let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
+        let judgement = if ordinal >= self.limits.calls_per_step {
+            limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
+        } else if !call.whole {
+            limit("The call broke off before its arguments were complete.".to_owned())
+        } else {
+            match judged.judgement {
+                Judgement::Held { reason, source } => {
+                    if let Some(same) = waiting.same_as(&call.name, &judged.input) {
+                        Judgement::Duplicate(same.id)
+                    } else if waiting.count >= self.limits.pending_per_thread {
+                        let count = waiting.count;
+                        limit(format!("{count} calls of this conversation wait for approval already."))
+                    } else {
+                        waiting.count += 1;
+                        Judgement::Held { reason, source }
+                    }
+                }
+                other => other,
+            }
+        };
+        let arguments = match &judgement {
+            Judgement::Invalid(_) if !call.arguments.trim().is_empty() => call.arguments,
+            // The arguments as shown and run, not as the model wrote them.
+            _ => Value::Object(judged.input.clone()).to_string(),
+        };
+        NewCall {
+            id: call.id,
+            provider_call_id: call.provider_call_id,
+            name: call.name,
+            arguments,
+            input: judged.input,
+            schema_hash: judged.schema_hash,
+            idempotent: judged.idempotent,
+            risk: judged.risk,
+            judgement,
+        }
+    }
+}
