@@ -13,8 +13,8 @@ const SSL_REQUEST: [u8; 4] = [0x04, 0xd2, 0x16, 0x2f];
 pub(crate) struct Transaction {
     /// The texts of its statements, frames included.
     pub(crate) statements: Vec<String>,
-    /// How often the client waited for the server. The preparation of statements, which happens once for each
-    /// connection, does not count.
+    /// How often the client waited for the server. The preparation of statements, once for each connection, and
+    /// checks of unused connections do not count.
     round_trips: usize,
     /// The transactions without work before this one, over the same connection.
     empty: usize,
@@ -126,9 +126,8 @@ pub(crate) struct Recording(Arc<Mutex<Recorded>>);
 
 #[derive(Debug, Default)]
 struct Recorded {
-    /// The ended transactions, with the number of the connection.
-    ended: Vec<(usize, Transaction)>,
-    connections: usize,
+    /// The ended transactions.
+    ended: Vec<Transaction>,
     /// The connections with an open transaction or an unanswered message.
     busy: usize,
 }
@@ -136,11 +135,8 @@ struct Recorded {
 impl Recording {
     /// Records another connection.
     pub(super) fn tap(&self) -> Tap {
-        let mut recorded = self.0.lock().unwrap();
-        recorded.connections += 1;
         Tap {
             recording: self.clone(),
-            connection: recorded.connections,
             client: Vec::new(),
             server: Vec::new(),
             has_started: false,
@@ -156,15 +152,12 @@ impl Recording {
 
     /// Removes and returns the transactions that have ended.
     pub(crate) fn take(&self) -> Transactions {
-        let ended = std::mem::take(&mut self.0.lock().unwrap().ended);
-        Transactions(ended.into_iter().map(|(_, transaction)| transaction).collect())
+        Transactions(std::mem::take(&mut self.0.lock().unwrap().ended))
     }
 
     /// The transactions that have ended.
     pub(crate) fn so_far(&self) -> Transactions {
-        Transactions(
-            self.0.lock().unwrap().ended.iter().map(|(_, transaction)| transaction.clone()).collect(),
-        )
+        Transactions(self.0.lock().unwrap().ended.clone())
     }
 
     /// Whether no connection has an open transaction or an unanswered message.
@@ -186,7 +179,6 @@ struct Unit {
 #[derive(Debug)]
 pub(super) struct Tap {
     recording: Recording,
-    connection: usize,
     /// The bytes of incomplete messages.
     client: Vec<u8>,
     server: Vec<u8>,
@@ -257,18 +249,12 @@ impl Tap {
     fn answered(&mut self, status: u8) {
         // The first one follows the start of the connection.
         let Some(unit) = self.sent.pop_front() else { return };
-        let is_ping = unit.statements.is_empty() && !unit.prepares;
-        let round_trips = usize::from(unit.waits && !(unit.prepares && unit.statements.is_empty()));
-        self.in_transaction = status != b'I';
-        let mut recorded = self.recording.0.lock().unwrap();
-        if is_ping && self.open.statements.is_empty() {
-            // The pool looks whether the connection is well after its use.
-            let last = recorded.ended.iter_mut().rfind(|(connection, _)| *connection == self.connection);
-            if let Some((_, last)) = last {
-                last.round_trips += round_trips;
-            }
+        if unit.statements.is_empty() && self.open.statements.is_empty() {
+            // The pool checks the connection, or the client prepares a statement.
             return;
         }
+        let round_trips = usize::from(unit.waits && !(unit.prepares && unit.statements.is_empty()));
+        self.in_transaction = status != b'I';
         self.open.round_trips += round_trips;
         self.open.statements.extend(unit.statements);
         if self.in_transaction || self.open.statements.is_empty() {
@@ -278,7 +264,7 @@ impl Tap {
             self.open.empty += 1;
             self.open.statements.clear();
         } else {
-            recorded.ended.push((self.connection, std::mem::take(&mut self.open)));
+            self.recording.0.lock().unwrap().ended.push(std::mem::take(&mut self.open));
         }
     }
 
