@@ -24,9 +24,9 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long the rollback of a dropped transaction may take. After that the connection is closed.
 const CLEAN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Postgres codes after which a connection is useless: the server has become a standby, or ends its sessions
-/// (appendix A of its manual).
-const BROKEN: [&str; 3] = ["25006", "57P01", "57P03"];
+/// Postgres codes after which a connection is useless: its session has a transaction that this process did not
+/// begin, the server has become a standby, or the server ends its sessions (appendix A of its manual).
+const BROKEN: [&str; 4] = ["25001", "25006", "57P01", "57P03"];
 
 /// A session. A statement without an answer in time fails as if the database were unreachable.
 #[derive(Debug)]
