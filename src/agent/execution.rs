@@ -5,14 +5,13 @@ use super::retry::persist;
 use super::tasks::{Tasks, Work};
 use super::wake::Wake;
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Execution, Outcome};
+use crate::domain::call::{Execution, Outcome, State};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::model_texts;
 use crate::domain::permit::Permit;
-use crate::domain::turn::RenderedResult;
 use crate::metrics::Metrics;
-use crate::store::{AgentLimits, Delegated, Store, StoreError};
+use crate::store::{AgentLimits, Delegated, Settled, Store, StoreError};
 use crate::tools::gate::Gate;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
@@ -27,8 +26,8 @@ const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The result of running a permit.
 #[derive(Debug)]
 pub(crate) enum Ran {
-    /// The call has ended, with this result for the client.
-    Ended(RenderedResult),
+    /// The call has ended, in this state.
+    Ended(State),
     /// The call has not ended: it will begin again.
     Again,
     /// The call has not ended: a child run executes it.
@@ -210,25 +209,21 @@ impl Executor {
         let result = self.gate.result_text(&outcome, asked, ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
-        match outcome {
-            Outcome::Succeeded(output) if settled.value => {
-                return Ok(Ran::Ended(RenderedResult::Output(output.into_value())));
-            }
-            Outcome::Failed(_) | Outcome::FailedAgain(_) | Outcome::Interrupted if settled.value => {
-                return Ok(Ran::Ended(RenderedResult::Error(result)));
-            }
-            _ => {}
+        match settled.value {
+            Settled::Ended(state) => return Ok(Ran::Ended(state)),
+            Settled::Again => return Ok(Ran::Again),
+            Settled::Nothing => {}
         }
-        // The call was settled elsewhere or will begin again, or a commit that reported an error succeeded.
+        // The call was settled elsewhere, or a commit that reported an error succeeded.
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
         let Some(stored) = stored else { return Ok(Ran::Again) };
-        if !settled.value && !settled.tried_before {
+        if !settled.tried_before {
             tracing::warn!(state = stored.state.name(), "ignored an outcome that came too late");
         }
-        Ok(match RenderedResult::of(&stored) {
-            Some(shown) => Ran::Ended(shown),
-            None if stored.is_delegated() => Ran::Delegated,
-            None => Ran::Again,
+        Ok(match stored {
+            ended if ended.end().is_some() => Ran::Ended(ended.state),
+            child if child.is_delegated() => Ran::Delegated,
+            _ => Ran::Again,
         })
     }
 
@@ -261,7 +256,7 @@ impl Executor {
         execution: Execution,
         outcome: &Outcome,
         result: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Settled, StoreError> {
         let write = self.store.urgent_write().await?;
         let (result, deadline) = (result.to_owned(), self.start_deadline);
         let settled = write.settle(tool_call_id, execution, outcome, result, deadline).await?;

@@ -55,8 +55,7 @@ impl PendingCalls {
             self.earlier = write.earlier_calls(held, &given).await?;
             self.count = u64::try_from(self.earlier.pending.len()).unwrap_or(u64::MAX);
         }
-        write.hold_session(thread).await?;
-        self.session = write.held_policy(thread).await?;
+        self.session = write.hold_session(thread).await?;
         // An unknown tool has no grants, and the database may refuse its name.
         let known = |name: &&str| gate.registry().get(name).is_some();
         let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();

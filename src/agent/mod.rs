@@ -16,7 +16,7 @@ mod turn;
 mod wait;
 mod wake;
 
-pub(crate) use execution::Executor;
+pub(crate) use execution::{Executor, Ran};
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};

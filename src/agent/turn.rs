@@ -414,8 +414,8 @@ impl Agent {
                 halt = &mut halt => return Err(Stopped::Halted(halt)),
             };
             let Some((tool_call_id, settled)) = next else { break };
-            let shown = match settled {
-                Ok(Ok(Ran::Ended(shown))) => shown,
+            let state = match settled {
+                Ok(Ok(Ran::Ended(state))) => state,
                 Ok(Ok(Ran::Delegated)) => {
                     delegated = true;
                     continue;
@@ -432,7 +432,9 @@ impl Agent {
                     continue;
                 }
             };
-            emit(TurnEvent::CallEnded { tool_call_id, result: shown });
+            if let Some(result) = RenderedResult::of_execution(&state) {
+                emit(TurnEvent::CallEnded { tool_call_id, result });
+            }
         }
         failed.map_or(Ok(delegated), |error| Err(error.into()))
     }

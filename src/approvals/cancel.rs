@@ -44,7 +44,7 @@ impl Approvals {
             }
             CancelOutcome::Asked => {
                 self.ask_to_stop(vec![id]);
-                Ok(self.outcome(principal, call).await?)
+                Ok(self.outcome(call).await?)
             }
             CancelOutcome::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),
             CancelOutcome::Ended => Err(DecideError::Closed(Box::new(call))),

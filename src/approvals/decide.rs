@@ -1,6 +1,6 @@
 //! Decisions about held calls: each call is decided once, finally, and in the same way on every surface.
 
-use super::execute::is_under_way;
+use super::execute::{Running, is_under_way};
 use super::grants::may_be_remembered;
 use super::{Approvals, Scope};
 use crate::domain::Principal;
@@ -8,11 +8,14 @@ use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::canonical::same_object;
 use crate::domain::decision::{Choice, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
+use crate::domain::permit::Permit;
 use crate::domain::policy::MayDecide;
 use crate::rate_limit::RateLimited;
-use crate::store::{Counted, Read, StoreError, Thread, Vote};
+use crate::store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
 use crate::tools::InputError;
 use crate::tools::gate::Recheck;
+use futures::FutureExt;
+use futures::future::join_all;
 use tracing::Instrument;
 
 /// A request to decide a call.
@@ -85,12 +88,29 @@ pub(crate) struct Decided {
     pub(crate) replayed: bool,
     /// The number of approvals that are still missing before the call runs.
     pub(crate) missing: usize,
+    /// The execution, if this process runs the call.
+    pub(super) running: Option<Running>,
 }
 
 impl Decided {
     /// Returns a call that was decided just now.
     pub(super) fn now(call: ToolCall) -> Self {
-        Self { call, replayed: false, missing: 0 }
+        Self { call, replayed: false, missing: 0, running: None }
+    }
+}
+
+/// A committed decision.
+struct Committed {
+    decided: Decided,
+    thread: Thread,
+    /// The permit, if the same commit claimed the call.
+    permit: Option<Box<Permit>>,
+}
+
+impl Committed {
+    /// Returns a decision that claimed nothing.
+    fn unclaimed(decided: Decided, thread: Thread) -> Self {
+        Self { decided, thread, permit: None }
     }
 }
 
@@ -172,13 +192,18 @@ impl Approvals {
     }
 
     /// Waits for the ends of decided calls, at most `approval.wait`, and updates the calls.
-    pub(crate) async fn await_outcomes(
-        &self,
-        principal: &Principal,
-        decided: &mut [&mut Decided],
-    ) -> Result<(), DecideError> {
+    pub(crate) async fn await_outcomes(&self, decided: &mut [&mut Decided]) -> Result<(), DecideError> {
+        let limit = self.tasks().wait_limit(self.approval.wait).shared();
+        let here = decided.iter_mut().filter_map(|decided| {
+            let running = decided.running.take()?;
+            Some(running.ended(&mut decided.call))
+        });
+        tokio::select! {
+            _ended = join_all(here) => {}
+            () = limit.clone() => {}
+        }
         let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
-        self.await_ends(principal, &mut calls, is_under_way).await?;
+        self.await_ends(&mut calls, is_under_way, limit).await?;
         Ok(())
     }
 
@@ -188,11 +213,10 @@ impl Approvals {
         request: &DecisionRequest,
     ) -> Result<Decided, DecideError> {
         let committed = self.commit_decision(by, request).await;
-        self.measure(request, &committed);
-        let (thread, decided) = committed?;
-        if matches!(decided.call.state, State::Approved(_)) {
-            self.execute(&thread, &decided.call);
-        } else if !decided.replayed {
+        self.measure(request, committed.as_ref().map(|committed| &committed.decided));
+        let Committed { mut decided, thread, permit } = committed?;
+        decided.running = self.start(&decided.call, permit);
+        if !decided.replayed && !matches!(decided.call.state, State::Approved(_)) {
             // The call may have ended, and may have been the last open call of its run.
             self.wake_waiters();
         }
@@ -207,19 +231,15 @@ impl Approvals {
         Ok(self.rate_limit.count(principal)?)
     }
 
-    pub(super) fn measure(
-        &self,
-        request: &DecisionRequest,
-        committed: &Result<(Thread, Decided), DecideError>,
-    ) {
+    pub(super) fn measure(&self, request: &DecisionRequest, decided: Result<&Decided, &DecideError>) {
         let verdict = match request.choice {
             Choice::Approve { .. } => Verdict::Approve.name(),
             Choice::Reject { .. } => Verdict::Reject.name(),
         };
-        let outcome = match committed {
-            Ok((_, Decided { replayed: true, .. })) => "replayed",
-            Ok((_, Decided { missing: 1.., .. })) => "counted",
-            Ok((_, Decided { call, .. })) => {
+        let outcome = match decided {
+            Ok(Decided { replayed: true, .. }) => "replayed",
+            Ok(Decided { missing: 1.., .. }) => "counted",
+            Ok(Decided { call, .. }) => {
                 if let Some(decision) = &call.decision {
                     self.executor.metrics.hold_ended(verdict, decision.at.since(call.created_at));
                 }
@@ -234,63 +254,68 @@ impl Approvals {
         &self,
         by: Decider<'_>,
         request: &DecisionRequest,
-    ) -> Result<(Thread, Decided), DecideError> {
+    ) -> Result<Committed, DecideError> {
         if let Decider::Person(principal) = by {
             self.count(principal)?;
         }
         may_be_remembered(request)?;
-        // A decision that loses its race finds the winner's on the next iteration.
+        let visibility = self.visibility(by.visible_as());
+        // Of several decisions at once, the first to lock the call decides. The others find its decision.
         loop {
             let write = self.store.urgent_write().await?;
-            let found = self.visible_call(&write, by.visible_as(), request.tool_call_id).await?;
-            let (call, thread) = found
-                .filter(|(call, thread)| call.held && request.scope.contains(call, thread))
+            let found = write.lock_visible_call(by.visible_as(), &visibility, request.tool_call_id).await?;
+            let mut locked = found
+                .filter(|found| found.call.held && request.scope.contains(&found.call, &found.thread))
                 .ok_or(DecideError::NotFound)?;
+            let LockedCall { call, thread, .. } = &locked;
             // Before all other checks: their errors reveal the state of the call.
-            self.check_decider(by, &thread, &call, &request.choice)?;
+            self.check_decider(by, thread, call, &request.choice)?;
             if !matches!(call.state, State::Pending) {
-                return match is_repeat(&call, &request.choice) {
-                    true => Ok((thread, Decided { replayed: true, ..Decided::now(call) })),
-                    false => Err(DecideError::Closed(Box::new(call))),
+                return match is_repeat(call, &request.choice) {
+                    true => {
+                        let decided = Decided { replayed: true, ..Decided::now(locked.call) };
+                        Ok(Committed::unclaimed(decided, locked.thread))
+                    }
+                    false => Err(DecideError::Closed(Box::new(locked.call))),
                 };
             }
             if call.expires_at.is_some_and(|at| at <= write.now()) {
-                write.expire(&thread, &call).await?;
+                write.expire(thread, call).await?;
                 write.commit().await?;
                 continue;
             }
-            let answer = self.check(&call, request)?;
-            self.check_policy(&write, &thread, &call, &answer).await?;
+            let answer = self.check(call, request)?;
+            if request.remember.is_some() {
+                // Before the policy is held: two transactions that hold it would wait for each other here.
+                write.lock_session(thread).await?;
+            }
+            self.check_policy(&write, &locked, &answer).await?;
             let runs = match &answer {
                 Choice::Approve { inputs: Some(inputs) } => inputs,
                 Choice::Approve { inputs: None } | Choice::Reject { .. } => &call.input,
             };
-            let grant = self.to_grant(&write, by, &thread, &call, request, runs).await?;
+            let grant = self.to_grant(&write, by, thread, call, request, runs).await?;
             let mut vote = Vote {
                 actor: by.actor(),
                 surface: request.surface,
-                input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
+                input_hash: input_hash(&call.name, runs, self.current_schema(call)),
                 source: None,
                 grant: grant.as_ref().map(|new| new.grant.id),
                 voted_before: Vec::new(),
             };
-            match self.count_vote(&write, &thread, &call, &answer, &vote).await? {
+            match self.count_vote(&write, &locked, &answer, &vote).await? {
                 Counted::Enough(with) => vote.voted_before = with,
                 Counted::Short { missing, repeated } => {
                     write.commit().await?;
-                    return Ok((thread, Decided { call, replayed: repeated, missing }));
+                    let decided = Decided { replayed: repeated, missing, ..Decided::now(locked.call) };
+                    return Ok(Committed::unclaimed(decided, locked.thread));
                 }
-                Counted::Closed => continue,
             }
-            if write.decide(&thread, &call, &answer, &vote, self.approval.start_deadline).await? {
-                self.grant(&write, &thread, grant).await?;
-                write.set_server_resumes(&thread, call.run_id, request.server_resumes).await?;
-                let decided = self
-                    .visible_call(&write, by.visible_as(), call.id)
-                    .await?
-                    .ok_or(DecideError::NotFound)?;
-                write.commit().await?;
-                return Ok((decided.1, Decided::now(decided.0)));
+            if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
+                self.grant(&write, &locked.thread, grant).await?;
+                write.let_resume(&locked, request.server_resumes).await?;
+                let permit = self.commit_decided(write, &mut locked).await?;
+                return Ok(Committed { decided: Decided::now(locked.call), thread: locked.thread, permit });
             }
         }
     }
@@ -312,18 +337,18 @@ impl Approvals {
         }
     }
 
-    /// Refuses to approve a call that the policy now forbids with these inputs.
+    /// Refuses to approve a call that the policy now forbids with these inputs. Until the transaction ends,
+    /// the policy of the session stays as it is.
     async fn check_policy(
         &self,
-        read: &Read,
-        thread: &Thread,
-        call: &ToolCall,
+        write: &Write,
+        locked: &LockedCall,
         answer: &Choice,
     ) -> Result<(), DecideError> {
         let Choice::Approve { inputs } = answer else { return Ok(()) };
-        let Some(tool) = self.gate().registry().get(&call.name) else { return Ok(()) };
-        let runs = inputs.as_ref().unwrap_or(&call.input);
-        match self.recheck(read, thread, tool, call, runs).await? {
+        let Some(tool) = self.gate().registry().get(&locked.call.name) else { return Ok(()) };
+        let runs = inputs.as_ref().unwrap_or(&locked.call.input);
+        match self.recheck(write, locked, tool, runs).await? {
             Recheck::Never(message) if inputs.is_some() => {
                 Err(DecideError::InvalidInputs(vec![InputError { pointer: String::new(), message }]))
             }

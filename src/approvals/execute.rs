@@ -1,25 +1,110 @@
 //! Execution of approved calls: claim, run, settle, in a task that outlives its request.
 
 use super::Approvals;
-use crate::agent::{Wait, WakeSignal, persist};
-use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash};
+use crate::agent::{Ran, Wait, WakeSignal, persist};
+use crate::domain::call::{Execution, State, ToolCall, input_hash};
+use crate::domain::grant::Grant;
+use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::permit::Permit;
-use crate::store::{Again, Claimed, Read, StoreError, Thread};
+use crate::store::{Again, Claim, Claimed, LockedCall, StoreError, Write};
 use crate::tools::Registered;
 use crate::tools::gate::{PolicyContext, Recheck};
+use std::future::Future;
+use tokio::sync::oneshot;
+
+/// An execution of this process.
+#[derive(Debug)]
+pub(crate) struct Running(oneshot::Receiver<State>);
+
+impl Running {
+    /// Completes when the execution is over, and updates its call if the execution has ended it.
+    pub(super) async fn ended(self, call: &mut ToolCall) {
+        if let Ok(state) = self.0.await {
+            call.state = state;
+        }
+    }
+}
 
 impl Approvals {
-    /// Starts to run an approved call, unless it is claimed already or this process must not run it.
-    pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
-        let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
-        self.tasks().spawn(async move { approvals.claim_and_run(&thread, &call).await });
+    /// Commits the decision about a call. If this process runs the approved call, the same commit claims it,
+    /// and the result is the permit.
+    ///
+    /// The call of a sub-agent is claimed later, by the task that creates the child run.
+    pub(super) async fn commit_decided(
+        &self,
+        write: Write,
+        locked: &mut LockedCall,
+    ) -> Result<Option<Box<Permit>>, StoreError> {
+        let call = &locked.call;
+        let approved = matches!(call.state, State::Approved(_));
+        let tool = self.runnable(call).filter(|tool| approved && !tool.is_sub_agent());
+        let claim = match tool {
+            Some(tool) => write.claim(locked, &self.owner, self.approval.lease, again(tool)).await?,
+            None => Claim::Refused(write),
+        };
+        let claim = match claim {
+            Claim::Made(claim) => claim,
+            Claim::Refused(write) => {
+                write.commit().await?;
+                return Ok(None);
+            }
+        };
+        let (execution, error) = match claim.commit().await {
+            Claimed::Taken(permit) => return Ok(Some(permit)),
+            Claimed::Unknown(execution, error) => (execution, error),
+        };
+        if let Ok(Some(permit)) = self.find_claim(call.id, execution, &error).await {
+            return Ok(Some(Box::new(permit)));
+        }
+        // The commit was not made, or the call was claimed and may not start any more.
+        locked.call = self.find_decided(call).await.ok_or(error)?;
+        Ok(None)
     }
 
-    pub(super) async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) {
-        match self.claim(thread, call).await {
-            Ok(Some(permit)) => self.run(permit).await,
+    /// Returns a call as it is now, if this decision about it is in force.
+    async fn find_decided(&self, call: &ToolCall) -> Option<ToolCall> {
+        let stored = self.store.urgent_read().await.ok()?.any_call(call.id).await.ok()??;
+        (stored.decision == call.decision).then_some(stored)
+    }
+
+    /// Starts to run a claimed call.
+    fn begin(&self, permit: Permit) -> Running {
+        let (ended, running) = oneshot::channel();
+        let approvals = self.clone();
+        self.tasks().spawn(async move {
+            if let Some(state) = approvals.run(permit).await {
+                // No decider may be waiting.
+                let _told = ended.send(state);
+            }
+        });
+        Running(running)
+    }
+
+    /// Starts the call of a committed decision, if it is approved and this process may run it. Returns the
+    /// execution if the decision's commit claimed the call.
+    pub(super) fn start(&self, call: &ToolCall, permit: Option<Box<Permit>>) -> Option<Running> {
+        if let Some(permit) = permit {
+            return Some(self.begin(*permit));
+        }
+        if matches!(call.state, State::Approved(_)) {
+            self.execute(call);
+        }
+        None
+    }
+
+    /// Starts to claim and run an approved call, unless it is claimed already or this process must not run
+    /// it.
+    fn execute(&self, call: &ToolCall) {
+        let (approvals, call) = (self.clone(), call.clone());
+        self.tasks().spawn(async move { approvals.claim_and_run(&call).await });
+    }
+
+    pub(super) async fn claim_and_run(&self, call: &ToolCall) {
+        match self.claim(call).await {
+            Ok(Some(permit)) => {
+                self.run(permit).await;
+            }
             Ok(None) => {}
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),
         }
@@ -29,78 +114,108 @@ impl Approvals {
 
     /// Claims an approved call to run it. Returns `None` if the call is claimed already, or if another
     /// process has to run it.
-    pub(super) async fn claim(&self, thread: &Thread, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
-        let claimed = self.take(thread, call).await?;
-        self.permit(thread, call, claimed).await
+    pub(super) async fn claim(&self, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
+        match self.take(call).await? {
+            Some(claimed) => self.permit(call, claimed).await,
+            None => Ok(None),
+        }
     }
 
-    /// Claims the call in the database, unless another process has to run it.
-    pub(super) async fn take(&self, thread: &Thread, call: &ToolCall) -> Result<Claimed, StoreError> {
-        let tool = self.gate().registry().get(&call.name).filter(|tool| is_as_decided(tool, call));
-        let Some(tool) = tool.filter(|_| !self.tasks().is_stopping()) else { return Ok(Claimed::Nothing) };
-        let again = if tool.spec.idempotent { Again::Harmless } else { Again::Never };
+    /// Claims the call in the database. Returns `None` if another process has claimed it or has to run it.
+    pub(super) async fn take(&self, call: &ToolCall) -> Result<Option<Claimed>, StoreError> {
+        let Some(tool) = self.runnable(call) else { return Ok(None) };
         let write = self.store.urgent_write().await?;
-        write.lock_thread(thread).await?;
-        write.hold_session(thread).await?;
-        match self.recheck(&write, thread, tool, call, call.effective_input()).await? {
+        let locked = write.lock_call(call.id).await?;
+        let Some(locked) = locked.filter(|locked| matches!(locked.call.state, State::Approved(_))) else {
+            return Ok(None);
+        };
+        match self.recheck(&write, &locked, tool, locked.call.effective_input()).await? {
             Recheck::Yes => {}
-            Recheck::NotUnasked => return Ok(Claimed::Nothing),
+            Recheck::NotUnasked => return Ok(None),
             Recheck::Never(why) => {
                 tracing::info!(tool_call_id = %call.id, %why, "the policy forbids an approved call");
-                write.block(thread, call, &why).await?;
+                write.block(&locked.thread, &locked.call, &why).await?;
                 write.commit().await?;
-                return Ok(Claimed::Nothing);
+                return Ok(None);
             }
         }
-        write.claim(thread, call, &self.owner, self.approval.lease, again).await
+        Ok(match write.claim(&locked, &self.owner, self.approval.lease, again(tool)).await? {
+            Claim::Made(claim) => Some(claim.commit().await),
+            Claim::Refused(_) => None,
+        })
     }
 
-    /// Checks a call against the current policy, on behalf of the user that the call would run for.
+    /// Returns the tool with which this process may run an approved call.
+    fn runnable(&self, call: &ToolCall) -> Option<&Registered> {
+        let tool = self.gate().registry().get(&call.name).filter(|tool| is_as_decided(tool, call));
+        tool.filter(|_| !self.tasks().is_stopping())
+    }
+
+    /// Checks a call against the current policy, on behalf of the user that the call would run for. The
+    /// policy and the grants of the session stay as they are until the transaction ends.
     pub(super) async fn recheck(
         &self,
-        read: &Read,
-        thread: &Thread,
+        write: &Write,
+        locked: &LockedCall,
         tool: &Registered,
-        call: &ToolCall,
         input: &Input,
     ) -> Result<Recheck, StoreError> {
-        let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
-        let process = self.gate().remembering().process.as_deref();
-        let grants = read.grants_about(thread, [call.name.as_str()], process).await?;
-        let context =
-            PolicyContext { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
-        Ok(self.gate().recheck(tool, input, call.held, context))
+        let (session, requester) = (write.hold_session(&locked.thread).await?, locked.thread.actor());
+        let judge = |grants: &[Grant]| {
+            let context =
+                PolicyContext { roles: &locked.roles, session: &session, requester: &requester, grants };
+            self.gate().recheck(tool, input, locked.call.held, context)
+        };
+        match judge(&[]) {
+            Recheck::Yes => Ok(Recheck::Yes),
+            // A grant only lets more calls run.
+            Recheck::NotUnasked | Recheck::Never(_) => {
+                let process = self.gate().remembering().process.as_deref();
+                let about = [locked.call.name.as_str()];
+                Ok(judge(&write.grants_about(&locked.thread, about, process).await?))
+            }
+        }
     }
 
-    /// Returns the permit if the call was claimed. If the database did not report the result, looks it up for
-    /// up to one lease. If the lookup fails, the call is not run.
+    /// Returns the permit of a claim.
     pub(super) async fn permit(
         &self,
-        thread: &Thread,
         call: &ToolCall,
         claimed: Claimed,
     ) -> Result<Option<Permit>, StoreError> {
-        let lease = self.approval.lease;
         match claimed {
             Claimed::Taken(permit) => Ok(Some(*permit)),
-            Claimed::Nothing => Ok(None),
-            Claimed::Unknown(execution, error) => {
-                tracing::warn!(tool_call_id = %call.id, %error, "whether a call was claimed is looked up");
-                let find = || async {
-                    self.store.urgent_write().await?.find_claim(thread, call.id, execution, lease).await
-                };
-                Ok(persist(lease, find).await?.value)
-            }
+            Claimed::Unknown(execution, error) => self.find_claim(call.id, execution, &error).await,
         }
     }
 
-    /// Runs a claimed call to its end.
-    pub(super) async fn run(&self, permit: Permit) {
+    /// Looks up a claim that the database did not confirm, for up to one lease. If the lookup fails, the call
+    /// is not run.
+    async fn find_claim(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        error: &StoreError,
+    ) -> Result<Option<Permit>, StoreError> {
+        tracing::warn!(tool_call_id = %call, %error, "whether a call was claimed is looked up");
+        let lease = self.approval.lease;
+        let find = || async { self.store.urgent_write().await?.find_claim(call, execution, lease).await };
+        Ok(persist(lease, find).await?.value)
+    }
+
+    /// Runs a claimed call. Returns the state in which the execution has ended the call.
+    pub(super) async fn run(&self, permit: Permit) -> Option<State> {
         let tool_call_id = permit.tool_call_id();
-        if let Err(error) = self.executor.run(permit).await {
-            tracing::error!(%tool_call_id, %error, "the outcome of a call could not be written");
-        }
+        let ended = match self.executor.run(permit).await {
+            Ok(Ran::Ended(state)) => Some(state),
+            Ok(Ran::Again | Ran::Delegated) => None,
+            Err(error) => {
+                tracing::error!(%tool_call_id, %error, "the outcome of a call could not be written");
+                None
+            }
+        };
         self.wake_waiters();
+        ended
     }
 
     /// Wakes the waiters of this process after a change of a call.
@@ -114,41 +229,29 @@ impl Approvals {
 
     /// Waits until a call ends, in whichever process, at most `approval.wait`. Returns the call as it is
     /// then.
-    pub(super) async fn outcome(
-        &self,
-        principal: &Principal,
-        mut call: ToolCall,
-    ) -> Result<ToolCall, StoreError> {
-        self.await_ends(principal, &mut [&mut call], is_open).await?;
+    pub(super) async fn outcome(&self, mut call: ToolCall) -> Result<ToolCall, StoreError> {
+        let limit = self.tasks().wait_limit(self.approval.wait);
+        self.await_ends(&mut [&mut call], is_open, limit).await?;
         Ok(call)
     }
 
-    /// Waits until `is_under_way` is false for all calls, at most `approval.wait`, and updates them. One read
+    /// Waits until `is_under_way` is false for all calls, at most until the limit, and updates them. One read
     /// covers all calls, because there are few connections for urgent work.
     pub(super) async fn await_ends(
         &self,
-        principal: &Principal,
         calls: &mut [&mut ToolCall],
         is_under_way: fn(&ToolCall) -> bool,
+        limit: impl Future<Output = ()>,
     ) -> Result<(), StoreError> {
-        let mut wait = Wait::until(self.tasks().wait_limit(self.approval.wait));
+        let mut wait = Wait::until(limit);
         let mut wake = self.wake_signal();
         while calls.iter().any(|call| is_under_way(call)) {
             // Checked before the read. A stopping process does not begin a call, and a wait for another
             // process to begin it would delay the exit.
             let begins = !self.tasks().is_stopping();
-            let read = self.store.urgent_read().await?;
-            for call in calls.iter_mut().filter(|call| is_under_way(call)) {
-                // After the deletion of its thread a call is not visible, but this principal has decided it.
-                let now = match self.visible_call(&read, principal, call.id).await? {
-                    Some((now, _)) => Some(now),
-                    None => read.any_call(call.id).await?,
-                };
-                if let Some(now) = now {
-                    **call = now;
-                }
-            }
-            drop(read);
+            let mut open: Vec<&mut ToolCall> =
+                calls.iter_mut().map(|call| &mut **call).filter(|call| is_under_way(call)).collect();
+            self.store.read_once().await?.update_decided(&mut open).await?;
             let waits =
                 |call: &ToolCall| is_under_way(call) && (begins || !matches!(call.state, State::Approved(_)));
             if wait.is_last_look() || !calls.iter().any(|call| waits(call)) {
@@ -158,6 +261,11 @@ impl Approvals {
         }
         Ok(())
     }
+}
+
+/// Whether the call may run again with this tool.
+fn again(tool: &Registered) -> Again {
+    if tool.spec.idempotent { Again::Harmless } else { Again::Never }
 }
 
 /// Whether the tool of this process is the tool of the decision. After a deploy the tool may differ, and may

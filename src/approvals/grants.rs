@@ -12,7 +12,7 @@ use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::policy::Source;
-use crate::store::{Granted, NewGrant, Page, Read, StoreError, Thread, Vote, Write};
+use crate::store::{Granted, LockedCall, NewGrant, Page, StoreError, Thread, Vote, Write};
 use crate::tools::gate::PolicyContext;
 
 /// The reason why a grant is not found or not revoked.
@@ -105,17 +105,17 @@ impl Approvals {
         granting: &DecisionRequest,
     ) -> Result<(), StoreError> {
         let write = self.store.urgent_write().await?;
-        let Some((call, thread)) = self.visible_call(&write, by.visible_as(), id).await? else {
+        let (principal, visibility) = (by.visible_as(), self.visibility(by.visible_as()));
+        let Some(mut locked) = write.lock_visible_call(principal, &visibility, id).await? else {
             return Ok(());
         };
-        write.lock_thread(&thread).await?;
-        write.hold_session(&thread).await?;
+        let LockedCall { call, thread, .. } = &locked;
         let yes = Choice::Approve { inputs: None };
         let waits = call.held && !call.unreadable && matches!(call.state, State::Pending);
-        if !waits || self.check_decider(by, &thread, &call, &yes).is_err() {
+        if !waits || self.check_decider(by, thread, call, &yes).is_err() {
             return Ok(());
         }
-        let Some(grant) = self.is_covered(&write, by, &thread, &call).await? else { return Ok(()) };
+        let Some(grant) = self.is_covered(&write, by, &locked).await? else { return Ok(()) };
         let vote = Vote {
             actor: by.actor(),
             surface: granting.surface,
@@ -124,14 +124,11 @@ impl Approvals {
             grant: None,
             voted_before: Vec::new(),
         };
-        if !write.decide(&thread, &call, &yes, &vote, self.approval.start_deadline).await? {
+        if !write.decide(&mut locked, &yes, &vote, self.approval.start_deadline).await? {
             return Ok(());
         }
-        write.set_server_resumes(&thread, call.run_id, granting.server_resumes).await?;
-        let Some((call, thread)) = self.visible_call(&write, by.visible_as(), id).await? else {
-            return Ok(());
-        };
-        write.commit().await?;
+        write.let_resume(&locked, granting.server_resumes).await?;
+        let permit = self.commit_decided(write, &mut locked).await?;
         let request = DecisionRequest {
             tool_call_id: id,
             choice: yes,
@@ -139,31 +136,29 @@ impl Approvals {
             remember: None,
             ..granting.clone()
         };
-        let decided = Ok((thread, Decided::now(call)));
-        self.measure(&request, &decided);
-        if let Ok((thread, decided)) = decided {
-            self.execute(&thread, &decided.call);
-        }
+        let decided = Decided::now(locked.call);
+        self.measure(&request, Ok(&decided));
+        self.start(&decided.call, permit);
         Ok(())
     }
 
-    /// Returns the decider's grant that covers a call, if the tool is the one that was shown.
+    /// Returns the decider's grant that covers a call, if the tool is the one that was shown. The policy and
+    /// the grants of the session stay as they are until the transaction ends.
     async fn is_covered(
         &self,
-        read: &Read,
+        write: &Write,
         by: Decider<'_>,
-        thread: &Thread,
-        call: &ToolCall,
+        locked: &LockedCall,
     ) -> Result<Option<GrantId>, StoreError> {
+        let LockedCall { call, thread, roles, .. } = locked;
         let tool = self.gate().registry().get(&call.name);
         let Some(tool) = tool.filter(|tool| tool.schema_hash == call.schema_hash) else { return Ok(None) };
+        let session = write.hold_session(&locked.thread).await?;
         let process = self.gate().remembering().process.as_deref();
-        let mut grants = read.grants_about(thread, [call.name.as_str()], process).await?;
+        let mut grants = write.grants_about(thread, [call.name.as_str()], process).await?;
         let actor = by.actor();
         grants.retain(|grant| grant.by == actor);
-        let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
-        let context =
-            PolicyContext { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
+        let context = PolicyContext { roles, session: &session, requester: &thread.actor(), grants: &grants };
         Ok(self.gate().covering_grant(tool, &call.input, context))
     }
 

@@ -5,24 +5,22 @@
 //! thoughts rejects the call, and one rejection decides.
 
 use super::Approvals;
-use crate::domain::call::ToolCall;
 use crate::domain::decision::Choice;
-use crate::store::{Counted, StoreError, Thread, Vote, Write};
+use crate::store::{Counted, LockedCall, StoreError, Vote, Write};
 
 impl Approvals {
     /// Counts a vote before it decides. One rejection is always enough.
     pub(super) async fn count_vote(
         &self,
         write: &Write,
-        thread: &Thread,
-        call: &ToolCall,
+        locked: &LockedCall,
         answer: &Choice,
         vote: &Vote,
     ) -> Result<Counted, StoreError> {
-        let quorum = self.gate().registry().quorum(&call.name);
+        let quorum = self.gate().registry().quorum(&locked.call.name);
         if quorum.people <= 1 || matches!(answer, Choice::Reject { .. }) {
             return Ok(Counted::Enough(Vec::new()));
         }
-        write.count_vote(thread, call, answer, vote, quorum).await
+        write.count_vote(locked, answer, vote, quorum).await
     }
 }

@@ -4,7 +4,7 @@
 use super::Approvals;
 use crate::domain::call::ToolCall;
 use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{Claimed, Due, DueCall, StoreError, Swept, Thread};
+use crate::store::{Claimed, Due, DueCall, StoreError, Swept};
 use futures::FutureExt;
 use futures::future::join_all;
 use std::panic::AssertUnwindSafe;
@@ -93,11 +93,10 @@ impl Approvals {
                 metrics.swept("repeatable");
                 tracing::warn!(tool_call_id = %id, "the lease of a call is over; the call may begin again");
             }
-            Swept::Ready(thread, call) => {
-                let claimed = self.take(&thread, &call).await?;
-                if !matches!(claimed, Claimed::Nothing) {
+            Swept::Ready(call) => {
+                if let Some(claimed) = self.take(&call).await? {
                     let approvals = self.clone();
-                    self.tasks().spawn(async move { approvals.run_swept(&thread, &call, claimed).await });
+                    self.tasks().spawn(async move { approvals.run_swept(&call, claimed).await });
                 }
                 return Ok(());
             }
@@ -107,8 +106,8 @@ impl Approvals {
     }
 
     /// Runs a claimed call. The lookup of an unknown claim takes time, and a sweep must not wait for it.
-    async fn run_swept(&self, thread: &Thread, call: &ToolCall, claimed: Claimed) {
-        match self.permit(thread, call, claimed).await {
+    async fn run_swept(&self, call: &ToolCall, claimed: Claimed) {
+        match self.permit(call, claimed).await {
             Ok(Some(permit)) => {
                 self.executor.metrics.swept("claimed");
                 self.run(permit).await;

@@ -243,16 +243,7 @@ impl ToolCall {
 
     /// Returns the end of the call, if the call has ended.
     pub(crate) fn end(&self) -> Option<&End> {
-        match &self.state {
-            State::Pending | State::Approved(_) | State::Executing(..) => None,
-            State::Succeeded(.., end)
-            | State::Failed(.., end)
-            | State::Interrupted(.., end)
-            | State::Rejected(end)
-            | State::Expired(end)
-            | State::Cancelled(_, end)
-            | State::Invalid(end) => Some(end),
-        }
+        self.state.end()
     }
 
     /// Returns the execution, if the call was claimed.
@@ -294,6 +285,20 @@ impl ToolCall {
 }
 
 impl State {
+    /// Returns the end of the call, if the call has ended.
+    pub(crate) fn end(&self) -> Option<&End> {
+        match self {
+            Self::Pending | Self::Approved(_) | Self::Executing(..) => None,
+            Self::Succeeded(.., end)
+            | Self::Failed(.., end)
+            | Self::Interrupted(.., end)
+            | Self::Rejected(end)
+            | Self::Expired(end)
+            | Self::Cancelled(_, end)
+            | Self::Invalid(end) => Some(end),
+        }
+    }
+
     /// Returns the state without its facts.
     pub(crate) const fn kind(&self) -> StateKind {
         match self {

@@ -31,10 +31,6 @@ impl Output {
     pub(crate) fn as_value(&self) -> &Value {
         &self.0
     }
-
-    pub(crate) fn into_value(self) -> Value {
-        self.0
-    }
 }
 
 /// Returns the text that replaces an output that is too deep.
@@ -100,20 +96,21 @@ mod tests {
 
     #[test]
     fn an_output_is_kept_up_to_the_maximal_depth_and_replaced_beyond_it() {
-        let kept = Output::new(nested(DEPTH_MAX), usize::MAX).into_value();
-        assert_eq!(kept, nested(DEPTH_MAX));
-        assert_eq!(serde_json::from_str::<Value>(&kept.to_string()).unwrap(), kept);
+        let kept = Output::new(nested(DEPTH_MAX), usize::MAX);
+        assert_eq!(kept.as_value(), &nested(DEPTH_MAX));
+        assert_eq!(&serde_json::from_str::<Value>(&kept.as_value().to_string()).unwrap(), kept.as_value());
         for depth in [DEPTH_MAX + 1, 1_000_000] {
-            assert_eq!(Output::new(nested(depth), usize::MAX).into_value(), too_deep());
+            assert_eq!(Output::new(nested(depth), usize::MAX).as_value(), &too_deep());
         }
     }
 
     #[test]
     fn a_long_output_is_cut_to_the_beginning_of_its_text() {
         for long in [json!("x".repeat(100)), json!(["x".repeat(100)])] {
-            let Value::String(kept) = Output::new(long, 50).into_value() else { panic!() };
+            let output = Output::new(long, 50);
+            let Value::String(kept) = output.as_value() else { panic!() };
             assert!(kept.len() <= 50 && kept.ends_with("[…cut]"), "{kept}");
         }
-        assert_eq!(Output::new(json!(["x"]), 50).into_value(), json!(["x"]));
+        assert_eq!(Output::new(json!(["x"]), 50).as_value(), &json!(["x"]));
     }
 }

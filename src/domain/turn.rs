@@ -271,15 +271,21 @@ pub(crate) enum Refusal {
 impl RenderedResult {
     /// Returns the result that a page shows for this call, if the call has ended.
     pub(crate) fn of(call: &ToolCall) -> Option<Self> {
-        let text = || call.end().map(|end| end.result.clone());
-        let refusal = match &call.state {
-            State::Succeeded(_, _, output, _) => return Some(Self::Output(output.clone())),
-            State::Rejected(_) if call.held => Refusal::Rejected,
-            State::Expired(_) => Refusal::Expired,
-            State::Cancelled(None, _) if call.held => Refusal::Cancelled,
-            _ => return text().map(Self::Error),
+        let (refusal, end) = match &call.state {
+            State::Rejected(end) if call.held => (Refusal::Rejected, end),
+            State::Expired(end) => (Refusal::Expired, end),
+            State::Cancelled(None, end) if call.held => (Refusal::Cancelled, end),
+            state => return Self::of_execution(state),
         };
-        text().map(|text| Self::Refused(refusal, text))
+        Some(Self::Refused(refusal, end.result.clone()))
+    }
+
+    /// Returns the result that a page shows for a call whose execution has ended in this state.
+    pub(crate) fn of_execution(state: &State) -> Option<Self> {
+        match state {
+            State::Succeeded(_, _, output, _) => Some(Self::Output(output.clone())),
+            other => other.end().map(|end| Self::Error(end.result.clone())),
+        }
     }
 }
 

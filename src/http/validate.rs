@@ -250,7 +250,7 @@ impl Validate {
             });
         }
         let mut decided: Vec<&mut Decided> = outcomes.iter_mut().filter_map(|it| it.as_mut().ok()).collect();
-        if let Err(error) = self.0.approvals.await_outcomes(&caller.0, &mut decided).await {
+        if let Err(error) = self.0.approvals.await_outcomes(&mut decided).await {
             let refusal = ApiError::from(error).refusal();
             for outcome in &mut outcomes {
                 if outcome.as_ref().is_ok_and(|decided| decided.call.end().is_none()) {
@@ -282,7 +282,7 @@ async fn decide_and_follow(
 ) -> Result<Decided, ApiError> {
     posted.check("")?;
     let mut decided = take(api, caller, posted, surface).await?;
-    api.approvals.await_outcomes(&caller.0, &mut [&mut decided]).await?;
+    api.approvals.await_outcomes(&mut [&mut decided]).await?;
     Ok(decided)
 }
 

@@ -7,7 +7,7 @@ use super::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
 };
 use super::words::Word;
-use super::{NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
+use super::{LockedCall, NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
 use crate::domain::Principal;
 use crate::domain::call::{State, StateKind, ToolCall, input_hash, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
@@ -195,8 +195,7 @@ impl Write {
     /// Decides a pending call that has not expired. Returns false if the call is no longer pending.
     pub(crate) async fn decide(
         &self,
-        thread: &Thread,
-        call: &ToolCall,
+        locked: &mut LockedCall,
         answer: &Choice,
         by: &Vote,
         start_deadline: Duration,
@@ -222,7 +221,14 @@ impl Write {
             }
         };
         let moved = moved.only(tool_call::Column::ExpiresAt.gt(now));
-        self.decided(thread, call, moved, &NewDecision::of(answer, by), event).await
+        let new = NewDecision::of(answer, by);
+        let (thread, call) = (&locked.thread, &locked.call);
+        let Some(decision) = self.record(thread, call, moved, &new, event).await? else { return Ok(false) };
+        locked.call = rows::decided(call.clone(), answer, decision);
+        if locked.is_passed && locked.call.end().is_some() {
+            self.complete_if_passed(&locked.thread, locked.call.run_id).await?;
+        }
+        Ok(true)
     }
 
     /// Expires a pending call after its deadline. Returns false if the call is no longer pending.
@@ -357,7 +363,7 @@ impl Write {
             .set(tool_call::Column::FinishedAt, Expr::value(self.now.as_micros()))
     }
 
-    /// Moves a pending call, with its decision and its event.
+    /// Ends a pending call, with its decision and its event.
     pub(super) async fn decided(
         &self,
         thread: &Thread,
@@ -366,14 +372,31 @@ impl Write {
         decision: &NewDecision,
         event: EventType,
     ) -> Result<bool, StoreError> {
+        if self.record(thread, call, moved, decision, event).await?.is_none() {
+            return Ok(false);
+        }
+        self.complete_if_passed(thread, call.run_id).await?;
+        Ok(true)
+    }
+
+    /// Moves a pending call, with its decision and its event. Returns `None` if the call is no longer
+    /// pending.
+    async fn record(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        moved: Move,
+        decision: &NewDecision,
+        event: EventType,
+    ) -> Result<Option<Decision>, StoreError> {
         let moved = moved
             .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
             .set(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()));
         self.lock_thread(thread).await?;
         if !self.apply(thread, call.id, moved).await? {
-            return Ok(false);
+            return Ok(None);
         }
-        self.record_decision(call.id, decision).await?;
+        let stored = self.record_decision(call.id, decision).await?;
         let subject = Subject::call(thread, call);
         let mut data = json!({
             "tool_name": call.name,
@@ -391,8 +414,7 @@ impl Write {
             data.extend(more.map(|(name, value)| (name.to_owned(), value)));
         }
         self.event(event, &decision.by, &subject, data);
-        self.complete_if_passed(thread, call.run_id).await?;
-        Ok(true)
+        Ok(Some(stored))
     }
 
     /// Applies one guarded transition. Returns false if no row matches the guard.

@@ -46,7 +46,8 @@ pub trait CommitHook: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Commit {
-    /// The type of the first event of the transaction, such as `tool.approved`. A step with a hold has the
+    /// The type of the first event of the transaction, such as `tool.approved`. A claim in the transaction of
+    /// its approval has no name of its own, and any other claim is `tool.started`. A step with a hold has the
     /// event of the hold, `tool.requires_approval`. A transaction without events has a name of its own:
     /// `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`, `step.broken`, or `other`.
     pub name: &'static str,

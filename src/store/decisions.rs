@@ -121,10 +121,16 @@ impl Write {
         }
     }
 
-    pub(super) async fn record_decision(&self, id: ToolCallId, new: &NewDecision) -> Result<(), StoreError> {
-        let row = self.decision_row(id, new).into_active_model();
-        decision::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        Ok(())
+    /// Stores a decision, and returns it.
+    pub(super) async fn record_decision(
+        &self,
+        id: ToolCallId,
+        new: &NewDecision,
+    ) -> Result<Decision, StoreError> {
+        let row = self.decision_row(id, new);
+        let insert = decision::Entity::insert(row.clone().into_active_model());
+        insert.exec_without_returning(&self.tx).await?;
+        rows::decision(row)
     }
 }
 

@@ -4,26 +4,40 @@ use super::entity::{message, run, tool_call};
 use super::events::{OfCall, Subject};
 use super::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::words::Word;
-use super::{Read, Renewed, StoreError, Thread, Write, rows};
-use crate::domain::call::{Execution, Outcome, StateKind, ToolCall};
+use super::{LockedCall, LockedRow, Read, Renewed, StoreError, Thread, Write, rows};
+use crate::domain::call::{End, Execution, Outcome, State, StateKind, ToolCall};
 use crate::domain::decision::Surface;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::message::MessageStatus;
-use crate::domain::permit::Permit;
+use crate::domain::permit::{Permit, Requester};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The result of a claim of an approved call.
+/// The result of a claim whose transaction is open.
+pub(crate) enum Claim {
+    /// The transaction claims the call.
+    Made(OpenClaim),
+    /// The call cannot be claimed, or its start deadline is reached. The transaction is as before.
+    Refused(Write),
+}
+
+/// A transaction that claims a call. Only its commit gives the permit, and a drop rolls it back.
+pub(crate) struct OpenClaim {
+    write: Write,
+    requester: Requester,
+    call: ToolCall,
+    execution: Execution,
+}
+
+/// The result of the commit of a claim.
 #[derive(Debug)]
 pub(crate) enum Claimed {
     /// This execution holds the call.
     Taken(Box<Permit>),
-    /// The call is no longer approved, or its start deadline is reached. The claim gives no permit.
-    Nothing,
     /// The database did not confirm the commit. The process may run the call only after it finds this
     /// execution in the row.
     Unknown(Execution, StoreError),
@@ -52,6 +66,17 @@ pub(crate) enum ResolvedBy<'a> {
     Tool,
 }
 
+/// The result of a settlement.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// The execution has ended the call, which has this state now.
+    Ended(State),
+    /// The call may be claimed again.
+    Again,
+    /// Another execution holds the call, or the call was settled without this one.
+    Nothing,
+}
+
 /// The result of a reap of a call whose execution went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaped {
@@ -64,6 +89,20 @@ pub(crate) enum Reaped {
 }
 
 impl Read {
+    /// Reads decided calls again. Their decisions stay as they are.
+    pub(crate) async fn update_decided(&self, calls: &mut [&mut ToolCall]) -> Result<(), StoreError> {
+        let ids = calls.iter().map(|call| call.id.to_string());
+        let found = tool_call::Entity::find().filter(tool_call::Column::ToolCallId.is_in(ids));
+        for row in found.all(&self.tx).await? {
+            let now = rows::call(row, None)?;
+            if let Some(call) = calls.iter_mut().find(|call| call.id == now.id) {
+                let decision = call.decision.take();
+                **call = ToolCall { decision, ..now };
+            }
+        }
+        Ok(())
+    }
+
     /// Returns a call by its id, whatever its owner, for work of the server itself.
     pub(crate) async fn any_call(&self, id: ToolCallId) -> Result<Option<ToolCall>, StoreError> {
         let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
@@ -77,41 +116,40 @@ impl Write {
         ExecId::new(self.clock.uuid())
     }
 
-    /// Claims an approved call for this process, commits, and returns the permit. The row stores whether the
-    /// tool was idempotent when the model made the call. `again` is whether the tool is idempotent now.
+    /// Claims an approved call for this process. The row stores whether the tool was idempotent when the
+    /// model made the call. `again` is whether the tool is idempotent now.
     pub(crate) async fn claim(
         self,
-        thread: &Thread,
-        call: &ToolCall,
+        locked: &LockedCall,
         owner: &str,
         lease: Duration,
         again: Again,
-    ) -> Result<Claimed, StoreError> {
-        let now = self.now.as_micros();
-        let attempt = ExprTrait::add(Expr::col(tool_call::Column::ExecAttempt), 1);
-        let mut claimed = Move::of::<Approved, Executing>()
-            .set(tool_call::Column::ExecId, Expr::value(self.fresh_execution().to_string()))
+    ) -> Result<Claim, StoreError> {
+        let LockedCall { call, thread, attempts, .. } = locked;
+        // A call with unreadable inputs has no permit.
+        if call.unreadable || (again == Again::Never && *attempts > 0) {
+            return Ok(Claim::Refused(self));
+        }
+        let execution = Execution {
+            id: ExecId::new(self.clock.uuid()),
+            attempt: attempts.saturating_add(1),
+            started_at: self.now,
+        };
+        let claimed = Move::of::<Approved, Executing>()
+            .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
             .set(tool_call::Column::ExecOwner, Expr::value(owner))
-            .set(tool_call::Column::ExecAttempt, attempt)
-            .set(tool_call::Column::StartedAt, Expr::value(now))
+            .set(tool_call::Column::ExecAttempt, Expr::value(execution.attempt))
+            .set(tool_call::Column::StartedAt, Expr::value(self.now.as_micros()))
             .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
-            .only(tool_call::Column::StartDeadline.gt(now));
-        if again == Again::Never {
-            claimed = claimed.only(tool_call::Column::ExecAttempt.eq(0));
-        }
-        self.lock_thread(thread).await?;
+            .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
+            .only(tool_call::Column::ExecAttempt.eq(*attempts));
         if !self.apply(thread, call.id, claimed).await? {
-            return Ok(Claimed::Nothing);
+            return Ok(Claim::Refused(self));
         }
-        let stored = self.any_call(call.id).await?;
-        let Some((stored, execution)) = with_execution(stored) else { return Ok(Claimed::Nothing) };
-        let subject = Subject::call(thread, call);
         let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
-        self.event(EventType::ToolStarted, owner_actor(call), &subject, data);
-        Ok(match self.commit().await {
-            Ok(()) => Claimed::Taken(Box::new(permit(thread, stored, execution))),
-            Err(error) => Claimed::Unknown(execution, error),
-        })
+        self.event(EventType::ToolStarted, owner_actor(call), &Subject::call(thread, call), data);
+        let (requester, call) = (thread.requester(), call.clone());
+        Ok(Claim::Made(OpenClaim { write: self, requester, call, execution }))
     }
 
     /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
@@ -119,26 +157,23 @@ impl Write {
     /// process runs.
     pub(crate) async fn find_claim(
         self,
-        thread: &Thread,
         call: ToolCallId,
         execution: Execution,
         lease: Duration,
     ) -> Result<Option<Permit>, StoreError> {
         // Waits for the transaction in doubt, as long as the database keeps it open.
-        self.lock_thread(thread).await?;
-        let renewed = self.renew_call(call, execution, lease).await?;
-        let stored = self.any_call(call).await?;
-        let found = match (renewed, with_execution(stored)) {
-            (Renewed::Lost, _) | (_, None) => return Ok(None),
-            (Renewed::Held, Some(found)) => Some(found),
-            (Renewed::CancelRequested, Some((stored, execution))) => {
+        let Some(locked) = self.lock_call(call).await? else { return Ok(None) };
+        let held = match self.renew_call(call, execution, lease).await? {
+            Renewed::Lost => return Ok(None),
+            Renewed::Held => true,
+            Renewed::CancelRequested => {
                 let unknown = &Outcome::Interrupted;
-                self.settle(call, execution, unknown, stored.unknown_outcome(), Duration::ZERO).await?;
-                None
+                self.settle(call, execution, unknown, locked.call.unknown_outcome(), Duration::ZERO).await?;
+                false
             }
         };
         self.commit().await?;
-        Ok(found.map(|(stored, execution)| permit(thread, stored, execution)))
+        Ok(held.then(|| permit(locked.thread.requester(), locked.call, execution)))
     }
 
     /// Renews the lease of an execution.
@@ -162,7 +197,6 @@ impl Write {
     }
 
     /// Settles an execution with its outcome. The outcome may come late, after the call was interrupted.
-    /// Returns false if another execution holds the call, or the call was settled without this one.
     pub(crate) async fn settle(
         &self,
         call: ToolCallId,
@@ -170,25 +204,39 @@ impl Write {
         outcome: &Outcome,
         result: String,
         start_deadline: Duration,
-    ) -> Result<bool, StoreError> {
-        let Some(row) = self.row(call).await? else { return Ok(false) };
-        let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
+    ) -> Result<Settled, StoreError> {
+        let Some(locked) = self.lock_row(call).await? else { return Ok(Settled::Nothing) };
+        let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
         let own = tool_call::Column::ExecId.eq(execution.id.to_string());
         // The end of a child run ends the call that the child executes.
         let own = own.and(tool_call::Column::ChildRunId.is_null());
         let settling = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
             Outcome::FailedAgain(_) | Outcome::Interrupted => Some(self.unknown(result.clone())),
-            Outcome::Lost => return Ok(self.reap(&row, own, start_deadline, actor).await? != Reaped::Nothing),
+            Outcome::Lost => {
+                return Ok(match self.reap(&locked, own, start_deadline, actor).await? {
+                    Reaped::Nothing => Settled::Nothing,
+                    Reaped::Repeatable => Settled::Again,
+                    Reaped::Interrupted => {
+                        let result = rows::call(locked.call.clone(), None)?.unknown_outcome();
+                        Settled::Ended(self.settled(&locked, outcome, result)?)
+                    }
+                });
+            }
         };
         let late = self.known::<Interrupted>(outcome, &result);
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
-            if self.move_row(&row, moved, event, actor, json!({})).await? {
-                return Ok(true);
+            if self.move_row(&locked, moved, event, actor, json!({})).await? {
+                return Ok(Settled::Ended(self.settled(&locked, outcome, result)?));
             }
         }
-        Ok(false)
+        Ok(Settled::Nothing)
+    }
+
+    /// Returns the state of a call that this transaction settles.
+    fn settled(&self, locked: &LockedRow, outcome: &Outcome, result: String) -> Result<State, StoreError> {
+        rows::settled(&locked.call, outcome, End { result, at: self.now })
     }
 
     /// Settles an interrupted call after its outcome was found out. Returns false if the call is no longer
@@ -201,27 +249,26 @@ impl Write {
         result: &str,
         by: ResolvedBy<'_>,
     ) -> Result<bool, StoreError> {
-        let Some(row) = self.row(call).await? else { return Ok(false) };
+        let Some(locked) = self.lock_row(call).await? else { return Ok(false) };
         let Some(Settling { moved, event }) = self.known::<Interrupted>(outcome, result) else {
             return Ok(false);
         };
         let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
         let (actor, facts) = by.recorded();
-        self.move_row(&row, moved, event, actor, facts).await
+        self.move_row(&locked, moved, event, actor, facts).await
     }
 
     /// Reaps an execution that went away, if the call matches the guard. An idempotent call becomes approved
     /// again, unless the call is no longer wanted. Any other call becomes interrupted.
     pub(super) async fn reap(
         &self,
-        row: &tool_call::Model,
+        locked: &LockedRow,
         guard: SimpleExpr,
         start_deadline: Duration,
         actor: &str,
     ) -> Result<Reaped, StoreError> {
-        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
-        self.lock_thread(&thread).await?;
-        if row.idempotent && self.is_wanted(&thread, row).await? {
+        let row = &locked.call;
+        if row.idempotent && self.is_wanted(&locked.thread, row).await? {
             let until = self.now.plus(start_deadline);
             let again = unleased(Move::of::<Executing, Approved>())
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
@@ -229,11 +276,11 @@ impl Write {
                 .only(same_execution(row))
                 .only(guard.clone());
             let attempt = json!({ "attempt": row.exec_attempt });
-            if self.move_row(row, again, EventType::ToolInterrupted, actor, attempt).await? {
+            if self.move_row(locked, again, EventType::ToolInterrupted, actor, attempt).await? {
                 return Ok(Reaped::Repeatable);
             }
         }
-        let moved = self.interrupt(row, guard, actor).await?;
+        let moved = self.interrupt(locked, guard, actor).await?;
         Ok(if moved { Reaped::Interrupted } else { Reaped::Nothing })
     }
 
@@ -256,14 +303,15 @@ impl Write {
     /// Interrupts an execution if the call matches the guard: its outcome is unknown.
     pub(super) async fn interrupt(
         &self,
-        row: &tool_call::Model,
+        locked: &LockedRow,
         guard: SimpleExpr,
         actor: &str,
     ) -> Result<bool, StoreError> {
+        let row = &locked.call;
         let result = rows::call(row.clone(), None)?.unknown_outcome();
         let Settling { moved, event } = self.unknown(result);
         let moved = moved.only(same_execution(row)).only(guard);
-        self.move_row(row, moved, event, actor, json!({})).await
+        self.move_row(locked, moved, event, actor, json!({})).await
     }
 
     pub(super) async fn row(&self, id: ToolCallId) -> Result<Option<tool_call::Model>, StoreError> {
@@ -299,26 +347,27 @@ impl Write {
     /// Moves a call, with its event: the actor, and these facts besides the state.
     pub(super) async fn move_row(
         &self,
-        row: &tool_call::Model,
+        locked: &LockedRow,
         moved: Move,
         event: EventType,
         actor: &str,
         mut facts: Value,
     ) -> Result<bool, StoreError> {
-        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
+        let LockedRow { call: row, thread, is_passed, .. } = locked;
         let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
         if let Some(facts) = facts.as_object_mut() {
             facts.insert("tool_name".to_owned(), json!(row.name));
             facts.insert("state".to_owned(), json!(moved.to.word()));
         }
-        self.lock_thread(&thread).await?;
-        if !self.apply(&thread, id, moved).await? {
+        if !self.apply(thread, id, moved).await? {
             return Ok(false);
         }
         let held_tool = row.held.then_some(row.name.as_str());
-        let subject = Subject { thread: &thread, run_id, call: Some(OfCall { id, held_tool }) };
+        let subject = Subject { thread, run_id, call: Some(OfCall { id, held_tool }) };
         self.event(event, actor, &subject, facts);
-        self.complete_if_passed(&thread, run_id).await?;
+        if *is_passed {
+            self.complete_if_passed(thread, run_id).await?;
+        }
         Ok(true)
     }
 }
@@ -354,17 +403,21 @@ fn unleased(moved: Move) -> Move {
     moved.set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
 }
 
-/// Returns `None` also for a call with unreadable inputs, because such a call has no permit.
-fn with_execution(stored: Option<ToolCall>) -> Option<(ToolCall, Execution)> {
-    let stored = stored.filter(|call| !call.unreadable)?;
-    let execution = stored.execution()?;
-    Some((stored, execution))
+impl OpenClaim {
+    /// Commits the claim, and with it everything else that its transaction wrote.
+    pub(crate) async fn commit(self) -> Claimed {
+        let Self { write, requester, call, execution } = self;
+        match write.commit().await {
+            Ok(()) => Claimed::Taken(Box::new(permit(requester, call, execution))),
+            Err(error) => Claimed::Unknown(execution, error),
+        }
+    }
 }
 
 /// Builds the permit of a call that is committed as executing.
-fn permit(thread: &Thread, stored: ToolCall, execution: Execution) -> Permit {
-    let edited = stored.edited_input().cloned();
-    Permit::committed(stored.id, stored.name, thread.requester(), stored.input, edited, execution)
+fn permit(requester: Requester, call: ToolCall, execution: Execution) -> Permit {
+    let edited = call.edited_input().cloned();
+    Permit::committed(call.id, call.name, requester, call.input, edited, execution)
 }
 
 /// Returns the actor that caused the start of an approved call.

@@ -95,7 +95,7 @@ impl Write {
         // The calls come first: a turn with a requested cancel cancels the remaining calls with a text that
         // is false here.
         for row in open {
-            let call = rows::call(row.clone(), None)?;
+            let call = rows::call(row, None)?;
             match &call.state {
                 State::Pending => {
                     fenced.pending += u64::from(self.fence_pending(&thread, &call, actor).await?)
@@ -113,7 +113,10 @@ impl Write {
                         u64::from(self.closed(&thread, &call, interrupted, event, actor).await?);
                 }
                 _ => {
-                    fenced.interrupted += u64::from(self.interrupt(&row, Expr::value(true), actor).await?);
+                    if let Some(locked) = self.lock_row(call.id).await? {
+                        fenced.interrupted +=
+                            u64::from(self.interrupt(&locked, Expr::value(true), actor).await?);
+                    }
                 }
             }
         }

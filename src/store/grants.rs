@@ -127,15 +127,6 @@ impl Read {
 }
 
 impl Write {
-    /// Locks the session policy and the grants of a thread against changes until the transaction ends. The
-    /// thread must be locked before: a transaction that locks both uses this order.
-    pub(crate) async fn hold_session(&self, of: &Thread) -> Result<(), StoreError> {
-        if of.parent_id.is_some() {
-            thread::Entity::find_by_id(of.session_id.to_string()).lock_shared().one(&self.tx).await?;
-        }
-        Ok(())
-    }
-
     /// Returns the grant that an approval of a call of this thread, by an actor with these roles, would
     /// create. Returns the actor's earlier grant if its roles are the same. Returns `None` if the session is
     /// deleted. Thread and session are locked until the transaction ends.

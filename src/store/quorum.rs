@@ -1,11 +1,10 @@
 //! Calls that need several approvals.
 
-use super::entity::{decision, tool_call};
-use super::{NewDecision, Read, StoreError, Thread, Vote, Write};
-use crate::domain::call::{StateKind, ToolCall};
+use super::entity::decision;
+use super::{LockedCall, NewDecision, Read, StoreError, Vote, Write};
 use crate::domain::decision::{Choice, Verdict};
 use crate::domain::quorum::{ApprovalVote, Quorum};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use std::collections::HashMap;
 
 /// The result of a vote with a quorum.
@@ -20,8 +19,6 @@ pub(crate) enum Counted {
         /// Whether the actor had approved the same inputs before.
         repeated: bool,
     },
-    /// The call is no longer pending.
-    Closed,
 }
 
 impl Read {
@@ -52,23 +49,16 @@ impl Read {
 impl Write {
     /// Counts an approval of a pending call. The approval counts for its inputs only: an approval of other
     /// inputs starts a new count. An approval that does not complete the quorum is recorded. The approval
-    /// that completes the quorum decides, in this transaction.
+    /// that completes the quorum decides, in this transaction. Until this transaction ends, no other one
+    /// counts, decides or cancels.
     pub(crate) async fn count_vote(
         &self,
-        thread: &Thread,
-        call: &ToolCall,
+        locked: &LockedCall,
         answer: &Choice,
         by: &Vote,
         quorum: Quorum,
     ) -> Result<Counted, StoreError> {
-        // Until this transaction ends, no other transaction counts, decides or cancels.
-        self.lock_thread(thread).await?;
-        let waits = tool_call::Entity::find_by_id(call.id.to_string())
-            .filter(tool_call::Column::State.eq(StateKind::Pending))
-            .filter(tool_call::Column::ExpiresAt.gt(self.now.as_micros()));
-        if waits.count(&self.tx).await? == 0 {
-            return Ok(Counted::Closed);
-        }
+        let LockedCall { call, thread, .. } = locked;
         let id = call.id.to_string();
         let votes = self.votes(vec![id.clone()]).await?.remove(&id).unwrap_or_default();
         let mut others = quorum.agreed(&votes, &thread.actor(), &by.input_hash);

@@ -88,7 +88,7 @@ impl Write {
         self.write_server_resumes(thread, run, false).await
     }
 
-    async fn write_server_resumes(
+    pub(super) async fn write_server_resumes(
         &self,
         thread: &Thread,
         run: RunId,

@@ -7,9 +7,9 @@ use super::entity::{decision, grant, message, run, step, tool_call};
 use super::parts::read_parts;
 use super::words::{Role, Word};
 use super::{StoreError, Thread};
-use crate::domain::call::{Approval, End, Execution, State, StateKind, ToolCall};
+use crate::domain::call::{Approval, End, Execution, Outcome, State, StateKind, ToolCall, rejection};
 use crate::domain::clock::Timestamp;
-use crate::domain::decision::Decision;
+use crate::domain::decision::{Choice, Decision};
 use crate::domain::grant::Grant;
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, Part, Step, Usage};
@@ -208,6 +208,34 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         child_run_id: row.child_run_id.as_deref().map(|child| id(TABLE, child)).transpose()?,
         unreadable,
         state: state(row, kind, Approval { inputs: edited })?,
+    })
+}
+
+/// Returns a call as the decision of a person or a handler leaves it.
+pub(super) fn decided(call: ToolCall, answer: &Choice, decision: Decision) -> ToolCall {
+    let state = match answer {
+        Choice::Approve { inputs } => State::Approved(Approval { inputs: inputs.clone() }),
+        Choice::Reject { reason } => {
+            State::Rejected(End { result: rejection(reason.as_deref()), at: decision.at })
+        }
+    };
+    ToolCall { state, decision: Some(decision), ..call }
+}
+
+/// Returns the state in which an outcome leaves a call.
+pub(super) fn settled(row: &tool_call::Model, outcome: &Outcome, end: End) -> Result<State, StoreError> {
+    let (approval, execution) = match call(row.clone(), None)?.state {
+        State::Executing(approval, execution) | State::Interrupted(approval, execution, _) => {
+            (approval, execution)
+        }
+        other => return Ok(other),
+    };
+    Ok(match outcome {
+        Outcome::Succeeded(output) => State::Succeeded(approval, execution, output.as_value().clone(), end),
+        Outcome::Failed(_) => State::Failed(approval, Some(execution), end),
+        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => {
+            State::Interrupted(approval, execution, end)
+        }
     })
 }
 

@@ -75,12 +75,6 @@ impl Read {
         self.run_answering(thread, &last.message_id).await
     }
 
-    /// Returns the roles of the user of a run, as of the last start or resume of the run.
-    pub(crate) async fn roles_of(&self, run: RunId) -> Result<Vec<String>, StoreError> {
-        let found = run::Entity::find_by_id(run.to_string()).one(&self.tx).await?;
-        Ok(found.map(rows::run).transpose()?.map(|run| run.options.roles).unwrap_or_default())
-    }
-
     async fn run_answering(&self, thread: &Thread, answer: &str) -> Result<Option<Run>, StoreError> {
         let found = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))

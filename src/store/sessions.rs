@@ -104,13 +104,18 @@ impl Read {
 }
 
 impl Write {
-    /// Returns the policy of a thread's session, which this transaction holds.
-    pub(crate) async fn held_policy(&self, thread: &Thread) -> Result<SessionPolicy, StoreError> {
-        let of_root = self.locked.lock().get(&thread.session_id).map(|root| root.policy.clone());
-        match of_root {
-            Some(policy) => Ok(policy.map(|policy| read_policy(&policy)).transpose()?.unwrap_or_default()),
-            None => self.session_policy(thread).await,
-        }
+    /// Locks the policy and the grants of a thread's session against changes until the transaction ends, and
+    /// returns the policy. The thread must be locked before: a transaction that locks both uses this order.
+    pub(crate) async fn hold_session(&self, of: &Thread) -> Result<SessionPolicy, StoreError> {
+        let locked = self.locked.lock().get(&of.session_id).map(|root| root.policy.clone());
+        let policy = match locked {
+            Some(policy) => policy,
+            None => {
+                let root = thread::Entity::find_by_id(of.session_id.to_string());
+                root.lock_shared().one(&self.tx).await?.and_then(|root| root.policy)
+            }
+        };
+        Ok(policy.map(|policy| read_policy(&policy)).transpose()?.unwrap_or_default())
     }
 
     /// Sets the policy of a session.

@@ -335,12 +335,12 @@ impl Write {
         result: String,
     ) -> Result<bool, StoreError> {
         let EndedChild { call, run, thread, .. } = ended;
-        let Some(row) = self.row(call.id).await? else { return Ok(false) };
+        let Some(locked) = self.lock_row(call.id).await? else { return Ok(false) };
         let known = self.known::<Executing>(outcome, &result);
         let Settling { moved, event } = known.unwrap_or_else(|| self.unknown(result));
         let moved = moved.only(tool_call::Column::ChildRunId.eq(run.id.to_string()));
-        let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
-        if !self.move_row(&row, moved, event, actor, json!({ "child_run_id": run.id })).await? {
+        let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
+        if !self.move_row(&locked, moved, event, actor, json!({ "child_run_id": run.id })).await? {
             return Ok(false);
         }
         self.set_server_resumes(thread, call.run_id, true).await?;

@@ -5,7 +5,7 @@ use super::entity::{run, thread, tool_call};
 use super::executions::Reaped;
 use super::transitions::{Approved, Failed, Interrupted};
 use super::words::{Word, literal};
-use super::{Read, Store, StoreError, Thread, Write, rows};
+use super::{LockedRow, Read, Store, StoreError, Thread, Write, rows};
 use crate::config::Approval;
 use crate::domain::call::{Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
@@ -195,7 +195,7 @@ pub(crate) enum Swept {
     /// The execution lost its lease, and the call may be claimed again.
     Repeatable,
     /// The call has been approved for a while and unclaimed: it may be claimed.
-    Ready(Thread, Box<ToolCall>),
+    Ready(Box<ToolCall>),
 }
 
 impl Store {
@@ -291,24 +291,24 @@ impl Write {
 
     /// Moves a call whose deadline or lease is over.
     pub(crate) async fn sweep_call(&self, id: ToolCallId, times: &Approval) -> Result<Swept, StoreError> {
-        let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
-        let Some(row) = found.first() else { return Ok(Swept::Nothing) };
+        let Some(locked) = self.lock_row(id).await? else { return Ok(Swept::Nothing) };
+        let row = &locked.call;
         let late = row.start_deadline.is_some_and(|at| at <= self.now.as_micros());
         let waits = row.decided_at.is_some_and(|at| at <= self.now.minus(times.lease).as_micros());
         if row.state == StateKind::Executing.word() {
             let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
-            return Ok(match self.reap(row, lapsed, times.start_deadline, system::SWEEPER).await? {
+            return Ok(match self.reap(&locked, lapsed, times.start_deadline, system::SWEEPER).await? {
                 Reaped::Nothing => Swept::Nothing,
                 Reaped::Repeatable => Swept::Repeatable,
                 Reaped::Interrupted => Swept::Interrupted,
             });
         }
-        let Some(call) = self.with_decisions(found).await?.pop() else { return Ok(Swept::Nothing) };
-        let thread = self.any_thread(call.thread_id).await?;
+        let LockedRow { call: row, thread, .. } = locked;
+        let Some(call) = self.with_decisions(vec![row]).await?.pop() else { return Ok(Swept::Nothing) };
         let (moved, swept) = match &call.state {
             State::Pending => (self.expire(&thread, &call).await?, Swept::Expired),
             State::Approved(_) if late => (self.not_started(&thread, &call).await?, Swept::NotStarted),
-            State::Approved(_) if waits => (true, Swept::Ready(thread, Box::new(call))),
+            State::Approved(_) if waits => (true, Swept::Ready(Box::new(call))),
             _ => (false, Swept::Nothing),
         };
         Ok(if moved { swept } else { Swept::Nothing })
@@ -347,7 +347,10 @@ impl Write {
         let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
         let of_run = tool_call::Column::RunId.eq(run.to_string()).and(lapsed.clone());
         for row in self.executing(of_run.and(tool_call::Column::Idempotent.eq(false))).await? {
-            self.interrupt(&row, lapsed.clone(), system::SWEEPER).await?;
+            let locked = self.lock_row(rows::id("tool_calls", &row.tool_call_id)?).await?;
+            if let Some(locked) = locked {
+                self.interrupt(&locked, lapsed.clone(), system::SWEEPER).await?;
+            }
         }
         Ok(())
     }
@@ -384,7 +387,9 @@ impl Write {
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
         // A call that a child run executes continues with the child run.
         for row in self.executing(tool_call::Column::ChildRunId.is_null()).await? {
-            match self.reap(&row, any(), start_deadline, system::SWEEPER).await? {
+            let locked = self.lock_row(rows::id("tool_calls", &row.tool_call_id)?).await?;
+            let Some(locked) = locked else { continue };
+            match self.reap(&locked, any(), start_deadline, system::SWEEPER).await? {
                 Reaped::Nothing => {}
                 Reaped::Repeatable => repeated_calls += 1,
                 Reaped::Interrupted => interrupted_calls += 1,

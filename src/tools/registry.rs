@@ -161,6 +161,11 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    /// Whether a child thread executes the calls.
+    pub(crate) fn is_sub_agent(&self) -> bool {
+        matches!(self.does, Does::Delegate(_))
+    }
+
     /// Returns the errors in these inputs.
     pub(crate) fn errors(&self, input: &Input) -> Vec<InputError> {
         self.validator

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 /// The most that each part of a round may cost.
 const PLAIN_TURN: Cost = Cost { statements: 10, transactions: 2, round_trips: 14 };
-const HELD_TURN: Cost = Cost { statements: 13, transactions: 2, round_trips: 17 };
-const DECISION: Cost = Cost { statements: 37, transactions: 5, round_trips: 47 };
+const HELD_TURN: Cost = Cost { statements: 12, transactions: 2, round_trips: 16 };
+const DECISION: Cost = Cost { statements: 8, transactions: 2, round_trips: 12 };
 const CONTINUATION: Cost = Cost { statements: 10, transactions: 2, round_trips: 14 };
-const ROUND: Cost = Cost { statements: 60, transactions: 9, round_trips: 78 };
+const ROUND: Cost = Cost { statements: 30, transactions: 6, round_trips: 42 };
 /// The most that one renewal of a lease may cost.
 const RENEWAL: Cost = Cost { statements: 1, transactions: 1, round_trips: 3 };
 /// The most statements that an idle server executes in a second.

@@ -218,20 +218,6 @@ async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("succeeded")));
 }
 
-/// Has the database refuse every claim of a call.
-async fn forbid_claims(app: &Embedded) {
-    let forbid = if app.rows.is_postgres() {
-        "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
-             BEGIN RAISE EXCEPTION 'not now'; END $$;
-         CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
-             WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
-    } else {
-        "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
-             BEGIN SELECT RAISE(ABORT, 'not now'); END"
-    };
-    app.rows.change(forbid).await.unwrap();
-}
-
 /// Deletes the thread once its call is approved.
 async fn delete_after_approval(app: &Embedded, thread: &str, id: &str) {
     let approved = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'approved'");
@@ -242,7 +228,7 @@ async fn delete_after_approval(app: &Embedded, thread: &str, id: &str) {
 #[tokio::test]
 async fn an_approval_whose_thread_is_deleted_before_the_claim_returns_the_end_of_the_call() {
     let app = Embedded::with(|config| config.approval.wait = LONG).await;
-    forbid_claims(&app).await;
+    app.rows.forbid_claims().await;
     let ended = |body: &Value| {
         assert_eq!((&body["success"], &body["state"]), (&json!(false), &json!("cancelled")), "{body}");
         assert_eq!(body["result"], "Cancelled, the tool did not run.");

@@ -242,14 +242,14 @@ async fn killed_before_the_claim(place: &Place) -> (String, String) {
     let thread = server.client.thread().await;
     let id = place.hold(&server.client, &thread, "10").await;
     let rows = place.rows().await;
-    place.forbid_claims(&rows).await;
+    rows.forbid_claims().await;
     let approved = server.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")));
     server.kill();
     let calls = rows.all("SELECT state, validated, exec_attempt FROM tool_calls").await;
     assert_eq!((&calls[0]["state"], &calls[0]["exec_attempt"]), (&json!("approved"), &json!(0)));
     assert_eq!(place.ledger(), Vec::<String>::new());
-    place.allow_claims(&rows).await;
+    rows.allow_claims().await;
     (thread, id)
 }
 

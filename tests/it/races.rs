@@ -1,6 +1,6 @@
 //! Decisions that race each other and the deadline.
 
-use crate::support::{Embedded, call, postgres};
+use crate::support::{Embedded, Rows, call, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -116,5 +116,29 @@ async fn race(url: String, now: &str) {
     if url.starts_with("postgres:") {
         let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
         assert_eq!(app.rows.all(deadlocks).await, [json!({ "deadlocks": 0 })]);
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_locks_the_thread_then_the_run_then_the_call() {
+    const TABLES: [&str; 3] = ["threads", "runs", "tool_calls"];
+    let url = postgres().await;
+    let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
+    // One session holds a lock, and one looks: a transaction keeps its first snapshot of the activity.
+    let (holder, eye) = (Rows::open(&url).await, Rows::open(&url).await);
+    for (n, table) in TABLES.into_iter().enumerate() {
+        let (thread, id) = app.held("pay", &n.to_string()).await;
+        let locked = |table: &str| format!("SELECT 1 FROM {table} WHERE thread_id = '{thread}' FOR UPDATE");
+        holder.change(&format!("BEGIN; {}", locked(table))).await.unwrap();
+        let look = async {
+            eye.somebody_waits_for_a_lock().await;
+            for (m, other) in TABLES.into_iter().enumerate().filter(|(m, _)| *m != n) {
+                let free = eye.change(&format!("{} NOWAIT", locked(other))).await.is_ok();
+                assert_eq!(free, m > n, "{other}, while {table} is locked elsewhere");
+            }
+            holder.change("ROLLBACK").await.unwrap();
+        };
+        let (approved, ()) = tokio::join!(app.client.approve(&id), look);
+        assert_eq!(approved.body["state"], "succeeded", "{:?}", approved.body);
     }
 }

@@ -33,6 +33,12 @@ pub(in crate::store) enum Relation {
         to = "super::thread::Column::ThreadId"
     )]
     Thread,
+    #[sea_orm(
+        belongs_to = "super::message::Entity",
+        from = "Column::AssistantMessageId",
+        to = "super::message::Column::MessageId"
+    )]
+    Answer,
 }
 
 impl Related<super::thread::Entity> for Entity {

@@ -51,6 +51,8 @@ pub(in crate::store) enum Relation {
         to = "super::thread::Column::ThreadId"
     )]
     Thread,
+    #[sea_orm(belongs_to = "super::run::Entity", from = "Column::RunId", to = "super::run::Column::RunId")]
+    Run,
 }
 
 impl ActiveModelBehavior for ActiveModel {}

@@ -46,14 +46,14 @@ async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early
         threads.push(thread);
     }
     assert!(made_at(&threads[0]) - made_at(&threads[1]) > APART_MS - 30_000, "the clocks do differ");
-    place.forbid_claims(&rows).await;
+    rows.forbid_claims().await;
     for (server, id) in servers.iter().zip(&run) {
         assert_eq!(server.client.approve(id).await.body["state"], "executing");
     }
     let yes = "tool_calls WHERE state = 'approved' AND start_deadline = decided_at + 60000000";
     assert_eq!(rows.count(yes).await, 2);
     // Either process may claim either call, some time after the approval.
-    place.allow_claims(&rows).await;
+    rows.allow_claims().await;
     let renewed = format!(
         "tool_calls WHERE state = 'executing' AND lease_until > started_at + {}",
         3 * LEASE.as_micros()

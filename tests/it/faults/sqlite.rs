@@ -84,10 +84,10 @@ async fn on_sqlite_with_a_full_disk_an_approved_call_starts_only_when_there_is_r
     let thread = client.thread().await;
     let id = place.hold(client, &thread, "10").await;
     let rows = place.rows().await;
-    place.forbid_claims(&rows).await;
+    rows.forbid_claims().await;
     assert_eq!(client.approve(&id).await.body["state"], "executing");
     full.fill();
-    place.allow_claims(&rows).await;
+    rows.allow_claims().await;
     // The sweeper tries to run the call.
     full.logs("whether a call was claimed is looked up").await;
     full.logs("disk I/O error").await;

@@ -46,6 +46,12 @@ impl Place {
             .clone()
     }
 
+    /// Waits until a call is approved, and lets the next claim succeed.
+    async fn unclaimed(&self, id: &str) {
+        eventually("the approval is made", async || (self.state(id).await == "approved").then_some(())).await;
+        self.rows.allow_claims().await;
+    }
+
     /// The number of events by type, in the order of each type's first event.
     async fn events(&self, of: &str) -> Vec<(String, i64)> {
         let sql = format!(
@@ -69,13 +75,16 @@ fn once(events: &[&str]) -> Vec<(String, i64)> {
 const DECIDED_AND_RUN: [&str; 5] =
     ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
 
+/// The commit of an approval that claims nothing meets this fault.
 async fn a_decision_is_asked_again(commit: Commit) {
     let place = Place::new().await;
     let app = &place.app;
     let (thread, id) = app.held("pay", "10").await;
+    place.rows.forbid_claims().await;
     place.proxy.strike("tool.approved", commit);
     assert_unavailable(&app.client.approve(&id).await);
     place.assert_struck();
+    place.rows.allow_claims().await;
     let made = commit != Commit::Lost;
     assert_eq!(place.state(&id).await, if made { "approved" } else { "pending" });
     assert_eq!(app.ledger.lines(), Vec::<String>::new(), "a call whose decision is in doubt does not run");
@@ -108,13 +117,27 @@ async fn on_postgres_a_decision_whose_commit_is_lost_is_made_by_the_retry() {
     a_decision_is_asked_again(Commit::Lost).await;
 }
 
-/// The commit of a claim meets this fault. The tool still runs once, and the rows record one attempt.
-async fn a_claim_is_looked_up(commit: Commit) {
+/// The commit of a claim meets this fault: alone, or together with the approval. The tool still runs once, and
+/// the rows record one attempt.
+async fn a_claim_is_looked_up(commit: Commit, alone: bool) {
     let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
     let app = &place.app;
     let (thread, id) = app.held("pay", "10").await;
-    place.proxy.strike("tool.started", commit);
-    let approved = app.client.approve(&id).await;
+    let approved = if alone {
+        place.rows.forbid_claims().await;
+        let claim = async {
+            place.unclaimed(&id).await;
+            place.proxy.strike("tool.started", commit);
+            // A repeated approval claims the call.
+            app.client.approve(&id).await
+        };
+        let (approved, repeated) = tokio::join!(app.client.approve(&id), claim);
+        assert_eq!((repeated.status, &repeated.body), (200, &approved.body));
+        approved
+    } else {
+        place.proxy.strike("tool.started", commit);
+        app.client.approve(&id).await
+    };
     place.assert_struck();
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
     assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);
@@ -126,12 +149,43 @@ async fn a_claim_is_looked_up(commit: Commit) {
 
 #[tokio::test]
 async fn on_postgres_a_claim_with_a_lost_commit_response_is_found_by_its_process_and_runs_once() {
-    a_claim_is_looked_up(Commit::Made).await;
+    a_claim_is_looked_up(Commit::Made, true).await;
 }
 
 #[tokio::test]
 async fn on_postgres_a_claim_with_a_silent_commit_is_found_by_its_process_and_runs_once() {
-    a_claim_is_looked_up(Commit::MadeInSilence).await;
+    a_claim_is_looked_up(Commit::MadeInSilence, true).await;
+}
+
+#[tokio::test]
+async fn on_postgres_an_approval_with_a_lost_commit_response_is_found_by_its_process_and_runs_once() {
+    a_claim_is_looked_up(Commit::Made, false).await;
+}
+
+#[tokio::test]
+async fn on_postgres_an_approval_with_a_silent_commit_is_found_by_its_process_and_runs_once() {
+    a_claim_is_looked_up(Commit::MadeInSilence, false).await;
+}
+
+#[tokio::test]
+async fn on_postgres_an_approval_whose_commit_is_lost_with_its_claim_is_made_by_the_retry() {
+    let place = Place::new().await;
+    let app = &place.app;
+    let (thread, id) = app.held("pay", "10").await;
+    place.proxy.strike("tool.started", Commit::Lost);
+    assert_unavailable(&app.client.approve(&id).await);
+    place.assert_struck();
+    assert_eq!(place.state(&id).await, "pending");
+    assert_eq!(place.rows.count("decisions").await, 0);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+
+    let again = app.client.approve(&id).await;
+    assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
+    assert_eq!(again.header("idempotent-replayed"), None, "nothing was decided before");
+    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
 #[tokio::test]
@@ -162,13 +216,16 @@ async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_cl
     let place = Place::with(|config| config.approval.wait = Duration::ZERO).await;
     let app = &place.app;
     let (thread, id) = app.held("pay", "10").await;
+    place.rows.forbid_claims().await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    place.unclaimed(&id).await;
     place.proxy.strike("tool.started", Commit::Lost);
     let approved = app.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")), "{:?}", approved.body);
     eventually("the claim is struck", async || place.proxy.has_struck().then_some(())).await;
     assert_eq!(place.state(&id).await, "approved");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
-    // A repeated approval is the next to claim the call.
+    // Another repeat of the approval is the next to claim the call.
     assert!(matches!(app.client.approve(&id).await.status, 200 | 202));
     app.client.becomes(&id, "succeeded").await;
     assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);

@@ -386,26 +386,6 @@ impl Place {
         std::fs::remove_file(self.dir.path().join(NOT_YET)).unwrap();
     }
 
-    /// Makes the database refuse every start of a call.
-    pub(crate) async fn forbid_claims(&self, rows: &Rows) {
-        let forbid = if self.is_postgres() {
-            "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
-                 BEGIN RAISE EXCEPTION 'not now'; END $$;
-             CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
-                 WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
-        } else {
-            "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
-                 BEGIN SELECT RAISE(ABORT, 'not now'); END"
-        };
-        rows.change(forbid).await.unwrap();
-    }
-
-    /// Removes that refusal.
-    pub(crate) async fn allow_claims(&self, rows: &Rows) {
-        let on = if self.is_postgres() { " ON tool_calls" } else { "" };
-        rows.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
-    }
-
     /// Makes every writer wait until this connection's `ROLLBACK`.
     pub(crate) async fn hold_writers(&self, rows: &Rows) {
         let lock = if self.is_postgres() {

@@ -31,6 +31,27 @@ impl Rows {
         self.0.get_database_backend() == sea_orm::DbBackend::Postgres
     }
 
+    /// Lets the database make no claim of a call, without an error: each claim finds that the call cannot be
+    /// claimed. So an approval is committed without one, as by a process that is stopping.
+    pub(crate) async fn forbid_claims(&self) {
+        let forbid = if self.is_postgres() {
+            "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
+                 BEGIN RETURN NULL; END $$;
+             CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
+                 WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
+        } else {
+            "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
+                 BEGIN SELECT RAISE(IGNORE); END"
+        };
+        self.change(forbid).await.unwrap();
+    }
+
+    /// Lets the database make claims again.
+    pub(crate) async fn allow_claims(&self) {
+        let on = if self.is_postgres() { " ON tool_calls" } else { "" };
+        self.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
+    }
+
     /// The rows of a query. On Postgres events get their numbers shortly after their commit, so the rows of
     /// `SELECT * FROM events` omit the number.
     pub(crate) async fn all(&self, sql: &str) -> Vec<Value> {

@@ -186,8 +186,8 @@ impl Embedded {
         pending[0].clone()
     }
 
-    /// Commits an approval without starting the call, as a process leaves it that dies right after the
-    /// commit. The times are SQL.
+    /// Commits an approval without starting the call, as a process leaves it that is stopping. The
+    /// times are SQL.
     pub(crate) async fn commit_yes(&self, id: &str, decided_at: &str, start_deadline: &str) {
         let hash = self.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
         let yes = format!(
