@@ -10,9 +10,41 @@ use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Message, MessageStatus, Step, StepStatus};
 use crate::domain::run::{Run, RunStatus};
-use sea_orm::sea_query::{ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::sea_query::{ExprTrait, Query};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Statement, Value,
+};
 use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Selects the rows of a transcript. The statement has hundreds of expressions, so it is built once.
+static SELECT_POSTGRES: LazyLock<Statement> = LazyLock::new(|| select(DbBackend::Postgres));
+static SELECT_SQLITE: LazyLock<Statement> = LazyLock::new(|| select(DbBackend::Sqlite));
+
+fn select(backend: DbBackend) -> Statement {
+    let id = "";
+    let of_messages = Query::select()
+        .column(message::Column::MessageId)
+        .from(message::Entity)
+        .and_where(message::Column::ThreadId.eq(id))
+        .to_owned();
+    let of_calls = Query::select()
+        .column(tool_call::Column::ToolCallId)
+        .from(tool_call::Entity)
+        .and_where(tool_call::Column::ThreadId.eq(id))
+        .to_owned();
+    let is_final =
+        decision::Column::ToolCallId.in_subquery(of_calls.clone()).and(decision::Column::IsFinal.eq(true));
+    Union::default()
+        .of::<message::Entity>(message::Column::ThreadId.eq(id))
+        .of::<run::Entity>(run::Column::ThreadId.eq(id))
+        .of::<step::Entity>(step::Column::MessageId.in_subquery(of_messages))
+        .of::<tool_call::Entity>(tool_call::Column::ThreadId.eq(id))
+        .of::<decision::Entity>(is_final)
+        .of::<sent_answer::Entity>(sent_answer::Column::ToolCallId.in_subquery(of_calls))
+        .build(backend)
+}
 
 /// The data from which a history is built.
 #[derive(Debug, Clone, Default)]
@@ -63,29 +95,18 @@ pub(crate) struct Seal {
 impl Read {
     /// Returns the whole transcript of a thread, read with one statement.
     pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
-        let id = thread.id.to_string();
-        let ids_of = |column: message::Column, condition: SimpleExpr| {
-            Query::select().column(column).from(message::Entity).and_where(condition).to_owned()
+        let mut statement = match self.tx.get_database_backend() {
+            DbBackend::Sqlite => SELECT_SQLITE.clone(),
+            _ => SELECT_POSTGRES.clone(),
         };
-        let of_messages = ids_of(message::Column::MessageId, message::Column::ThreadId.eq(&id));
-        let of_calls = Query::select()
-            .column(tool_call::Column::ToolCallId)
-            .from(tool_call::Entity)
-            .and_where(tool_call::Column::ThreadId.eq(&id))
-            .to_owned();
-        let is_final = decision::Column::ToolCallId
-            .in_subquery(of_calls.clone())
-            .and(decision::Column::IsFinal.eq(true));
-        let mut found = Union::default()
-            .of::<message::Entity>(message::Column::ThreadId.eq(&id))
-            .of::<run::Entity>(run::Column::ThreadId.eq(&id))
-            .of::<step::Entity>(step::Column::MessageId.in_subquery(of_messages))
-            .of::<tool_call::Entity>(tool_call::Column::ThreadId.eq(&id))
-            .of::<decision::Entity>(is_final)
-            .of::<sent_answer::Entity>(sent_answer::Column::ToolCallId.in_subquery(of_calls))
-            .all(&self.tx)
-            .await?;
-        Transcript::of(&mut found)
+        let id = thread.id.to_string();
+        for value in statement.values.iter_mut().flat_map(|values| &mut values.0) {
+            // Each text in the statement is the id of the thread.
+            if let Value::String(of_thread) = value {
+                *of_thread = Some(id.clone());
+            }
+        }
+        Transcript::of(&mut UnionRows::all(&self.tx, statement).await?)
     }
 
     /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.

@@ -4,8 +4,10 @@ use super::StoreError;
 use super::tx::Tx;
 use sea_orm::sea_query::{Alias, ColumnType, Expr, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, EntityTrait, FromQueryResult, IdenStatic, Iterable, QueryResult,
+    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, IdenStatic, Iterable, QueryResult,
+    Statement,
 };
+use std::collections::HashMap;
 
 /// The column with the table of a row.
 const TABLE: &str = "of_table";
@@ -31,13 +33,14 @@ struct Column {
 
 /// The rows that a union found.
 pub(super) struct UnionRows {
-    rows: Vec<(String, QueryResult)>,
+    /// The rows of each table.
+    rows: HashMap<String, Vec<QueryResult>>,
 }
 
 impl Union {
     /// Adds the rows of a table that match the condition.
     pub(super) fn of<E: EntityTrait>(mut self, condition: SimpleExpr) -> Self {
-        let name = sea_orm::EntityName::table_name(&E::default()).to_owned();
+        let name = E::default().table_name().to_owned();
         let column = |column: E::Column| Column {
             alias: format!("{name}.{}", column.as_str()),
             value: column.into_expr().into(),
@@ -48,30 +51,34 @@ impl Union {
         self
     }
 
-    /// Returns all rows.
-    pub(super) async fn all(self, tx: &Tx) -> Result<UnionRows, StoreError> {
-        let mut selects = (0..self.tables.len()).map(|place| self.select(place));
-        let Some(mut all) = selects.next() else { return Ok(UnionRows { rows: Vec::new() }) };
-        for more in selects {
-            all.union(UnionType::All, more);
+    /// Builds the statement.
+    pub(super) fn build(self, backend: DbBackend) -> Statement {
+        let mut all = self.select(0);
+        for place in 1..self.tables.len() {
+            all.union(UnionType::All, self.select(place));
         }
-        let found = tx.query_all_raw(tx.get_database_backend().build(&all)).await?;
-        let named = |row: QueryResult| Ok((row.try_get::<String>("", TABLE)?, row));
-        Ok(UnionRows { rows: found.into_iter().map(named).collect::<Result<_, StoreError>>()? })
+        backend.build(&all)
     }
 
+    /// Selects the rows of a table. The first select names the columns and gives each NULL its type. Without
+    /// it Postgres takes a NULL for a text.
     fn select(&self, place: usize) -> SelectStatement {
         let mut select = Query::select();
-        for (other, table) in self.tables.iter().enumerate() {
-            if other == place {
-                select.from(Alias::new(&table.name)).and_where(table.condition.clone());
-                select.expr_as(Expr::cust(format!("'{}'", table.name)), Alias::new(TABLE));
-            }
+        if let Some(table) = self.tables.get(place) {
+            select.from(Alias::new(&table.name)).and_where(table.condition.clone());
+            select.expr_as(Expr::cust(format!("'{}'", table.name)), Alias::new(TABLE));
         }
         for (other, table) in self.tables.iter().enumerate() {
             for column in &table.columns {
-                let value = if other == place { column.value.clone() } else { Expr::cust(column.null) };
-                select.expr_as(value, Alias::new(&column.alias));
+                let value = match (other == place, place) {
+                    (true, _) => column.value.clone(),
+                    (false, 0) => Expr::cust(column.null),
+                    (false, _) => Expr::cust("NULL"),
+                };
+                match place {
+                    0 => select.expr_as(value, Alias::new(&column.alias)),
+                    _ => select.expr(value),
+                };
             }
         }
         select
@@ -79,16 +86,25 @@ impl Union {
 }
 
 impl UnionRows {
+    /// Executes the statement of a union.
+    pub(super) async fn all(tx: &Tx, statement: Statement) -> Result<Self, StoreError> {
+        let mut rows: HashMap<String, Vec<QueryResult>> = HashMap::new();
+        for row in tx.query_all_raw(statement).await? {
+            rows.entry(row.try_get_by_index(0)?).or_default().push(row);
+        }
+        Ok(Self { rows })
+    }
+
     /// Returns the rows of a table.
     pub(super) fn take<E: EntityTrait>(&mut self) -> Result<Vec<E::Model>, StoreError> {
-        let name = sea_orm::EntityName::table_name(&E::default()).to_owned();
+        let name = E::default().table_name().to_owned();
         let prefix = format!("{name}.");
-        let of_table = self.rows.iter().filter(|(table, _)| *table == name);
-        of_table.map(|(_, row)| Ok(E::Model::from_query_result(row, &prefix)?)).collect()
+        let of_table = self.rows.remove(&name).unwrap_or_default();
+        of_table.iter().map(|row| Ok(E::Model::from_query_result(row, &prefix)?)).collect()
     }
 }
 
-/// Returns a NULL of the type of a column. Without it Postgres takes each NULL for a text.
+/// Returns a NULL of the type of a column.
 fn null_of(column: &ColumnType) -> &'static str {
     match column {
         ColumnType::BigInteger => "CAST(NULL AS BIGINT)",

@@ -10,7 +10,9 @@ fn path(thread: &str) -> String {
 }
 
 async fn answer(app: &Embedded, thread: &str) -> Value {
-    app.client.messages(thread).await.pop().unwrap()
+    // The request to the model leaves before the answer is stored.
+    let stored = async || app.client.messages(thread).await.pop();
+    eventually("the answer is stored", stored).await
 }
 
 async fn ended(app: &Embedded, thread: &str) -> Value {
