@@ -314,10 +314,6 @@ impl Write {
         self.move_row(locked, moved, event, actor, json!({})).await
     }
 
-    pub(super) async fn row(&self, id: ToolCallId) -> Result<Option<tool_call::Model>, StoreError> {
-        Ok(tool_call::Entity::find_by_id(id.to_string()).one(&self.tx).await?)
-    }
-
     /// Builds the transition to a known outcome, or returns `None` for an unknown one. An erased call keeps
     /// its state.
     pub(super) fn known<From: Becomes<Succeeded> + Becomes<Failed>>(

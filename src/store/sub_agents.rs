@@ -7,7 +7,7 @@ use super::entity::{run, tool_call};
 use super::executions::Settling;
 use super::transitions::Executing;
 use super::words::Word;
-use super::{NewThread, Question, Read, StoreError, Thread, Write, rows};
+use super::{LockedCall, LockedRow, NewThread, Question, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Outcome, StateKind, ToolCall};
@@ -219,11 +219,9 @@ impl Write {
         limits: AgentLimits,
     ) -> Result<Delegated, StoreError> {
         let (id, execution) = (permit.tool_call_id(), permit.execution().id.to_string());
-        let Some(row) = self.row(id).await? else { return Ok(Delegated::Lost) };
-        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
-        self.lock_thread(&thread).await?;
-        let row = self.row(id).await?.filter(|row| row.exec_id.as_ref() == Some(&execution));
-        let Some(row) = row else { return Ok(Delegated::Lost) };
+        let locked =
+            self.lock_row(id).await?.filter(|locked| locked.call.exec_id.as_ref() == Some(&execution));
+        let Some(LockedRow { call: row, thread, .. }) = locked else { return Ok(Delegated::Lost) };
         if row.child_run_id.is_some() {
             return Ok(Delegated::Begun);
         }
@@ -306,15 +304,13 @@ impl Write {
         &self,
         delegated: DelegatedCall,
     ) -> Result<Option<EndedChild>, StoreError> {
-        let Some(row) = self.row(delegated.id).await? else { return Ok(None) };
         let child = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
         self.lock_thread(&child).await?;
-        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
-        self.lock_thread(&thread).await?;
+        let Some(locked) = self.lock_call(delegated.id).await? else { return Ok(None) };
         if !self.found_now(delegated.id, Expr::cust(ENDED)).await? {
             return Ok(None);
         }
-        let Some(call) = self.any_call(delegated.id).await? else { return Ok(None) };
+        let LockedCall { call, thread, .. } = locked;
         let run = self.any_run(delegated.child).await?;
         let steps = self.steps(&child, run.assistant_message_id).await?;
         let last = steps.iter().rfind(|step| step.status == StepStatus::Complete);
