@@ -286,7 +286,8 @@ impl Approvals {
             }
             let answer = self.check(call, request)?;
             if request.remember.is_some() {
-                // Before the policy is held: two transactions that hold it would wait for each other here.
+                // Before the policy is read under a shared lock. Two transactions with that lock would each
+                // wait for the other one here.
                 write.lock_session(thread).await?;
             }
             self.check_policy(&write, &locked, &answer).await?;

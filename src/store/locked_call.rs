@@ -1,7 +1,7 @@
 //! Calls that a transaction is about to move. One statement locks the call together with its thread and its
 //! run, and reads everything that a decision, a claim or an outcome depends on.
 
-use super::entity::{message, run, thread, tool_call};
+use super::entity::{decision, message, run, thread, tool_call};
 use super::inbox::visible_calls;
 use super::words::Word;
 use super::{StoreError, Thread, Visibility, Write, rows};
@@ -66,11 +66,12 @@ impl FromQueryResult for Columns {
     }
 }
 
-/// Joins the run, its answer and the thread to calls whose thread is joined already, and locks the rows.
+/// Adds the thread, the run and the ordinal of the run's answer to calls whose thread is joined already, and
+/// locks the rows.
 ///
-/// Postgres locks the tables in the order of this list, so the thread comes first, as in every transaction.
+/// Postgres locks the tables in the order of the list, so the thread comes first, as in every transaction.
 /// After a wait for a lock Postgres reads the locked rows again, but no other row. So the statement reads
-/// nothing of the answer that can change.
+/// nothing of the answer that can change. SQLite locks no rows: a writer is alone.
 fn locked(calls: Select<tool_call::Entity>) -> Select<tool_call::Entity> {
     let mut locked = calls
         .join(JoinType::InnerJoin, tool_call::Relation::Run.def())
@@ -134,7 +135,7 @@ impl Write {
             None
         } else {
             let id = call.tool_call_id.clone();
-            self.decisions(super::entity::decision::Column::ToolCallId.eq(&id)).await?.remove(&id)
+            self.decisions(decision::Column::ToolCallId.eq(&id)).await?.remove(&id)
         };
         Ok(Some(LockedCall {
             attempts: call.exec_attempt,
