@@ -61,10 +61,11 @@ impl Feed {
         let mut next_pass = Instant::now();
         self.store.news().notify_one();
         loop {
-            let listens = heard.borrow().listens;
+            // After a failure the events of this process may lack numbers.
+            let look = if heard.borrow().listens && !fails { LOOK_LISTENING } else { LOOK };
             let due = tokio::select! {
                 () = self.has_news(next_pass) => Due::Pass,
-                () = sleep(if listens { LOOK_LISTENING } else { LOOK }) => Due::Poll,
+                () = sleep(look) => Due::Poll,
                 due = hears(known, &mut heard) => due,
             };
             if matches!(due, Due::Pass) {
@@ -83,12 +84,16 @@ impl Feed {
                         self.store.news().notify_one();
                     }
                 }
-                Ok(Err(error)) if !fails => {
-                    tracing::warn!(%error, "could not number events");
+                Ok(Err(error)) => {
+                    if !fails {
+                        tracing::warn!(%error, "could not number events");
+                    }
                     fails = true;
                 }
-                Ok(Err(_)) => {}
-                Err(error) => tracing::error!(panicked = error.is_panic(), "the numbering task failed"),
+                Err(error) => {
+                    tracing::error!(panicked = error.is_panic(), "the numbering task failed");
+                    fails = true;
+                }
             }
         }
     }

@@ -3,9 +3,10 @@
 
 use super::entity::{run, thread, tool_call};
 use super::executions::Reaped;
+use super::sweep_work::{is_dead, is_doubtful};
 use super::transitions::{Approved, Failed, Interrupted};
-use super::words::{Word, literal};
-use super::{LockedRow, Read, Store, StoreError, Thread, Write, rows};
+use super::words::Word;
+use super::{Due, LockedRow, StoreError, Thread, Write, rows};
 use crate::config::Approval;
 use crate::domain::call::{Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
@@ -13,19 +14,14 @@ use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::domain::model_texts;
 use crate::domain::permit::{IdempotencyKey, Requester};
-use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, IntoTableRef, Query, SimpleExpr, TableRef};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder,
-    QuerySelect, RelationTrait,
+    ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait,
 };
 use std::time::Duration;
 
 /// Maximum number of rows that one query returns.
 const PAGE: u64 = 100;
-
-/// The time of a statement on Postgres, in microseconds. `clock_timestamp` would use no index.
-const STATEMENT_TIME: &str = "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT";
 
 /// The work of an earlier process that a start found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,91 +32,6 @@ pub(crate) struct Recovered {
     pub(crate) repeated_calls: u64,
     /// Turns closed as interrupted.
     pub(crate) closed_turns: u64,
-}
-
-/// The reason for which a call may have to be moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// The call is executing, and its lease is over.
-    Silent,
-    /// The call is approved, and its start deadline is reached.
-    NotStarted,
-    /// The call is approved for longer than a lease, and no process has claimed it.
-    Unclaimed,
-    /// The call is pending, and its deadline is reached.
-    Unanswered,
-}
-
-impl Due {
-    /// Returns the column with the moment since which a call is due.
-    const fn since(self) -> tool_call::Column {
-        match self {
-            Self::Silent => tool_call::Column::LeaseUntil,
-            Self::NotStarted => tool_call::Column::StartDeadline,
-            Self::Unclaimed => tool_call::Column::DecidedAt,
-            Self::Unanswered => tool_call::Column::ExpiresAt,
-        }
-    }
-
-    /// Matches the calls that are due `now`. The condition has one state, as a literal, and one deadline, for
-    /// which a partial index exists.
-    fn matches(self, now: SimpleExpr, lease: Duration) -> SimpleExpr {
-        let (state, until) = match self {
-            Self::Silent => (StateKind::Executing, now),
-            Self::NotStarted => (StateKind::Approved, now),
-            Self::Unclaimed => (StateKind::Approved, before(now, lease)),
-            Self::Unanswered => (StateKind::Pending, now),
-        };
-        in_state(state).and(ExprTrait::lte(self.since().into_expr(), until))
-    }
-}
-
-fn in_state(state: StateKind) -> SimpleExpr {
-    ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state))
-}
-
-/// Matches the calls that were interrupted within this time.
-fn is_doubtful(now: SimpleExpr, within: Duration) -> SimpleExpr {
-    let ended = tool_call::Column::FinishedAt.into_expr();
-    in_state(StateKind::Interrupted).and(ExprTrait::gt(ended, before(now, within)))
-}
-
-/// Matches the turns with an ended lease.
-fn is_dead(now: SimpleExpr) -> SimpleExpr {
-    ExprTrait::eq(run::Column::Status.into_expr(), literal(RunStatus::Running))
-        .and(ExprTrait::lt(run::Column::LeaseUntil.into_expr(), now))
-}
-
-fn before(now: SimpleExpr, time: Duration) -> SimpleExpr {
-    now.sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
-}
-
-/// The kinds of work that a sweep would find.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct SweepWork {
-    /// The reasons for which calls are due.
-    pub(crate) calls: Vec<Due>,
-    /// Whether a turn has an ended lease.
-    pub(crate) turns: bool,
-    /// Whether a call is in doubt.
-    pub(crate) doubtful: bool,
-}
-
-impl SweepWork {
-    /// Whether a sweep would find nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-#[derive(FromQueryResult)]
-struct SweepWorkRow {
-    silent: bool,
-    not_started: bool,
-    unclaimed: bool,
-    unanswered: bool,
-    turns: bool,
-    doubtful: bool,
 }
 
 /// A call that was due at the time of the query.
@@ -196,45 +107,6 @@ pub(crate) enum Swept {
     Repeatable,
     /// The call has been approved for a while and unclaimed: it may be claimed.
     Ready(Box<ToolCall>),
-}
-
-impl Store {
-    /// Returns which kinds of work a sweep would find, with one statement.
-    pub(crate) async fn sweep_work(
-        &self,
-        times: &Approval,
-        tools: &[String],
-    ) -> Result<SweepWork, StoreError> {
-        let Read { tx } = self.read_once().await?;
-        let now = || match tx.get_database_backend() {
-            DbBackend::Sqlite => Expr::value(self.clock.now().as_micros()),
-            _ => Expr::cust(STATEMENT_TIME),
-        };
-        let exists = |table: TableRef, condition: SimpleExpr| {
-            Expr::exists(Query::select().expr(Expr::value(1)).from(table).and_where(condition).to_owned())
-        };
-        let call = |condition| exists(tool_call::Entity.into_table_ref(), condition);
-        let due = |due: Due| call(due.matches(now(), times.lease));
-        let doubtful = is_doubtful(now(), times.start_deadline).and(tool_call::Column::Name.is_in(tools));
-        let work = Query::select()
-            .expr_as(due(Due::Silent), "silent")
-            .expr_as(due(Due::NotStarted), "not_started")
-            .expr_as(due(Due::Unclaimed), "unclaimed")
-            .expr_as(due(Due::Unanswered), "unanswered")
-            .expr_as(exists(run::Entity.into_table_ref(), is_dead(now())), "turns")
-            .expr_as(call(doubtful), "doubtful")
-            .to_owned();
-        let work = SweepWorkRow::find_by_statement(tx.get_database_backend().build(&work)).one(&tx).await?;
-        let Some(work) = work else { return Ok(SweepWork::default()) };
-        let calls = [
-            (work.silent, Due::Silent),
-            (work.not_started, Due::NotStarted),
-            (work.unclaimed, Due::Unclaimed),
-            (work.unanswered, Due::Unanswered),
-        ];
-        let calls = calls.into_iter().filter_map(|(found, due)| found.then_some(due)).collect();
-        Ok(SweepWork { calls, turns: work.turns, doubtful: work.doubtful })
-    }
 }
 
 impl Write {
