@@ -16,8 +16,10 @@ use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
-use crate::store::{CommittedStep, Lease, StepResult, Store, StoreError, Transcript, TurnEnd, Write};
-use futures::future::{BoxFuture, Either, select};
+use crate::store::{
+    CommittedStep, Lease, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd, Write,
+};
+use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use std::pin::pin;
@@ -88,7 +90,7 @@ impl OpenedStep {
 }
 
 /// Completes when the turn has begun, with an error if the turn never begins.
-pub(crate) type Begun = oneshot::Receiver<()>;
+pub(crate) type Begun = Shared<oneshot::Receiver<()>>;
 
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
@@ -126,6 +128,9 @@ impl Agent {
         let (mut after_hold, mut opened, mut begun) = (false, Some(first), Some(begun));
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
+                if let Some(begun) = begun.take() {
+                    begun.await.map_err(|_| Stopped::NeverBegan)?;
+                }
                 return Err(Stopped::Halted(halt));
             }
             let OpenedStep { step, before, request, .. } = match opened.take() {
@@ -241,6 +246,9 @@ impl Agent {
         if write.lock_thread(&lease.thread).await?.bytes >= self.limits.thread_bytes {
             return Ok(Err(TurnError::thread_full()));
         }
+        if write.has_locked_deleted(&lease.thread) {
+            return Ok(Err(TurnError::taken_over()));
+        }
         self.open_step(write, lease, transcript, model).await.map(Ok)
     }
 
@@ -326,7 +334,8 @@ impl Agent {
         let commit = || async {
             let write = self.store.write().await?;
             let Some(held) = write.lock_turn(turn.lease).await? else {
-                return Ok(self.find_end(turn, n).await?.ok_or_else(|| TurnError::taken_over().into()));
+                let found = find_end(&write, turn, n).await?;
+                return Ok(found.ok_or_else(|| TurnError::taken_over().into()));
             };
             if !calls.is_empty() && held.is_asked_to_stop {
                 // No call begins, and no call is held.
@@ -343,24 +352,22 @@ impl Agent {
             let calls = calls.iter().cloned().enumerate();
             let calls = calls.map(|(ordinal, call)| judge.judge(ordinal, call, &mut earlier)).collect();
             let (earlier, may_wait) = (earlier.into_earlier(), turn.asks.is_none());
-            match write.commit_step(&held, n, &result, calls, earlier, &self.approval, may_wait).await {
+            let step = NewStep { n, result: &result, calls, earlier };
+            match write.commit_step(&held, step, &self.approval, may_wait).await {
                 Err(error) if !turn.lease.may_have_ended() => Ok(Err(internal(error).into())),
                 committed => committed.map(Ok),
             }
         };
+        let commit = || async {
+            match commit().await {
+                Err(error) if !error.is_unavailable() && !turn.lease.may_have_ended() => {
+                    Ok(Err(internal(error).into()))
+                }
+                tried => tried,
+            }
+        };
         let committed = persist(self.approval.lease, commit).await.map_err(internal)?.value?;
         Ok((reason, committed))
-    }
-
-    /// Returns the step with which this turn ended, if the database did not confirm that commit.
-    async fn find_end(&self, turn: &Turn<'_>, n: i32) -> Result<Option<CommittedStep>, StoreError> {
-        if !turn.lease.may_have_ended() {
-            return Ok(None);
-        }
-        let read = self.store.read().await?;
-        let Some(end) = read.ended_as(turn.lease, TurnEnd::Completed).await? else { return Ok(None) };
-        let calls = read.calls_of_step(turn.lease.run.assistant_message_id, n).await?;
-        Ok(Some(CommittedStep { calls, permits: Vec::new(), ended: Some(end) }))
     }
 
     /// Emits the stored calls, and the end of each call that ended with the commit.
@@ -456,6 +463,16 @@ impl Agent {
             Err(error) => tracing::error!(%run_id, %error, "could not store the output of a broken-off step"),
         }
     }
+}
+
+/// Returns the step with which this turn ended, if the database did not confirm that commit.
+async fn find_end(read: &Read, turn: &Turn<'_>, n: i32) -> Result<Option<CommittedStep>, StoreError> {
+    if !turn.lease.may_have_ended() {
+        return Ok(None);
+    }
+    let Some(end) = read.ended_as(turn.lease, TurnEnd::Completed).await? else { return Ok(None) };
+    let calls = read.calls_of_step(turn.lease.run.assistant_message_id, n).await?;
+    Ok(Some(CommittedStep { calls, permits: Vec::new(), ended: Some(end) }))
 }
 
 /// Returns the output of the model once the turn has begun. Drops the request if the turn never begins.

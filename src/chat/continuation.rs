@@ -16,6 +16,7 @@ use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::TurnEvent;
 use crate::store::{Lease, StoreError, Thread, Transcript, Write};
 use crate::stream::ClientTraits;
+use futures::FutureExt;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl Chat {
         }
         let decided = decided_step(view.steps(), answered);
         if view.can_resume() {
-            view.pausing = transcript.pausing_calls(run.assistant_message_id);
+            view.pausing = transcript.pausing_calls(run.assistant_message_id)?;
         } else if is_last && decided.is_some() && run.status == RunStatus::Running {
             view.steps_before_turn = write.steps_before_turn(thread, &view.run).await?;
         }
@@ -112,7 +113,7 @@ impl Chat {
         let mut view =
             StoredView { is_stopping: self.tasks.is_stopping(), ..StoredView::of(run.clone(), true) };
         if view.can_resume() {
-            view.pausing = transcript.pausing_calls(run.assistant_message_id);
+            view.pausing = transcript.pausing_calls(run.assistant_message_id)?;
             let mut held = view.pausing.iter().filter(|call| call.held);
             view.outcomes_were_sent = held.any(|call| !transcript.texts_of(call.id).is_empty());
         }
@@ -127,7 +128,7 @@ impl Chat {
         let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
         let mut view = StoredView::of(last.clone(), true);
         if view.can_resume() {
-            view.pausing = transcript.pausing_calls(last.assistant_message_id);
+            view.pausing = transcript.pausing_calls(last.assistant_message_id)?;
         }
         let client = ClientTraits::NO_CLIENT;
         match plan(&view, Request::Server, client)? {
@@ -215,6 +216,7 @@ impl Chat {
                 // until the commit.
                 let task = self.turn_task(lease.run.id);
                 let (committed, begun) = oneshot::channel();
+                let begun = begun.shared();
                 let started = if first.as_ref().as_ref().is_ok_and(OpenedStep::may_leave_early) {
                     let started = task.start(*lease, *first, begun, continued);
                     // If the commit fails, `committed` is dropped, and the task ends.

@@ -10,7 +10,7 @@ use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{Lease, StoreError, Thread, Transcript, TurnEnd, Write};
+use crate::store::{Lease, Renewed, StoreError, Thread, Transcript, TurnEnd, Write};
 use futures::FutureExt;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl TurnTask {
     ) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
-        let heartbeat = self.keep(&lease);
+        let heartbeat = self.keep(&lease, &begun);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
         let last = match self.run_agent(&lease, first, begun, &heartbeat, &mut spent).await {
@@ -115,12 +115,17 @@ impl TurnTask {
     }
 
     /// Renews the run's lease until the turn has ended.
-    fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
+    fn keep(&self, lease: &Arc<Lease>, begun: &Begun) -> Heartbeat {
+        let begun = begun.clone();
         let (store, lease) = (self.chat.store.clone(), lease.clone());
         let work = Work::Turn(self.run_id);
         Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.approval.lease, move || {
-            let (store, lease) = (store.clone(), lease.clone());
+            let (store, lease, begun) = (store.clone(), lease.clone(), begun.clone());
             async move {
+                // Before the commit there is no lease to renew.
+                if begun.await.is_err() {
+                    return Ok(Renewed::Lost);
+                }
                 let write = store.urgent_write().await?;
                 let renewed = write.renew_turn(&lease).await?;
                 write.commit().await?;
@@ -167,6 +172,10 @@ impl TurnTask {
             Ok(Some(TurnEnd::Cancelled)) => return TurnEvent::Cancelled { spent },
             Ok(Some(TurnEnd::Completed)) => {
                 return TurnEvent::Finished { reason: FinishReason::Stop, spent };
+            }
+            // The commit of the hold was in doubt for too long to show the hold.
+            Ok(Some(TurnEnd::Waiting)) => {
+                return TurnEvent::Finished { reason: FinishReason::ToolCalls, spent };
             }
             Ok(_) => {}
             Err(error) => {

@@ -180,7 +180,7 @@ impl Qa {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DATA_V1 };
         let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
-        let started = self.0.chat.admit(&caller.0, &name, ask, dialect.client).await?;
+        let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
         let listener = Listener { dialect, request_id: request_id.0, place, approved };
         Ok(self.0.streaming.answer(started, listener))
     }

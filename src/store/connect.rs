@@ -42,10 +42,10 @@ impl Store {
             // Checked before the pool connects, because a pool reports every error as a timeout.
             within_timeout(check_sessions(url, shared_sessions)).await??;
         }
-        let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
+        let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT, shared_sessions).await?;
         let urgent = match reserved {
             0 => db.clone(),
-            some => pool(url, some, URGENT_ACQUIRE_TIMEOUT).await?,
+            some => pool(url, some, URGENT_ACQUIRE_TIMEOUT, shared_sessions).await?,
         };
         let writers = match db.get_database_backend() {
             DbBackend::Sqlite => 1,
@@ -77,6 +77,7 @@ async fn pool(
     url: &str,
     max_connections: u32,
     acquire_timeout: Duration,
+    shared_sessions: bool,
 ) -> Result<DatabaseConnection, StoreError> {
     let mut options = ConnectOptions::new(url);
     options
@@ -100,12 +101,18 @@ async fn pool(
             pool.idle_timeout(None).max_lifetime(None)
         })
         .map_sqlx_postgres_opts(postgres_options)
-        .map_sqlx_postgres_pool_opts(|pool| {
+        .map_sqlx_postgres_pool_opts(move |pool| {
             // The pool has no timeout for a connection that never answers, and would lose the connection's
             // place.
-            let pool = pool.after_connect(|connection, _| {
-                async move { sqlx::Executor::execute(connection, CONNECTION_SETTINGS).await.map(drop) }
-                    .boxed()
+            let pool = pool.after_connect(move |connection, _| {
+                async move {
+                    // In a session that other clients use, the settings would apply to their statements.
+                    if !shared_sessions {
+                        sqlx::Executor::execute(connection, CONNECTION_SETTINGS).await?;
+                    }
+                    Ok(())
+                }
+                .boxed()
             });
             pool.after_release(|connection, _| {
                 async move {

@@ -68,7 +68,7 @@ pub(crate) use process_lock::ProcessLock;
 pub(crate) use purge::Erased;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
-pub(crate) use steps::{CommittedStep, EarlierCalls, HeldTurn, NewCall, StepResult};
+pub(crate) use steps::{CommittedStep, EarlierCalls, HeldTurn, NewCall, NewStep, StepResult};
 pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, DueCall, Recovered, Swept};
 pub(crate) use sweep_work::Due;

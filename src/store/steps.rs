@@ -24,6 +24,7 @@ use sea_orm::{
 };
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 
 /// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
 const ROWS_PER_INSERT: usize = 1000;
@@ -52,6 +53,15 @@ pub(crate) struct EarlierCalls {
     pub(crate) pending: Vec<ToolCall>,
     /// The ids on the wire that are taken, of those that the model gave.
     taken: HashSet<String>,
+}
+
+/// A step to write.
+#[derive(Debug)]
+pub(crate) struct NewStep<'a> {
+    pub(crate) n: i32,
+    pub(crate) result: &'a StepResult,
+    pub(crate) calls: Vec<NewCall>,
+    pub(crate) earlier: EarlierCalls,
 }
 
 /// A committed step.
@@ -134,14 +144,18 @@ impl Write {
     /// deleted.
     pub(crate) async fn lock_turn<'a>(&self, lease: &'a Lease) -> Result<Option<HeldTurn<'a>>, StoreError> {
         let Lease { thread, run, holder, .. } = lease;
-        let mut query = thread::Entity::find_by_id(thread.id.to_string()).find_both_related(run::Entity);
-        // Postgres reads a row again after it waited for the lock of the row, but no other row.
+        let mut query = run::Entity::find_by_id(run.id.to_string()).find_both_related(thread::Entity);
+        // In this order. Postgres reads a row again after it waited for the lock of the row, but no other row.
         QueryTrait::query(&mut query).lock_with_tables(LockType::Update, ["threads", "runs"]);
-        let found = query.filter(run::Column::RunId.eq(run.id.to_string())).one(&self.tx).await?;
-        let Some((of_thread, run)) = found else { return Ok(None) };
+        let found = query.filter(run::Column::ThreadId.eq(thread.id.to_string())).one(&self.tx).await?;
+        let Some((run, of_thread)) = found else { return Ok(None) };
         let extent = self.remember_lock(thread.id, &of_thread);
         let runs = run.status == RunStatus::Running.word() && run.owner.as_ref() == Some(holder);
         let held = HeldTurn { lease, extent, is_asked_to_stop: run.cancel_requested_at.is_some() };
+        if runs {
+            // An earlier transaction that would have ended the turn was not committed.
+            lease.may_have_ended.store(false, Ordering::Relaxed);
+        }
         Ok((runs && of_thread.deleted_at.is_none()).then_some(held))
     }
 
@@ -209,10 +223,7 @@ impl Write {
     pub(crate) async fn commit_step(
         self,
         turn: &HeldTurn<'_>,
-        n: i32,
-        result: &StepResult,
-        mut calls: Vec<NewCall>,
-        earlier: EarlierCalls,
+        NewStep { n, result, mut calls, earlier }: NewStep<'_>,
         times: &Approval,
         may_wait: bool,
     ) -> Result<CommittedStep, StoreError> {

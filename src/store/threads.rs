@@ -72,6 +72,8 @@ pub(super) struct LockedThread {
     pub(super) extent: Extent,
     /// The policy of the session, if the thread is its root and has one.
     pub(super) policy: Option<String>,
+    /// Whether the thread was deleted before the transaction.
+    is_deleted: bool,
 }
 
 impl Extent {
@@ -293,6 +295,11 @@ impl Write {
         Ok(row.map_or_else(Extent::default, |row| self.remember_lock(thread.id, &row)))
     }
 
+    /// Whether a thread that this transaction has locked was deleted before.
+    pub(crate) fn has_locked_deleted(&self, thread: &Thread) -> bool {
+        self.locked.lock().get(&thread.id).is_some_and(|locked| locked.is_deleted)
+    }
+
     /// Finds a thread by its id, or else by the caller's own name for it, and locks the thread.
     pub(crate) async fn lock_thread_named(
         &self,
@@ -321,7 +328,8 @@ impl Write {
     /// Notes that this transaction has locked a thread, and returns how much the thread holds.
     pub(super) fn remember_lock(&self, id: ThreadId, row: &thread::Model) -> Extent {
         let extent = Extent::of(row);
-        let locked = LockedThread { extent, policy: row.policy.clone() };
+        let is_deleted = row.deleted_at.is_some();
+        let locked = LockedThread { extent, policy: row.policy.clone(), is_deleted };
         self.locked.lock().entry(id).or_insert(locked).extent
     }
 

@@ -4,7 +4,7 @@ use super::commit_hook::HookedCommit;
 use super::entity::event;
 use super::reached::Reached;
 use super::threads::LockedThread;
-use super::tx::{Tx, within_timeout};
+use super::tx::Tx;
 use super::{CommitHook, ProcessLock, StoreError};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::ThreadId;
@@ -156,7 +156,7 @@ impl Store {
     /// Migrates the schema in one transaction that holds a lock. If the schema is current, the transaction
     /// writes nothing, and the role needs no right to create tables.
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let tx = self.begin_migration().await?;
+        let tx = self.begin_migration(SqliteTransactionMode::Immediate).await?;
         if tx.get_database_backend() == DbBackend::Postgres {
             tx.execute_unprepared(MIGRATION_TIMEOUT).await?;
             tx.execute_unprepared(MIGRATION_LOCK).await?;
@@ -170,17 +170,17 @@ impl Store {
 
     /// Whether the schema is that of this version.
     pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
-        let tx = self.begin_migration().await?;
+        let tx = self.begin_migration(SqliteTransactionMode::Deferred).await?;
         Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
     }
 
     /// Begins a transaction of the kind that migrations take.
     #[expect(clippy::disallowed_methods, reason = "the migrator takes no transaction of this module")]
-    async fn begin_migration(&self) -> Result<DatabaseTransaction, DbErr> {
+    async fn begin_migration(&self, mode: SqliteTransactionMode) -> Result<DatabaseTransaction, DbErr> {
         let tx = self
             .db
             .begin_with_options(TransactionOptions {
-                sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+                sqlite_transaction_mode: Some(mode),
                 ..Default::default()
             })
             .await?;
@@ -204,8 +204,8 @@ impl Store {
 
     /// Checks that the database answers on both pools.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        within_timeout(self.db.ping()).await?;
-        within_timeout(self.urgent.ping()).await?;
+        Tx::without_transaction(&self.db).await?;
+        Tx::without_transaction(&self.urgent).await?;
         Ok(())
     }
 

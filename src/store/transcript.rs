@@ -2,10 +2,10 @@
 
 use super::calls::{decided_calls, readable};
 use super::entity::{decision, message, run, sent_answer, step, tool_call};
-use super::union::{Union, UnionRows};
+use super::union::{Union, UnionRows, UnionStatement};
 use super::words::{SealKind, Word};
 use super::{Page, Read, StoreError, Thread, rows};
-use crate::domain::call::{State, ToolCall};
+use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Message, MessageStatus, Step, StepStatus};
@@ -13,16 +13,16 @@ use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{ExprTrait, Query};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Statement, Value,
+    Value,
 };
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Selects the rows of a transcript. The statement has hundreds of expressions, so it is built once.
-static SELECT_POSTGRES: LazyLock<Statement> = LazyLock::new(|| select(DbBackend::Postgres));
-static SELECT_SQLITE: LazyLock<Statement> = LazyLock::new(|| select(DbBackend::Sqlite));
+static SELECT_POSTGRES: LazyLock<UnionStatement> = LazyLock::new(|| select(DbBackend::Postgres));
+static SELECT_SQLITE: LazyLock<UnionStatement> = LazyLock::new(|| select(DbBackend::Sqlite));
 
-fn select(backend: DbBackend) -> Statement {
+fn select(backend: DbBackend) -> UnionStatement {
     let id = "";
     let of_messages = Query::select()
         .column(message::Column::MessageId)
@@ -37,12 +37,12 @@ fn select(backend: DbBackend) -> Statement {
     let is_final =
         decision::Column::ToolCallId.in_subquery(of_calls.clone()).and(decision::Column::IsFinal.eq(true));
     Union::default()
-        .of::<message::Entity>(message::Column::ThreadId.eq(id))
-        .of::<run::Entity>(run::Column::ThreadId.eq(id))
-        .of::<step::Entity>(step::Column::MessageId.in_subquery(of_messages))
-        .of::<tool_call::Entity>(tool_call::Column::ThreadId.eq(id))
-        .of::<decision::Entity>(is_final)
-        .of::<sent_answer::Entity>(sent_answer::Column::ToolCallId.in_subquery(of_calls))
+        .of::<message::Entity>("messages", message::Column::ThreadId.eq(id))
+        .of::<run::Entity>("runs", run::Column::ThreadId.eq(id))
+        .of::<step::Entity>("message_steps", step::Column::MessageId.in_subquery(of_messages))
+        .of::<tool_call::Entity>("tool_calls", tool_call::Column::ThreadId.eq(id))
+        .of::<decision::Entity>("decisions", is_final)
+        .of::<sent_answer::Entity>("sent_answers", sent_answer::Column::ToolCallId.in_subquery(of_calls))
         .build(backend)
 }
 
@@ -57,6 +57,12 @@ pub(crate) struct Transcript {
     pub(crate) runs: Vec<StoredRun>,
     /// The texts that the model read about each call, in order.
     pub(crate) sent: HashMap<ToolCallId, Vec<Sent>>,
+    /// The number of calls, unreadable ones included.
+    calls: usize,
+    /// The number of pending calls, unreadable ones included.
+    pending: usize,
+    /// The number of calls that have not ended and cannot be read.
+    unreadable: usize,
 }
 
 /// A run of a transcript.
@@ -95,18 +101,18 @@ pub(crate) struct Seal {
 impl Read {
     /// Returns the whole transcript of a thread, read with one statement.
     pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
-        let mut statement = match self.tx.get_database_backend() {
+        let mut union = match self.tx.get_database_backend() {
             DbBackend::Sqlite => SELECT_SQLITE.clone(),
             _ => SELECT_POSTGRES.clone(),
         };
         let id = thread.id.to_string();
-        for value in statement.values.iter_mut().flat_map(|values| &mut values.0) {
+        for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
             // Each text in the statement is the id of the thread.
             if let Value::String(of_thread) = value {
                 *of_thread = Some(id.clone());
             }
         }
-        Transcript::of(&mut UnionRows::all(&self.tx, statement).await?)
+        Transcript::of(&mut UnionRows::all(&self.tx, union).await?)
     }
 
     /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.
@@ -219,13 +225,20 @@ impl Transcript {
         }
         let mut rows_of_calls = found.take::<tool_call::Entity>()?;
         rows_of_calls.sort_by_key(|row| row.ordinal);
+        let all = rows_of_calls.len();
+        let pending = rows_of_calls.iter().filter(|row| row.state == StateKind::Pending.word()).count();
+        let open = rows_of_calls.iter().filter(|row| row.finished_at.is_none()).count();
         let mut calls: HashMap<(String, i32), Vec<ToolCall>> = HashMap::new();
+        let mut read = 0;
         for call in readable(decided_calls(rows_of_calls, decisions)) {
+            read += usize::from(call.end().is_none());
             calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
         }
         let mut sent = found.take::<sent_answer::Entity>()?;
         sent.sort_by_key(|row| row.n);
-        let mut transcript = Self { sent: sent_texts(sent)?, ..Self::default() };
+        let unreadable = open.saturating_sub(read);
+        let sent = sent_texts(sent)?;
+        let mut transcript = Self { sent, calls: all, pending, unreadable, ..Self::default() };
         for row in &messages {
             let Some(run) = runs.remove(&row.message_id) else { continue };
             transcript.add_run(run, row.status == MessageStatus::Superseded.word());
@@ -285,26 +298,24 @@ impl Transcript {
     }
 
     /// Returns the calls of the last complete step of a message that are held, or that child runs execute or
-    /// executed.
-    pub(crate) fn pausing_calls(&self, message: MessageId) -> Vec<ToolCall> {
+    /// executed. Fails if an open call of the thread cannot be read, because the run may wait for that call.
+    pub(crate) fn pausing_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
+        if self.unreadable > 0 {
+            return Err(rows::inconsistent("tool_calls", "an open call cannot be read"));
+        }
         let last = self.steps(message).iter().rfind(|step| step.status == StepStatus::Complete);
         let calls = last.map_or(&[][..], |step| step.calls.as_slice());
-        calls.iter().filter(|call| call.pauses()).cloned().collect()
+        Ok(calls.iter().filter(|call| call.pauses()).cloned().collect())
     }
 
     /// Returns the number of pending calls.
-    pub(crate) fn pending_count(&self) -> usize {
-        self.calls().filter(|call| call.state == State::Pending).count()
+    pub(crate) const fn pending_count(&self) -> usize {
+        self.pending
     }
 
     /// Whether the thread has any call.
-    pub(crate) fn has_calls(&self) -> bool {
-        self.calls().next().is_some()
-    }
-
-    fn calls(&self) -> impl Iterator<Item = &ToolCall> {
-        let steps = self.messages.iter().flat_map(|message| message.steps());
-        steps.flat_map(|step| &step.calls)
+    pub(crate) const fn has_calls(&self) -> bool {
+        self.calls > 0
     }
 
     /// Returns the messages that are not superseded, oldest first.

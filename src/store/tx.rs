@@ -24,9 +24,10 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long the rollback of a dropped transaction may take. After that the connection is closed.
 const CLEAN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Postgres codes after which a connection is useless: its session has a transaction that this process did not
-/// begin, the server has become a standby, or the server ends its sessions (appendix A of its manual).
-const BROKEN: [&str; 4] = ["25001", "25006", "57P01", "57P03"];
+/// The beginnings of the Postgres codes after which a connection is useless: a failure of the connection, a
+/// transaction that this process did not begin, a server that has become a standby, a session or a transaction
+/// that was idle for too long, and a server that ends its sessions (appendix A of its manual).
+const BROKEN: [&str; 6] = ["08", "25001", "25006", "25P03", "25P04", "57P"];
 
 /// A session. A statement without an answer in time fails as if the database were unreachable.
 #[derive(Debug)]
@@ -74,16 +75,14 @@ impl Tx {
             let mut turn = turn;
             loop {
                 let mut session = Session::acquire(db).await?;
-                session.is_open = true;
+                (session.is_open, session.turn) = (true, turn.take());
                 match session.connection()?.begin(begin).await {
-                    Ok(selected) => {
-                        session.turn = turn.take();
-                        return Ok((Self::of(db, session), selected));
-                    }
+                    Ok(selected) => return Ok((Self::of(db, session), selected)),
                     // The connection broke while it was idle.
                     Err(error) if is_broken(&error) && tries > 0 => {
                         tries -= 1;
                         session.is_broken = true;
+                        turn = session.turn.take();
                     }
                     Err(error) => return Err(query_error(error)),
                 }
@@ -160,7 +159,6 @@ impl Session {
 }
 
 impl Drop for Session {
-    #[expect(clippy::disallowed_methods, reason = "a drop cannot wait; the task ends within CLEAN_TIMEOUT")]
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         if self.is_broken {
@@ -323,7 +321,9 @@ fn is_broken(error: &sqlx::Error) -> bool {
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
             true
         }
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| BROKEN.contains(&code.as_ref())),
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| BROKEN.iter().any(|broken| code.starts_with(broken)))
+        }
         _ => false,
     }
 }

@@ -4,80 +4,124 @@ use super::StoreError;
 use super::tx::Tx;
 use sea_orm::sea_query::{Alias, ColumnType, Expr, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, IdenStatic, Iterable, QueryResult,
-    Statement,
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, Iterable, QueryResult, Statement,
+    TryIntoModel, Value,
 };
 use std::collections::HashMap;
 
-/// The column with the table of a row.
-const TABLE: &str = "of_table";
-
-/// Selects rows of several tables with one statement. A row of the result has the columns of all tables, and
-/// values in those of its own table.
+/// Selects rows of several tables with one statement. The first column of the result is the place of its table.
+/// The columns of the tables share the others, by their types: texts first, then numbers, then truths.
 #[derive(Default)]
 pub(super) struct Union {
     tables: Vec<Table>,
 }
 
 struct Table {
-    name: String,
-    columns: Vec<Column>,
+    name: &'static str,
     condition: SimpleExpr,
+    texts: Vec<SimpleExpr>,
+    numbers: Vec<SimpleExpr>,
+    truths: Vec<SimpleExpr>,
 }
 
-struct Column {
-    alias: String,
-    value: SimpleExpr,
-    null: &'static str,
+/// The types of the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Integer,
+    BigInteger,
+    Boolean,
+}
+
+/// The numbers of the columns that the tables share.
+#[derive(Debug, Clone, Copy)]
+struct Width {
+    texts: usize,
+    numbers: usize,
+    truths: usize,
+}
+
+/// A statement, and the columns of its result.
+#[derive(Debug, Clone)]
+pub(super) struct UnionStatement {
+    pub(super) statement: Statement,
+    tables: Vec<&'static str>,
+    width: Width,
 }
 
 /// The rows that a union found.
 pub(super) struct UnionRows {
     /// The rows of each table.
-    rows: HashMap<String, Vec<QueryResult>>,
+    rows: HashMap<i64, Vec<QueryResult>>,
+    tables: Vec<&'static str>,
+    width: Width,
+}
+
+impl Kind {
+    fn of(column: &impl ColumnTrait) -> Self {
+        match column.def().get_column_type() {
+            ColumnType::BigInteger => Self::BigInteger,
+            ColumnType::Integer => Self::Integer,
+            ColumnType::Boolean => Self::Boolean,
+            _ => Self::Text,
+        }
+    }
 }
 
 impl Union {
     /// Adds the rows of a table that match the condition.
-    pub(super) fn of<E: EntityTrait>(mut self, condition: SimpleExpr) -> Self {
-        let name = E::default().table_name().to_owned();
-        let column = |column: E::Column| Column {
-            alias: format!("{name}.{}", column.as_str()),
-            value: column.into_expr().into(),
-            null: null_of(column.def().get_column_type()),
-        };
-        let columns = E::Column::iter().map(column).collect();
-        self.tables.push(Table { name, columns, condition });
+    pub(super) fn of<E: EntityTrait>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
+        let (texts, numbers, truths) = Default::default();
+        let mut table = Table { name, condition, texts, numbers, truths };
+        for column in E::Column::iter() {
+            let of_kind = match Kind::of(&column) {
+                Kind::Text => &mut table.texts,
+                Kind::Integer | Kind::BigInteger => &mut table.numbers,
+                Kind::Boolean => &mut table.truths,
+            };
+            of_kind.push(column.into_expr());
+        }
+        self.tables.push(table);
         self
     }
 
     /// Builds the statement.
-    pub(super) fn build(self, backend: DbBackend) -> Statement {
-        let mut all = self.select(0);
-        for place in 1..self.tables.len() {
-            all.union(UnionType::All, self.select(place));
+    pub(super) fn build(self, backend: DbBackend) -> UnionStatement {
+        let most = |count: fn(&Table) -> usize| self.tables.iter().map(count).max().unwrap_or_default();
+        let width = Width {
+            texts: most(|table| table.texts.len()),
+            numbers: most(|table| table.numbers.len()),
+            truths: most(|table| table.truths.len()),
+        };
+        let mut selects = (0..).zip(&self.tables).map(|(place, table)| table.select(width, place));
+        let mut all = selects.next().unwrap_or_default();
+        for more in selects {
+            all.union(UnionType::All, more);
         }
-        backend.build(&all)
+        let tables = self.tables.iter().map(|table| table.name).collect();
+        UnionStatement { statement: backend.build(&all), tables, width }
     }
+}
 
-    /// Selects the rows of a table. The first select names the columns and gives each NULL its type. Without
+impl Table {
+    /// Selects the rows of this table. The first select names the columns and gives each NULL its type. Without
     /// it Postgres takes a NULL for a text.
-    fn select(&self, place: usize) -> SelectStatement {
+    fn select(&self, width: Width, place: i64) -> SelectStatement {
+        let is_first = place == 0;
         let mut select = Query::select();
-        if let Some(table) = self.tables.get(place) {
-            select.from(Alias::new(&table.name)).and_where(table.condition.clone());
-            select.expr_as(Expr::cust(format!("'{}'", table.name)), Alias::new(TABLE));
-        }
-        for (other, table) in self.tables.iter().enumerate() {
-            for column in &table.columns {
-                let value = match (other == place, place) {
-                    (true, _) => column.value.clone(),
-                    (false, 0) => Expr::cust(column.null),
-                    (false, _) => Expr::cust("NULL"),
-                };
-                match place {
-                    0 => select.expr_as(value, Alias::new(&column.alias)),
-                    _ => select.expr(value),
+        select.from(Alias::new(self.name)).and_where(self.condition.clone());
+        select.expr_as(Expr::value(place), Alias::new("of_table"));
+        for (of_kind, count, letter, null) in [
+            (&self.texts, width.texts, 't', Expr::cust("CAST(NULL AS TEXT)")),
+            (&self.numbers, width.numbers, 'n', Expr::cust("CAST(NULL AS BIGINT)")),
+            (&self.truths, width.truths, 'b', Expr::cust("CAST(NULL AS BOOLEAN)")),
+        ] {
+            let null = if is_first { null } else { Expr::cust("NULL") };
+            for number in 0..count {
+                let value = of_kind.get(number).unwrap_or(&null).clone();
+                match is_first {
+                    true => select.expr_as(value, Alias::new(format!("{letter}{number}"))),
+                    false => select.expr(value),
                 };
             }
         }
@@ -86,30 +130,53 @@ impl Union {
 }
 
 impl UnionRows {
-    /// Executes the statement of a union.
-    pub(super) async fn all(tx: &Tx, statement: Statement) -> Result<Self, StoreError> {
-        let mut rows: HashMap<String, Vec<QueryResult>> = HashMap::new();
-        for row in tx.query_all_raw(statement).await? {
+    /// Executes a union.
+    pub(super) async fn all(tx: &Tx, union: UnionStatement) -> Result<Self, StoreError> {
+        let mut rows: HashMap<i64, Vec<QueryResult>> = HashMap::new();
+        for row in tx.query_all_raw(union.statement).await? {
             rows.entry(row.try_get_by_index(0)?).or_default().push(row);
         }
-        Ok(Self { rows })
+        Ok(Self { rows, tables: union.tables, width: union.width })
     }
 
     /// Returns the rows of a table.
-    pub(super) fn take<E: EntityTrait>(&mut self) -> Result<Vec<E::Model>, StoreError> {
-        let name = E::default().table_name().to_owned();
-        let prefix = format!("{name}.");
-        let of_table = self.rows.remove(&name).unwrap_or_default();
-        of_table.iter().map(|row| Ok(E::Model::from_query_result(row, &prefix)?)).collect()
+    pub(super) fn take<E>(&mut self) -> Result<Vec<E::Model>, StoreError>
+    where
+        E: EntityTrait,
+        E::ActiveModel: TryIntoModel<E::Model>,
+    {
+        let entity = E::default();
+        let place = (0..).zip(&self.tables).find(|(_, table)| **table == entity.table_name());
+        let rows = place.and_then(|(place, _)| self.rows.remove(&place)).unwrap_or_default();
+        rows.iter().map(|row| self.read::<E>(row)).collect()
+    }
+
+    fn read<E>(&self, row: &QueryResult) -> Result<E::Model, StoreError>
+    where
+        E: EntityTrait,
+        E::ActiveModel: TryIntoModel<E::Model>,
+    {
+        let mut read = <E::ActiveModel as ActiveModelTrait>::default();
+        let (mut text, mut number) = (1, 1 + self.width.texts);
+        let mut truth = number + self.width.numbers;
+        for column in E::Column::iter() {
+            let value = match Kind::of(&column) {
+                Kind::Text => Value::String(row.try_get_by_index(next(&mut text))?),
+                Kind::BigInteger => Value::BigInt(row.try_get_by_index(next(&mut number))?),
+                Kind::Integer => {
+                    let number: Option<i64> = row.try_get_by_index(next(&mut number))?;
+                    Value::Int(number.and_then(|number| i32::try_from(number).ok()))
+                }
+                Kind::Boolean => Value::Bool(row.try_get_by_index(next(&mut truth))?),
+            };
+            read.try_set(column, value)?;
+        }
+        Ok(read.try_into_model()?)
     }
 }
 
-/// Returns a NULL of the type of a column.
-fn null_of(column: &ColumnType) -> &'static str {
-    match column {
-        ColumnType::BigInteger => "CAST(NULL AS BIGINT)",
-        ColumnType::Integer => "CAST(NULL AS INTEGER)",
-        ColumnType::Boolean => "CAST(NULL AS BOOLEAN)",
-        _ => "CAST(NULL AS TEXT)",
-    }
+fn next(place: &mut usize) -> usize {
+    let this = *place;
+    *place += 1;
+    this
 }

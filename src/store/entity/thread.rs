@@ -23,15 +23,6 @@ pub(in crate::store) struct Model {
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub(in crate::store) enum Relation {
-    #[sea_orm(has_many = "super::run::Entity")]
-    Run,
-}
-
-impl Related<super::run::Entity> for Entity {
-    fn to() -> RelationDef {
-        Relation::Run.def()
-    }
-}
+pub(in crate::store) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
