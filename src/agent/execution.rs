@@ -27,7 +27,7 @@ const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum Ran {
     /// The call has ended, in this state.
-    Ended(State),
+    Ended(Box<State>),
     /// The call has not ended: it will begin again.
     Again,
     /// The call has not ended: a child run executes it.
@@ -221,7 +221,7 @@ impl Executor {
             tracing::warn!(state = stored.state.name(), "ignored an outcome that came too late");
         }
         Ok(match stored {
-            ended if ended.end().is_some() => Ran::Ended(ended.state),
+            ended if ended.end().is_some() => Ran::Ended(Box::new(ended.state)),
             child if child.is_delegated() => Ran::Delegated,
             _ => Ran::Again,
         })

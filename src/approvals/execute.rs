@@ -41,7 +41,7 @@ impl Approvals {
         let tool = self.runnable(call).filter(|tool| approved && !tool.is_sub_agent());
         let claim = match tool {
             Some(tool) => write.claim(locked, &self.owner, self.approval.lease, again(tool)).await?,
-            None => Claim::Refused(write),
+            None => Claim::Refused(Box::new(write)),
         };
         let claim = match claim {
             Claim::Made(claim) => claim,
@@ -207,7 +207,7 @@ impl Approvals {
     pub(super) async fn run(&self, permit: Permit) -> Option<State> {
         let tool_call_id = permit.tool_call_id();
         let ended = match self.executor.run(permit).await {
-            Ok(Ran::Ended(state)) => Some(state),
+            Ok(Ran::Ended(state)) => Some(*state),
             Ok(Ran::Again | Ran::Delegated) => None,
             Err(error) => {
                 tracing::error!(%tool_call_id, %error, "the outcome of a call could not be written");

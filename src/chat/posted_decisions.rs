@@ -38,7 +38,7 @@ impl Chat {
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
         let (mut taken, mut refused) = (false, None);
         for answer in new.take(self.agent.limits.batch) {
-            match self.approvals.decide(Decider::Person(principal), answer.request()).await {
+            match Box::pin(self.approvals.decide(Decider::Person(principal), answer.request())).await {
                 // Another decider was faster, or the call expired. The client gets the status of the call.
                 Ok(_) | Err(DecideError::Closed(_)) => taken = true,
                 // The next decision would be refused too.

@@ -20,9 +20,9 @@ use std::time::Duration;
 /// The result of a claim whose transaction is open.
 pub(crate) enum Claim {
     /// The transaction claims the call.
-    Made(OpenClaim),
+    Made(Box<OpenClaim>),
     /// The call cannot be claimed, or its start deadline is reached. The transaction is as before.
-    Refused(Write),
+    Refused(Box<Write>),
 }
 
 /// A transaction that claims a call. Only its commit gives the permit, and a drop rolls it back.
@@ -70,7 +70,7 @@ pub(crate) enum ResolvedBy<'a> {
 #[derive(Debug)]
 pub(crate) enum Settled {
     /// The execution has ended the call, which has this state now.
-    Ended(State),
+    Ended(Box<State>),
     /// The call may be claimed again.
     Again,
     /// Another execution holds the call, or the call was settled without this one.
@@ -128,7 +128,7 @@ impl Write {
         let LockedCall { call, thread, attempts, .. } = locked;
         // A call with unreadable inputs has no permit.
         if call.unreadable || (again == Again::Never && *attempts > 0) {
-            return Ok(Claim::Refused(self));
+            return Ok(Claim::Refused(Box::new(self)));
         }
         let execution = Execution {
             id: ExecId::new(self.clock.uuid()),
@@ -144,12 +144,12 @@ impl Write {
             .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
             .only(tool_call::Column::ExecAttempt.eq(*attempts));
         if !self.apply(thread, call.id, claimed).await? {
-            return Ok(Claim::Refused(self));
+            return Ok(Claim::Refused(Box::new(self)));
         }
         let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
         self.event(EventType::ToolStarted, owner_actor(call), &Subject::call(thread, call), data);
         let (requester, call) = (thread.requester(), call.clone());
-        Ok(Claim::Made(OpenClaim { write: self, requester, call, execution }))
+        Ok(Claim::Made(Box::new(OpenClaim { write: self, requester, call, execution })))
     }
 
     /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
@@ -219,7 +219,7 @@ impl Write {
                     Reaped::Repeatable => Settled::Again,
                     Reaped::Interrupted => {
                         let result = rows::call(locked.call.clone(), None)?.unknown_outcome();
-                        Settled::Ended(self.settled(&locked, outcome, result)?)
+                        Settled::Ended(Box::new(self.settled(&locked, outcome, result)?))
                     }
                 });
             }
@@ -228,7 +228,7 @@ impl Write {
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
             if self.move_row(&locked, moved, event, actor, json!({})).await? {
-                return Ok(Settled::Ended(self.settled(&locked, outcome, result)?));
+                return Ok(Settled::Ended(Box::new(self.settled(&locked, outcome, result)?)));
             }
         }
         Ok(Settled::Nothing)
