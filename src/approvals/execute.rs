@@ -57,7 +57,7 @@ impl Approvals {
         if let Ok(Some(permit)) = self.find_claim(call.id, execution, &error).await {
             return Ok(Some(Box::new(permit)));
         }
-        // The commit was not made, or the call was claimed and may not start any more.
+        // The commit was not made, the call may not start any more, or the lookup failed.
         locked.call = self.find_decided(call).await.ok_or(error)?;
         Ok(None)
     }

@@ -173,6 +173,8 @@ impl Write {
             }
         };
         self.commit().await?;
+        // A call with unreadable inputs has no permit.
+        let held = held && !locked.call.unreadable;
         Ok(held.then(|| permit(locked.thread.requester(), locked.call, execution)))
     }
 
