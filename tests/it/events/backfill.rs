@@ -98,8 +98,8 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
         if client.is_some() {
             assert_eq!(seqs(&told), own, "{path}");
         }
-        // The sequencer reads no rows when no event lacks a number.
-        let most = RATIO * i64::try_from(told.len()).unwrap() + 20;
+        // Each look for events without a number may read the dead index entries of the four that had none.
+        let most = RATIO * i64::try_from(told.len()).unwrap() + 60;
         assert!(rows <= most, "{path}: {rows} rows for {} events", told.len());
     }
 }
