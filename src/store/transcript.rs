@@ -4,7 +4,7 @@ use super::calls::{decided_calls, readable};
 use super::entity::{decision, message, run, sent_answer, step, tool_call};
 use super::union::{Union, UnionRows, UnionStatement};
 use super::words::{SealKind, Word};
-use super::{Page, Read, StoreError, Thread, rows};
+use super::{Page, Read, StoreError, Thread, Write, rows};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, ToolCallId};
@@ -19,10 +19,13 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Selects the rows of a transcript. The statement has hundreds of expressions, so it is built once.
-static SELECT_POSTGRES: LazyLock<UnionStatement> = LazyLock::new(|| select(DbBackend::Postgres));
-static SELECT_SQLITE: LazyLock<UnionStatement> = LazyLock::new(|| select(DbBackend::Sqlite));
+static SELECT_POSTGRES: LazyLock<UnionStatement> = LazyLock::new(|| select().build(DbBackend::Postgres));
+static SELECT_SQLITE: LazyLock<UnionStatement> = LazyLock::new(|| select().build(DbBackend::Sqlite));
+/// The number of messages above which each table is read with a statement of its own, so that a statement on a
+/// very long thread ends in time.
+const TOGETHER_MAX: u64 = 2000;
 
-fn select(backend: DbBackend) -> UnionStatement {
+fn select() -> Union {
     let id = "";
     let of_messages = Query::select()
         .column(message::Column::MessageId)
@@ -43,7 +46,6 @@ fn select(backend: DbBackend) -> UnionStatement {
         .of::<tool_call::Entity>("tool_calls", tool_call::Column::ThreadId.eq(id))
         .of::<decision::Entity>("decisions", is_final)
         .of::<sent_answer::Entity>("sent_answers", sent_answer::Column::ToolCallId.in_subquery(of_calls))
-        .build(backend)
 }
 
 /// The data from which a history is built.
@@ -99,20 +101,27 @@ pub(crate) struct Seal {
 }
 
 impl Read {
-    /// Returns the whole transcript of a thread, read with one statement.
-    pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
-        let mut union = match self.tx.get_database_backend() {
-            DbBackend::Sqlite => SELECT_SQLITE.clone(),
-            _ => SELECT_POSTGRES.clone(),
+    /// Returns the whole transcript of a thread with this number of messages, read with one statement if they
+    /// are not very many.
+    async fn whole_transcript(&self, thread: &Thread, messages: u64) -> Result<Transcript, StoreError> {
+        let backend = self.tx.get_database_backend();
+        let unions = match backend {
+            _ if messages > TOGETHER_MAX => select().apart(backend),
+            DbBackend::Sqlite => vec![SELECT_SQLITE.clone()],
+            _ => vec![SELECT_POSTGRES.clone()],
         };
         let id = thread.id.to_string();
-        for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
-            // Each text in the statement is the id of the thread.
-            if let Value::String(of_thread) = value {
-                *of_thread = Some(id.clone());
+        let mut found = UnionRows::default();
+        for mut union in unions {
+            for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
+                // Each text in the statement is the id of the thread.
+                if let Value::String(of_thread) = value {
+                    *of_thread = Some(id.clone());
+                }
             }
+            found.add(&self.tx, union).await?;
         }
-        Transcript::of(&mut UnionRows::all(&self.tx, union).await?)
+        Transcript::of(&mut found)
     }
 
     /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.
@@ -166,6 +175,14 @@ impl Read {
             }
         }
         Ok(whole(found, steps, calls))
+    }
+}
+
+impl Write {
+    /// Returns the whole transcript of a thread, which stays true until the transaction ends.
+    pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
+        let messages = self.lock_thread(thread).await?.messages;
+        self.whole_transcript(thread, messages).await
     }
 }
 

@@ -49,12 +49,11 @@ pub(super) struct UnionStatement {
     width: Width,
 }
 
-/// The rows that a union found.
+/// The rows that unions found.
+#[derive(Default)]
 pub(super) struct UnionRows {
-    /// The rows of each table.
-    rows: HashMap<i64, Vec<QueryResult>>,
-    tables: Vec<&'static str>,
-    width: Width,
+    /// The rows of each table, and the columns of their result.
+    tables: HashMap<&'static str, (Width, Vec<QueryResult>)>,
 }
 
 impl Kind {
@@ -85,7 +84,13 @@ impl Union {
         self
     }
 
-    /// Builds the statement.
+    /// Builds one statement for each table.
+    pub(super) fn apart(self, backend: DbBackend) -> Vec<UnionStatement> {
+        let alone = |table| Self { tables: vec![table] }.build(backend);
+        self.tables.into_iter().map(alone).collect()
+    }
+
+    /// Builds one statement for all tables.
     pub(super) fn build(self, backend: DbBackend) -> UnionStatement {
         let most = |count: fn(&Table) -> usize| self.tables.iter().map(count).max().unwrap_or_default();
         let width = Width {
@@ -130,13 +135,17 @@ impl Table {
 }
 
 impl UnionRows {
-    /// Executes a union.
-    pub(super) async fn all(tx: &Tx, union: UnionStatement) -> Result<Self, StoreError> {
-        let mut rows: HashMap<i64, Vec<QueryResult>> = HashMap::new();
-        for row in tx.query_all_raw(union.statement).await? {
-            rows.entry(row.try_get_by_index(0)?).or_default().push(row);
+    /// Executes a union, and adds its rows.
+    pub(super) async fn add(&mut self, tx: &Tx, union: UnionStatement) -> Result<(), StoreError> {
+        let UnionStatement { statement, tables, width } = union;
+        for row in tx.query_all_raw(statement).await? {
+            let place: i64 = row.try_get_by_index(0)?;
+            let table = usize::try_from(place).ok().and_then(|place| tables.get(place));
+            if let Some(table) = table {
+                self.tables.entry(table).or_insert_with(|| (width, Vec::new())).1.push(row);
+            }
         }
-        Ok(Self { rows, tables: union.tables, width: union.width })
+        Ok(())
     }
 
     /// Returns the rows of a table.
@@ -145,20 +154,22 @@ impl UnionRows {
         E: EntityTrait,
         E::ActiveModel: TryIntoModel<E::Model>,
     {
-        let entity = E::default();
-        let place = (0..).zip(&self.tables).find(|(_, table)| **table == entity.table_name());
-        let rows = place.and_then(|(place, _)| self.rows.remove(&place)).unwrap_or_default();
-        rows.iter().map(|row| self.read::<E>(row)).collect()
+        let Some((width, rows)) = self.tables.remove(E::default().table_name()) else {
+            return Ok(Vec::new());
+        };
+        rows.iter().map(|row| width.read::<E>(row)).collect()
     }
+}
 
-    fn read<E>(&self, row: &QueryResult) -> Result<E::Model, StoreError>
+impl Width {
+    fn read<E>(self, row: &QueryResult) -> Result<E::Model, StoreError>
     where
         E: EntityTrait,
         E::ActiveModel: TryIntoModel<E::Model>,
     {
         let mut read = <E::ActiveModel as ActiveModelTrait>::default();
-        let (mut text, mut number) = (1, 1 + self.width.texts);
-        let mut truth = number + self.width.numbers;
+        let (mut text, mut number) = (1, 1 + self.texts);
+        let mut truth = number + self.numbers;
         for column in E::Column::iter() {
             let value = match Kind::of(&column) {
                 Kind::Text => Value::String(row.try_get_by_index(next(&mut text))?),
