@@ -2,7 +2,7 @@
 
 use super::StoreError;
 use super::tx::Tx;
-use sea_orm::sea_query::{Alias, ColumnType, Expr, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::sea_query::{Alias, ColumnType, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, Iterable, QueryResult, Statement,
     TryIntoModel, Value,
@@ -73,12 +73,14 @@ impl Union {
         let (texts, numbers, truths) = Default::default();
         let mut table = Table { name, condition, texts, numbers, truths };
         for column in E::Column::iter() {
-            let of_kind = match Kind::of(&column) {
-                Kind::Text => &mut table.texts,
-                Kind::Integer | Kind::BigInteger => &mut table.numbers,
-                Kind::Boolean => &mut table.truths,
-            };
-            of_kind.push(column.into_expr());
+            let value = column.into_expr();
+            match Kind::of(&column) {
+                Kind::Text => table.texts.push(value),
+                // Numbers of both types share columns.
+                Kind::Integer => table.numbers.push(value.cast_as("BIGINT")),
+                Kind::BigInteger => table.numbers.push(value),
+                Kind::Boolean => table.truths.push(value),
+            }
         }
         self.tables.push(table);
         self
