@@ -75,6 +75,8 @@ pub(super) enum Stopped {
     Failed(TurnError),
     /// The turn has to end.
     Halted(Halt),
+    /// The transaction that begins the turn was not committed.
+    NeverBegan,
 }
 
 impl From<TurnError> for Stopped {

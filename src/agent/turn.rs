@@ -19,10 +19,12 @@ use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{
     CommittedStep, Lease, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd, Write,
 };
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use std::pin::pin;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// The agent, which runs turns.
 #[derive(Debug, Clone)]
@@ -65,6 +67,8 @@ pub(crate) struct OpenedStep {
     /// The usage of the earlier steps, if reported.
     before: Option<Usage>,
     request: ModelRequest,
+    /// Whether the model reads no text about a call for the first time.
+    seals_nothing: bool,
 }
 
 /// What a step of a turn may do.
@@ -77,26 +81,38 @@ struct StepPlan {
     has_calls: bool,
 }
 
+impl OpenedStep {
+    /// Whether the request to the model may leave before the commit that begins the turn. The model must read
+    /// no text about a call that the commit may fail to seal.
+    pub(crate) const fn may_leave_early(&self) -> bool {
+        self.seals_nothing
+    }
+}
+
+/// Completes when the turn has begun, with an error if the turn never begins.
+pub(crate) type Begun = Shared<oneshot::Receiver<()>>;
+
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
     /// Runs a turn from its open first step to its end, which the caller emits, and commits unless the last
-    /// step did. Adds the usage up to that end to `spent`.
+    /// step did. Adds the usage up to that end to `spent`. Returns `None` if the turn never began.
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
-        first: OpenedStep,
+        (first, begun): (OpenedStep, Begun),
         spent: &mut Spent,
         emit: Emit<'_>,
-    ) -> Result<Ended, TurnError> {
-        match self.steps(turn, first, spent, emit).await {
-            Ok(ended) => Ok(ended),
+    ) -> Result<Option<Ended>, TurnError> {
+        match self.steps(turn, first, begun, spent, emit).await {
+            Ok(ended) => Ok(Some(ended)),
+            Err(Stopped::NeverBegan) => Ok(None),
             Err(Stopped::Failed(error)) => Err(error),
             Err(Stopped::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
             Err(Stopped::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
             Err(Stopped::Halted(Halt::Cancelled)) => {
                 let reason = FinishReason::Other;
-                Ok(Ended { end: TurnEnd::Cancelled, reason, is_committed: false })
+                Ok(Some(Ended { end: TurnEnd::Cancelled, reason, is_committed: false }))
             }
         }
     }
@@ -105,21 +121,29 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         first: OpenedStep,
+        begun: Begun,
         spent: &mut Spent,
         emit: Emit<'_>,
     ) -> Result<Ended, Stopped> {
-        let (mut after_hold, mut opened) = (false, Some(first));
+        let (mut after_hold, mut opened, mut begun) = (false, Some(first), Some(begun));
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
+                if let Some(begun) = begun.take() {
+                    begun.await.map_err(|_| Stopped::NeverBegan)?;
+                }
                 return Err(Stopped::Halted(halt));
             }
-            let OpenedStep { step, before, request } = match opened.take() {
+            let OpenedStep { step, before, request, .. } = match opened.take() {
                 Some(first) => first,
                 None => self.open(turn, after_hold).await?,
             };
             spent.message = spent.message.or(before);
             emit(TurnEvent::StepStarted);
-            let (output, result) = self.call_model(turn, step.n, &request, emit).await;
+            let called = self.call_model(turn, step.n, &request, emit);
+            let (output, result) = match begun.take() {
+                Some(begun) => once_begun(called, begun).await?,
+                None => called.await,
+            };
             if let Err(broke) = result {
                 self.break_off(turn, step.n, output).await;
                 return Err(broke);
@@ -271,7 +295,7 @@ impl Agent {
         let system = own.or_else(|| self.model.system_prompt.clone());
         let request = ModelRequest { system, messages: history.messages, tools };
         let step = StepPlan { n, last, has_calls: transcript.has_calls() };
-        Ok(OpenedStep { step, before, request })
+        Ok(OpenedStep { step, before, request, seals_nothing: history.seals.is_empty() })
     }
 
     fn offered(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
@@ -449,6 +473,16 @@ async fn find_end(read: &Read, turn: &Turn<'_>, n: i32) -> Result<Option<Committ
     let Some(end) = read.ended_as(turn.lease, TurnEnd::Completed).await? else { return Ok(None) };
     let calls = read.calls_of_step(turn.lease.run.assistant_message_id, n).await?;
     Ok(Some(CommittedStep { calls, permits: Vec::new(), ended: Some(end) }))
+}
+
+/// Returns the output of the model once the turn has begun. Drops the request if the turn never begins.
+async fn once_begun<T>(called: impl Future<Output = T>, begun: Begun) -> Result<T, Stopped> {
+    let never = |_| Stopped::NeverBegan;
+    match select(pin!(called), begun).await {
+        Either::Left((output, begun)) => begun.await.map(|()| output).map_err(never),
+        Either::Right((Ok(()), called)) => Ok(called.await),
+        Either::Right((Err(error), _)) => Err(never(error)),
+    }
 }
 
 /// Returns the part of a broken-off step that is stored.

@@ -7,6 +7,7 @@ use super::request::AdmitError;
 use super::turn::FirstStep;
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
+use crate::agent::OpenedStep;
 use crate::domain::Principal;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::Step;
@@ -15,9 +16,11 @@ use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::TurnEvent;
 use crate::store::{Lease, StoreError, Thread, Transcript, Write};
 use crate::stream::ClientTraits;
+use futures::FutureExt;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// The transaction of a request, with the thread locked.
 pub(super) struct Locked<'a> {
@@ -209,11 +212,23 @@ impl Chat {
         let (started, backfill) = match next {
             Next::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
             Next::Begin { lease, first, backfill, continued } => {
-                // A request that finds the run in the database has to find its log too. The log stays empty
+                // A request that finds the run in the database has to find its log too. The log has no reader
                 // until the commit.
                 let task = self.turn_task(lease.run.id);
-                write.commit().await?;
-                (task.start(*lease, *first, continued), backfill)
+                let (committed, begun) = oneshot::channel();
+                let begun = begun.shared();
+                let started = if first.as_ref().as_ref().is_ok_and(OpenedStep::may_leave_early) {
+                    let started = task.start(*lease, *first, begun, continued);
+                    // If the commit fails, `committed` is dropped, and the task ends.
+                    write.commit().await?;
+                    started
+                } else {
+                    write.commit().await?;
+                    task.start(*lease, *first, begun, continued)
+                };
+                // The task may have ended already.
+                let _ended = committed.send(());
+                (started, backfill)
             }
             Next::Await { pending, backfill } => {
                 write.commit().await?;

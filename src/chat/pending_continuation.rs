@@ -16,7 +16,9 @@ use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::store::{StoreError, Thread, Write};
 use crate::stream::ClientTraits;
+use futures::FutureExt;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
@@ -73,7 +75,10 @@ impl TurnTask {
             Next::Begin { lease, first, continued, .. } => {
                 // The steps are not needed as long as the turn runs.
                 drop(view);
-                self.turn(*lease, *first, continued).await;
+                let (committed, begun) = oneshot::channel();
+                let begun = begun.shared();
+                let _ended = committed.send(());
+                self.turn(*lease, *first, begun, continued).await;
             }
             Next::Attach { log, backfill, .. } => {
                 drop(view);

@@ -3,14 +3,14 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Ended, Heartbeat, OpenedStep, Turn, Work, persist};
+use crate::agent::{AskHandler, Begun, Ended, Heartbeat, OpenedStep, Turn, Work, persist};
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{Lease, StoreError, Thread, Transcript, TurnEnd, Write};
+use crate::store::{Lease, Renewed, StoreError, Thread, Transcript, TurnEnd, Write};
 use futures::FutureExt;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -74,23 +74,37 @@ impl TurnTask {
     }
 
     /// Starts the turn in a task of its own. `continued` reports the held calls after which the run resumes.
-    pub(super) fn start(self, lease: Lease, first: FirstStep, continued: Vec<TurnEvent<'static>>) -> Started {
+    pub(super) fn start(
+        self,
+        lease: Lease,
+        first: FirstStep,
+        begun: Begun,
+        continued: Vec<TurnEvent<'static>>,
+    ) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
-        tasks.spawn(async move { self.turn(lease, first, continued).await }.instrument(span));
+        tasks.spawn(async move { self.turn(lease, first, begun, continued).await }.instrument(span));
         started
     }
 
-    /// Runs the turn.
-    pub(super) async fn turn(&self, lease: Lease, first: FirstStep, continued: Vec<TurnEvent<'static>>) {
+    /// Runs the turn. Before the turn has begun, the log has no reader, and the task writes nothing that
+    /// stays.
+    pub(super) async fn turn(
+        &self,
+        lease: Lease,
+        first: FirstStep,
+        begun: Begun,
+        continued: Vec<TurnEvent<'static>>,
+    ) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
-        let heartbeat = self.keep(&lease);
+        let heartbeat = self.keep(&lease, &begun);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
-        let last = match self.run_agent(&lease, first, &heartbeat, &mut spent).await {
-            Ok(ended) => self.end(&lease, ended, spent).await,
+        let last = match self.run_agent(&lease, first, begun, &heartbeat, &mut spent).await {
+            Ok(Some(ended)) => self.end(&lease, ended, spent).await,
+            Ok(None) => return,
             Err(error) => self.fail(&lease, error, spent).await,
         };
         self.log.emit(last);
@@ -101,12 +115,17 @@ impl TurnTask {
     }
 
     /// Renews the run's lease until the turn has ended.
-    fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
+    fn keep(&self, lease: &Arc<Lease>, begun: &Begun) -> Heartbeat {
+        let begun = begun.clone();
         let (store, lease) = (self.chat.store.clone(), lease.clone());
         let work = Work::Turn(self.run_id);
         Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.approval.lease, move || {
-            let (store, lease) = (store.clone(), lease.clone());
+            let (store, lease, begun) = (store.clone(), lease.clone(), begun.clone());
             async move {
+                // Before the commit there is no lease to renew.
+                if begun.await.is_err() {
+                    return Ok(Renewed::Lost);
+                }
                 let write = store.urgent_write().await?;
                 let renewed = write.renew_turn(&lease).await?;
                 write.commit().await?;
@@ -119,15 +138,16 @@ impl TurnTask {
         &self,
         lease: &Arc<Lease>,
         first: FirstStep,
+        begun: Begun,
         heartbeat: &Heartbeat,
         spent: &mut Spent,
-    ) -> Result<Ended, TurnError> {
+    ) -> Result<Option<Ended>, TurnError> {
         let (model, first) = (self.chat.model_of(&lease.run)?, first?);
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
         let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
         let turn = Turn { lease, heartbeat, model: model.as_ref(), asks };
-        self.chat.agent.run(&turn, first, spent, &|event| self.log.emit(event)).await
+        self.chat.agent.run(&turn, (first, begun), spent, &|event| self.log.emit(event)).await
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.

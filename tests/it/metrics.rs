@@ -171,7 +171,7 @@ async fn a_reaped_turn_is_counted_as_a_lost_lease_and_as_a_sweeper_action() {
     app.scene.then(vec![Ok(ModelEvent::Text("Half an ".to_owned())), Ok(ModelEvent::Alive)]);
     let begun = app.client.begin(&thread, &json!({ "content": "slowly" })).await;
     gate.add_permits(1);
-    eventually("the model is asked", async || app.scene.requests().pop()).await;
+    app.asks_the_model(1).await;
     let closed = async || {
         let lapse = "UPDATE runs SET lease_until = 1000000 WHERE status = 'running'";
         app.rows.change(lapse).await.unwrap();

@@ -57,11 +57,7 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
         assert_eq!(app.rows.count(stuck).await, STUCK as i64);
     };
     let meanwhile = async {
-        let asked = async |times: usize| {
-            let asked = async || (app.scene.requests().len() == 2 + times).then_some(());
-            eventually("all turns wait for their model", asked).await;
-        };
-        asked(SPEAKING).await;
+        app.asks_the_model(2 + SPEAKING).await;
         // The response does not wait for the outcome, but may contain it.
         assert!(matches!(app.client.approve(&held).await.status, 200 | 202));
         app.client.becomes(&held, "succeeded").await;
@@ -72,7 +68,7 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
         eventually("all tools run", all_run).await;
         answers().await;
         app.ledger.go.add_permits(STUCK + SPEAKING);
-        asked(2 * SPEAKING).await;
+        app.asks_the_model(2 + 2 * SPEAKING).await;
         gate.add_permits(2 * SPEAKING);
     };
     let (turns, ()) = tokio::join!(turns, meanwhile);

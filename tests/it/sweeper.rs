@@ -234,8 +234,7 @@ async fn a_turn_reaped_mid_text_emits_no_more_text_and_does_not_disturb_the_next
     let gate = app.scene.gate();
     gate.add_permits(1);
     let begun = async {
-        let asked = async || (app.scene.requests().len() == 1).then_some(());
-        eventually("the model is asked", asked).await;
+        app.asks_the_model(1).await;
         eventually("it speaks", async || (gate.available_permits() == 0).then_some(())).await;
         reap_turn(&app).await;
         app.scene.says("Here I am.");

@@ -231,8 +231,7 @@ async fn a_call_that_the_model_makes_after_its_thread_is_deleted_does_not_run() 
     app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
     let gate = app.scene.gate();
     let delete = async {
-        let asked = async || (app.scene.requests().len() == 1).then_some(());
-        eventually("the model is asked", asked).await;
+        app.asks_the_model(1).await;
         assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
         gate.add_permits(4);
     };
@@ -445,8 +444,7 @@ async fn the_ui_formats_omit_the_message_of_a_running_turn() {
         page["results"].as_array().unwrap().len()
     };
     let look = async {
-        let asked = async || (app.scene.requests().len() == 1).then_some(());
-        eventually("the model is asked", asked).await;
+        app.asks_the_model(1).await;
         let shown = reload().await;
         gate.add_permits(2);
         shown

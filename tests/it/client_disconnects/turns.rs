@@ -34,12 +34,6 @@ fn ran(app: &Embedded, note: &str) -> Vec<String> {
     app.ledger.lines().into_iter().filter(with_note).collect()
 }
 
-/// Waits until the model has been called this many times.
-async fn asked(app: &Embedded, times: usize) {
-    let enough = async || (app.scene.requests().len() >= times).then_some(());
-    eventually("the model is asked", enough).await;
-}
-
 /// How far a turn got before its client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -98,7 +92,7 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
             app.ledger.go.add_permits(1);
         }
         match heard {
-            None => asked(&app, asked_before + 1).await,
+            None => app.asks_the_model(asked_before + 1).await,
             Some(text) => client.hears(text).await,
         }
         if phase == Phase::InTool {
@@ -257,7 +251,7 @@ async fn a_continuation_completes_when_its_client_disconnects_before_the_outcome
         app.ledger.go.add_permits(1);
         decider.hears("succeeded").await;
         // No other request resumes the turn.
-        asked(&app, asked_before + 1).await;
+        app.asks_the_model(asked_before + 1).await;
         let later = app.client.begin_to_go_on(&thread).await;
         gate.add_permits(2);
         let later = app.client.read_on(later).await;

@@ -96,6 +96,9 @@ struct Restock;
 /// Runs without an approval, and may be retried.
 struct Tidy;
 
+/// The lines of the ledger that the model writes.
+const MODEL_LINES: [&str; 4] = ["think", "ponder", "slowly", "all is said"];
+
 /// The body of both: each attempt records its number and its idempotency key.
 async fn attempt<T>(name: &str, input: Probe, permit: Permit<T>) -> Value {
     let (attempt, key) = (permit.attempt(), permit.idempotency_key());
@@ -367,8 +370,16 @@ impl Place {
         pending[0].clone()
     }
 
+    /// Waits until the ledger has these lines. If the last one is of the model, also waits until a turn runs:
+    /// the request to the model leaves before the commit that begins the turn.
     pub(crate) async fn wait_begun(&self, lines: &[&str]) {
         eventually("the ledger has these lines", async || (self.ledger() == lines).then_some(())).await;
+        if lines.last().is_some_and(|last| MODEL_LINES.contains(last)) {
+            let rows = self.rows().await;
+            let runs = async || (rows.count("runs WHERE status = 'running'").await > 0).then_some(());
+            eventually("a turn runs", runs).await;
+            rows.close().await;
+        }
     }
 
     /// Releases waiting tools and answers, including later ones.

@@ -1,6 +1,6 @@
 //! A server in this process, with the tools and the model of a test.
 
-use super::{Client, Ended, Ledger, Rows, Scene, holdpoint, postgres_if_chosen, probes};
+use super::{Client, Ended, Ledger, Rows, Scene, eventually, holdpoint, postgres_if_chosen, probes};
 use holdpoint::app::{App, Deadlines, configured_model};
 use holdpoint::config::{Config, Provider};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
@@ -64,6 +64,15 @@ struct Parts<H> {
 }
 
 impl Embedded {
+    /// Waits until the model has got this many requests, and the turns of these requests are stored: a request
+    /// may leave before the commit that begins its turn.
+    pub(crate) async fn asks_the_model(&self, times: usize) {
+        let sent = async || (self.scene.requests().len() >= times).then_some(());
+        eventually("the model is asked", sent).await;
+        let stored = async || (self.rows.count("message_steps").await >= times as i64).then_some(());
+        eventually("the turns of the requests are stored", stored).await;
+    }
+
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
     }
