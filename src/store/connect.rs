@@ -1,15 +1,15 @@
 //! Connections: pools and timeouts.
 
+use super::pool::ConnectionPool;
 use super::transaction::{CONNECTION_SETTINGS, WRITE_TIMEOUT};
 use super::tx::within_timeout;
 use super::{ProcessLock, Store, StoreError};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
-use futures::FutureExt;
-use sea_orm::sqlx;
 use sea_orm::sqlx::postgres::PgConnectOptions;
-use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend, DbErr, RuntimeErr};
+use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sea_orm::sqlx::{self, ConnectOptions as _};
+use sea_orm::{DbBackend, DbErr, RuntimeErr};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -22,8 +22,6 @@ use url::Url;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long urgent work waits for one of its few connections. Such work is short and worth the wait.
 const URGENT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may take to answer the check when the pool takes it back.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// File mode of a new database file: only the owner may read and write.
 const PRIVATE: u32 = 0o600;
 
@@ -47,7 +45,7 @@ impl Store {
             0 => db.clone(),
             some => pool(url, some, URGENT_ACQUIRE_TIMEOUT, shared_sessions).await?,
         };
-        let writers = match db.get_database_backend() {
+        let writers = match db.backend() {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,
         };
@@ -78,51 +76,36 @@ async fn pool(
     max_connections: u32,
     acquire_timeout: Duration,
     shared_sessions: bool,
-) -> Result<DatabaseConnection, StoreError> {
-    let mut options = ConnectOptions::new(url);
-    options
-        .max_connections(max_connections)
-        .acquire_timeout(acquire_timeout)
-        .sqlx_logging(false)
-        // A transaction that cannot begin on a connection takes another one, and a file does not disconnect.
-        .test_before_acquire(false)
-        .map_sqlx_sqlite_opts(|sqlite| {
-            sqlite
-                .create_if_missing(true)
-                .journal_mode(SqliteJournalMode::Wal)
-                // NORMAL may lose acknowledged commits at a power failure.
-                .synchronous(SqliteSynchronous::Full)
-                .foreign_keys(true)
-                .busy_timeout(WRITE_TIMEOUT)
-        })
-        .map_sqlx_sqlite_pool_opts(|pool| {
-            // An open connection keeps SQLite's own lock on the file, which shows `ProcessLock` that this
-            // process is there. A database in memory ends with its last connection.
-            pool.idle_timeout(None).max_lifetime(None)
-        })
-        .map_sqlx_postgres_opts(postgres_options)
-        .map_sqlx_postgres_pool_opts(move |pool| {
-            // The pool has no timeout for a connection that never answers, and would lose the connection's
-            // place.
-            let pool = pool.after_connect(move |connection, _| {
-                async move {
-                    // In a session that other clients use, the settings would apply to their statements.
-                    if !shared_sessions {
-                        sqlx::Executor::execute(connection, CONNECTION_SETTINGS).await?;
-                    }
-                    Ok(())
-                }
-                .boxed()
-            });
-            pool.after_release(|connection, _| {
-                async move {
-                    let well = tokio::time::timeout(RELEASE_TIMEOUT, sqlx::Connection::ping(connection));
-                    well.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
-                }
-                .boxed()
-            })
-        });
-    Ok(Database::connect(options).await?)
+) -> Result<ConnectionPool, StoreError> {
+    let connected = async {
+        if !url.starts_with("sqlite:") {
+            // In a session that other clients use, the settings would apply to their statements.
+            let settings = (!shared_sessions).then_some(CONNECTION_SETTINGS);
+            let options = postgres_options(url.parse()?).disable_statement_logging();
+            let pool = ConnectionPool::postgres(options, settings, max_connections, acquire_timeout);
+            return pool.map_err(sqlx::Error::config);
+        }
+        let options = url
+            .parse::<SqliteConnectOptions>()?
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // NORMAL may lose acknowledged commits at a power failure.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(WRITE_TIMEOUT)
+            .disable_statement_logging();
+        // An open connection keeps SQLite's own lock on the file, which shows `ProcessLock` that this process
+        // is there. A database in memory ends with its last connection.
+        let pool = SqlitePoolOptions::new()
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .max_connections(max_connections)
+            .acquire_timeout(acquire_timeout)
+            // A file does not disconnect.
+            .test_before_acquire(false);
+        Ok(ConnectionPool::Sqlite(pool.connect_with(options).await?))
+    };
+    Ok(connected.await.map_err(|error| DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error))))?)
 }
 
 pub(super) fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {

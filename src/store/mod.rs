@@ -24,6 +24,7 @@ mod notify;
 mod numbering;
 mod paging;
 mod parts;
+mod pool;
 mod process_lock;
 mod purge;
 mod quorum;

@@ -2,6 +2,7 @@
 
 use super::commit_hook::HookedCommit;
 use super::entity::event;
+use super::pool::ConnectionPool;
 use super::reached::Reached;
 use super::threads::LockedThread;
 use super::tx::Tx;
@@ -12,8 +13,8 @@ use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use parking_lot::Mutex;
 use sea_orm::{
-    ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
-    QueryResult, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+    ConnAcquireErr, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait, QueryResult,
+    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
 };
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -95,9 +96,9 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The database of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
-    pub(super) db: DatabaseConnection,
+    pub(super) db: ConnectionPool,
     /// Connections for urgent work, which must not wait for chats. The same pool where writers queue anyway.
-    pub(super) urgent: DatabaseConnection,
+    pub(super) urgent: ConnectionPool,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// SQLite has one writer at a time, and other writers only poll for the lock. Here they queue instead.
@@ -174,11 +175,12 @@ impl Store {
         Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
     }
 
-    /// Begins a transaction of the kind that migrations take.
+    /// Begins a transaction of the kind that migrations take. On Postgres its connection closes with it.
     #[expect(clippy::disallowed_methods, reason = "the migrator takes no transaction of this module")]
     async fn begin_migration(&self, mode: SqliteTransactionMode) -> Result<DatabaseTransaction, DbErr> {
         let tx = self
             .db
+            .for_migrations()
             .begin_with_options(TransactionOptions {
                 sqlite_transaction_mode: Some(mode),
                 ..Default::default()
@@ -193,7 +195,7 @@ impl Store {
     /// Returns the settings of the database server, with their values, under which a crash may lose committed
     /// data. A session cannot change these settings.
     pub(crate) async fn unsafe_settings(&self) -> Result<Vec<(String, String)>, StoreError> {
-        if self.db.get_database_backend() != DbBackend::Postgres {
+        if self.db.backend() != DbBackend::Postgres {
             return Ok(Vec::new());
         }
         let statement = Statement::from_string(DbBackend::Postgres, UNSAFE_SETTINGS);
@@ -204,14 +206,14 @@ impl Store {
 
     /// Checks that the database answers on both pools.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        Tx::without_transaction(&self.db).await?;
-        Tx::without_transaction(&self.urgent).await?;
+        Tx::ping(&self.db).await?;
+        Tx::ping(&self.urgent).await?;
         Ok(())
     }
 
     /// Whether only this process can write to the database, so that every execution in it runs here.
     pub(crate) fn has_one_writer(&self) -> bool {
-        self.db.get_database_backend() == DbBackend::Sqlite
+        self.db.backend() == DbBackend::Sqlite
     }
 
     /// Begins a view.
@@ -238,7 +240,7 @@ impl Store {
 
     async fn read_over(&self, pool: Pool) -> Result<Read, StoreError> {
         let since = Instant::now();
-        let begin = match (self.db.get_database_backend(), self.shared_sessions) {
+        let begin = match (self.db.backend(), self.shared_sessions) {
             (DbBackend::Sqlite, _) => BEGIN_READ_SQLITE,
             (_, false) => BEGIN_READ,
             (_, true) => BEGIN_SHARED_READ,
@@ -259,7 +261,7 @@ impl Store {
 
     async fn write_over(&self, pool: Pool) -> Result<Write, StoreError> {
         let since = Instant::now();
-        let begin = match (self.db.get_database_backend(), self.shared_sessions) {
+        let begin = match (self.db.backend(), self.shared_sessions) {
             (DbBackend::Sqlite, _) => BEGIN_WRITE_SQLITE,
             (_, false) => BEGIN_WRITE,
             (_, true) => BEGIN_SHARED_WRITE,
@@ -283,7 +285,7 @@ impl Store {
         })
     }
 
-    const fn pool(&self, pool: Pool) -> &DatabaseConnection {
+    const fn pool(&self, pool: Pool) -> &ConnectionPool {
         match pool {
             Pool::Chat => &self.db,
             Pool::Urgent => &self.urgent,

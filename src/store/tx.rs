@@ -3,14 +3,12 @@
 //! The statements that begin and end a transaction are written here, so that BEGIN, the settings and the time
 //! take one round trip, and so that a connection is cleaned only when its transaction was dropped.
 
+use super::pool::{Connection, ConnectionPool};
 use sea_orm::sqlx::postgres::PgRow;
+use sea_orm::sqlx::query_with;
 use sea_orm::sqlx::sqlite::SqliteRow;
-use sea_orm::sqlx::{AssertSqlSafe, Connection as _, Executor, Postgres, Row as _, Sqlite, raw_sql};
-use sea_orm::sqlx::{pool::PoolConnection, query_with};
-use sea_orm::{
-    ConnAcquireErr, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, ExecResult, QueryResult,
-    RuntimeErr, Statement, sqlx,
-};
+use sea_orm::sqlx::{AssertSqlSafe, Executor, Row as _, raw_sql};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr, Statement, sqlx};
 use sea_query_sqlx::SqlxValues;
 use std::future::Future;
 use std::sync::Arc;
@@ -22,6 +20,8 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit};
 /// limit, a connection that never answers would block its caller for good, and the pool would lose the
 /// connection's place.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(7);
+/// A statement that checks whether the database answers.
+const PING: &str = "SELECT 1";
 /// How long the rollback of a dropped transaction may take. After that the connection is closed.
 const CLEAN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The beginnings of the Postgres codes after which a connection is useless: a failure of the connection, a
@@ -34,13 +34,8 @@ const BROKEN: [&str; 6] = ["08", "25001", "25006", "25P03", "25P04", "57P"];
 pub(super) struct Tx {
     backend: DbBackend,
     session: Mutex<Session>,
-}
-
-/// A connection of a pool.
-#[derive(Debug)]
-enum Connection {
-    Postgres(PoolConnection<Postgres>),
-    Sqlite(PoolConnection<Sqlite>),
+    /// In a session without a transaction: the pool that replaces a connection that broke while it was idle.
+    spare: Option<ConnectionPool>,
 }
 
 /// A connection in use. The pool gets the connection back after this value is dropped, and cleaned.
@@ -48,7 +43,7 @@ enum Connection {
 struct Session {
     /// `None` only in a session that is being dropped.
     connection: Option<Connection>,
-    /// Whether the connection may have an open transaction.
+    /// Whether the connection may have an open transaction, or a statement that was dropped.
     is_open: bool,
     /// Whether the connection is useless.
     is_broken: bool,
@@ -66,18 +61,18 @@ impl Tx {
     /// Begins a transaction with this text of one or several statements, and returns the first number that it
     /// selects, if any.
     pub(super) async fn begin(
-        db: &DatabaseConnection,
+        pool: &ConnectionPool,
         begin: &'static str,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(Self, Option<i64>), DbErr> {
         within_timeout(async {
-            let mut tries = connections_max(db);
+            let mut tries = pool.size_max();
             let mut turn = turn;
             loop {
-                let mut session = Session::acquire(db).await?;
+                let mut session = Session::acquire(pool).await?;
                 (session.is_open, session.turn) = (true, turn.take());
                 match session.connection()?.begin(begin).await {
-                    Ok(selected) => return Ok((Self::of(db, session), selected)),
+                    Ok(selected) => return Ok((Self::of(pool, session), selected)),
                     // The connection broke while it was idle.
                     Err(error) if is_broken(&error) && tries > 0 => {
                         tries -= 1;
@@ -92,26 +87,22 @@ impl Tx {
     }
 
     /// Takes a connection without a transaction, for statements that read.
-    pub(super) async fn without_transaction(db: &DatabaseConnection) -> Result<Self, DbErr> {
-        within_timeout(async {
-            let mut tries = connections_max(db);
-            loop {
-                let mut session = Session::acquire(db).await?;
-                match session.connection()?.ping().await {
-                    Ok(()) => return Ok(Self::of(db, session)),
-                    Err(_) if tries > 0 => {
-                        tries -= 1;
-                        session.is_broken = true;
-                    }
-                    Err(error) => return Err(query_error(error)),
-                }
-            }
-        })
-        .await
+    pub(super) async fn without_transaction(pool: &ConnectionPool) -> Result<Self, DbErr> {
+        let session = within_timeout(Session::acquire(pool)).await?;
+        Ok(Self { spare: Some(pool.clone()), ..Self::of(pool, session) })
     }
 
-    fn of(db: &DatabaseConnection, session: Session) -> Self {
-        Self { backend: db.get_database_backend(), session: Mutex::new(session) }
+    /// Checks that the database answers.
+    pub(super) async fn ping(pool: &ConnectionPool) -> Result<(), DbErr> {
+        Self::without_transaction(pool)
+            .await?
+            .query_one_raw(Statement::from_string(pool.backend(), PING))
+            .await?;
+        Ok(())
+    }
+
+    fn of(pool: &ConnectionPool, session: Session) -> Self {
+        Self { backend: pool.backend(), session: Mutex::new(session), spare: None }
     }
 
     /// Commits the transaction.
@@ -126,20 +117,9 @@ impl Tx {
     }
 }
 
-fn connections_max(db: &DatabaseConnection) -> u32 {
-    match db.get_database_backend() {
-        DbBackend::Sqlite => db.get_sqlite_connection_pool().options().get_max_connections(),
-        _ => db.get_postgres_connection_pool().options().get_max_connections(),
-    }
-}
-
 impl Session {
-    async fn acquire(db: &DatabaseConnection) -> Result<Self, DbErr> {
-        let connection = match db.get_database_backend() {
-            DbBackend::Sqlite => db.get_sqlite_connection_pool().acquire().await.map(Connection::Sqlite),
-            _ => db.get_postgres_connection_pool().acquire().await.map(Connection::Postgres),
-        };
-        let connection = Some(connection.map_err(acquire_error)?);
+    async fn acquire(pool: &ConnectionPool) -> Result<Self, DbErr> {
+        let connection = Some(pool.acquire().await?);
         Ok(Self { connection, is_open: false, is_broken: false, turn: None })
     }
 
@@ -152,9 +132,31 @@ impl Session {
         &mut self,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, DbErr>,
     ) -> Result<T, DbErr> {
+        // A caller may drop this future. The rest of the answer is read when the connection is cleaned.
+        let was_open = std::mem::replace(&mut self.is_open, true);
         let done = within_timeout(async { work(self.connection()?).await }).await;
+        self.is_open = was_open;
         self.is_broken |= done.as_ref().is_err_and(is_broken_off);
         done
+    }
+
+    async fn query(&mut self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let values = values_of(&mut statement);
+        let sql = AssertSqlSafe(statement.sql);
+        let queried = self.run(async |connection| {
+            match connection {
+                Connection::Postgres(to) => {
+                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
+                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
+                }
+                Connection::Sqlite(to) => {
+                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
+                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
+                }
+            }
+            .map_err(query_error)
+        });
+        queried.await
     }
 }
 
@@ -171,10 +173,11 @@ impl Drop for Session {
         let turn = self.turn.take();
         runtime.spawn(async move {
             let cleaned = tokio::time::timeout(CLEAN_TIMEOUT, connection.roll_back()).await;
-            if !matches!(cleaned, Ok(Ok(()))) {
-                connection.close();
+            match cleaned {
+                Ok(Ok(())) => drop(connection),
+                _ => connection.close(),
             }
-            drop((connection, turn));
+            drop(turn);
         });
     }
 }
@@ -190,13 +193,6 @@ impl Connection {
                 let rows: Vec<SqliteRow> = raw_sql(sql).fetch_all(&mut **connection).await?;
                 rows.first().map(|row| row.try_get(0)).transpose()
             }
-        }
-    }
-
-    async fn ping(&mut self) -> Result<(), sqlx::Error> {
-        match self {
-            Self::Postgres(connection) => connection.ping().await,
-            Self::Sqlite(connection) => connection.ping().await,
         }
     }
 
@@ -221,14 +217,6 @@ impl Connection {
                 self.run("BEGIN").await?;
                 self.run("ROLLBACK").await
             }
-        }
-    }
-
-    /// Closes the connection when it is dropped.
-    fn close(&mut self) {
-        match self {
-            Self::Postgres(connection) => connection.close_on_drop(),
-            Self::Sqlite(connection) => connection.close_on_drop(),
         }
     }
 }
@@ -278,32 +266,17 @@ impl ConnectionTrait for Tx {
         Ok(self.query_all_raw(statement).await?.into_iter().next())
     }
 
-    async fn query_all_raw(&self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        let values = values_of(&mut statement);
-        let sql = AssertSqlSafe(statement.sql);
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let mut session = self.session.lock().await;
-        let done = session.run(async |connection| {
-            match connection {
-                Connection::Postgres(to) => {
-                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
-                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
-                }
-                Connection::Sqlite(to) => {
-                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
-                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
-                }
-            }
-            .map_err(query_error)
-        });
-        done.await
-    }
-}
-
-fn acquire_error(error: sqlx::Error) -> DbErr {
-    match error {
-        sqlx::Error::PoolTimedOut => DbErr::ConnectionAcquire(ConnAcquireErr::Timeout),
-        sqlx::Error::PoolClosed => DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed),
-        other => DbErr::Conn(RuntimeErr::SqlxError(Arc::new(other))),
+        let Some(pool) = &self.spare else { return session.query(statement).await };
+        let mut found = session.query(statement.clone()).await;
+        let mut tries = pool.size_max();
+        while tries > 0 && found.as_ref().is_err_and(is_broken_connection) {
+            tries -= 1;
+            *session = within_timeout(Session::acquire(pool)).await?;
+            found = session.query(statement.clone()).await;
+        }
+        found
     }
 }
 
@@ -328,13 +301,17 @@ fn is_broken(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The same for an error of this module, of which the timeout is one.
-fn is_broken_off(error: &DbErr) -> bool {
+/// Whether this is such an error of a connection. A timeout is not.
+fn is_broken_connection(error: &DbErr) -> bool {
     match error {
         DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
             is_broken(error)
         }
-        DbErr::Conn(_) => true,
         _ => false,
     }
+}
+
+/// Whether a connection is useless after this error of this module, of which the timeout is one.
+fn is_broken_off(error: &DbErr) -> bool {
+    matches!(error, DbErr::Conn(_)) || is_broken_connection(error)
 }
