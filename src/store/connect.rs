@@ -1,5 +1,6 @@
 //! Connections: pools and timeouts.
 
+use super::schema::Schema;
 use super::transaction::{CONNECTION_SETTINGS, WRITE_TIMEOUT};
 use super::tx::within_timeout;
 use super::{ProcessLock, Store, StoreError};
@@ -28,9 +29,10 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 const PRIVATE: u32 = 0o600;
 
 impl Store {
-    /// Connects, and creates the SQLite file if the file is missing.
+    /// Connects, and creates the SQLite file if the file is missing. On Postgres the tables are in the schema.
     pub(crate) async fn connect(
         url: &str,
+        schema: &str,
         max_connections: u32,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
@@ -47,13 +49,25 @@ impl Store {
             0 => db.clone(),
             some => pool(url, some, URGENT_ACQUIRE_TIMEOUT, shared_sessions).await?,
         };
+        let schema = Schema::new(db.get_database_backend(), schema);
         let writers = match db.get_database_backend() {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,
         };
         let writers = Arc::new(Semaphore::new(writers));
         let news = Arc::default();
-        Ok(Self { db, urgent, clock, metrics, writers, _sole: None, shared_sessions, news, hook: None })
+        Ok(Self {
+            db,
+            urgent,
+            schema,
+            clock,
+            metrics,
+            writers,
+            _sole: None,
+            shared_sessions,
+            news,
+            hook: None,
+        })
     }
 
     /// Returns the file of a SQLite database, or `None` for a database in memory.

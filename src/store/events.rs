@@ -384,7 +384,8 @@ mod tests {
 
     #[tokio::test]
     async fn on_sqlite_the_rows_of_a_query_come_from_an_index_in_the_order_of_their_numbers() {
-        let store = Store::connect("sqlite::memory:", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store =
+            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
         let (user, operator) = (Visibility::Approver(Vec::new()), Visibility::Operator);

@@ -16,8 +16,8 @@ const PAGE: u64 = 100;
 pub(super) const PAUSED: &str = "server_resumes AND status IN ('waiting', 'failed')";
 
 /// Runs that the server resumes because a call waits for them, whichever decider decided their held calls.
-const CHILD_PAUSED: &str = "(status = 'waiting' AND EXISTS (SELECT 1 FROM tool_calls
-    WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))";
+const CHILD_PAUSED: &str = r#"(status = 'waiting' AND EXISTS (SELECT 1 FROM "holdpoint".tool_calls
+    WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))"#;
 
 /// The kinds of work of the resumer.
 #[derive(Debug, Clone, Copy, FromQueryResult)]

@@ -3,6 +3,7 @@
 use super::commit_hook::HookedCommit;
 use super::entity::event;
 use super::reached::Reached;
+use super::schema::Schema;
 use super::threads::LockedThread;
 use super::tx::Tx;
 use super::{CommitHook, ProcessLock, StoreError};
@@ -98,6 +99,7 @@ pub(crate) struct Store {
     pub(super) db: DatabaseConnection,
     /// Connections for urgent work, which must not wait for chats. The same pool where writers queue anyway.
     pub(super) urgent: DatabaseConnection,
+    pub(super) schema: Schema,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// SQLite has one writer at a time, and other writers only poll for the lock. Here they queue instead.
@@ -162,6 +164,9 @@ impl Store {
             tx.execute_unprepared(MIGRATION_LOCK).await?;
         }
         if !Migrator::get_pending_migrations_read_only(&tx).await?.is_empty() {
+            if tx.get_database_backend() == DbBackend::Postgres {
+                self.schema.create(&tx).await?;
+            }
             Migrator::up(&tx, None).await?;
         }
         tx.commit().await?;
@@ -176,7 +181,7 @@ impl Store {
 
     /// Begins a transaction of the kind that migrations take.
     #[expect(clippy::disallowed_methods, reason = "the migrator takes no transaction of this module")]
-    async fn begin_migration(&self, mode: SqliteTransactionMode) -> Result<DatabaseTransaction, DbErr> {
+    async fn begin_migration(&self, mode: SqliteTransactionMode) -> Result<DatabaseTransaction, StoreError> {
         let tx = self
             .db
             .begin_with_options(TransactionOptions {
@@ -186,6 +191,9 @@ impl Store {
             .await?;
         if self.shared_sessions {
             tx.execute_unprepared("DEALLOCATE ALL").await?;
+        }
+        if tx.get_database_backend() == DbBackend::Postgres {
+            self.schema.enter(&tx).await?;
         }
         Ok(tx)
     }
@@ -204,8 +212,8 @@ impl Store {
 
     /// Checks that the database answers on both pools.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        Tx::without_transaction(&self.db).await?;
-        Tx::without_transaction(&self.urgent).await?;
+        Tx::without_transaction(&self.db, &self.schema).await?;
+        Tx::without_transaction(&self.urgent, &self.schema).await?;
         Ok(())
     }
 
@@ -232,7 +240,7 @@ impl Store {
             return self.urgent_read().await;
         }
         let since = Instant::now();
-        let taken = Tx::without_transaction(&self.urgent).await;
+        let taken = Tx::without_transaction(&self.urgent, &self.schema).await;
         Ok(Read { tx: self.timed(Pool::Urgent, since, taken)? })
     }
 
@@ -243,7 +251,7 @@ impl Store {
             (_, false) => BEGIN_READ,
             (_, true) => BEGIN_SHARED_READ,
         };
-        let (tx, _) = self.timed(pool, since, Tx::begin(self.pool(pool), begin, None).await)?;
+        let (tx, _) = self.timed(pool, since, Tx::begin(self.pool(pool), &self.schema, begin, None).await)?;
         Ok(Read { tx })
     }
 
@@ -269,7 +277,8 @@ impl Store {
             self.metrics.connection_timed_out(pool.as_str());
             return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
         };
-        let (tx, micros) = self.timed(pool, since, Tx::begin(self.pool(pool), begin, Some(turn)).await)?;
+        let (tx, micros) =
+            self.timed(pool, since, Tx::begin(self.pool(pool), &self.schema, begin, Some(turn)).await)?;
         Ok(Write {
             read: Read { tx },
             clock: self.clock.clone(),

@@ -3,6 +3,7 @@
 //! The statements that begin and end a transaction are written here, so that BEGIN, the settings and the time
 //! take one round trip, and so that a connection is cleaned only when its transaction was dropped.
 
+use super::schema::Schema;
 use sea_orm::sqlx::postgres::PgRow;
 use sea_orm::sqlx::sqlite::SqliteRow;
 use sea_orm::sqlx::{AssertSqlSafe, Connection as _, Executor, Postgres, Row as _, Sqlite, raw_sql};
@@ -33,6 +34,7 @@ const BROKEN: [&str; 6] = ["08", "25001", "25006", "25P03", "25P04", "57P"];
 #[derive(Debug)]
 pub(super) struct Tx {
     backend: DbBackend,
+    schema: Schema,
     session: Mutex<Session>,
 }
 
@@ -67,6 +69,7 @@ impl Tx {
     /// selects, if any.
     pub(super) async fn begin(
         db: &DatabaseConnection,
+        schema: &Schema,
         begin: &'static str,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(Self, Option<i64>), DbErr> {
@@ -77,7 +80,7 @@ impl Tx {
                 let mut session = Session::acquire(db).await?;
                 (session.is_open, session.turn) = (true, turn.take());
                 match session.connection()?.begin(begin).await {
-                    Ok(selected) => return Ok((Self::of(db, session), selected)),
+                    Ok(selected) => return Ok((Self::of(db, schema, session), selected)),
                     // The connection broke while it was idle.
                     Err(error) if is_broken(&error) && tries > 0 => {
                         tries -= 1;
@@ -92,13 +95,13 @@ impl Tx {
     }
 
     /// Takes a connection without a transaction, for statements that read.
-    pub(super) async fn without_transaction(db: &DatabaseConnection) -> Result<Self, DbErr> {
+    pub(super) async fn without_transaction(db: &DatabaseConnection, schema: &Schema) -> Result<Self, DbErr> {
         within_timeout(async {
             let mut tries = connections_max(db);
             loop {
                 let mut session = Session::acquire(db).await?;
                 match session.connection()?.ping().await {
-                    Ok(()) => return Ok(Self::of(db, session)),
+                    Ok(()) => return Ok(Self::of(db, schema, session)),
                     Err(_) if tries > 0 => {
                         tries -= 1;
                         session.is_broken = true;
@@ -110,8 +113,13 @@ impl Tx {
         .await
     }
 
-    fn of(db: &DatabaseConnection, session: Session) -> Self {
-        Self { backend: db.get_database_backend(), session: Mutex::new(session) }
+    fn of(db: &DatabaseConnection, schema: &Schema, session: Session) -> Self {
+        Self { backend: db.get_database_backend(), schema: schema.clone(), session: Mutex::new(session) }
+    }
+
+    /// Returns the schema of the tables.
+    pub(super) const fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// Commits the transaction.
@@ -245,7 +253,7 @@ impl ConnectionTrait for Tx {
 
     async fn execute_raw(&self, mut statement: Statement) -> Result<ExecResult, DbErr> {
         let values = values_of(&mut statement);
-        let sql = AssertSqlSafe(statement.sql);
+        let sql = AssertSqlSafe(self.schema.qualify(statement.sql));
         let mut session = self.session.lock().await;
         let done = session.run(async |connection| {
             match connection {
@@ -262,7 +270,7 @@ impl ConnectionTrait for Tx {
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        let sql = AssertSqlSafe(sql.to_owned());
+        let sql = AssertSqlSafe(self.schema.qualify(sql.to_owned()));
         let mut session = self.session.lock().await;
         let done = session.run(async |connection| {
             match connection {
@@ -280,7 +288,7 @@ impl ConnectionTrait for Tx {
 
     async fn query_all_raw(&self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let values = values_of(&mut statement);
-        let sql = AssertSqlSafe(statement.sql);
+        let sql = AssertSqlSafe(self.schema.qualify(statement.sql));
         let mut session = self.session.lock().await;
         let done = session.run(async |connection| {
             match connection {
