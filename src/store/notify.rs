@@ -3,9 +3,8 @@
 
 use super::StoreError;
 use super::connect::{keeps_no_statements, postgres_options};
-use super::schema::Schema;
+use super::schema;
 use super::tx::within_timeout;
-use sea_orm::sqlx::AssertSqlSafe;
 use sea_orm::sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions};
 use sea_orm::{DbErr, RuntimeErr, sqlx};
 use secrecy::{ExposeSecret, SecretString};
@@ -28,8 +27,7 @@ pub(crate) enum Notification {
 #[derive(Debug)]
 pub(crate) struct Notifications {
     url: SecretString,
-    /// The statement that listens. Repeated in a listening session, it has no effect.
-    listen: String,
+    schema: String,
     listener: Option<PgListener>,
 }
 
@@ -40,18 +38,17 @@ impl Notifications {
         let through = url.expose_secret();
         let listens = through.starts_with("postgres") && !keeps_no_statements(through);
         let url = direct_url.or(listens.then_some(url))?.clone();
-        let listen = format!(r#"LISTEN "{}""#, Schema::channel(schema));
-        Some(Self { url, listen, listener: None })
+        Some(Self { url, schema: schema.to_owned(), listener: None })
     }
 
     /// Completes when new events may exist, or when the connection starts to listen.
     pub(crate) async fn next(&mut self) -> Result<Notification, StoreError> {
         loop {
             let Some(listener) = &mut self.listener else {
-                self.listener = Some(within_timeout(listen(&self.url, &self.listen)).await?);
+                self.listener = Some(within_timeout(listen(&self.url, &self.schema)).await?);
                 return Ok(Notification::Listening);
             };
-            let received = receive(listener, &self.listen).await;
+            let received = receive(listener, &self.schema).await;
             if let Ok(Some(last)) = received {
                 return Ok(Notification::Numbered(last));
             }
@@ -61,29 +58,30 @@ impl Notifications {
     }
 }
 
-async fn listen(url: &SecretString, sql: &str) -> Result<PgListener, DbErr> {
+async fn listen(url: &SecretString, schema: &str) -> Result<PgListener, DbErr> {
     let listen = async {
         let options: PgConnectOptions = url.expose_secret().parse()?;
         let one = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = one.connect_with(postgres_options(options)).await?;
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
-        sqlx::Executor::execute(&mut listener, AssertSqlSafe(sql.to_owned())).await?;
+        sqlx::Executor::execute(&mut listener, schema::listen(schema)).await?;
         Ok(listener)
     };
     listen.await.map_err(failed)
 }
 
 /// Returns the number of a notification, or `None` if the connection is lost.
-async fn receive(listener: &mut PgListener, listen: &str) -> Result<Option<i64>, StoreError> {
+async fn receive(listener: &mut PgListener, schema: &str) -> Result<Option<i64>, StoreError> {
     loop {
         if let Ok(received) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
             // A notification without a valid number only means that the table may have new events.
             let number = |received: PgNotification| received.payload().parse().unwrap_or(i64::MAX);
             return Ok(received.map_err(failed)?.map(number));
         }
-        let listen = AssertSqlSafe(listen.to_owned());
-        let again = async { sqlx::Executor::execute(&mut *listener, listen).await.map_err(failed) };
+        // A repeated LISTEN in a listening session has no effect.
+        let again = schema::listen(schema);
+        let again = async { sqlx::Executor::execute(&mut *listener, again).await.map_err(failed) };
         within_timeout(again).await?;
     }
 }

@@ -197,7 +197,7 @@ impl Write {
                 Pass::without(self.numbered().await?)
             }
             _ => {
-                let channel = self.tx.schema().own_channel();
+                let channel = self.tx.schema().channel();
                 let pass =
                     Statement::from_sql_and_values(DbBackend::Postgres, PASS_POSTGRES, [channel.into()]);
                 Pass::of(PassRow::find_by_statement(pass).all(&self.tx).await?)?

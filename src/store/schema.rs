@@ -1,15 +1,33 @@
 //! The schema of Postgres that holds the tables.
 
 use super::StoreError;
+use sea_orm::sqlx::AssertSqlSafe;
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, Statement};
 use std::sync::Arc;
 
-/// How the statements of this module's parent name the schema: before the name of each table. The schema has
-/// this name by default.
+/// The schema in the texts of the store's statements, before the name of each table. The schema has this name
+/// by default.
 const WRITTEN: &str = r#""holdpoint"."#;
 
 /// The longest name in Postgres, in bytes.
 const NAME_MAX: usize = 63;
+
+/// Makes the schema the first of the search path until the transaction ends.
+const ENTER: &str =
+    "SELECT pg_catalog.set_config('search_path', pg_catalog.quote_ident($1) || ', pg_temp', true)";
+
+/// Whether no migration has run in the schema. The lookup fails if the role may not use the schema. The search
+/// path would ignore such a schema, and the tables would be temporary.
+const IS_NEW: &str = "SELECT to_regclass(quote_ident($1) || '.seaql_migrations') IS NULL";
+
+/// Whether the schema `public` holds tables and guards of holdpoint, and is another schema. An application may
+/// have tables of the same names there.
+const LIES_IN_PUBLIC: &str = "SELECT $1 <> 'public' AND EXISTS (SELECT FROM pg_namespace
+    JOIN pg_class ON relnamespace = pg_namespace.oid JOIN pg_proc ON pronamespace = pg_namespace.oid
+    WHERE nspname = 'public' AND relname = 'tool_calls' AND proname = 'holdpoint_tool_call_moves')";
+
+/// Whether the schema exists.
+const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
 
 /// The schema of the tables, chosen by the configuration. SQLite has no schemas.
 ///
@@ -33,8 +51,8 @@ impl Schema {
         Self { name: name.into(), qualifier }
     }
 
-    /// Returns the text of a statement with the name of this schema. The text must contain no values: every
-    /// value that a client can choose is a parameter.
+    /// Returns the text of a statement with the name of this schema. The text contains names and words of the
+    /// program alone, because every value is a parameter: so nothing else can look like the schema.
     pub(super) fn qualify(&self, sql: String) -> String {
         match &self.qualifier {
             Some(qualifier) => sql.replace(WRITTEN, qualifier),
@@ -44,56 +62,52 @@ impl Schema {
 
     /// Returns the channel of notifications. Schemas whose names begin with the same 56 bytes share it: a
     /// notification only means that events may have numbers.
-    pub(super) fn channel(name: &str) -> String {
-        let mut channel = format!("{name}_events");
-        channel.truncate(NAME_MAX);
-        channel
-    }
-
-    /// Returns the channel of this schema.
-    pub(super) fn own_channel(&self) -> String {
-        Self::channel(&self.name)
+    pub(super) fn channel(&self) -> String {
+        channel(&self.name)
     }
 
     /// Makes the migrator find and create its tables in this schema until the transaction ends. Fails if the
-    /// role may not use the schema. For Postgres only.
+    /// role may not use the schema, or if the tables are in `public`. For Postgres only.
     ///
-    /// The functions of the triggers keep this search path. Temporary tables come last, so that they stand for
-    /// no table of the schema.
+    /// The functions of the triggers keep this search path. Temporary tables come last in it, so that none
+    /// stands for a table of the schema.
     pub(super) async fn enter(&self, tx: &DatabaseTransaction) -> Result<(), StoreError> {
-        let Self { name, .. } = self;
-        tx.execute_unprepared(&format!(r#"SET LOCAL search_path = "{name}", pg_temp"#)).await?;
-        // Looks the name up, which needs the right to use the schema. An unusable schema in the search path is
-        // no error, and the tables would be temporary.
-        let is_new = found(tx, &format!(r#"to_regclass('"{name}".seaql_migrations') IS NULL"#)).await?;
-        if is_new && &**name != "public" && found(tx, LIES_IN_PUBLIC).await? {
-            return Err(StoreError::InPublic { schema: name.to_string() });
+        tx.execute_raw(self.about(ENTER)).await?;
+        if self.holds(tx, IS_NEW).await? && self.holds(tx, LIES_IN_PUBLIC).await? {
+            return Err(StoreError::InPublic { schema: self.name.to_string() });
         }
         Ok(())
     }
 
-    /// Creates the schema if it is missing. Otherwise the role needs no right to create one. For Postgres only.
+    /// Creates the schema if it is missing. If it exists, the role needs no right to create one. For Postgres
+    /// only.
     pub(super) async fn create(&self, tx: &DatabaseTransaction) -> Result<(), DbErr> {
-        let Self { name, .. } = self;
-        let exists = format!("EXISTS (SELECT FROM pg_namespace WHERE nspname = '{name}')");
-        if !found(tx, &exists).await? {
-            tx.execute_unprepared(&format!(r#"CREATE SCHEMA "{name}""#)).await?;
+        if !self.holds(tx, EXISTS).await? {
+            tx.execute_unprepared(&format!(r#"CREATE SCHEMA "{}""#, self.name)).await?;
         }
         Ok(())
+    }
+
+    /// Returns the value of a condition whose parameter is the name of this schema.
+    async fn holds(&self, tx: &DatabaseTransaction, condition: &str) -> Result<bool, DbErr> {
+        let row = tx.query_one_raw(self.about(condition)).await?;
+        row.map_or(Ok(false), |row| row.try_get_by_index(0))
+    }
+
+    fn about(&self, sql: &str) -> Statement {
+        Statement::from_sql_and_values(DbBackend::Postgres, sql, [(&*self.name).into()])
     }
 }
 
-/// Whether the schema `public` holds the tables and guards of holdpoint. An application may have tables of the
-/// same names there.
-const LIES_IN_PUBLIC: &str = "EXISTS (SELECT FROM pg_namespace
-    JOIN pg_class ON relnamespace = pg_namespace.oid JOIN pg_proc ON pronamespace = pg_namespace.oid
-    WHERE nspname = 'public' AND relname = 'tool_calls' AND proname = 'holdpoint_tool_call_moves')";
+/// Returns the statement by which a session listens for the notifications of this schema.
+pub(super) fn listen(name: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!(r#"LISTEN "{}""#, channel(name)))
+}
 
-/// Returns the value of a condition.
-async fn found(tx: &DatabaseTransaction, condition: &str) -> Result<bool, DbErr> {
-    let statement = Statement::from_string(DbBackend::Postgres, format!("SELECT {condition} AS found"));
-    let row = tx.query_one_raw(statement).await?;
-    row.map_or(Ok(false), |row| row.try_get("", "found"))
+fn channel(name: &str) -> String {
+    let mut channel = format!("{name}_events");
+    channel.truncate(NAME_MAX);
+    channel
 }
 
 #[cfg(test)]
@@ -118,8 +132,7 @@ mod tests {
 
     #[test]
     fn a_channel_is_named_after_its_schema_and_is_never_too_long() {
-        assert_eq!(Schema::channel("holdpoint"), "holdpoint_events");
-        let long = Schema::channel(&"s".repeat(NAME_MAX));
-        assert_eq!(long, "s".repeat(NAME_MAX));
+        assert_eq!(channel("holdpoint"), "holdpoint_events");
+        assert_eq!(channel(&"s".repeat(NAME_MAX)), "s".repeat(NAME_MAX));
     }
 }

@@ -163,7 +163,7 @@ impl Store {
             tx.execute_unprepared(MIGRATION_TIMEOUT).await?;
             tx.execute_unprepared(MIGRATION_LOCK).await?;
         }
-        if !Migrator::get_pending_migrations_read_only(&tx).await?.is_empty() {
+        if !self.is_current(&tx).await? {
             if tx.get_database_backend() == DbBackend::Postgres {
                 self.schema.create(&tx).await?;
             }
@@ -176,12 +176,20 @@ impl Store {
     /// Whether the schema is that of this version.
     pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
         let tx = self.begin_migration(SqliteTransactionMode::Deferred).await?;
-        Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
+        self.is_current(&tx).await
+    }
+
+    /// Whether no migration is pending. On Postgres the transaction enters the schema.
+    async fn is_current(&self, tx: &DatabaseTransaction) -> Result<bool, StoreError> {
+        if tx.get_database_backend() == DbBackend::Postgres {
+            self.schema.enter(tx).await?;
+        }
+        Ok(Migrator::get_pending_migrations_read_only(tx).await?.is_empty())
     }
 
     /// Begins a transaction of the kind that migrations take.
     #[expect(clippy::disallowed_methods, reason = "the migrator takes no transaction of this module")]
-    async fn begin_migration(&self, mode: SqliteTransactionMode) -> Result<DatabaseTransaction, StoreError> {
+    async fn begin_migration(&self, mode: SqliteTransactionMode) -> Result<DatabaseTransaction, DbErr> {
         let tx = self
             .db
             .begin_with_options(TransactionOptions {
@@ -191,9 +199,6 @@ impl Store {
             .await?;
         if self.shared_sessions {
             tx.execute_unprepared("DEALLOCATE ALL").await?;
-        }
-        if tx.get_database_backend() == DbBackend::Postgres {
-            self.schema.enter(&tx).await?;
         }
         Ok(tx)
     }
