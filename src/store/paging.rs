@@ -6,7 +6,8 @@ use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Select,
 };
 use std::fmt::Display;
 use std::str::FromStr;
@@ -96,7 +97,7 @@ impl Read {
         let bytes = Query::select()
             .expr(Expr::cust(EVENT_BYTES))
             .from_subquery(events, event::Entity)
-            .left_join(tool_call::Entity, of_call)
+            .left_join(tool_call::Entity.table_ref(), of_call)
             .order_by((event::Entity, event::Column::Seq), Order::Asc)
             .limit(most)
             .to_owned();

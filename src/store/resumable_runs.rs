@@ -6,7 +6,9 @@ use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, FromQueryResult, QueryFilter, QueryTrait};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, EntityName, EntityTrait, FromQueryResult, QueryFilter, QueryTrait,
+};
 
 /// Maximum number of runs that one query returns.
 const PAGE: u64 = 100;
@@ -32,7 +34,7 @@ pub(crate) struct ResumerWork {
 fn is_to_resume() -> SimpleExpr {
     let open = Query::select()
         .column(tool_call::Column::ToolCallId)
-        .from(tool_call::Entity)
+        .from(tool_call::Entity.table_ref())
         .and_where(
             Expr::col((tool_call::Entity, tool_call::Column::RunId))
                 .equals((run::Entity, run::Column::RunId)),

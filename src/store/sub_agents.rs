@@ -19,8 +19,8 @@ use crate::domain::run::{Run, RunOptions};
 use crate::domain::text::without_nul;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
-    QueryOrder, QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, PaginatorTrait,
+    QueryFilter, QueryOrder, QuerySelect, Statement,
 };
 use serde_json::json;
 
@@ -125,7 +125,7 @@ pub(crate) struct EndedChild {
 fn runs_of(thread: ThreadId) -> SelectStatement {
     Query::select()
         .column(run::Column::RunId)
-        .from(run::Entity)
+        .from(run::Entity.table_ref())
         .and_where(run::Column::ThreadId.eq(thread.to_string()))
         .to_owned()
 }
