@@ -70,7 +70,7 @@ impl Schema {
     /// role may not use the schema, or if the tables are in `public`. For Postgres only.
     ///
     /// The functions of the triggers keep this search path. Temporary tables come last in it, so that none
-    /// stands for a table of the schema.
+    /// hides a table of the schema.
     pub(super) async fn enter(&self, tx: &DatabaseTransaction) -> Result<(), StoreError> {
         tx.execute_raw(self.about(ENTER)).await?;
         if self.holds(tx, IS_NEW).await? && self.holds(tx, LIES_IN_PUBLIC).await? {
