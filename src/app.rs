@@ -213,6 +213,7 @@ fn database_error(config: &Config, error: &StoreError) -> AppError {
         why => why.replace(url, "…"),
     };
     match (error, Store::file(url)) {
+        (StoreError::InPublic { .. }, _) => AppError::new("database.schema", why),
         (StoreError::Database(_), Some(path)) => {
             AppError::new("database.url", format!("{}: {why}", path.display()))
         }

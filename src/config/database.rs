@@ -77,3 +77,20 @@ fn is_schema(name: &str) -> bool {
         && !name.starts_with("pg_")
         && name != "information_schema"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_has_a_plain_name_that_postgres_keeps_whole() {
+        for name in ["holdpoint", "public", "_", "tenant_7", &"s".repeat(63)] {
+            assert!(is_schema(name), "{name}");
+        }
+        let wrong =
+            ["", "7a", "Holdpoint", "a-b", "a\"", "ä", "pg_temp", "information_schema", &"s".repeat(64)];
+        for name in wrong {
+            assert!(!is_schema(name), "{name}");
+        }
+    }
+}

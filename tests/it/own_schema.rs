@@ -164,7 +164,7 @@ async fn on_postgres_a_start_with_tables_in_public_fails_and_names_two_ways_out_
     for _ in 0..2 {
         let refused = migrated(&url, "holdpoint").await.unwrap_err().to_string();
         assert!(
-            refused.starts_with("database.url: the tables of holdpoint are in the schema public"),
+            refused.starts_with("database.schema: the tables of holdpoint are in the schema public"),
             "{refused}"
         );
         for way in ["database.schema = \"public\"", "migrations/move_postgres.sql"] {
