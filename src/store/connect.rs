@@ -49,7 +49,7 @@ impl Store {
             0 => db.clone(),
             some => pool(url, some, URGENT_ACQUIRE_TIMEOUT, shared_sessions).await?,
         };
-        let schema = Schema::new(db.get_database_backend(), schema);
+        let schema = Arc::new(Schema::new(db.get_database_backend(), schema));
         let writers = match db.get_database_backend() {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,

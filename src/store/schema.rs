@@ -3,7 +3,6 @@
 use super::StoreError;
 use sea_orm::sqlx::AssertSqlSafe;
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, Statement};
-use std::sync::Arc;
 
 /// The schema in the texts of the store's statements, before the name of each table. The schema has this name
 /// by default.
@@ -33,11 +32,11 @@ const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1
 ///
 /// The names in statements are qualified, because a pooler gives a transaction the session of another client,
 /// with any search path.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Schema {
-    name: Arc<str>,
+    name: String,
     /// The text for [`WRITTEN`], if it differs.
-    qualifier: Option<Arc<str>>,
+    qualifier: Option<String>,
 }
 
 impl Schema {
@@ -47,8 +46,7 @@ impl Schema {
             DbBackend::Sqlite => String::new(),
             _ => format!(r#""{name}"."#),
         };
-        let qualifier = (qualifier != WRITTEN).then(|| qualifier.into());
-        Self { name: name.into(), qualifier }
+        Self { name: name.to_owned(), qualifier: Some(qualifier).filter(|qualifier| qualifier != WRITTEN) }
     }
 
     /// Returns the text of a statement with the name of this schema. The text contains names and words of the
@@ -74,7 +72,7 @@ impl Schema {
     pub(super) async fn enter(&self, tx: &DatabaseTransaction) -> Result<(), StoreError> {
         tx.execute_raw(self.about(ENTER)).await?;
         if self.holds(tx, IS_NEW).await? && self.holds(tx, LIES_IN_PUBLIC).await? {
-            return Err(StoreError::InPublic { schema: self.name.to_string() });
+            return Err(StoreError::InPublic { schema: self.name.clone() });
         }
         Ok(())
     }
@@ -95,7 +93,7 @@ impl Schema {
     }
 
     fn about(&self, sql: &str) -> Statement {
-        Statement::from_sql_and_values(DbBackend::Postgres, sql, [(&*self.name).into()])
+        Statement::from_sql_and_values(DbBackend::Postgres, sql, [self.name.as_str().into()])
     }
 }
 

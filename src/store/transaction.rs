@@ -99,7 +99,7 @@ pub(crate) struct Store {
     pub(super) db: DatabaseConnection,
     /// Connections for urgent work, which must not wait for chats. The same pool where writers queue anyway.
     pub(super) urgent: DatabaseConnection,
-    pub(super) schema: Schema,
+    pub(super) schema: Arc<Schema>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// SQLite has one writer at a time, and other writers only poll for the lock. Here they queue instead.

@@ -34,7 +34,7 @@ const BROKEN: [&str; 6] = ["08", "25001", "25006", "25P03", "25P04", "57P"];
 #[derive(Debug)]
 pub(super) struct Tx {
     backend: DbBackend,
-    schema: Schema,
+    schema: Arc<Schema>,
     session: Mutex<Session>,
 }
 
@@ -69,7 +69,7 @@ impl Tx {
     /// selects, if any.
     pub(super) async fn begin(
         db: &DatabaseConnection,
-        schema: &Schema,
+        schema: &Arc<Schema>,
         begin: &'static str,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(Self, Option<i64>), DbErr> {
@@ -95,7 +95,10 @@ impl Tx {
     }
 
     /// Takes a connection without a transaction, for statements that read.
-    pub(super) async fn without_transaction(db: &DatabaseConnection, schema: &Schema) -> Result<Self, DbErr> {
+    pub(super) async fn without_transaction(
+        db: &DatabaseConnection,
+        schema: &Arc<Schema>,
+    ) -> Result<Self, DbErr> {
         within_timeout(async {
             let mut tries = connections_max(db);
             loop {
@@ -113,12 +116,12 @@ impl Tx {
         .await
     }
 
-    fn of(db: &DatabaseConnection, schema: &Schema, session: Session) -> Self {
+    fn of(db: &DatabaseConnection, schema: &Arc<Schema>, session: Session) -> Self {
         Self { backend: db.get_database_backend(), schema: schema.clone(), session: Mutex::new(session) }
     }
 
     /// Returns the schema of the tables.
-    pub(super) const fn schema(&self) -> &Schema {
+    pub(super) fn schema(&self) -> &Schema {
         &self.schema
     }
 
