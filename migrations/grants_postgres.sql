@@ -1,9 +1,11 @@
 -- The rights of the server's role on Postgres (15 or later) if another role owns the schema. The owner runs
--- `holdpoint migrate` and then this file, both again for each release. The server's role is `holdpoint_app`
--- here, created by
+-- `holdpoint migrate` and then this file, both again for each release. The schema is `holdpoint` here, the
+-- default of `database.schema`. The server's role is `holdpoint_app` here, created by
 --     CREATE ROLE holdpoint_app LOGIN PASSWORD '…';
 -- The role reads and writes rows. It deletes only used tickets. It cannot change tables, guards or rights.
-GRANT USAGE ON SCHEMA public TO holdpoint_app;
+BEGIN;
+SET LOCAL search_path = holdpoint;
+GRANT USAGE ON SCHEMA holdpoint TO holdpoint_app;
 GRANT SELECT ON seaql_migrations TO holdpoint_app;
 GRANT SELECT, INSERT
     ON threads, messages, message_steps, runs, tool_calls, decisions, sent_answers, events, grants
@@ -19,3 +21,4 @@ GRANT SELECT, INSERT ON ticket_keys TO holdpoint_app;
 GRANT SELECT, INSERT, DELETE ON used_tickets TO holdpoint_app;
 -- A grant is revoked by an update. No other column of a grant is updated.
 GRANT UPDATE (revoked_at, revoked_by) ON grants TO holdpoint_app;
+COMMIT;

@@ -198,8 +198,9 @@ async fn up_to_date(config: &Config) -> Result<Store, AppError> {
 }
 
 async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Store, AppError> {
-    let url = config.database.url.expose_secret();
-    let connected = Store::connect(url, config.database.max_connections, clock, metrics).await;
+    let database = &config.database;
+    let url = database.url.expose_secret();
+    let connected = Store::connect(url, &database.schema, database.max_connections, clock, metrics).await;
     connected.map_err(|error| database_error(config, &error))
 }
 
@@ -212,6 +213,7 @@ fn database_error(config: &Config, error: &StoreError) -> AppError {
         why => why.replace(url, "…"),
     };
     match (error, Store::file(url)) {
+        (StoreError::InPublic { .. }, _) => AppError::new("database.schema", why),
         (StoreError::Database(_), Some(path)) => {
             AppError::new("database.url", format!("{}: {why}", path.display()))
         }
@@ -379,7 +381,7 @@ impl App {
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
         let (feed, database) = (app.api.feed.clone(), &app.config.database);
-        let hints = Notifications::at(&database.url, database.direct_url.as_ref());
+        let hints = Notifications::at(&database.url, database.direct_url.as_ref(), &database.schema);
         app.tasks.spawn(async move { feed.keep_going(hints).await });
         let chat = app.api.chat.clone();
         app.tasks.spawn(async move { chat.keep_resuming(every).await });

@@ -17,7 +17,9 @@ use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::message::StepStatus;
 use crate::domain::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -103,7 +105,7 @@ impl Read {
         }
         let ids = Query::select()
             .column(tool_call::Column::ToolCallId)
-            .from(tool_call::Entity)
+            .from(tool_call::Entity.table_ref())
             .cond_where(which)
             .to_owned();
         let decisions = self.decisions(decision::Column::ToolCallId.in_subquery(ids)).await?;
@@ -262,7 +264,7 @@ impl Write {
             Which::NotBegunFrom(ordinal) => {
                 let cut = Query::select()
                     .column(message::Column::MessageId)
-                    .from(message::Entity)
+                    .from(message::Entity.table_ref())
                     .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
                     .and_where(message::Column::Ordinal.gte(ordinal))
                     .to_owned();

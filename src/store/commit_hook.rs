@@ -147,7 +147,8 @@ mod tests {
 
     /// Creates a thread with this hook. Returns whether the thread is stored.
     async fn is_stored_with(hook: &Arc<Fails>) -> bool {
-        let store = Store::connect("sqlite::memory:", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store =
+            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap().hooked(Some(hook.clone()));
         store.migrate().await.unwrap();
         let owner =

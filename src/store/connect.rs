@@ -1,6 +1,7 @@
 //! Connections: pools and timeouts.
 
 use super::pool::ConnectionPool;
+use super::schema::Schema;
 use super::transaction::{CONNECTION_SETTINGS, WRITE_TIMEOUT};
 use super::tx::within_timeout;
 use super::{ProcessLock, Store, StoreError};
@@ -26,9 +27,10 @@ const URGENT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const PRIVATE: u32 = 0o600;
 
 impl Store {
-    /// Connects, and creates the SQLite file if the file is missing.
+    /// Connects, and creates the SQLite file if the file is missing. On Postgres the tables are in the schema.
     pub(crate) async fn connect(
         url: &str,
+        schema: &str,
         max_connections: u32,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
@@ -45,13 +47,25 @@ impl Store {
             0 => db.clone(),
             some => pool(url, some, URGENT_ACQUIRE_TIMEOUT, shared_sessions).await?,
         };
+        let schema = Arc::new(Schema::new(db.backend(), schema));
         let writers = match db.backend() {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,
         };
         let writers = Arc::new(Semaphore::new(writers));
         let news = Arc::default();
-        Ok(Self { db, urgent, clock, metrics, writers, _sole: None, shared_sessions, news, hook: None })
+        Ok(Self {
+            db,
+            urgent,
+            schema,
+            clock,
+            metrics,
+            writers,
+            _sole: None,
+            shared_sessions,
+            news,
+            hook: None,
+        })
     }
 
     /// Returns the file of a SQLite database, or `None` for a database in memory.

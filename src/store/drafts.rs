@@ -7,7 +7,7 @@ use crate::domain::id::{MessageId, RunId};
 use crate::domain::message::{Part, StepStatus};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter};
 
 /// A step that a turn writes, for the task that stores its drafts.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl Write {
         self.name_commit("step.drafted", None);
         let held = Query::select()
             .column(run::Column::RunId)
-            .from(run::Entity)
+            .from(run::Entity.table_ref())
             .and_where(run::Column::RunId.eq(open.run_id.to_string()))
             .and_where(run::Column::Status.eq(RunStatus::Running))
             .and_where(run::Column::Owner.eq(&open.holder))

@@ -30,6 +30,16 @@ pub(crate) enum StoreError {
          (pgbouncer 1.21 and later: max_prepared_statements)"
     )]
     SharedSessions,
+    /// The tables are in the schema `public`, and the configured schema has none.
+    #[error(
+        "the tables of holdpoint are in the schema public, and the schema {schema} has none: set \
+         database.schema = \"public\" to use them there, or move them to {schema} with migrations/move_postgres.sql \
+         (see docs/operations.md)"
+    )]
+    InPublic {
+        /// The configured schema.
+        schema: String,
+    },
     /// The lock file could not be opened.
     #[error("the lock file {path}: {why}")]
     LockFile {
@@ -62,6 +72,7 @@ impl StoreError {
             | Self::InUse
             | Self::MaybeInUse { .. }
             | Self::SharedSessions
+            | Self::InPublic { .. }
             | Self::LockFile { .. }
             | Self::Inconsistent { .. } => false,
         }

@@ -15,8 +15,8 @@ use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, FromQueryResult, Iterable, PaginatorTrait,
-    QueryFilter,
+    ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, FromQueryResult, Iterable,
+    PaginatorTrait, QueryFilter,
 };
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ impl EventReader {
         let mut of_thread = Query::select();
         of_thread
             .expr(Expr::val(1))
-            .from(thread::Entity)
+            .from(thread::Entity.table_ref())
             .and_where(thread::Column::ThreadId.into_expr().equals((event::Entity, event::Column::ThreadId)))
             .cond_where(of_tenant(&self.principal));
         if let Visibility::Approver(tools) = &self.visibility {
@@ -115,7 +115,7 @@ impl EventReader {
                 tool_call::Column::ToolCallId.into_expr().equals((event::Entity, event::Column::ToolCallId));
             let theirs = Query::select()
                 .expr(Expr::val(1))
-                .from(tool_call::Entity)
+                .from(tool_call::Entity.table_ref())
                 .and_where(of_call)
                 .cond_where(held().add(tool_call::Column::Name.is_in(tools)))
                 .to_owned();
@@ -197,7 +197,7 @@ impl Range {
         let of_place = |place: Condition| {
             Query::select()
                 .columns(event::Column::iter())
-                .from(event::Entity)
+                .from(event::Entity.table_ref())
                 .cond_where(place)
                 // No upper bound: with two bounds SQLite would consider any index as good.
                 .and_where(event::Column::Seq.gt(self.after))
@@ -384,7 +384,8 @@ mod tests {
 
     #[tokio::test]
     async fn on_sqlite_the_rows_of_a_query_come_from_an_index_in_the_order_of_their_numbers() {
-        let store = Store::connect("sqlite::memory:", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store =
+            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
         let (user, operator) = (Visibility::Approver(Vec::new()), Visibility::Operator);

@@ -13,7 +13,7 @@ use crate::domain::message::MessageStatus;
 use crate::domain::permit::{Permit, Requester};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -187,7 +187,7 @@ impl Write {
     ) -> Result<Renewed, StoreError> {
         self.name_commit("call.renewed", Some(call));
         let renewal = Query::update()
-            .table(tool_call::Entity)
+            .table(tool_call::Entity.table_ref())
             .value(tool_call::Column::LeaseUntil, self.now.plus(lease).as_micros())
             .and_where(tool_call::Column::ToolCallId.eq(call.to_string()))
             .and_where(tool_call::Column::ExecId.eq(execution.id.to_string()))

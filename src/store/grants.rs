@@ -9,7 +9,9 @@ use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use sea_orm::sea_query::{Expr, Query, SimpleExpr};
-use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
 use serde_json::json;
 
 /// The owner of the grants of a session.
@@ -107,7 +109,7 @@ impl Read {
     ) -> Result<Vec<ToolCallId>, StoreError> {
         let threads = Query::select()
             .column(thread::Column::ThreadId)
-            .from(thread::Entity)
+            .from(thread::Entity.table_ref())
             .and_where(thread::Column::SessionId.eq(of.session_id.to_string()))
             .and_where(thread::Column::DeletedAt.is_null())
             .to_owned();

@@ -82,7 +82,7 @@ fn locked(calls: Select<tool_call::Entity>) -> Select<tool_call::Entity> {
     for column in thread::Column::iter() {
         locked = locked.column_as(column, format!("{OF_THREAD}{}", column.as_str()));
     }
-    let order = [thread::Entity.table_ref(), run::Entity.table_ref(), tool_call::Entity.table_ref()];
+    let order = [thread::Entity.table_name(), run::Entity.table_name(), tool_call::Entity.table_name()];
     QueryTrait::query(&mut locked).lock_with_tables(LockType::Update, order);
     locked
 }

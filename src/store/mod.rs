@@ -32,6 +32,7 @@ mod reached;
 mod resumable_runs;
 mod rows;
 mod runs;
+mod schema;
 mod sessions;
 mod steps;
 mod sub_agents;

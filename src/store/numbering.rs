@@ -18,34 +18,35 @@ use tokio::sync::Notify;
 /// Number of events that one pass numbers on Postgres. `PASS_POSTGRES` contains the same number.
 const PASS: i64 = 1000;
 
-const UNNUMBERED: &str =
-    "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
+const UNNUMBERED: &str = r#"SELECT last, EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) AS unnumbered
+    FROM "holdpoint".event_sequence"#;
 /// Waits until no other pass is in progress, and locks the numbering until the transaction ends. The later
 /// statements see all numbers of earlier passes. Changes no row.
-const LOCK: &str = "SELECT last FROM event_sequence FOR UPDATE";
+const LOCK: &str = r#"SELECT last FROM "holdpoint".event_sequence FOR UPDATE"#;
 /// A whole pass: locks the numbering, numbers events, updates the last number, and notifies the other processes
-/// of it at the commit. Returns the last number before the pass, and the tenants and users of the events.
+/// of it at the commit, on the channel `$1`. Returns the last number before the pass, and the tenants and users
+/// of the events.
 ///
 /// The whole statement sees the rows of one moment, before the lock. So `locked` is empty, and no event gets a
 /// number, while another pass is in progress, and also if one was committed since that moment: the row of the
 /// lock is then read again, and no longer has the `last` of that moment.
-const PASS_POSTGRES: &str = "WITH locked AS (
-        SELECT last FROM event_sequence WHERE last = (SELECT last FROM event_sequence)
-            AND EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED),
+const PASS_POSTGRES: &str = r#"WITH locked AS (
+        SELECT last FROM "holdpoint".event_sequence WHERE last = (SELECT last FROM "holdpoint".event_sequence)
+            AND EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED),
     next AS (
-        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM events
+        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM "holdpoint".events
             WHERE seq IS NULL AND EXISTS (SELECT 1 FROM locked) ORDER BY place LIMIT 1000),
     numbered AS (
-        UPDATE events SET seq = next.n + (SELECT last FROM locked) FROM next
+        UPDATE "holdpoint".events SET seq = next.n + (SELECT last FROM locked) FROM next
         WHERE events.event_id = next.event_id RETURNING events.tenant_id, events.user_id),
     counted AS (
-        UPDATE event_sequence SET last = last + (SELECT count(*) FROM numbered)
+        UPDATE "holdpoint".event_sequence SET last = last + (SELECT count(*) FROM numbered)
         WHERE EXISTS (SELECT 1 FROM numbered)
-        RETURNING last, pg_notify('holdpoint_events', last::TEXT))
-    SELECT (SELECT last FROM event_sequence) AS before, (SELECT last FROM counted) AS last,
-        EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered, touched.tenant_id, touched.user_id
+        RETURNING last, pg_notify($1, last::TEXT))
+    SELECT (SELECT last FROM "holdpoint".event_sequence) AS before, (SELECT last FROM counted) AS last,
+        EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) AS unnumbered, touched.tenant_id, touched.user_id
         FROM (SELECT NULL AS tenant_id, NULL AS user_id UNION ALL SELECT DISTINCT tenant_id, user_id FROM numbered)
-            AS touched";
+            AS touched"#;
 const NUMBER_SQLITE: &str = "WITH next AS (
         SELECT event_id, row_number() OVER (ORDER BY rowid) AS n FROM events WHERE seq IS NULL)
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
@@ -196,7 +197,9 @@ impl Write {
                 Pass::without(self.numbered().await?)
             }
             _ => {
-                let pass = Statement::from_string(DbBackend::Postgres, PASS_POSTGRES);
+                let channel = self.tx.schema().channel();
+                let pass =
+                    Statement::from_sql_and_values(DbBackend::Postgres, PASS_POSTGRES, [channel.into()]);
                 Pass::of(PassRow::find_by_statement(pass).all(&self.tx).await?)?
             }
         };

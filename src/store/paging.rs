@@ -6,7 +6,8 @@ use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Select,
 };
 use std::fmt::Display;
 use std::str::FromStr;
@@ -22,12 +23,12 @@ const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_lengt
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
 
 /// The bytes of a message with its steps and calls.
-const MESSAGE_BYTES: &str = "CAST(COALESCE(octet_length(messages.content), 0) \
-    + COALESCE((SELECT SUM(octet_length(parts)) FROM message_steps \
-        WHERE message_steps.message_id = messages.message_id), 0) \
-    + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(validated_inputs), 0) \
-        + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)) FROM tool_calls \
-        WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)";
+const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
+    + COALESCE((SELECT SUM(octet_length(parts)) FROM "holdpoint".message_steps
+        WHERE message_steps.message_id = messages.message_id), 0)
+    + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(validated_inputs), 0)
+        + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)) FROM "holdpoint".tool_calls
+        WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)"#;
 
 /// The limits of a page. A page holds at least one item, whatever its size.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +97,7 @@ impl Read {
         let bytes = Query::select()
             .expr(Expr::cust(EVENT_BYTES))
             .from_subquery(events, event::Entity)
-            .left_join(tool_call::Entity, of_call)
+            .left_join(tool_call::Entity.table_ref(), of_call)
             .order_by((event::Entity, event::Column::Seq), Order::Asc)
             .limit(most)
             .to_owned();

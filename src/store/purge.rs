@@ -7,7 +7,7 @@ use crate::domain::id::ThreadId;
 use crate::domain::message::MessageStatus;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, UpdateMany};
+use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter, UpdateMany};
 use std::time::Duration;
 
 /// Maximum number of threads that one statement reads.
@@ -114,7 +114,7 @@ impl Write {
     async fn erase_calls(&self, id: ThreadId) -> Result<u64, StoreError> {
         let calls = Query::select()
             .column(tool_call::Column::ToolCallId)
-            .from(tool_call::Entity)
+            .from(tool_call::Entity.table_ref())
             .and_where(tool_call::Column::ThreadId.eq(id.to_string()))
             .to_owned();
         let sent = sent_answer::Column::ToolCallId.in_subquery(calls);
@@ -179,7 +179,7 @@ fn emptied(column: impl ColumnTrait, empty: &'static str) -> SimpleExpr {
 fn batch<E: EntityTrait>(key: E::Column, erased_at: E::Column, which: SimpleExpr) -> SelectStatement {
     Query::select()
         .column(key)
-        .from(E::default())
+        .from(E::default().table_ref())
         .and_where(erased_at.is_null())
         .and_where(which)
         .limit(BATCH)
@@ -189,7 +189,7 @@ fn batch<E: EntityTrait>(key: E::Column, erased_at: E::Column, which: SimpleExpr
 fn messages_of(id: ThreadId) -> SelectStatement {
     Query::select()
         .column(message::Column::MessageId)
-        .from(message::Entity)
+        .from(message::Entity.table_ref())
         .and_where(message::Column::ThreadId.eq(id.to_string()))
         .to_owned()
 }

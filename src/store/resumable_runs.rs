@@ -6,7 +6,9 @@ use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, FromQueryResult, QueryFilter, QueryTrait};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, EntityName, EntityTrait, FromQueryResult, QueryFilter, QueryTrait,
+};
 
 /// Maximum number of runs that one query returns.
 const PAGE: u64 = 100;
@@ -16,8 +18,8 @@ const PAGE: u64 = 100;
 pub(super) const PAUSED: &str = "server_resumes AND status IN ('waiting', 'failed')";
 
 /// Runs that the server resumes because a call waits for them, whichever decider decided their held calls.
-const CHILD_PAUSED: &str = "(status = 'waiting' AND EXISTS (SELECT 1 FROM tool_calls
-    WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))";
+const CHILD_PAUSED: &str = r#"(status = 'waiting' AND EXISTS (SELECT 1 FROM "holdpoint".tool_calls
+    WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))"#;
 
 /// The kinds of work of the resumer.
 #[derive(Debug, Clone, Copy, FromQueryResult)]
@@ -32,7 +34,7 @@ pub(crate) struct ResumerWork {
 fn is_to_resume() -> SimpleExpr {
     let open = Query::select()
         .column(tool_call::Column::ToolCallId)
-        .from(tool_call::Entity)
+        .from(tool_call::Entity.table_ref())
         .and_where(
             Expr::col((tool_call::Entity, tool_call::Column::RunId))
                 .equals((run::Entity, run::Column::RunId)),

@@ -13,7 +13,7 @@ use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::message::{Body, Message, MessageStatus};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
 use std::time::Duration;
 
@@ -325,7 +325,7 @@ impl Write {
             .await?;
         let cut = Query::select()
             .column(message::Column::MessageId)
-            .from(message::Entity)
+            .from(message::Entity.table_ref())
             .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
             .and_where(message::Column::Status.eq(MessageStatus::Superseded))
             .to_owned();
@@ -348,7 +348,7 @@ impl Write {
     pub(super) async fn complete_if_passed(&self, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
         let answer = Query::select()
             .column(run::Column::AssistantMessageId)
-            .from(run::Entity)
+            .from(run::Entity.table_ref())
             .and_where(run::Column::RunId.eq(run_id.to_string()))
             .to_owned();
         let answer = message::Entity::find().filter(message::Column::MessageId.in_subquery(answer));

@@ -10,7 +10,7 @@ use crate::domain::id::{RunId, ThreadId};
 use crate::domain::policy::SessionPolicy;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::borrow::Cow;
@@ -70,7 +70,7 @@ impl Read {
             .add(thread::Column::DeletedAt.is_null());
         let open = Query::select()
             .column(tool_call::Column::RunId)
-            .from(tool_call::Entity)
+            .from(tool_call::Entity.table_ref())
             .and_where(tool_call::Column::State.is_in([StateKind::Pending, StateKind::Approved]))
             .and_where(tool_call::Column::ThreadId.in_subquery(threads_where(threads.clone())))
             .to_owned();

@@ -19,8 +19,8 @@ use crate::domain::run::{Run, RunOptions};
 use crate::domain::text::without_nul;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
-    QueryOrder, QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, PaginatorTrait,
+    QueryFilter, QueryOrder, QuerySelect, Statement,
 };
 use serde_json::json;
 
@@ -34,43 +34,45 @@ const DELEGATED: &str = "(state = 'executing' AND child_run_id IS NOT NULL)";
 
 /// The child run has ended. A failed child run with open calls, or a failed one that the server resumes, may
 /// continue.
-const ENDED: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
+const ENDED: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs child WHERE child.run_id = tool_calls.child_run_id
     AND (child.status IN ('completed', 'cancelled') OR (child.status = 'failed' AND NOT child.server_resumes
-        AND NOT EXISTS (SELECT 1 FROM tool_calls opened
-            WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))))";
+        AND NOT EXISTS (SELECT 1 FROM "holdpoint".tool_calls opened
+            WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))))"#;
 
 /// The child run waits, and none of its calls is open: the run is to start or to resume.
-const READY: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
-    AND child.status = 'waiting' AND NOT EXISTS (SELECT 1 FROM tool_calls opened
-        WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))";
+const READY: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs child WHERE child.run_id = tool_calls.child_run_id
+    AND child.status = 'waiting' AND NOT EXISTS (SELECT 1 FROM "holdpoint".tool_calls opened
+        WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))"#;
 
 /// The child run is neither completed nor cancelled, and no cancel of it is requested.
-const CONTINUES: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
-    AND child.status IN ('running', 'waiting', 'failed') AND child.cancel_requested_at IS NULL)";
+const CONTINUES: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs child WHERE child.run_id = tool_calls.child_run_id
+    AND child.status IN ('running', 'waiting', 'failed') AND child.cancel_requested_at IS NULL)"#;
 
 /// The call is to stop: a cancel of the call or its run is requested, its run is cancelled, its message is
 /// superseded, its thread is deleted, or the child's thread is deleted.
-const UNWANTED: &str = "(tool_calls.cancel_requested_at IS NOT NULL
-    OR EXISTS (SELECT 1 FROM runs own WHERE own.run_id = tool_calls.run_id
+const UNWANTED: &str = r#"(tool_calls.cancel_requested_at IS NOT NULL
+    OR EXISTS (SELECT 1 FROM "holdpoint".runs own WHERE own.run_id = tool_calls.run_id
         AND (own.status = 'cancelled' OR own.cancel_requested_at IS NOT NULL))
-    OR EXISTS (SELECT 1 FROM messages WHERE messages.message_id = tool_calls.message_id
+    OR EXISTS (SELECT 1 FROM "holdpoint".messages WHERE messages.message_id = tool_calls.message_id
         AND messages.status = 'superseded')
-    OR EXISTS (SELECT 1 FROM threads WHERE threads.thread_id = tool_calls.thread_id
+    OR EXISTS (SELECT 1 FROM "holdpoint".threads WHERE threads.thread_id = tool_calls.thread_id
         AND threads.deleted_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM runs child JOIN threads ON threads.thread_id = child.thread_id
-        WHERE child.run_id = tool_calls.child_run_id AND threads.deleted_at IS NOT NULL))";
+    OR EXISTS (SELECT 1 FROM "holdpoint".runs child JOIN "holdpoint".threads ON threads.thread_id = child.thread_id
+        WHERE child.run_id = tool_calls.child_run_id AND threads.deleted_at IS NOT NULL))"#;
 
 /// Counts the sub-agents below the root of a run. The root is the run itself, or the run above it that no
 /// call waits for.
-const AGENTS: &str = "WITH RECURSIVE above (run_id) AS (
+const AGENTS: &str = r#"WITH RECURSIVE above (run_id) AS (
         SELECT CAST($1 AS TEXT)
-        UNION ALL SELECT tool_calls.run_id FROM tool_calls JOIN above ON tool_calls.child_run_id = above.run_id),
+        UNION ALL SELECT tool_calls.run_id FROM "holdpoint".tool_calls
+        JOIN above ON tool_calls.child_run_id = above.run_id),
     below (run_id) AS (
         SELECT run_id FROM above
-        WHERE NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_calls.child_run_id = above.run_id)
-        UNION ALL SELECT tool_calls.child_run_id FROM tool_calls JOIN below ON tool_calls.run_id = below.run_id
+        WHERE NOT EXISTS (SELECT 1 FROM "holdpoint".tool_calls WHERE tool_calls.child_run_id = above.run_id)
+        UNION ALL SELECT tool_calls.child_run_id FROM "holdpoint".tool_calls
+        JOIN below ON tool_calls.run_id = below.run_id
         WHERE tool_calls.child_run_id IS NOT NULL)
-    SELECT count(*) - 1 AS agents FROM below";
+    SELECT count(*) - 1 AS agents FROM below"#;
 
 /// The limits of sub-agents.
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +125,7 @@ pub(crate) struct EndedChild {
 fn runs_of(thread: ThreadId) -> SelectStatement {
     Query::select()
         .column(run::Column::RunId)
-        .from(run::Entity)
+        .from(run::Entity.table_ref())
         .and_where(run::Column::ThreadId.eq(thread.to_string()))
         .to_owned()
 }

@@ -6,8 +6,8 @@ use super::{Read, Store, StoreError};
 use crate::config::Approval;
 use crate::domain::call::StateKind;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, IntoTableRef, Query, SimpleExpr, TableRef};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, FromQueryResult};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr, TableRef};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityName, FromQueryResult};
 use std::time::Duration;
 
 /// The time of a statement on Postgres, in microseconds. `clock_timestamp` would use no index.
@@ -113,7 +113,7 @@ impl Store {
         let exists = |table: TableRef, condition: SimpleExpr| {
             Expr::exists(Query::select().expr(Expr::value(1)).from(table).and_where(condition).to_owned())
         };
-        let call = |condition| exists(tool_call::Entity.into_table_ref(), condition);
+        let call = |condition| exists(tool_call::Entity.table_ref(), condition);
         let due = |due: Due| call(due.matches(now(), times.lease));
         let doubtful = is_doubtful(now(), times.start_deadline).and(tool_call::Column::Name.is_in(tools));
         let work = Query::select()
@@ -121,7 +121,7 @@ impl Store {
             .expr_as(due(Due::NotStarted), "not_started")
             .expr_as(due(Due::Unclaimed), "unclaimed")
             .expr_as(due(Due::Unanswered), "unanswered")
-            .expr_as(exists(run::Entity.into_table_ref(), is_dead(now())), "turns")
+            .expr_as(exists(run::Entity.table_ref(), is_dead(now())), "turns")
             .expr_as(call(doubtful), "doubtful")
             .to_owned();
         let work = SweepWorkRow::find_by_statement(tx.get_database_backend().build(&work)).one(&tx).await?;

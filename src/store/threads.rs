@@ -11,7 +11,7 @@ use crate::domain::permit::Requester;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::Expr,
 };
 use std::collections::HashMap;
@@ -141,7 +141,11 @@ pub(super) fn threads_of(owner: &Principal) -> SelectStatement {
 
 /// Selects the ids of the threads that match the condition.
 pub(super) fn threads_where(condition: Condition) -> SelectStatement {
-    Query::select().column(thread::Column::ThreadId).from(thread::Entity).cond_where(condition).to_owned()
+    Query::select()
+        .column(thread::Column::ThreadId)
+        .from(thread::Entity.table_ref())
+        .cond_where(condition)
+        .to_owned()
 }
 
 impl Read {

@@ -4,6 +4,7 @@ use super::commit_hook::HookedCommit;
 use super::entity::event;
 use super::pool::ConnectionPool;
 use super::reached::Reached;
+use super::schema::Schema;
 use super::threads::LockedThread;
 use super::tx::Tx;
 use super::{CommitHook, ProcessLock, StoreError};
@@ -99,6 +100,7 @@ pub(crate) struct Store {
     pub(super) db: ConnectionPool,
     /// Connections for urgent work, which must not wait for chats. The same pool where writers queue anyway.
     pub(super) urgent: ConnectionPool,
+    pub(super) schema: Arc<Schema>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// SQLite has one writer at a time, and other writers only poll for the lock. Here they queue instead.
@@ -162,7 +164,10 @@ impl Store {
             tx.execute_unprepared(MIGRATION_TIMEOUT).await?;
             tx.execute_unprepared(MIGRATION_LOCK).await?;
         }
-        if !Migrator::get_pending_migrations_read_only(&tx).await?.is_empty() {
+        if !self.is_current(&tx).await? {
+            if tx.get_database_backend() == DbBackend::Postgres {
+                self.schema.create(&tx).await?;
+            }
             Migrator::up(&tx, None).await?;
         }
         tx.commit().await?;
@@ -172,7 +177,15 @@ impl Store {
     /// Whether the schema is that of this version.
     pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
         let tx = self.begin_migration(SqliteTransactionMode::Deferred).await?;
-        Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
+        self.is_current(&tx).await
+    }
+
+    /// Whether no migration is pending. On Postgres the transaction enters the schema.
+    async fn is_current(&self, tx: &DatabaseTransaction) -> Result<bool, StoreError> {
+        if tx.get_database_backend() == DbBackend::Postgres {
+            self.schema.enter(tx).await?;
+        }
+        Ok(Migrator::get_pending_migrations_read_only(tx).await?.is_empty())
     }
 
     /// Begins a transaction of the kind that migrations take. On Postgres its connection closes with it.
@@ -206,8 +219,8 @@ impl Store {
 
     /// Checks that the database answers on both pools.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        Tx::ping(&self.db).await?;
-        Tx::ping(&self.urgent).await?;
+        Tx::ping(&self.db, &self.schema).await?;
+        Tx::ping(&self.urgent, &self.schema).await?;
         Ok(())
     }
 
@@ -234,7 +247,7 @@ impl Store {
             return self.urgent_read().await;
         }
         let since = Instant::now();
-        let taken = Tx::without_transaction(&self.urgent).await;
+        let taken = Tx::without_transaction(&self.urgent, &self.schema).await;
         Ok(Read { tx: self.timed(Pool::Urgent, since, taken)? })
     }
 
@@ -245,7 +258,7 @@ impl Store {
             (_, false) => BEGIN_READ,
             (_, true) => BEGIN_SHARED_READ,
         };
-        let (tx, _) = self.timed(pool, since, Tx::begin(self.pool(pool), begin, None).await)?;
+        let (tx, _) = self.timed(pool, since, Tx::begin(self.pool(pool), &self.schema, begin, None).await)?;
         Ok(Read { tx })
     }
 
@@ -271,7 +284,8 @@ impl Store {
             self.metrics.connection_timed_out(pool.as_str());
             return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
         };
-        let (tx, micros) = self.timed(pool, since, Tx::begin(self.pool(pool), begin, Some(turn)).await)?;
+        let (tx, micros) =
+            self.timed(pool, since, Tx::begin(self.pool(pool), &self.schema, begin, Some(turn)).await)?;
         Ok(Write {
             read: Read { tx },
             clock: self.clock.clone(),

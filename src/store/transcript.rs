@@ -12,8 +12,8 @@ use crate::domain::message::{Message, MessageStatus, Step, StepStatus};
 use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{ExprTrait, Query};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Value,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect, Value,
 };
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,12 +29,12 @@ fn select() -> Union {
     let id = "";
     let of_messages = Query::select()
         .column(message::Column::MessageId)
-        .from(message::Entity)
+        .from(message::Entity.table_ref())
         .and_where(message::Column::ThreadId.eq(id))
         .to_owned();
     let of_calls = Query::select()
         .column(tool_call::Column::ToolCallId)
-        .from(tool_call::Entity)
+        .from(tool_call::Entity.table_ref())
         .and_where(tool_call::Column::ThreadId.eq(id))
         .to_owned();
     let is_final =
@@ -162,7 +162,7 @@ impl Read {
         if !found.is_empty() {
             let ids = Query::select()
                 .column(message::Column::MessageId)
-                .from(message::Entity)
+                .from(message::Entity.table_ref())
                 .cond_where(which)
                 .to_owned();
             let query = step::Entity::find().filter(step::Column::MessageId.in_subquery(ids.clone()));

@@ -10,7 +10,9 @@ use crate::domain::message::{Step, Usage};
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{FinishReason, TurnEvent};
 use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+};
 use std::collections::HashMap;
 
 /// A turn of another process.
@@ -161,7 +163,7 @@ impl Read {
     ) -> Result<Vec<StoredStep>, StoreError> {
         let of_thread = Query::select()
             .column(message::Column::MessageId)
-            .from(message::Entity)
+            .from(message::Entity.table_ref())
             .and_where(message::Column::MessageId.eq(message_id.to_string()))
             .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
             .to_owned();

@@ -11,8 +11,8 @@ use crate::domain::message::StepStatus;
 use crate::domain::run::{Run, RunStatus, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr, UpdateStatement};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, RelationTrait, Statement,
+    ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, JoinType, PaginatorTrait, QueryFilter,
+    QueryOrder, QuerySelect, RelationTrait, Statement,
 };
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,7 +156,7 @@ impl Write {
     pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
         self.name_commit("turn.renewed", None);
         let renewal = Query::update()
-            .table(run::Entity)
+            .table(run::Entity.table_ref())
             .value(run::Column::LeaseUntil, self.now.plus(lease.time).as_micros())
             .and_where(run::Column::RunId.eq(lease.run.id.to_string()))
             .and_where(run::Column::Status.eq(RunStatus::Running))

@@ -4,6 +4,7 @@
 //! take one round trip, and so that a connection is cleaned only when its transaction was dropped.
 
 use super::pool::{Connection, ConnectionPool};
+use super::schema::Schema;
 use sea_orm::sqlx::postgres::PgRow;
 use sea_orm::sqlx::query_with;
 use sea_orm::sqlx::sqlite::SqliteRow;
@@ -33,6 +34,7 @@ const BROKEN: [&str; 6] = ["08", "25001", "25006", "25P03", "25P04", "57P"];
 #[derive(Debug)]
 pub(super) struct Tx {
     backend: DbBackend,
+    schema: Arc<Schema>,
     session: Mutex<Session>,
     /// In a session without a transaction: the pool that replaces a connection that broke while it was idle.
     spare: Option<ConnectionPool>,
@@ -62,6 +64,7 @@ impl Tx {
     /// selects, if any.
     pub(super) async fn begin(
         pool: &ConnectionPool,
+        schema: &Arc<Schema>,
         begin: &'static str,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(Self, Option<i64>), DbErr> {
@@ -72,7 +75,7 @@ impl Tx {
                 let mut session = Session::acquire(pool).await?;
                 (session.is_open, session.turn) = (true, turn.take());
                 match session.connection()?.begin(begin).await {
-                    Ok(selected) => return Ok((Self::of(pool, session), selected)),
+                    Ok(selected) => return Ok((Self::of(pool, schema, session), selected)),
                     // The connection broke while it was idle.
                     Err(error) if is_broken(&error) && tries > 0 => {
                         tries -= 1;
@@ -87,22 +90,29 @@ impl Tx {
     }
 
     /// Takes a connection without a transaction, for statements that read.
-    pub(super) async fn without_transaction(pool: &ConnectionPool) -> Result<Self, DbErr> {
+    pub(super) async fn without_transaction(
+        pool: &ConnectionPool,
+        schema: &Arc<Schema>,
+    ) -> Result<Self, DbErr> {
         let session = within_timeout(Session::acquire(pool)).await?;
-        Ok(Self { spare: Some(pool.clone()), ..Self::of(pool, session) })
+        Ok(Self { spare: Some(pool.clone()), ..Self::of(pool, schema, session) })
     }
 
     /// Checks that the database answers.
-    pub(super) async fn ping(pool: &ConnectionPool) -> Result<(), DbErr> {
-        Self::without_transaction(pool)
-            .await?
-            .query_one_raw(Statement::from_string(pool.backend(), PING))
-            .await?;
+    pub(super) async fn ping(pool: &ConnectionPool, schema: &Arc<Schema>) -> Result<(), DbErr> {
+        let read = Self::without_transaction(pool, schema).await?;
+        read.query_one_raw(Statement::from_string(pool.backend(), PING)).await?;
         Ok(())
     }
 
-    fn of(pool: &ConnectionPool, session: Session) -> Self {
-        Self { backend: pool.backend(), session: Mutex::new(session), spare: None }
+    fn of(pool: &ConnectionPool, schema: &Arc<Schema>, session: Session) -> Self {
+        let session = Mutex::new(session);
+        Self { backend: pool.backend(), schema: schema.clone(), session, spare: None }
+    }
+
+    /// Returns the schema of the tables.
+    pub(super) fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// Commits the transaction.
@@ -233,7 +243,7 @@ impl ConnectionTrait for Tx {
 
     async fn execute_raw(&self, mut statement: Statement) -> Result<ExecResult, DbErr> {
         let values = values_of(&mut statement);
-        let sql = AssertSqlSafe(statement.sql);
+        let sql = AssertSqlSafe(self.schema.qualify(statement.sql));
         let mut session = self.session.lock().await;
         let done = session.run(async |connection| {
             match connection {
@@ -250,7 +260,7 @@ impl ConnectionTrait for Tx {
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        let sql = AssertSqlSafe(sql.to_owned());
+        let sql = AssertSqlSafe(self.schema.qualify(sql.to_owned()));
         let mut session = self.session.lock().await;
         let done = session.run(async |connection| {
             match connection {
@@ -266,7 +276,8 @@ impl ConnectionTrait for Tx {
         Ok(self.query_all_raw(statement).await?.into_iter().next())
     }
 
-    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+    async fn query_all_raw(&self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        statement.sql = self.schema.qualify(statement.sql);
         let mut session = self.session.lock().await;
         let Some(pool) = &self.spare else { return session.query(statement).await };
         let mut found = session.query(statement.clone()).await;

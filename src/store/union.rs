@@ -2,7 +2,9 @@
 
 use super::StoreError;
 use super::tx::Tx;
-use sea_orm::sea_query::{Alias, ColumnType, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::sea_query::{
+    Alias, ColumnType, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, TableRef, UnionType,
+};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, Iterable, QueryResult, Statement,
     TryIntoModel, Value,
@@ -18,6 +20,7 @@ pub(super) struct Union {
 
 struct Table {
     name: &'static str,
+    from: TableRef,
     condition: SimpleExpr,
     texts: Vec<SimpleExpr>,
     numbers: Vec<SimpleExpr>,
@@ -71,7 +74,8 @@ impl Union {
     /// Adds the rows of a table that match the condition.
     pub(super) fn of<E: EntityTrait>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
         let (texts, numbers, truths) = Default::default();
-        let mut table = Table { name, condition, texts, numbers, truths };
+        let from = E::default().table_ref();
+        let mut table = Table { name, from, condition, texts, numbers, truths };
         for column in E::Column::iter() {
             let value = column.into_expr();
             match Kind::of(&column) {
@@ -116,7 +120,7 @@ impl Table {
     fn select(&self, width: Width, place: i64) -> SelectStatement {
         let is_first = place == 0;
         let mut select = Query::select();
-        select.from(Alias::new(self.name)).and_where(self.condition.clone());
+        select.from(self.from.clone()).and_where(self.condition.clone());
         select.expr_as(Expr::value(place), Alias::new("of_table"));
         for (of_kind, count, letter, null) in [
             (&self.texts, width.texts, 't', Expr::cust("CAST(NULL AS TEXT)")),

@@ -139,7 +139,7 @@ async fn on_postgres_renewals_of_leases_are_within_their_budget() {
     let body = posted("chat", "wait");
     let turn = server.app.client.turn_by_id(&body);
     let of_turn = async {
-        let renewals = renewals(r#"UPDATE "runs" SET "lease_until""#).await;
+        let renewals = renewals(r#"UPDATE "holdpoint"."runs" SET "lease_until""#).await;
         gate.add_permits(usize::MAX >> 4);
         renewals
     };
@@ -147,7 +147,7 @@ async fn on_postgres_renewals_of_leases_are_within_their_budget() {
     let pending = turn.pending();
     let approve = server.app.client.approve(&pending[0]);
     let of_call = async {
-        let renewals = renewals(r#"UPDATE "tool_calls" SET "lease_until""#).await;
+        let renewals = renewals(r#"UPDATE "holdpoint"."tool_calls" SET "lease_until""#).await;
         server.app.ledger.go.add_permits(1);
         renewals
     };

@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 /// Has the database record the settings in force for each statement of a writing server. The schema is
 /// created before the server's tables, the triggers after.
 const NOTE_SCHEMA: &str = "
-    CREATE TABLE noted (what text, setting text);
+    CREATE TABLE public.noted (what text, setting text);
     CREATE FUNCTION note_schema() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
         IF current_setting('application_name') = 'holdpoint' THEN
-            INSERT INTO noted VALUES ('schema', current_setting('synchronous_commit'));
+            INSERT INTO public.noted VALUES ('schema', current_setting('synchronous_commit'));
         END IF;
     END $$;
     CREATE EVENT TRIGGER note_schema ON ddl_command_end EXECUTE FUNCTION note_schema()";
 const NOTE_ROWS: &str = "
     CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF current_setting('application_name') = 'holdpoint' THEN
-            INSERT INTO noted VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+            INSERT INTO public.noted VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
         END IF;
         RETURN NULL;
     END $$;
     DO $$ DECLARE name text; BEGIN
-        FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'noted' LOOP
+        FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'holdpoint' LOOP
             EXECUTE format('CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON %I
                 FOR EACH STATEMENT EXECUTE FUNCTION note()', name);
         END LOOP;

@@ -49,6 +49,7 @@ mod openapi;
 #[cfg(feature = "otel")]
 mod otel;
 mod outage;
+mod own_schema;
 mod pages;
 mod policy;
 mod pool;

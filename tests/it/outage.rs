@@ -143,7 +143,7 @@ async fn on_postgres_every_acknowledged_decision_survives_database_crashes() {
 /// rollback does not reset.
 const NO_ENDS: &str = "
     CREATE SEQUENCE calls_tried; CREATE SEQUENCE turns_tried;
-    CREATE FUNCTION no_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    CREATE FUNCTION no_end() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$ BEGIN
         PERFORM nextval(TG_ARGV[0]); RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full';
     END $$;
     CREATE TRIGGER no_end BEFORE UPDATE ON tool_calls FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL)

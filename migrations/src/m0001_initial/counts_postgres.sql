@@ -2,7 +2,7 @@
 
 -- Inserted rows are counted once for each statement. An update of the thread for each row would leave one
 -- dead version of the thread per row, and each later update reads all of these versions.
-CREATE FUNCTION holdpoint_messages_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_messages_counted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads SET messages = threads.messages + counted.rows, bytes = threads.bytes + counted.bytes,
         updated_at = greatest(threads.updated_at, counted.at)
@@ -12,7 +12,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION holdpoint_message_recounted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_message_recounted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads
     SET bytes = bytes + coalesce(octet_length(NEW.content), 0) - coalesce(octet_length(OLD.content), 0)
@@ -21,7 +21,7 @@ BEGIN
 END $$;
 
 -- A step counts once it is complete or interrupted, not while it streams.
-CREATE FUNCTION holdpoint_step_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_step_counted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads
     SET bytes = bytes + octet_length(NEW.parts) + coalesce(octet_length(NEW.provider_state), 0)
@@ -31,7 +31,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION holdpoint_calls_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_calls_counted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads SET bytes = threads.bytes + counted.bytes
     FROM (SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(validated_inputs), 0)
@@ -41,7 +41,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION holdpoint_call_recounted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_call_recounted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads
     SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
@@ -52,7 +52,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION holdpoint_sent_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_sent_counted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads SET bytes = bytes + octet_length(NEW.text)
     WHERE thread_id = (SELECT thread_id FROM tool_calls WHERE tool_call_id = NEW.tool_call_id);
@@ -61,22 +61,28 @@ END $$;
 
 CREATE TRIGGER messages_counted AFTER INSERT ON messages REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_messages_counted();
+
 CREATE TRIGGER messages_recounted AFTER UPDATE OF content ON messages
     FOR EACH ROW WHEN (OLD.content IS DISTINCT FROM NEW.content) EXECUTE FUNCTION holdpoint_message_recounted();
+
 CREATE TRIGGER message_steps_counted AFTER UPDATE OF status, parts, provider_state ON message_steps
     FOR EACH ROW WHEN (NEW.status <> 'streaming') EXECUTE FUNCTION holdpoint_step_counted();
+
 CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_calls_counted();
+
 CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, validated_inputs, output, result ON tool_calls
     FOR EACH ROW EXECUTE FUNCTION holdpoint_call_recounted();
+
 CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers
     FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_counted();
 
-CREATE FUNCTION holdpoint_sent_recounted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_sent_recounted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads SET bytes = bytes + octet_length(NEW.text) - octet_length(OLD.text)
     WHERE thread_id = (SELECT thread_id FROM tool_calls WHERE tool_call_id = NEW.tool_call_id);
     RETURN NULL;
 END $$;
+
 CREATE TRIGGER sent_answers_recounted AFTER UPDATE OF text ON sent_answers
     FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_recounted();

@@ -101,8 +101,10 @@ CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
 WHEN NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
     AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
 BEGIN SELECT RAISE(ABORT, 'who decides has moved the call, and who only agrees has not'); END;
+
 CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
 BEGIN SELECT RAISE(ABORT, 'decisions never change'); END;
+
 CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
 BEGIN SELECT RAISE(ABORT, 'decisions are never deleted'); END;
 
@@ -111,6 +113,7 @@ WHEN OLD.erased_at IS NOT NULL OR NEW.erased_at IS NULL
   OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.n IS NOT NEW.n OR OLD.kind IS NOT NEW.kind
   OR OLD.message_id IS NOT NEW.message_id OR OLD.step IS NOT NEW.step OR OLD.at IS NOT NEW.at
 BEGIN SELECT RAISE(ABORT, 'what the model was told does not change'); END;
+
 CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
 BEGIN SELECT RAISE(ABORT, 'what the model was told is never deleted'); END;
 
@@ -124,6 +127,7 @@ WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS N
   OR (OLD.seq IS NOT NULL AND OLD.seq IS NOT NEW.seq)
   OR (OLD.hash IS NOT NULL AND (OLD.hash IS NOT NEW.hash OR OLD.prev_hash IS NOT NEW.prev_hash))
 BEGIN SELECT RAISE(ABORT, 'events never change'); END;
+
 CREATE TRIGGER events_kept BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
 
@@ -132,6 +136,7 @@ CREATE TRIGGER tool_calls_erased BEFORE UPDATE ON tool_calls
 WHEN OLD.erased_at IS NOT NULL
   OR (NEW.erased_at IS NOT NULL AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
 BEGIN SELECT RAISE(ABORT, 'only what has ended is erased, once'); END;
+
 CREATE TRIGGER message_steps_erased BEFORE UPDATE ON message_steps
 WHEN OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND
      (OLD.finished_at IS NULL OR OLD.status IS NOT NEW.status OR OLD.finished_at IS NOT NEW.finished_at))
@@ -148,6 +153,7 @@ WHEN OLD.message_id IS NOT NEW.message_id OR OLD.thread_id IS NOT NEW.thread_id
       AND (OLD.status = 'streaming' OR OLD.status IS NOT NEW.status))
   OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
 BEGIN SELECT RAISE(ABORT, 'what was said does not change'); END;
+
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
 BEGIN SELECT RAISE(ABORT, 'messages are never deleted'); END;
 
@@ -157,17 +163,21 @@ WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
     OR (thread_id = NEW.thread_id AND wire_call_id = NEW.wire_call_id)
     OR (message_id = NEW.message_id AND step = NEW.step AND ordinal = NEW.ordinal))
 BEGIN SELECT RAISE(ABORT, 'tool calls are never replaced'); END;
+
 CREATE TRIGGER decisions_new BEFORE INSERT ON decisions
 WHEN EXISTS (SELECT 1 FROM decisions WHERE decision_id = NEW.decision_id
     OR (tool_call_id = NEW.tool_call_id AND ((final AND NEW.final)
         OR (NOT final AND NOT NEW.final AND actor = NEW.actor AND input_hash = NEW.input_hash))))
 BEGIN SELECT RAISE(ABORT, 'decisions are never replaced'); END;
+
 CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
 WHEN EXISTS (SELECT 1 FROM sent_answers WHERE tool_call_id = NEW.tool_call_id AND n = NEW.n)
 BEGIN SELECT RAISE(ABORT, 'what the model was told is never replaced'); END;
+
 CREATE TRIGGER events_new BEFORE INSERT ON events
 WHEN EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id OR seq = NEW.seq)
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END;
+
 CREATE TRIGGER messages_new BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id
     OR (thread_id = NEW.thread_id AND ordinal = NEW.ordinal)
@@ -184,6 +194,7 @@ WHEN NEW.revoked_at IS NOT NULL OR NOT EXISTS (
         AND tool_calls.name = NEW.tool_name AND tool_calls.schema_hash = NEW.schema_hash
         AND threads.session_id = NEW.session_id AND threads.tenant_id = NEW.tenant_id)
 BEGIN SELECT RAISE(ABORT, 'a grant is a yes that was to be remembered'); END;
+
 CREATE TRIGGER grants_fixed BEFORE UPDATE ON grants
 WHEN OLD.revoked_at IS NOT NULL OR OLD.grant_id IS NOT NEW.grant_id OR OLD.tenant_id IS NOT NEW.tenant_id
   OR OLD.session_id IS NOT NEW.session_id OR OLD.tool_name IS NOT NEW.tool_name
@@ -192,8 +203,10 @@ WHEN OLD.revoked_at IS NOT NULL OR OLD.grant_id IS NOT NEW.grant_id OR OLD.tenan
   OR OLD.roles IS NOT NEW.roles OR OLD.tool_call_id IS NOT NEW.tool_call_id
   OR OLD.created_at IS NOT NEW.created_at
 BEGIN SELECT RAISE(ABORT, 'a grant is revoked once, and nothing else of it changes'); END;
+
 CREATE TRIGGER grants_kept BEFORE DELETE ON grants
 BEGIN SELECT RAISE(ABORT, 'grants are never deleted'); END;
+
 CREATE TRIGGER grants_new BEFORE INSERT ON grants
 WHEN EXISTS (SELECT 1 FROM grants WHERE grant_id = NEW.grant_id
     OR (revoked_at IS NULL AND session_id = NEW.session_id AND tool_name = NEW.tool_name
@@ -205,8 +218,10 @@ BEGIN SELECT RAISE(ABORT, 'grants are never replaced'); END;
 CREATE TRIGGER event_sequence_grows BEFORE UPDATE ON event_sequence
 WHEN NEW.id <> OLD.id OR NEW.last < OLD.last
 BEGIN SELECT RAISE(ABORT, 'the numbers of events only grow'); END;
+
 CREATE TRIGGER event_sequence_kept BEFORE DELETE ON event_sequence
 BEGIN SELECT RAISE(ABORT, 'the numbers of events are never deleted'); END;
+
 CREATE TRIGGER event_sequence_new BEFORE INSERT ON event_sequence
 WHEN EXISTS (SELECT 1 FROM event_sequence WHERE id = NEW.id)
 BEGIN SELECT RAISE(ABORT, 'the numbers of events are never replaced'); END;

@@ -1,6 +1,6 @@
 -- The types are those that SQLite and Postgres share. Times are microseconds since 1970. JSON is TEXT,
 -- because jsonb rewrites numbers and refuses the escape \u0000. The shown inputs must be the inputs that run,
--- byte for byte.
+-- byte for byte. SQLite gets no line that ends with `-- Postgres only`.
 
 CREATE TABLE threads (
     thread_id   TEXT NOT NULL PRIMARY KEY,
@@ -28,10 +28,14 @@ CREATE TABLE threads (
     CHECK (messages >= 0 AND bytes >= 0),
     CHECK (erased_at IS NULL OR deleted_at IS NOT NULL)
 );
+
 CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
     WHERE client_id IS NOT NULL AND deleted_at IS NULL;
+
 CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id);
+
 CREATE INDEX threads_session ON threads (session_id);
+
 CREATE INDEX threads_to_erase ON threads (thread_id) WHERE deleted_at IS NOT NULL AND erased_at IS NULL;
 
 CREATE TABLE messages (
@@ -51,6 +55,7 @@ CREATE TABLE messages (
     CHECK ((role = 'user') = (content IS NOT NULL)),
     CHECK (role = 'assistant' OR status IN ('complete', 'superseded'))
 );
+
 -- A retry of a message finds the stored message, unless that message is superseded.
 CREATE UNIQUE INDEX messages_client_id ON messages (thread_id, client_id)
     WHERE client_id IS NOT NULL AND status <> 'superseded';
@@ -100,9 +105,13 @@ CREATE TABLE runs (
     CHECK ((error_code IS NULL) = (error_message IS NULL)),
     CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL))
 );
+
 CREATE UNIQUE INDEX runs_one_running ON runs (thread_id) WHERE status = 'running';
+
 CREATE INDEX runs_thread ON runs (thread_id, run_id);
+
 CREATE INDEX runs_lease ON runs (lease_until) WHERE status = 'running';
+
 CREATE INDEX runs_resumed ON runs (run_id) WHERE server_resumes AND status IN ('waiting', 'failed');
 
 CREATE TABLE tool_calls (
@@ -179,13 +188,21 @@ CREATE TABLE tool_calls (
     CHECK ((finished_at IS NULL) = (result IS NULL)),
     CHECK ((state = 'succeeded') = (output IS NOT NULL))
 );
+
 CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
+
 CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE held;
+
 CREATE INDEX tool_calls_run ON tool_calls (run_id);
+
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
+
 CREATE INDEX tool_calls_delegated ON tool_calls (tool_call_id) WHERE state = 'executing' AND child_run_id IS NOT NULL;
+
 CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
+
 CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
+
 CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';
 
 CREATE TABLE decisions (
@@ -208,7 +225,9 @@ CREATE TABLE decisions (
     CHECK (NOT edited OR verdict = 'approve'),
     CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'handler', 'policy', 'sweeper'))
 );
+
 CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
+
 CREATE UNIQUE INDEX decisions_voice ON decisions (tool_call_id, actor, input_hash) WHERE NOT final;
 
 CREATE TABLE sent_answers (
@@ -226,6 +245,7 @@ CREATE TABLE sent_answers (
     CHECK (n >= 0 AND (n = 0 OR kind = 'note')),
     CHECK ((length(text) > 0) = (erased_at IS NULL))
 );
+
 CREATE INDEX sent_answers_step ON sent_answers (message_id, step);
 
 CREATE TABLE events (
@@ -246,19 +266,30 @@ CREATE TABLE events (
     data         TEXT NOT NULL,
     prev_hash    TEXT,
     hash         TEXT,
+    -- The order in which the events of a thread were written. On SQLite the rowid gives this order. The clocks
+    -- of two processes do not.
+    place        BIGINT GENERATED ALWAYS AS IDENTITY, -- Postgres only
     CHECK ((prev_hash IS NULL) = (hash IS NULL)),
     CHECK (hash IS NULL OR seq IS NOT NULL),
     CHECK (held_tool IS NULL OR tool_call_id IS NOT NULL)
 );
+
 -- One index for each filter of a reader, in the order of the numbers. The indexes that only readers use leave
 -- out events without a number. On Postgres each event is written twice, and so enters these indexes once.
 CREATE INDEX events_run ON events (run_id, seq);
+
 CREATE INDEX events_tenant ON events (tenant_id, seq) WHERE seq IS NOT NULL;
+
 CREATE INDEX events_user ON events (tenant_id, user_id, seq) WHERE seq IS NOT NULL;
+
 CREATE INDEX events_session ON events (session_id, seq) WHERE seq IS NOT NULL;
+
 CREATE INDEX events_thread ON events (thread_id, seq) WHERE seq IS NOT NULL;
+
 CREATE INDEX events_call ON events (tool_call_id, seq) WHERE seq IS NOT NULL AND tool_call_id IS NOT NULL;
+
 CREATE INDEX events_held ON events (tenant_id, held_tool, seq) WHERE seq IS NOT NULL AND held_tool IS NOT NULL;
+
 CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
 
 -- The highest seq of all events. The transaction that numbers events locks this row, so a reader that has
@@ -269,6 +300,7 @@ CREATE TABLE event_sequence (
     CHECK (id = 1),
     CHECK (last >= 0)
 );
+
 INSERT INTO event_sequence (id, last) VALUES (1, 0);
 
 -- The key that signs tickets, the same for all servers: 256 random bits in hexadecimal.
@@ -285,6 +317,7 @@ CREATE TABLE used_tickets (
     expires_at BIGINT NOT NULL,
     CHECK (length(ticket_id) = 36)
 );
+
 CREATE INDEX used_tickets_over ON used_tickets (expires_at);
 
 CREATE TABLE grants (
@@ -306,6 +339,7 @@ CREATE TABLE grants (
     CHECK (granted_by NOT LIKE 'system:%'),
     CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
 );
+
 CREATE UNIQUE INDEX grants_standing
     ON grants (session_id, tool_name, schema_hash, granted_by, COALESCE(input_hash, ''), COALESCE(process_id, ''))
     WHERE revoked_at IS NULL;

@@ -3,7 +3,7 @@
 use sea_orm::entity::prelude::*;
 
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "grants")]
+#[sea_orm(schema_name = "holdpoint", table_name = "grants")]
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) grant_id: String,

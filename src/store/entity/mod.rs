@@ -1,4 +1,7 @@
 //! The tables: the columns that the program reads or writes.
+//!
+//! Each entity names the schema of its table (see `schema`). A query that is not built by its entity takes
+//! `Entity.table_ref()`, because the entity itself gives such a query only the bare name of the table.
 
 pub(super) mod decision;
 pub(super) mod event;

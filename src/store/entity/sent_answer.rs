@@ -3,7 +3,7 @@
 use sea_orm::entity::prelude::*;
 
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "sent_answers")]
+#[sea_orm(schema_name = "holdpoint", table_name = "sent_answers")]
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) tool_call_id: String,

@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 use std::fmt;
 
 #[derive(Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "ticket_keys")]
+#[sea_orm(schema_name = "holdpoint", table_name = "ticket_keys")]
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) id: i32,

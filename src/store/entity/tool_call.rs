@@ -3,7 +3,7 @@
 use sea_orm::entity::prelude::*;
 
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "tool_calls")]
+#[sea_orm(schema_name = "holdpoint", table_name = "tool_calls")]
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) tool_call_id: String,

@@ -20,9 +20,18 @@ fn holdpoint(command: Option<&str>, database: &str) -> Output {
         .unwrap()
 }
 
+/// Neither serves nor migrates as the role of this URL, and reports why.
+fn serves_not(url: &str, why: &str) {
+    for command in [None, Some("migrate")] {
+        let refused = holdpoint(command, url);
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && stderr.contains(why), "{stderr}");
+    }
+}
+
 /// Statements that the serving role may not execute, and the error that Postgres returns.
 const REFUSED: [(&str, &str); 26] = [
-    ("CREATE TABLE mine (x TEXT)", "permission denied for schema public"),
+    ("CREATE TABLE mine (x TEXT)", "permission denied for schema holdpoint"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DROP CONSTRAINT tool_calls_check", "must be owner of table tool_calls"),
@@ -30,7 +39,7 @@ const REFUSED: [(&str, &str); 26] = [
     ("DROP TABLE events", "must be owner of table events"),
     (
         "CREATE OR REPLACE FUNCTION holdpoint_never_deleted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
-        "permission denied for schema public",
+        "permission denied for schema holdpoint",
     ),
     ("TRUNCATE tool_calls CASCADE", "permission denied for table tool_calls"),
     ("DELETE FROM tool_calls", "permission denied for table tool_calls"),
@@ -73,18 +82,14 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     let app_url = url.replace("postgres@", "holdpoint_app@");
 
     // Without a schema, the serving role creates none, and the server reports the missing permission.
-    for command in [None, Some("migrate")] {
-        let refused = holdpoint(command, &app_url);
-        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(
-            !refused.status.success() && stderr.contains("permission denied for schema public"),
-            "{stderr}"
-        );
-    }
-    assert_eq!(admin.count("information_schema.tables WHERE table_schema = 'public'").await, 0);
+    serves_not(&app_url, &format!("permission denied for database {name}"));
+    let ours = "information_schema.tables WHERE table_schema IN ('public', 'holdpoint')";
+    assert_eq!(admin.count(ours).await, 0);
 
     let migrated = holdpoint(Some("migrate"), &owner);
     assert!(migrated.status.success(), "{migrated:?}");
+    // Without the grants the role cannot see that the schema is up to date, and changes nothing.
+    serves_not(&app_url, "permission denied for schema holdpoint");
     Rows::open(&owner).await.change(GRANTS).await.unwrap();
     assert!(holdpoint(Some("migrate"), &app_url).status.success(), "there is nothing to do");
 

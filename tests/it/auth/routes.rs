@@ -212,7 +212,7 @@ async fn server() -> (Embedded, Things) {
 /// Every row of the database.
 async fn everything(rows: &Rows) -> BTreeMap<String, BTreeSet<String>> {
     let tables = match rows.is_postgres() {
-        true => "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'",
+        true => "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'holdpoint'",
         false => "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
     };
     let mut all = BTreeMap::new();

@@ -75,7 +75,7 @@ async fn on_postgres_passes_of_several_servers_at_once_leave_no_gap_and_repeat_n
     let rows = Rows::open(&url).await;
     let role = "slow_numbering";
     rows.change(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
-    rows.change(&format!("GRANT ALL ON SCHEMA public TO {role}")).await.unwrap();
+    rows.change(&format!("CREATE SCHEMA holdpoint AUTHORIZATION {role}")).await.unwrap();
     let slow = url.replace("postgres@", &format!("{role}@"));
     let server = async || Embedded::with(|config| config.database.url = slow.clone().into()).await;
     let servers = [server().await, server().await, server().await];

@@ -15,8 +15,18 @@ pub(crate) struct Rows(DatabaseConnection);
 
 impl Rows {
     pub(crate) async fn open(url: &str) -> Self {
+        Self::open_in(url, "holdpoint").await
+    }
+
+    /// Finds the tables of this schema by their bare names, and then those of `public`. On SQLite there are no
+    /// schemas.
+    pub(crate) async fn open_in(url: &str, schema: &str) -> Self {
         let mut options = ConnectOptions::new(url);
         options.max_connections(1).sqlx_logging(false);
+        // A session of a pooler belongs to other clients too.
+        if !url.contains("statement-cache-capacity=0") {
+            options.set_schema_search_path(format!("{schema},public"));
+        }
         // A pooler may be in between.
         options.map_sqlx_postgres_opts(|postgres| postgres.extra_float_digits(None));
         Self(Database::connect(options).await.unwrap())

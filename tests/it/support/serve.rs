@@ -146,7 +146,7 @@ impl Embedded {
 
     async fn serve(dir: TempDir, parts: Parts<impl ApprovalHandler>, scene: Scene, ledger: Ledger) -> Self {
         let Parts { config, deadlines, tools, handler } = parts;
-        let url = config.database.url.expose_secret().to_owned();
+        let (url, schema) = (config.database.url.expose_secret().to_owned(), config.database.schema.clone());
         let bind = config.server.bind;
         let model: Arc<dyn LanguageModel> = match config.model.provider {
             Provider::SCRIPTED => Arc::new(scene.clone()),
@@ -162,7 +162,7 @@ impl Embedded {
             // A dropped sender stops the server too.
             app.serve(listener, async { drop(stopped.await) }).await.unwrap();
         });
-        let rows = Rows::open(&url).await;
+        let rows = Rows::open_in(&url, &schema).await;
         Self { client, scene, ledger, rows, stop: Some(stop), served, dir, url }
     }
 

@@ -36,7 +36,7 @@ const KNOWN: [(Purpose, How, &str); 20] = [
     // The users whose threads have new events.
     (Purpose::Numbering, How::Begins, r#"SELECT DISTINCT "events"."tenant_id", "events"."user_id" FROM"#),
     // A listening connection shows that it is alive.
-    (Purpose::Numbering, How::Begins, "LISTEN holdpoint_events"),
+    (Purpose::Numbering, How::Begins, r#"LISTEN "holdpoint_events""#),
     // The sweeper and the resumer: whether there is work.
     (Purpose::Look, How::Contains, r#"AS "unanswered""#),
     (Purpose::Look, How::Contains, r#"AS "children""#),
@@ -47,7 +47,7 @@ const KNOWN: [(Purpose, How, &str); 20] = [
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."decided_at" FROM"#),
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."expires_at" FROM"#),
     // The sweeper: turns with an ended lease.
-    (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "runs" WHERE "runs"."status" ="#),
+    (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE "runs"."status" ="#),
     // The sweeper: interrupted calls whose tool may know the outcome.
     (
         Purpose::Look,
@@ -56,7 +56,7 @@ const KNOWN: [(Purpose, How, &str); 20] = [
     ),
     // The resumer: delegated calls whose child needs an action, and runs to resume.
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."child_run_id" FROM"#),
-    (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "runs" WHERE (server_resumes"#),
+    (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE (server_resumes"#),
 ];
 
 /// How a text shows its purpose.

@@ -245,7 +245,7 @@ impl World {
 
 async fn open(url: &str) -> Result<DatabaseConnection> {
     let mut options = ConnectOptions::new(url);
-    options.max_connections(1).sqlx_logging(false);
+    options.max_connections(1).sqlx_logging(false).set_schema_search_path("holdpoint");
     Ok(Database::connect(options).await?)
 }
 

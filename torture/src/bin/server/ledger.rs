@@ -91,6 +91,7 @@ impl Ledger {
     pub(crate) fn at(path: &Path, config: &Config) -> Self {
         let mut options = ConnectOptions::new(config.database.url.expose_secret());
         options.max_connections(2).acquire_timeout(ROW_TIMEOUT).sqlx_logging(false);
+        options.set_schema_search_path(&config.database.schema);
         Self { path: path.into(), options, rows: Arc::default(), settled: Arc::default() }
     }
 
