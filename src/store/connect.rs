@@ -6,6 +6,7 @@ use super::{ProcessLock, Store, StoreError};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use futures::FutureExt;
+use log::LevelFilter;
 use sea_orm::sqlx;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -83,7 +84,9 @@ async fn pool(
     options
         .max_connections(max_connections)
         .acquire_timeout(acquire_timeout)
-        .sqlx_logging(false)
+        // The texts of statements have no values. The program logs nothing of sqlx below INFO.
+        .sqlx_logging_level(LevelFilter::Trace)
+        .sqlx_slow_statements_logging_settings(LevelFilter::Off, Duration::MAX)
         // A transaction that cannot begin on a connection takes another one, and a file does not disconnect.
         .test_before_acquire(false)
         .map_sqlx_sqlite_opts(|sqlite| {
