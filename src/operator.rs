@@ -180,10 +180,10 @@ impl Operator {
         deleted_for: Duration,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Purged, OperatorError> {
-        let all = self.store.write().await?.count_threads_to_purge(deleted_for).await?;
+        let all = self.store.timed_read().await?.count_threads_to_purge(deleted_for).await?;
         let (mut purged, mut after) = (Purged::default(), None);
         loop {
-            let threads = self.store.write().await?.threads_to_purge(deleted_for, after).await?;
+            let threads = self.store.timed_read().await?.threads_to_purge(deleted_for, after).await?;
             let Some(last) = threads.last() else { return Ok(purged) };
             after = Some(*last);
             for thread in threads {
@@ -227,8 +227,7 @@ impl Fencer {
         if self.0.has_one_writer() {
             return Ok(0);
         }
-        // The transaction is dropped without a commit, because it only reads.
-        Ok(self.0.write().await?.leases_held().await?)
+        Ok(self.0.timed_read().await?.leases_held().await?)
     }
 
     /// Closes all open work after a restore, or after a failover that lost commits, so that nothing resumes

@@ -53,10 +53,10 @@ impl Approvals {
     async fn sweep_calls(&self, due: Due) -> Result<(), StoreError> {
         let mut after: Option<DueCall> = None;
         loop {
-            // Dropped, not committed: the transaction only reads, with the clock that set the deadlines.
-            let write = self.store.write().await?;
-            let found = write.due_calls(due, self.approval.lease, after.as_ref()).await?;
-            drop(write);
+            // With the clock that set the deadlines.
+            let read = self.store.timed_read().await?;
+            let found = read.due_calls(due, self.approval.lease, after.as_ref()).await?;
+            drop(read);
             let Some(last) = found.last().copied() else { return Ok(()) };
             after = Some(last);
             for DueCall { id, .. } in found {
@@ -120,9 +120,9 @@ impl Approvals {
     async fn sweep_turns(&self) -> Result<(), StoreError> {
         let mut after = None;
         loop {
-            let write = self.store.write().await?;
-            let found = write.turns_to_sweep(after).await?;
-            drop(write);
+            let read = self.store.timed_read().await?;
+            let found = read.turns_to_sweep(after).await?;
+            drop(read);
             let Some(last) = found.last().copied() else { return Ok(()) };
             after = Some(last);
             for id in found {

@@ -57,11 +57,10 @@ impl Approvals {
         let tools = self.verified_tools();
         let mut after = None;
         loop {
-            // Dropped, not committed: the transaction only reads, with the clock that set the ends of the
-            // calls.
-            let write = self.store.write().await?;
-            let found = write.doubtful_calls(&tools, self.approval.start_deadline, after.as_ref()).await?;
-            drop(write);
+            // With the clock that set the ends of the calls.
+            let read = self.store.timed_read().await?;
+            let found = read.doubtful_calls(&tools, self.approval.start_deadline, after.as_ref()).await?;
+            drop(read);
             let Some(last) = found.last() else { return Ok(()) };
             after = Some(last.due);
             for doubtful in found {
@@ -85,9 +84,12 @@ impl Approvals {
         };
         let Some(outcome) = outcome else { return };
         let resolve = async {
-            let write = self.store.urgent_write().await?;
-            let Some(call) = write.any_call(tool_call_id).await? else { return Ok(false) };
+            let Some(call) = self.store.urgent_read().await?.any_call(tool_call_id).await? else {
+                return Ok(false);
+            };
+            // The inputs of a call do not change, and no writer waits for the text.
             let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+            let write = self.store.urgent_write().await?;
             let (execution, by) = (doubtful.execution, ResolvedBy::Tool);
             let resolved = write.resolve(tool_call_id, execution, &outcome, &result, by).await?;
             write.commit().await?;

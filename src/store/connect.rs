@@ -7,9 +7,10 @@ use super::tx::within_timeout;
 use super::{ProcessLock, Store, StoreError};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
+use log::LevelFilter;
+use sea_orm::sqlx;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sea_orm::sqlx::{self, ConnectOptions as _};
 use sea_orm::{DbBackend, DbErr, RuntimeErr};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -95,19 +96,17 @@ async fn pool(
         if !url.starts_with("sqlite:") {
             // In a session that other clients use, the settings would apply to their statements.
             let settings = (!shared_sessions).then_some(CONNECTION_SETTINGS);
-            let options = postgres_options(url.parse()?).disable_statement_logging();
+            let options = logged(postgres_options(url.parse()?));
             let pool = ConnectionPool::postgres(options, settings, max_connections, acquire_timeout);
             return pool.map_err(sqlx::Error::config);
         }
-        let options = url
-            .parse::<SqliteConnectOptions>()?
+        let options = logged(url.parse::<SqliteConnectOptions>()?)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             // NORMAL may lose acknowledged commits at a power failure.
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .busy_timeout(WRITE_TIMEOUT)
-            .disable_statement_logging();
+            .busy_timeout(WRITE_TIMEOUT);
         // An open connection keeps SQLite's own lock on the file, which shows `ProcessLock` that this process
         // is there. A database in memory ends with its last connection.
         let pool = SqlitePoolOptions::new()
@@ -120,6 +119,11 @@ async fn pool(
         Ok(ConnectionPool::Sqlite(pool.connect_with(options).await?))
     };
     Ok(connected.await.map_err(|error| DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error))))?)
+}
+
+/// Logs the texts of statements, which have no values. The program logs nothing of sqlx below INFO.
+fn logged<O: sqlx::ConnectOptions>(options: O) -> O {
+    options.log_statements(LevelFilter::Trace).log_slow_statements(LevelFilter::Off, Duration::MAX)
 }
 
 pub(super) fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {

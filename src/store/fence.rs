@@ -5,7 +5,7 @@ use super::decisions::NewDecision;
 use super::entity::{run, tool_call};
 use super::resumable_runs::PAUSED;
 use super::transitions::{Approved, Cancelled, Interrupted, Pending};
-use super::{Read, StoreError, Thread, Write, rows};
+use super::{Read, StoreError, Thread, TimedRead, Write, rows};
 use crate::domain::call::{State, StateKind, ToolCall, input_hash};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::EventType;
@@ -65,7 +65,7 @@ impl Read {
     }
 }
 
-impl Write {
+impl TimedRead {
     /// Returns the number of turns and executions with a valid lease.
     pub(crate) async fn leases_held(&self) -> Result<u64, StoreError> {
         let now = self.now.as_micros();
@@ -81,7 +81,9 @@ impl Write {
             .await?;
         Ok(turns + calls)
     }
+}
 
+impl Write {
     /// Ends all open work of a thread. An execution that still runs elsewhere settles late.
     pub(crate) async fn fence_thread(&self, id: ThreadId, actor: &str) -> Result<FencedThread, StoreError> {
         let thread = self.any_thread(id).await?;

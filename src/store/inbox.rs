@@ -1,7 +1,7 @@
 //! Calls as deciders see them: also those of other users' threads, by the decider's roles.
 
 use super::entity::{thread, tool_call};
-use super::threads::of_tenant;
+use super::threads::{listed, of_tenant};
 use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
 use crate::domain::call::{StateKind, ToolCall};
@@ -118,6 +118,7 @@ impl Read {
         listing: &Listing<'_>,
     ) -> Result<Page<VisibleCall>, StoreError> {
         let mut query = visible_calls(principal, visibility)
+            .filter(listed())
             .filter(listing.scope.condition())
             .filter(held())
             .filter(tool_call::Column::State.eq(listing.state));

@@ -75,7 +75,7 @@ pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, DueCall, Recovered, Swept};
 pub(crate) use sweep_work::Due;
 pub(crate) use threads::{Extent, NewThread, Page, Thread, ThreadActivity};
-pub(crate) use transaction::{Read, Renewed, Store, Write};
+pub(crate) use transaction::{Read, Renewed, Store, TimedRead, Write};
 pub(crate) use transcript::{Seal, Sent, Transcript};
 pub(crate) use turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub(crate) use turns::{Lease, TurnEnd};

@@ -2,7 +2,7 @@
 //! calls. The rows stay as evidence: ids, states, decisions and hashes.
 
 use super::entity::{message, run, sent_answer, step, thread, tool_call};
-use super::{StoreError, Write};
+use super::{StoreError, TimedRead, Write};
 use crate::domain::id::ThreadId;
 use crate::domain::message::MessageStatus;
 use crate::domain::run::RunStatus;
@@ -32,7 +32,7 @@ pub(crate) enum Erased {
     All,
 }
 
-impl Write {
+impl TimedRead {
     /// Returns how many threads were deleted at least this long ago and are not erased.
     pub(crate) async fn count_threads_to_purge(&self, deleted_for: Duration) -> Result<u64, StoreError> {
         Ok(self.threads_to_erase(deleted_for).count(&self.tx).await?)
@@ -52,7 +52,9 @@ impl Write {
         let until = self.now.minus(deleted_for).as_micros();
         thread::Entity::find().filter(Expr::cust(TO_ERASE)).filter(thread::Column::DeletedAt.lte(until))
     }
+}
 
+impl Write {
     /// Erases the payloads of the next finished rows of a deleted thread, and the title after the last of them. The
     /// caller commits and calls again until nothing is left.
     pub(crate) async fn purge_batch(&self, id: ThreadId) -> Result<Erased, StoreError> {

@@ -6,7 +6,7 @@ use super::executions::Reaped;
 use super::sweep_work::{is_dead, is_doubtful};
 use super::transitions::{Approved, Failed, Interrupted};
 use super::words::Word;
-use super::{Due, LockedRow, StoreError, Thread, Write, rows};
+use super::{Due, LockedRow, StoreError, Thread, TimedRead, Write, rows};
 use crate::config::Approval;
 use crate::domain::call::{Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
@@ -109,7 +109,7 @@ pub(crate) enum Swept {
     Ready(Box<ToolCall>),
 }
 
-impl Write {
+impl TimedRead {
     /// Returns the calls after this one that are due for this reason, the longest due first. An empty list
     /// means that no more exist.
     pub(crate) async fn due_calls(
@@ -161,6 +161,15 @@ impl Write {
         found.into_model::<DoubtfulRow>().all(&self.tx).await?.into_iter().map(Doubtful::of).collect()
     }
 
+    /// Returns the runs after this one, in the order of their ids, with a turn whose lease is over. An empty
+    /// list means that no more exist.
+    pub(crate) async fn turns_to_sweep(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
+        let lapsed = run::Entity::find().filter(is_dead(Expr::value(self.now.as_micros())));
+        self.next_ids(lapsed, run::Column::RunId, after, PAGE).await
+    }
+}
+
+impl Write {
     /// Moves a call whose deadline or lease is over.
     pub(crate) async fn sweep_call(&self, id: ToolCallId, times: &Approval) -> Result<Swept, StoreError> {
         let Some(locked) = self.lock_row(id).await? else { return Ok(Swept::Nothing) };
@@ -231,13 +240,6 @@ impl Write {
         let found =
             tool_call::Entity::find().filter(tool_call::Column::State.eq(StateKind::Executing)).filter(which);
         Ok(found.all(&self.tx).await?)
-    }
-
-    /// Returns the runs after this one, in the order of their ids, with a turn whose lease is over. An empty
-    /// list means that no more exist.
-    pub(crate) async fn turns_to_sweep(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
-        let lapsed = run::Entity::find().filter(is_dead(Expr::value(self.now.as_micros())));
-        self.next_ids(lapsed, run::Column::RunId, after, PAGE).await
     }
 
     /// Closes a turn whose lease is over. Returns false if the turn is alive, or another transaction closed

@@ -9,10 +9,9 @@ use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::permit::Requester;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::Expr,
 };
 use std::collections::HashMap;
 
@@ -134,6 +133,12 @@ pub(super) fn of_tenant(principal: &Principal) -> Condition {
         .add(thread::Column::DeletedAt.is_null())
 }
 
+/// Selects all threads, by the index of lists, `threads_owner`. Literal, not a bind parameter, so that the partial
+/// index is usable.
+pub(super) fn listed() -> SimpleExpr {
+    thread::Column::CreatedAt.into_expr().gt(Expr::cust("0"))
+}
+
 /// Selects the ids of the principal's threads, for the predicates of other tables.
 pub(super) fn threads_of(owner: &Principal) -> SelectStatement {
     threads_where(owned_by(owner))
@@ -171,11 +176,7 @@ impl Read {
         self.one_thread(owner, thread::Column::ClientId.eq(name)).await
     }
 
-    async fn one_thread(
-        &self,
-        owner: &Principal,
-        which: sea_orm::sea_query::SimpleExpr,
-    ) -> Result<Option<Thread>, StoreError> {
+    async fn one_thread(&self, owner: &Principal, which: SimpleExpr) -> Result<Option<Thread>, StoreError> {
         let found = thread::Entity::find().filter(owned_by(owner)).filter(which).one(&self.tx).await?;
         found.map(Thread::of).transpose()
     }
@@ -187,7 +188,7 @@ impl Read {
         before: Option<ThreadId>,
         size: u64,
     ) -> Result<Page<Thread>, StoreError> {
-        let mut query = thread::Entity::find().filter(owned_by(owner));
+        let mut query = thread::Entity::find().filter(owned_by(owner)).filter(listed());
         if let Some(before) = before {
             query = query.filter(thread::Column::ThreadId.lt(before.to_string()));
         }

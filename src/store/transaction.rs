@@ -49,14 +49,21 @@ macro_rules! statement_timeout {
 /// The settings of a connection for statements without a transaction.
 pub(super) const CONNECTION_SETTINGS: &str = concat!("SET statement_timeout = ", statement_timeout!());
 
+/// Selects the time on Postgres.
+macro_rules! select_time {
+    () => {
+        "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros"
+    };
+}
+
 /// Selects the time of a writing transaction on Postgres, and sets its limits. A statement takes at most 5 s,
 /// waits for locks included. A paused process holds its locks for at most 10 s. The settings are local to the
 /// transaction, so that they also apply through a pooler.
 macro_rules! write_settings {
     () => {
         concat!(
-            "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros,
-            set_config('statement_timeout', '",
+            select_time!(),
+            ", set_config('statement_timeout', '",
             statement_timeout!(),
             "', true), set_config('idle_in_transaction_session_timeout', '10000', true), ",
             durable_commit!()
@@ -69,6 +76,12 @@ const BEGIN_READ: &str = concat!(
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ",
     statement_timeout!()
 );
+const BEGIN_TIMED_READ: &str = concat!(
+    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ",
+    statement_timeout!(),
+    "; ",
+    select_time!()
+);
 
 /// Begins a transaction in a session that other clients used before. sqlx names every statement there, even
 /// if it keeps none, and each connection counts from one. The statements of other clients in the session have
@@ -78,6 +91,13 @@ const BEGIN_SHARED_WRITE: &str =
 const BEGIN_SHARED_READ: &str = concat!(
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; DEALLOCATE ALL; SET LOCAL statement_timeout = ",
     statement_timeout!()
+);
+
+const BEGIN_SHARED_TIMED_READ: &str = concat!(
+    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; DEALLOCATE ALL; SET LOCAL statement_timeout = ",
+    statement_timeout!(),
+    "; ",
+    select_time!()
 );
 
 /// A deferred transaction that upgrades from read to write fails immediately if another transaction wrote.
@@ -130,6 +150,13 @@ pub(crate) struct Read {
     pub(super) tx: Tx,
 }
 
+/// One consistent view with the time of its beginning, for deadlines and leases.
+pub(crate) struct TimedRead {
+    read: Read,
+    /// The time by the clock of [`Write::now`].
+    pub(super) now: Timestamp,
+}
+
 /// One transaction. A drop without [`commit`](Self::commit) rolls it back.
 pub(crate) struct Write {
     read: Read,
@@ -145,6 +172,14 @@ pub(crate) struct Write {
     pub(super) events: Mutex<Vec<event::ActiveModel>>,
     news: Arc<Notify>,
     pub(super) hooked: HookedCommit,
+}
+
+impl Deref for TimedRead {
+    type Target = Read;
+
+    fn deref(&self) -> &Read {
+        &self.read
+    }
 }
 
 impl Deref for Write {
@@ -239,6 +274,12 @@ impl Store {
         self.read_over(Pool::Urgent).await
     }
 
+    /// Begins a view with the time of its beginning.
+    pub(crate) async fn timed_read(&self) -> Result<TimedRead, StoreError> {
+        let (read, micros) = self.view(Pool::Chat, BEGIN_TIMED_READ, BEGIN_SHARED_TIMED_READ).await?;
+        Ok(TimedRead { read, now: self.time_of(micros) })
+    }
+
     /// Takes a connection that does not wait for chats, for a single statement: each statement sees the rows
     /// of its own time.
     pub(crate) async fn read_once(&self) -> Result<Read, StoreError> {
@@ -252,14 +293,30 @@ impl Store {
     }
 
     async fn read_over(&self, pool: Pool) -> Result<Read, StoreError> {
+        Ok(self.view(pool, BEGIN_READ, BEGIN_SHARED_READ).await?.0)
+    }
+
+    /// Begins a view on Postgres with one of these statements, and returns the number that it selects, if any.
+    async fn view(
+        &self,
+        pool: Pool,
+        own: &'static str,
+        shared: &'static str,
+    ) -> Result<(Read, Option<i64>), StoreError> {
         let since = Instant::now();
         let begin = match (self.db.backend(), self.shared_sessions) {
             (DbBackend::Sqlite, _) => BEGIN_READ_SQLITE,
-            (_, false) => BEGIN_READ,
-            (_, true) => BEGIN_SHARED_READ,
+            (_, false) => own,
+            (_, true) => shared,
         };
-        let (tx, _) = self.timed(pool, since, Tx::begin(self.pool(pool), &self.schema, begin, None).await)?;
-        Ok(Read { tx })
+        let (tx, micros) =
+            self.timed(pool, since, Tx::begin(self.pool(pool), &self.schema, begin, None).await)?;
+        Ok((Read { tx }, micros))
+    }
+
+    /// Returns this time of the database, or that of the process on SQLite, which has no clock.
+    fn time_of(&self, micros: Option<i64>) -> Timestamp {
+        micros.map_or_else(|| self.clock.now(), Timestamp::from_micros)
     }
 
     /// Begins a transaction.
@@ -289,7 +346,7 @@ impl Store {
         Ok(Write {
             read: Read { tx },
             clock: self.clock.clone(),
-            now: micros.map_or_else(|| self.clock.now(), Timestamp::from_micros),
+            now: self.time_of(micros),
             metrics: self.metrics.clone(),
             locked: Mutex::default(),
             reached: Mutex::default(),

@@ -1,9 +1,12 @@
-//! What the work of a server costs on Postgres: statements, transactions and waits for the database.
+//! What the work of a server costs: statements and transactions, and on Postgres the waits for the database. Both
+//! databases have the same budgets.
 //!
-//! The costs of a request and its turn leave out the passes that number events and the looks of background
-//! tasks. An idle server has no such exception.
+//! The costs of a request and its turn leave out the numbering of events and the looks of background tasks. An
+//! idle server has no such exception.
 
-use crate::support::{Cost, Embedded, Proxy, Purpose, Rows, Transactions, call, eventually, postgres};
+use crate::support::{
+    Cost, Embedded, Logged, Place, Process, Proxy, Purpose, Rows, Transactions, call, eventually, postgres,
+};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -17,10 +20,52 @@ const ROUND: Cost = Cost { statements: 30, transactions: 6, round_trips: 42 };
 const RENEWAL: Cost = Cost { statements: 1, transactions: 1, round_trips: 3 };
 /// The most statements that an idle server executes in a second.
 const IDLE: f64 = 1.0;
+/// The same on SQLite, which has no notifications: every second one statement looks for the events of commands that
+/// run beside the server.
+const IDLE_ON_SQLITE: f64 = 1.5;
+/// The most statements with which a transaction on SQLite numbers its events.
+const NUMBERING: usize = 2;
 /// The time in which the statements of an idle server are counted: two sweeps.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// The number of times that a part is measured. A slow machine may add a draft or a look.
 const TRIES: usize = 3;
+
+/// A server on SQLite whose statements are logged.
+struct OnSqlite {
+    place: Place,
+    server: Process,
+    log: Logged,
+    rows: Rows,
+}
+
+impl OnSqlite {
+    async fn start(settings: &[(&str, &str)]) -> Self {
+        let place = Place::on_sqlite();
+        let settings =
+            [&[("HOLDPOINT_APPROVAL__SWEEP", "5s"), ("HOLDPOINT_APPROVAL__LEASE", "30s")], settings].concat();
+        let (server, log) = place.start_logged(&settings);
+        let rows = place.rows().await;
+        Self { place, server, log, rows }
+    }
+
+    /// The transactions since the last call, once the server has nothing more to do.
+    async fn took(&mut self) -> Transactions {
+        let done = async || {
+            let busy = "runs WHERE status = 'running' OR EXISTS (
+                SELECT 1 FROM tool_calls WHERE state IN ('approved', 'executing'))";
+            if self.rows.count(busy).await > 0 { None } else { self.log.take() }
+        };
+        eventually("the server is done", done).await
+    }
+
+    /// A part of a round: its transactions without those of other tasks.
+    async fn part(&mut self) -> Transactions {
+        let part = self.took().await.with(Purpose::Work);
+        assert!(!part.0.is_empty(), "the statements are logged");
+        assert!(part.0.iter().all(|transaction| transaction.numbering() <= NUMBERING), "{part}");
+        part
+    }
+}
 
 /// A server whose transactions are recorded.
 struct Recorded {
@@ -122,6 +167,42 @@ async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budge
 }
 
 #[tokio::test]
+async fn on_sqlite_the_parts_of_a_round_with_a_decision_are_within_the_same_budgets() {
+    let mut sqlite = OnSqlite::start(&[]).await;
+    sqlite.place.go();
+    let client = sqlite.server.client.clone();
+    let (mut turns, mut holds, mut decisions, mut continuations, mut rounds) =
+        (vec![], vec![], vec![], vec![], vec![]);
+    for n in 0..TRIES {
+        sqlite.took().await;
+        let turn = client.turn_by_id(&posted(&format!("plain{n}"), "hello")).await;
+        turns.push(sqlite.part().await);
+        assert_eq!(turn.text(), "hello", "{}", turn.raw);
+        let chat = format!("chat{n}");
+        let held = client.turn_by_id(&posted(&chat, &format!("transfer {n}"))).await;
+        let hold = sqlite.part().await;
+        let decided = client.approve(&held.pending()[0]).await;
+        let decision = sqlite.part().await;
+        let resume = client.http.get(client.url(&format!("/qa/chat_streamed?chatId={chat}")));
+        let resumed = client.read(resume).await;
+        let continuation = sqlite.part().await;
+        assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")));
+        assert!(resumed.text().contains("transferred"), "{}", resumed.raw);
+        rounds.push(Transactions([hold.0.clone(), decision.0.clone(), continuation.0.clone()].concat()));
+        holds.push(hold);
+        decisions.push(decision);
+        continuations.push(continuation);
+    }
+    assert_within(&[
+        ("a turn", PLAIN_TURN, turns),
+        ("a turn that ends in a hold", HELD_TURN, holds),
+        ("a decision", DECISION, decisions),
+        ("a continuation", CONTINUATION, continuations),
+        ("a round", ROUND, rounds),
+    ]);
+}
+
+#[tokio::test]
 async fn on_postgres_renewals_of_leases_are_within_their_budget() {
     let server = Recorded::start(|config| config.approval.lease = Duration::from_millis(600)).await;
     let renewals = async |update: &'static str| {
@@ -161,6 +242,37 @@ async fn on_postgres_renewals_of_leases_are_within_their_budget() {
 }
 
 #[tokio::test]
+async fn on_sqlite_renewals_of_leases_are_within_the_same_budget() {
+    let sqlite = OnSqlite::start(&[("HOLDPOINT_APPROVAL__LEASE", "600ms")]).await;
+    let client = &sqlite.server.client;
+    let pending = client.turn_by_id(&posted("held", "transfer 1")).await.pending();
+    let renewals = async |update: &str| {
+        let renewals = async || {
+            let mut renewals = sqlite.log.so_far()?;
+            renewals.0.retain(|transaction| transaction.executes(update));
+            (renewals.0.len() >= TRIES).then_some(renewals)
+        };
+        eventually("the lease is renewed", renewals).await
+    };
+    let both = async {
+        let of_turn = renewals(r#"UPDATE "runs" SET "lease_until""#).await;
+        let of_call = renewals(r#"UPDATE "tool_calls" SET "lease_until""#).await;
+        // The turn waits for its model, and the call for its tool.
+        sqlite.place.go();
+        (of_turn, of_call)
+    };
+    let body = posted("chat", "think");
+    let (turn, approved, (of_turn, of_call)) =
+        tokio::join!(client.turn_by_id(&body), client.approve(&pending[0]), both);
+    assert_eq!((turn.text(), approved.status), ("Half an answer.".to_owned(), 200));
+    let each = |renewals: Transactions| renewals.0.into_iter().map(|one| Transactions(vec![one])).collect();
+    assert_within(&[
+        ("a renewal of a turn", RENEWAL, each(of_turn)),
+        ("a renewal of a call", RENEWAL, each(of_call)),
+    ]);
+}
+
+#[tokio::test]
 async fn on_postgres_an_idle_server_executes_at_most_one_statement_a_second() {
     let server = Recorded::start(|_| {}).await;
     // The start is over when the first sweep looks for work.
@@ -177,4 +289,23 @@ async fn on_postgres_an_idle_server_executes_at_most_one_statement_a_second() {
     let rate = took.executed() as f64 / begun.elapsed().as_secs_f64();
     println!("idle: {rate} statements a second{took}");
     assert!(rate <= IDLE, "{rate} statements a second{took}");
+}
+
+#[tokio::test]
+async fn on_sqlite_an_idle_server_executes_few_statements() {
+    let mut sqlite = OnSqlite::start(&[]).await;
+    // The start is over when the first sweep looks for work.
+    let sweeps = async || {
+        let so_far = sqlite.log.so_far()?.with(Purpose::Look);
+        so_far.0.iter().any(|look| look.executes("SELECT EXISTS(SELECT $ FROM")).then_some(())
+    };
+    eventually("the first sweep", sweeps).await;
+    sqlite.took().await;
+    let begun = Instant::now();
+    // A rate needs time; no condition ends it.
+    tokio::time::sleep(IDLE_TIME).await;
+    let took = sqlite.took().await;
+    let rate = took.executed() as f64 / begun.elapsed().as_secs_f64();
+    println!("idle: {rate} statements a second{took}");
+    assert!(rate <= IDLE_ON_SQLITE, "{rate} statements a second{took}");
 }

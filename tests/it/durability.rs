@@ -2,6 +2,7 @@
 
 use crate::support::{Cluster, Embedded, Place, Process, Rows, Synced, eventually, postgres};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Has the database record the settings in force for each statement of a writing server. The schema is
 /// created before the server's tables, the triggers after.
@@ -77,6 +78,40 @@ async fn on_postgres_an_executed_approval_survives_a_crash_of_a_database_with_as
     eventually("the server has its database again", ready).await;
     assert_eq!(app.client.call(&id).await["state"], "succeeded");
     assert_eq!(app.client.approve(&id).await.header("idempotent-replayed"), Some("true"));
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_is_acknowledged_only_after_a_synchronous_standby_has_it() {
+    let cluster = Cluster::start();
+    let url = cluster.database().await;
+    let (standby, eye) = (Rows::open(&cluster.url("postgres")).await, Rows::open(&url).await);
+    let require = async |standbys: &str| {
+        let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{standbys}'");
+        standby.change(&set).await.unwrap();
+        standby.change("SELECT pg_reload_conf()").await.unwrap();
+    };
+    let app = Embedded::with(|config| {
+        config.database.url = url.into();
+        config.approval.sweep = Duration::from_secs(3600);
+    })
+    .await;
+    let (_, yes) = app.held("pay", "10").await;
+    let (_, no) = app.held("pay", "11").await;
+    require("absent").await;
+    let away = async {
+        let refused = app.client.reject(&no).await;
+        assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+        // The approval is in doubt, and its process looks for its claim.
+        eye.somebody_waits_for_a_lock().await;
+        assert_eq!(app.ledger.lines(), Vec::<String>::new());
+        require("").await;
+    };
+    let (approved, ()) = tokio::join!(app.client.approve(&yes), away);
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    let again = app.client.reject(&no).await;
+    assert_eq!((again.status, &again.body["state"]), (200, &json!("rejected")), "{:?}", again.body);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 

@@ -67,9 +67,9 @@ pub(crate) fn require_node() -> Result<()> {
     Ok(())
 }
 
-/// Checks that Postgres, PgBouncer and libfaketime are installed. The tests start their own Postgres servers,
-/// one of them with a connection pooler, and servers with different clocks. The tests do not use a running
-/// Postgres server.
+/// Checks that Postgres, PgBouncer, HAProxy, pg_auto_failover and libfaketime are installed. The tests start their
+/// own Postgres servers, one of them with a connection pooler, one with a standby that takes over, and servers with
+/// different clocks. The tests do not use a running Postgres server.
 pub(crate) fn require_postgres() -> Result<()> {
     require(
         "command -v pgbouncer || ls /usr/sbin/pgbouncer",
@@ -81,7 +81,16 @@ pub(crate) fn require_postgres() -> Result<()> {
     // Debian has a folder for the programs of each version, outside of PATH. The package of the client has
     // this folder too, but without `initdb`.
     let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
-    require(there, "postgresql", "no Postgres server is installed, and the tests start one")
+    require(there, "postgresql", "no Postgres server is installed, and the tests start one")?;
+    require("command -v haproxy || ls /usr/sbin/haproxy", "haproxy", "the proxy for Postgres is missing")?;
+    require("command -v pg_autoctl", "pg-auto-failover-cli", "the failover manager for Postgres is missing")?;
+    // The module of the manager is built for one version of Postgres. The tests use the newest installed version.
+    let newest = "ls -d /usr/lib/postgresql/*/bin/initdb | sort -V | tail -1 | cut -d / -f 5";
+    let newest = String::from_utf8(capture(Command::new("sh").args(["-c", newest]))?)?;
+    let version = newest.trim();
+    let there = format!("ls /usr/lib/postgresql/{version}/lib/pgautofailover.so");
+    let package = format!("postgresql-{version}-auto-failover");
+    require(&there, &package, "the Postgres module of the failover manager is missing")
 }
 
 /// Checks that Chromium is installed. The tests drive the example page in a browser.

@@ -32,7 +32,9 @@ CREATE TABLE threads (
 CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
     WHERE client_id IS NOT NULL AND deleted_at IS NULL;
 
-CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id);
+-- For lists of threads, whose statements repeat the condition, which is always true. A statement that looks one
+-- thread up does not. Without statistics Postgres would take this index for it, and read all threads of the user.
+CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id) WHERE created_at > 0;
 
 CREATE INDEX threads_session ON threads (session_id);
 

@@ -2,6 +2,7 @@
 //! is pending.
 
 mod clocks;
+mod failover;
 mod many_pending;
 mod migrations;
 mod pooler;
@@ -334,6 +335,14 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
             "more_unstartable_calls_than_one_batch_do_not_starve_the_calls_after_them",
         ],
     ),
+    (
+        "E16",
+        "Postgres fails over to a standby",
+        &[
+            "on_postgres_no_acknowledged_decision_is_lost_and_nothing_runs_twice_when_a_standby_takes_over",
+            "on_postgres_a_decision_is_acknowledged_only_after_a_synchronous_standby_has_it",
+        ],
+    ),
     ("X1", "a tool is gone", &["a_call_of_a_removed_tool_can_be_rejected_and_not_approved"]),
     (
         "X2",
@@ -404,6 +413,6 @@ fn each_fault_names_existing_tests() {
     let rows: Vec<&str> =
         FAULTS.iter().filter(|(_, _, tests)| !tests.is_empty()).map(|(row, ..)| *row).collect();
     let numbered = |letter: char, count: u32| (1..=count).map(move |n| format!("{letter}{n}"));
-    let all = numbered('K', 10).chain(numbered('V', 17)).chain(numbered('E', 15)).chain(numbered('X', 6));
+    let all = numbered('K', 10).chain(numbered('V', 17)).chain(numbered('E', 16)).chain(numbered('X', 6));
     assert_eq!(rows, all.collect::<Vec<_>>());
 }

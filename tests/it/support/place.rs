@@ -2,9 +2,10 @@
 //!
 //! The server is this test binary, run as a process that serves slow tools.
 
+use super::logged::log_statements;
 use super::{
-    Client, Ended, Probe, Process, Rows, add_agents, eventually, holdpoint, postgres, postgres_if_chosen,
-    valid_question,
+    Client, Ended, Logged, Probe, Process, Rows, add_agents, eventually, holdpoint, postgres,
+    postgres_if_chosen, valid_question,
 };
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -28,6 +29,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Set in the child only. Its name does not begin with `HOLDPOINT_`, because the server refuses to start with
 /// unknown variables of that prefix.
 const CHILD: &str = "CHILD_SERVER";
+/// Set in the child whose statements are logged.
+const STATEMENTS: (&str, &str) = ("CHILD_STATEMENTS", "statements");
 /// The ledger in the server's folder: one line for each execution, and for each answer that begins.
 const LEDGER: &str = "ledger";
 /// Tools that are called wait while this file exists.
@@ -256,7 +259,14 @@ fn child_server() {
     }
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let config = Config::load(&Flags::default()).unwrap();
-        let telemetry = telemetry::begin(&config.log).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the order of the `Place`, no configuration")]
+        let telemetry = match std::env::var_os(STATEMENTS.0) {
+            Some(file) => {
+                log_statements(Path::new(&file));
+                None
+            }
+            None => Some(telemetry::begin(&config.log).unwrap()),
+        };
         let mut tools = ToolRegistry::new();
         tools.register(Transfer).unwrap();
         tools.register(Sync).unwrap();
@@ -277,7 +287,9 @@ fn child_server() {
             terminate.recv().await;
         };
         app.serve(listener, stop).await.unwrap();
-        telemetry.end().await;
+        if let Some(telemetry) = telemetry {
+            telemetry.end().await;
+        }
     });
 }
 
@@ -323,6 +335,12 @@ impl Place {
     /// Starts a server with more settings.
     pub(crate) fn start_with(&self, wait: &str, settings: &[(&str, &str)]) -> Process {
         Process::spawn(self.command(wait).envs(settings.iter().copied()))
+    }
+
+    /// Starts a server with these settings whose statements are logged.
+    pub(crate) fn start_logged(&self, settings: &[(&str, &str)]) -> (Process, Logged) {
+        let settings = [settings, &[STATEMENTS]].concat();
+        (self.start_with("30s", &settings), Logged::from(self.dir.path().join(STATEMENTS.1)))
     }
 
     /// The command that starts a server.

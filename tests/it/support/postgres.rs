@@ -60,8 +60,9 @@ impl Synced {
     }
 }
 
+/// A shell that runs servers, and ends them when its stdin is closed.
 #[derive(Debug)]
-struct Keeper {
+pub(super) struct Keeper {
     shell: Child,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -72,7 +73,7 @@ impl Cluster {
     }
 
     pub(crate) fn start_with(synced: Synced) -> Self {
-        let mut keeper = Keeper::spawn();
+        let mut keeper = Keeper::spawn(include_str!("postgres.sh"), &[]);
         assert!(keeper.said_ok(), "{MISSING}");
         // Another process can take the port after it was found free.
         let port = (0..5)
@@ -106,10 +107,12 @@ impl Cluster {
 }
 
 impl Keeper {
-    fn spawn() -> Self {
+    /// Starts this script with these arguments.
+    pub(super) fn spawn(script: &str, args: &[String]) -> Self {
         let mut shell = Command::new("sh");
         shell
-            .args(["-c", include_str!("postgres.sh")])
+            .args(["-c", script, "keeper"])
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .current_dir("/");
@@ -118,12 +121,12 @@ impl Keeper {
         Self { shell, answers }
     }
 
-    fn obeys(&mut self, order: &str) -> bool {
+    pub(super) fn obeys(&mut self, order: &str) -> bool {
         writeln!(self.shell.stdin.as_mut().unwrap(), "{order}").unwrap();
         self.said_ok()
     }
 
-    fn said_ok(&mut self) -> bool {
+    pub(super) fn said_ok(&mut self) -> bool {
         self.answers.next().is_some_and(|answer| answer.unwrap() == "ok")
     }
 }

@@ -1,4 +1,4 @@
-//! The transactions of a server on Postgres, recorded on the wire.
+//! Transactions of a server and their costs, recorded on the wire to Postgres.
 
 use super::statements::{Purpose, plain};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -21,6 +21,11 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
+    /// A transaction with these statements, frames included.
+    pub(super) fn of(statements: Vec<String>) -> Self {
+        Self { statements, ..Self::default() }
+    }
+
     /// The purpose of its statements.
     pub(crate) fn purpose(&self) -> Purpose {
         let purposes: Vec<_> = self.work().map(|text| Purpose::of(text)).collect();
@@ -36,6 +41,11 @@ impl Transaction {
         self.statements.iter().any(|text| text.starts_with(words))
     }
 
+    /// The number of statements with which it numbers events.
+    pub(crate) fn numbering(&self) -> usize {
+        self.work().filter(|text| Purpose::of(text) == Purpose::Numbering).count()
+    }
+
     /// The texts of its statements without frames.
     fn work(&self) -> impl Iterator<Item = &String> {
         self.statements.iter().filter(|text| Purpose::of(text) != Purpose::Frame)
@@ -45,11 +55,11 @@ impl Transaction {
 /// The cost of some work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// The statements without frames.
+    /// The statements without frames and without the numbering of events.
     pub(crate) statements: usize,
     /// The transactions, and the statements outside a transaction.
     pub(crate) transactions: usize,
-    /// How often the server waited for the database.
+    /// How often the server waited for the database; 0 on SQLite, which is in the process.
     pub(crate) round_trips: usize,
 }
 
@@ -87,9 +97,11 @@ impl Transactions {
         self.0.iter().map(|one| one.statements.len() + 2 * one.empty).sum()
     }
 
+    /// The cost. It leaves out the statements that number events: on SQLite they are part of each transaction with
+    /// events, and on Postgres transactions of their own.
     pub(crate) fn cost(&self) -> Cost {
         Cost {
-            statements: self.0.iter().map(|one| one.work().count()).sum(),
+            statements: self.0.iter().map(|one| one.work().count() - one.numbering()).sum(),
             transactions: self.0.iter().map(|one| 1 + one.empty).sum(),
             round_trips: self.0.iter().map(|one| one.round_trips).sum(),
         }

@@ -22,15 +22,18 @@ pub(crate) enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 20] = [
+const KNOWN: [(Purpose, How, &str); 22] = [
     (Purpose::Count, How::Contains, "pg_stat_statements"),
     (Purpose::Frame, How::Begins, "BEGIN"),
     (Purpose::Frame, How::Begins, "COMMIT"),
     (Purpose::Frame, How::Begins, "ROLLBACK"),
     (Purpose::Frame, How::Begins, "SET "),
+    (Purpose::Frame, How::Begins, "PRAGMA "),
     (Purpose::Frame, How::Begins, "DEALLOCATE"),
     // The time and the settings of a writing transaction.
     (Purpose::Frame, How::Contains, "set_config("),
+    // The time of a view.
+    (Purpose::Frame, How::Begins, "SELECT (EXTRACT(EPOCH FROM clock_timestamp())"),
     // The lock of a pass, the pass, and the last number.
     (Purpose::Numbering, How::Contains, "event_sequence"),
     // The users whose threads have new events.
@@ -185,6 +188,7 @@ pub(super) fn plain(text: &str) -> String {
     while let Some(next) = rest.next() {
         let within_name = plain.ends_with(|last: char| last.is_alphanumeric() || last == '_');
         match next {
+            '?' => {}
             '$' => while rest.next_if(char::is_ascii_digit).is_some() {},
             '\'' => drop(rest.by_ref().find(|ended| *ended == '\'')),
             '0'..='9' if !within_name => while rest.next_if(char::is_ascii_digit).is_some() {},
