@@ -112,8 +112,7 @@ impl Progress {
         };
         let all = TARGETS.iter().map(time).sum::<Duration>() * repeats;
         let bar = ProgressBar::new(all.as_secs());
-        let style =
-            ProgressStyle::with_template("{spinner} [{bar:30}] {elapsed} of about {duration} {wide_msg}");
+        let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos} of about {len} s {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(500));
         Self { bar, label: String::new() }
