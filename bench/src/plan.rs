@@ -40,7 +40,7 @@ pub(crate) const HOLDS_16: &str = "holds, 16 at once";
 pub(crate) const THREADS: &str = "long threads";
 
 /// The chats of the step [`SLOW`].
-pub(crate) const SLOW_CHATS: u32 = 1000;
+const SLOW_CHATS: u32 = 1000;
 
 /// The turns of a long thread: two messages each, and the last turn begins at message 400.
 const LONG_THREAD_TURNS: u32 = 201;
