@@ -80,6 +80,9 @@
 mod agent;
 pub mod app;
 mod approvals;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod benches;
 mod chat;
 pub mod config;
 mod domain;

@@ -18,14 +18,14 @@ use std::collections::HashSet;
 
 /// The input of the model, and the seals of the texts that are sent for the first time.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    pub(super) messages: Vec<ModelMessage>,
+pub(crate) struct History {
+    pub(crate) messages: Vec<ModelMessage>,
     pub(super) seals: Vec<Seal>,
 }
 
 /// Computes the history for the next step of `answer`. New notes go into the first step only: in a later step
 /// they would precede a user message that was already sent.
-pub(super) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
+pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
     let mut projection = Projection { transcript, origin, history: History::default() };
     let asked = transcript.questions.get(&answer).copied();
     for message in transcript.current() {

@@ -18,6 +18,8 @@ mod wake;
 
 pub(crate) use execution::{Executor, Ran};
 pub(crate) use heartbeat::Heartbeat;
+#[cfg(feature = "bench")]
+pub(crate) use history::project;
 pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};
 pub(crate) use turn::{Agent, AskHandler, Begun, Ended, OpenedStep, Turn};

@@ -2,6 +2,7 @@
 //!
 //! It depends on next to nothing, because a fresh machine builds it before anything else can start.
 
+mod bench;
 mod docs;
 mod layout;
 mod openapi;
@@ -48,6 +49,7 @@ fn dispatch(args: &[String]) -> Result<()> {
             no_more_arguments(command, rest)?;
             openapi::write(&root)?;
         }
+        "bench" => bench::bench(&root, rest)?,
         name => match steps::find(name) {
             Some(step) => step.run(&root, rest)?,
             None => bail!("no command `{name}`; `cargo xtask help` lists them"),
@@ -64,6 +66,10 @@ fn print_help() {
     }
     println!("  {:<12} the steps that take under two minutes after a first build", "check");
     println!("  {:<12} write openapi/holdpoint.json from the code", "openapi");
+    println!(
+        "  {:<12} measure the server beside floors and the AI SDK; --quick, --repeats N, --criterion",
+        "bench"
+    );
     println!("  {:<12} this list", "help");
 }
 

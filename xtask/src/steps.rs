@@ -38,7 +38,7 @@ pub(crate) const PROGRAMS: [&str; 10] = [
 ];
 
 /// Every feature, in one build for all steps: what is off by default is tested too.
-pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
+pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/bench,holdpoint/otel"];
 
 /// Cheapest first, so that a slip costs seconds and not a build. `deny` is last, because its program is built meanwhile.
 pub(crate) const STEPS: &[Step] = &[

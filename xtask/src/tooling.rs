@@ -78,10 +78,7 @@ pub(crate) fn require_postgres() -> Result<()> {
     )?;
     let there = "ls /usr/lib/*/faketime/libfaketimeMT.so.1";
     require(there, "libfaketime", "libfaketime is missing, and the tests run servers with different clocks")?;
-    // Debian has a folder for the programs of each version, outside of PATH. The package of the client has
-    // this folder too, but without `initdb`.
-    let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
-    require(there, "postgresql", "no Postgres server is installed, and the tests start one")?;
+    require_postgres_server()?;
     require("command -v haproxy || ls /usr/sbin/haproxy", "haproxy", "the proxy for Postgres is missing")?;
     require("command -v pg_autoctl", "pg-auto-failover-cli", "the failover manager for Postgres is missing")?;
     // The module of the manager is built for one version of Postgres. The tests use the newest installed version.
@@ -91,6 +88,14 @@ pub(crate) fn require_postgres() -> Result<()> {
     let there = format!("ls /usr/lib/postgresql/{version}/lib/pgautofailover.so");
     let package = format!("postgresql-{version}-auto-failover");
     require(&there, &package, "the Postgres module of the failover manager is missing")
+}
+
+/// Checks that the Postgres server is installed. Tests and measurements start their own servers.
+pub(crate) fn require_postgres_server() -> Result<()> {
+    // Debian has a folder for the programs of each version, outside of PATH. The package of the client has
+    // this folder too, but without `initdb`.
+    let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
+    require(there, "postgresql", "no Postgres server is installed, and this command starts one")
 }
 
 /// Checks that Chromium is installed. The tests drive the example page in a browser.
@@ -158,28 +163,30 @@ fn way_to_root() -> Result<Option<&'static [&'static str]>> {
     Ok(asked.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
 }
 
-/// Installs the locked npm packages that are missing or out of date.
+/// Installs the locked npm packages of the tests that are missing or out of date.
 pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
+    NODE_PROJECTS.iter().try_for_each(|project| install_node_project(root, project))
+}
+
+/// Installs the locked npm packages of a directory if they are missing or out of date.
+pub(crate) fn install_node_project(root: &Path, project: &str) -> Result<()> {
     // A second caller waits for the first.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock();
-    for project in NODE_PROJECTS {
-        let directory = root.join(project);
-        let Some(wanted) = pending_install(&directory)? else {
-            continue;
-        };
-        println!("installing the npm packages of {project}");
-        let mut npm = Command::new("npm");
-        npm.current_dir(&directory).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-        run(&mut npm)?;
-        // The stamp is written only after success, so that an interrupted install is repeated. npm creates no
-        // directory for a project without dependencies.
-        let stamp = directory.join(STAMP);
-        fs::create_dir_all(directory.join("node_modules"))
-            .and_then(|()| fs::write(&stamp, wanted))
-            .with_context(|| format!("could not write {}", stamp.display()))?;
-    }
-    Ok(())
+    let directory = root.join(project);
+    let Some(wanted) = pending_install(&directory)? else {
+        return Ok(());
+    };
+    println!("installing the npm packages of {project}");
+    let mut npm = Command::new("npm");
+    npm.current_dir(&directory).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    run(&mut npm)?;
+    // The stamp is written only after success, so that an interrupted install is repeated. npm creates no
+    // directory for a project without dependencies.
+    let stamp = directory.join(STAMP);
+    fs::create_dir_all(directory.join("node_modules"))
+        .and_then(|()| fs::write(&stamp, wanted))
+        .with_context(|| format!("could not write {}", stamp.display()))
 }
 
 /// Returns the source of a needed install, or `None` if there is nothing to install.

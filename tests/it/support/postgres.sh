@@ -1,4 +1,4 @@
-# A Postgres server for the process that holds the other ends of stdin and stdout. `start <port> [-F]` and
+# A Postgres server for the process that holds the other ends of stdin and stdout. `start <port> [options]` and
 # `stop` are answered with `ok` or `failed`; errors are printed to stderr. When stdin is closed, however the
 # parent ends, the server and its folder are removed.
 
@@ -21,11 +21,11 @@ answer() {
 }
 
 answer initdb --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync
-while read -r order port sync; do
+while read -r order port options; do
     case $order in
-    # Only TCP. With -F nothing is synced: these rows may be lost with the machine.
+    # Only TCP. With the option -F nothing is synced: these rows may be lost with the machine.
     start) answer pg_ctl start -s -l server.log \
-        -o "-p $port -h 127.0.0.1 -k '' $sync -N 500 -c max_wal_size=64MB" ;;
+        -o "-p $port -h 127.0.0.1 -k '' -N 500 -c max_wal_size=64MB $options" ;;
     # As in a crash: no message to clients and no checkpoint. The committed data is in the write-ahead log.
     stop) answer pg_ctl stop -s -m immediate ;;
     esac

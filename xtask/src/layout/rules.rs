@@ -17,6 +17,7 @@ const RANKS: &[(&str, u8)] = &[
     ("main", 7),
     ("app", 6),
     ("telemetry", 6),
+    ("benches", 6),
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),
