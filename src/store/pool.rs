@@ -53,7 +53,8 @@ impl managed::Manager for Manager {
 
     async fn create(&self) -> Result<PgConnection, sqlx::Error> {
         loop {
-            match self.options.connect().await {
+            // Boxed, because the future of each transaction contains this one, and few connect.
+            match Box::pin(self.options.connect()).await {
                 Ok(mut connection) => {
                     if let Some(settings) = self.settings {
                         connection.execute(settings).await?;
