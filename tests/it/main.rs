@@ -40,6 +40,7 @@ mod inbox;
 mod limits;
 mod linearizability;
 mod long_threads;
+mod many_threads;
 mod memory;
 mod metrics;
 mod native_approval;

@@ -11,12 +11,6 @@ const TOLD: usize = 60;
 /// The maximum number of rows that the server may read for each event that it delivers.
 const RATIO: i64 = 10;
 
-/// Rows of `events` read by all database sessions. Postgres adds the counts of a session when the session
-/// ends.
-const READ: &str =
-    "SELECT CAST((SELECT COALESCE(sum(idx_tup_read), 0) FROM pg_stat_user_indexes WHERE relname = 'events')
-    + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'events') AS BIGINT) AS rows";
-
 /// Clients for two users, and the thread of a held call of `pay` that belongs to `alice`.
 struct Held {
     alice: Client,
@@ -84,7 +78,7 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
         (Some(&approver), format!("/events?thread_id={thread}&")),
     ] {
         app.end().await;
-        let before = read(&app.rows).await;
+        let before = app.rows.read_of("events").await;
         let tools = probes(&app.ledger);
         app = app.redeploy_with(tools, office).await;
         let base = app.client.base.clone();
@@ -94,7 +88,7 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
             None => Vec::new(),
         };
         app.end().await;
-        let rows = read(&app.rows).await - before;
+        let rows = app.rows.read_of("events").await - before;
         if client.is_some() {
             assert_eq!(seqs(&told), own, "{path}");
         }
@@ -102,14 +96,6 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
         let most = RATIO * i64::try_from(told.len()).unwrap() + 60;
         assert!(rows <= most, "{path}: {rows} rows for {} events", told.len());
     }
-}
-
-async fn read(rows: &Rows) -> i64 {
-    // The last database session of a stopped server may not have reported its counts yet.
-    let sessions = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let alone = async || (rows.count(sessions).await == 0).then_some(());
-    crate::support::eventually("no other session is open", alone).await;
-    rows.all(READ).await[0]["rows"].as_i64().unwrap()
 }
 
 #[tokio::test]

@@ -82,6 +82,20 @@ impl Rows {
         self.0.query_one_raw(statement).await.unwrap().unwrap().try_get_by_index(0).unwrap()
     }
 
+    /// The number of rows of this table, and of entries of its indexes, that all sessions have read. Waits for the end
+    /// of the other sessions, because Postgres adds the counts of a session when the session ends.
+    pub(crate) async fn read_of(&self, table: &str) -> i64 {
+        let sessions = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        let alone = async || (self.count(sessions).await == 0).then_some(());
+        super::eventually("no other session is open", alone).await;
+        self.all("SELECT CAST(pg_stat_force_next_flush() AS TEXT) AS flushed").await;
+        let sql = format!(
+            "SELECT CAST((SELECT COALESCE(sum(idx_tup_read), 0) FROM pg_stat_user_indexes WHERE relname = '{table}')
+            + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = '{table}') AS BIGINT) AS rows"
+        );
+        self.all(&sql).await[0]["rows"].as_i64().unwrap()
+    }
+
     /// Executes a statement that changes rows, as an operator at a prompt would. Returns the error's text if
     /// the statement is refused.
     pub(crate) async fn change(&self, sql: &str) -> Result<u64, String> {
