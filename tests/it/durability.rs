@@ -98,6 +98,9 @@ async fn on_postgres_a_decision_is_acknowledged_only_after_a_synchronous_standby
     .await;
     let (_, yes) = app.held("pay", "10").await;
     let (_, no) = app.held("pay", "11").await;
+    // A pass that numbers events would wait for the standby too, on one of the two urgent connections.
+    let numbered = async || (eye.count("events WHERE seq IS NULL").await == 0).then_some(());
+    eventually("all events have their number", numbered).await;
     require("absent").await;
     let away = async {
         let refused = app.client.reject(&no).await;
