@@ -40,7 +40,8 @@ impl Store {
         let reserved = reserved(url, max_connections);
         let shared_sessions = keeps_no_statements(url);
         if is_postgres(url) {
-            // Checked before the pool connects, because a pool reports every error as a timeout.
+            // Checked here, because a pool connects only when it is first used, and repeats some failures until its
+            // timeout.
             within_timeout(check_sessions(url, shared_sessions)).await??;
         }
         let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT, shared_sessions).await?;

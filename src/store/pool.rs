@@ -2,7 +2,7 @@
 //!
 //! A pooled connection to Postgres is not checked: neither when the pool takes it back, nor when the pool hands
 //! it out. Each check is a round trip. A transaction whose BEGIN fails because its connection broke takes another
-//! connection, see [`Tx`](super::tx::Tx).
+//! connection, and so does a single read, see [`Tx`](super::tx::Tx).
 
 use deadpool::managed;
 use sea_orm::sqlx::pool::PoolConnection;

@@ -103,7 +103,7 @@ async fn on_postgres_no_acknowledged_decision_is_lost_and_nothing_runs_twice_whe
     assert!(decided.iter().all(|decided| decided.failures == 0));
     let (answers, is_muted, is_dead) = (Cell::new(0), Cell::new(false), Cell::new(false));
     let once = async |happened: &Cell<bool>, threads| {
-        eventually("it is their turn", async || happened.get().then_some(())).await;
+        eventually("these decisions begin", async || happened.get().then_some(())).await;
         decide_all(threads, &|| ()).await
     };
     let death = async {
