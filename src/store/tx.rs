@@ -1,8 +1,7 @@
 //! A session of the database: a connection of a pool, with or without a transaction.
 //!
 //! The statements that begin and end a transaction are written here, so that BEGIN, the settings and the time
-//! take one round trip, and so that a connection is cleaned only when its
-//! transaction or a statement was dropped.
+//! take one round trip, and so that a connection is cleaned only when a transaction or a statement was dropped.
 
 use super::pool::{Connection, ConnectionPool};
 use super::schema::Schema;
