@@ -1,18 +1,46 @@
 //! The wake signal of a process.
 
+use crate::domain::id::ThreadId;
 use std::future::pending;
-use tokio::sync::watch;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Wakes everything in this process that waits for a call or a run to change, so that it looks at the rows
-/// again. All parts of the process share one value. The signal carries nothing, and other processes do not
-/// receive it: a lost signal costs time only.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Wake(watch::Sender<()>);
+/// A waiter that is this many wakes late looks at the rows, whatever the wakes were about.
+const CAPACITY: usize = 64;
+
+/// Wakes what in this process waits for a call or a run to change, so that it looks at the rows again. All
+/// parts of the process share one value. The signal names at most a thread, and other processes do not receive
+/// it: a lost signal costs time only.
+#[derive(Debug, Clone)]
+pub(crate) struct Wake(broadcast::Sender<Changed>);
+
+/// Where something changed.
+#[derive(Debug, Clone, Copy)]
+enum Changed {
+    In(ThreadId),
+    Anywhere,
+}
+
+impl Default for Wake {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(CAPACITY))
+    }
+}
 
 impl Wake {
-    /// Wakes every waiter. Called after the commit of the change.
+    /// Wakes the waiters for this thread. Called after the commit of the change.
+    pub(crate) fn send_in(&self, thread: ThreadId) {
+        self.send_changed(Changed::In(thread));
+    }
+
+    /// Wakes every waiter. Called after the commit of a change that concerns several threads.
     pub(crate) fn send(&self) {
-        self.0.send_replace(());
+        self.send_changed(Changed::Anywhere);
+    }
+
+    fn send_changed(&self, changed: Changed) {
+        // Without waiters there is nothing to wake.
+        let _waiters = self.0.send(changed);
     }
 
     /// Returns the signal for a waiter, which receives the wakes from now on. A waiter that takes its signal
@@ -24,15 +52,25 @@ impl Wake {
 
 /// The end of a [`Wake`] at one waiter.
 #[derive(Debug)]
-pub(crate) struct WakeSignal(watch::Receiver<()>);
+pub(crate) struct WakeSignal(broadcast::Receiver<Changed>);
 
 impl WakeSignal {
     /// Completes if a wake was sent since the last completion, otherwise with the next wake.
     pub(crate) async fn woken(&mut self) {
-        if self.0.changed().await.is_err() {
-            // No sender is left.
-            pending().await
+        self.woken_in(|_| true).await;
+    }
+
+    /// The same, for the wakes of these threads only. Wakes that were sent meanwhile are one reason to look.
+    pub(crate) async fn woken_in(&mut self, concerns: impl Fn(ThreadId) -> bool) {
+        loop {
+            match self.0.recv().await {
+                Ok(Changed::In(thread)) if !concerns(thread) => {}
+                Ok(Changed::In(_) | Changed::Anywhere) | Err(RecvError::Lagged(_)) => break,
+                // No sender is left.
+                Err(RecvError::Closed) => pending().await,
+            }
         }
+        while matches!(self.0.try_recv(), Ok(_) | Err(TryRecvError::Lagged(_))) {}
     }
 }
 
@@ -40,6 +78,10 @@ impl WakeSignal {
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use uuid::Uuid;
+
+    const THREAD: ThreadId = ThreadId::new(Uuid::from_u128(1));
+    const OTHER: ThreadId = ThreadId::new(Uuid::from_u128(2));
 
     #[test]
     fn every_waiter_receives_a_wake_once_even_if_it_was_busy() {
@@ -50,10 +92,33 @@ mod tests {
             assert_eq!(signal.woken().now_or_never(), None, "the wake came before the signal was taken");
         }
         wake.send();
-        wake.clone().send();
+        wake.clone().send_in(THREAD);
         for signal in &mut signals {
             assert_eq!(signal.woken().now_or_never(), Some(()));
             assert_eq!(signal.woken().now_or_never(), None, "two wakes are one reason to look");
         }
+    }
+
+    #[test]
+    fn a_waiter_for_a_thread_is_woken_by_changes_there_and_by_changes_without_a_thread() {
+        let wake = Wake::default();
+        let mut signal = wake.signal();
+        let mut woken = || signal.woken_in(|thread| thread == THREAD).now_or_never();
+        wake.send_in(OTHER);
+        assert_eq!(woken(), None);
+        wake.send_in(THREAD);
+        assert_eq!(woken(), Some(()));
+        wake.send();
+        assert_eq!(woken(), Some(()));
+        assert_eq!(woken(), None);
+    }
+
+    #[test]
+    fn a_waiter_that_missed_wakes_looks_whatever_they_were_about() {
+        let wake = Wake::default();
+        let mut signal = wake.signal();
+        (0..=CAPACITY).for_each(|_| wake.send_in(OTHER));
+        assert_eq!(signal.woken_in(|thread| thread == THREAD).now_or_never(), Some(()));
+        assert_eq!(signal.woken_in(|thread| thread == THREAD).now_or_never(), None);
     }
 }

@@ -74,7 +74,7 @@ impl Approvals {
             }
         });
         while !wait.is_last_look() && current.iter().any(is_approved_and_open) {
-            wait.for_next_look(wake.woken()).await;
+            wait.for_next_look(wake.woken_in(|thread| thread == lease.thread.id)).await;
             current = self.store.read().await?.held_calls(message).await?;
         }
         Ok(current)
@@ -121,7 +121,7 @@ impl Approvals {
             if wait.is_last_look() {
                 return Ok(current);
             }
-            wait.for_next_look(wake.woken()).await;
+            wait.for_next_look(wake.woken_in(|thread| thread == lease.thread.id)).await;
         }
     }
 

@@ -16,6 +16,7 @@ use crate::tools::InputError;
 use crate::tools::gate::Recheck;
 use futures::FutureExt;
 use futures::future::join_all;
+use std::time::Duration;
 use tracing::Instrument;
 
 /// A request to decide a call.
@@ -114,6 +115,19 @@ impl Committed {
     }
 }
 
+/// How long the stream of a client that posts a decision waits for the tool before it begins. A tool that ends in
+/// this time leaves nothing to wait for: the request itself resumes the run, in one transaction instead of two.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Completes when these executions of this process are over, and updates the calls that they ended.
+async fn executions_ended(decided: impl Iterator<Item = &mut Decided>) {
+    let running = decided.filter_map(|decided| {
+        let running = decided.running.take()?;
+        Some(running.ended(&mut decided.call))
+    });
+    join_all(running).await;
+}
+
 /// The reason why a decision is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecideError {
@@ -194,17 +208,23 @@ impl Approvals {
     /// Waits for the ends of decided calls, at most `approval.wait`, and updates the calls.
     pub(crate) async fn await_outcomes(&self, decided: &mut [&mut Decided]) -> Result<(), DecideError> {
         let limit = self.tasks().wait_limit(self.approval.wait).shared();
-        let here = decided.iter_mut().filter_map(|decided| {
-            let running = decided.running.take()?;
-            Some(running.ended(&mut decided.call))
-        });
         tokio::select! {
-            _ended = join_all(here) => {}
+            () = executions_ended(decided.iter_mut().map(|decided| &mut **decided)) => {}
             () = limit.clone() => {}
         }
         let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
         self.await_ends(&mut calls, is_under_way, limit).await?;
         Ok(())
+    }
+
+    /// Waits for the executions of these calls in this process, but only as long as a tool takes that answers at
+    /// once.
+    pub(crate) async fn await_at_once(&self, decided: &mut [Decided]) {
+        let ended = executions_ended(decided.iter_mut());
+        tokio::select! {
+            () = ended => {}
+            () = self.tasks().wait_limit(AT_ONCE) => {}
+        }
     }
 
     async fn decide_and_begin(
@@ -218,7 +238,7 @@ impl Approvals {
         decided.running = self.start(&decided.call, permit);
         if !decided.replayed && !matches!(decided.call.state, State::Approved(_)) {
             // The call may have ended, and may have been the last open call of its run.
-            self.wake_waiters();
+            self.wake_waiters_in(thread.id);
         }
         if request.remember.is_some() {
             self.decide_covered(by, &thread, &decided.call, request).await;

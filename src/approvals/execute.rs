@@ -4,7 +4,7 @@ use super::Approvals;
 use crate::agent::{Ran, Wait, WakeSignal, persist};
 use crate::domain::call::{Execution, State, ToolCall, input_hash};
 use crate::domain::grant::Grant;
-use crate::domain::id::ToolCallId;
+use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::permit::Permit;
 use crate::store::{Again, Claim, Claimed, LockedCall, StoreError, Write};
@@ -69,11 +69,11 @@ impl Approvals {
     }
 
     /// Starts to run a claimed call.
-    fn begin(&self, permit: Permit) -> Running {
+    fn begin(&self, thread: ThreadId, permit: Permit) -> Running {
         let (ended, running) = oneshot::channel();
         let approvals = self.clone();
         self.tasks().spawn(async move {
-            if let Some(state) = approvals.run(permit).await {
+            if let Some(state) = approvals.run(thread, permit).await {
                 // No decider may be waiting.
                 let _told = ended.send(state);
             }
@@ -85,7 +85,7 @@ impl Approvals {
     /// execution if the decision's commit claimed the call.
     pub(super) fn start(&self, call: &ToolCall, permit: Option<Box<Permit>>) -> Option<Running> {
         if let Some(permit) = permit {
-            return Some(self.begin(*permit));
+            return Some(self.begin(call.thread_id, *permit));
         }
         if matches!(call.state, State::Approved(_)) {
             self.execute(call);
@@ -103,13 +103,13 @@ impl Approvals {
     pub(super) async fn claim_and_run(&self, call: &ToolCall) {
         match self.claim(call).await {
             Ok(Some(permit)) => {
-                self.run(permit).await;
+                self.run(call.thread_id, permit).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),
         }
         // Waiters also see a claim by another process.
-        self.wake_waiters();
+        self.wake_waiters_in(call.thread_id);
     }
 
     /// Claims an approved call to run it. Returns `None` if the call is claimed already, or if another
@@ -203,8 +203,8 @@ impl Approvals {
         Ok(persist(lease, find).await?.value)
     }
 
-    /// Runs a claimed call. Returns the state in which the execution has ended the call.
-    pub(super) async fn run(&self, permit: Permit) -> Option<State> {
+    /// Runs a claimed call of this thread. Returns the state in which the execution has ended the call.
+    pub(super) async fn run(&self, thread: ThreadId, permit: Permit) -> Option<State> {
         let tool_call_id = permit.tool_call_id();
         let ended = match self.executor.run(permit).await {
             Ok(Ran::Ended(state)) => Some(*state),
@@ -214,11 +214,16 @@ impl Approvals {
                 None
             }
         };
-        self.wake_waiters();
+        self.wake_waiters_in(thread);
         ended
     }
 
-    /// Wakes the waiters of this process after a change of a call.
+    /// Wakes the waiters of this process after a change of a call in this thread.
+    pub(super) fn wake_waiters_in(&self, thread: ThreadId) {
+        self.executor.wake.send_in(thread);
+    }
+
+    /// Wakes all waiters of this process after a change of calls.
     pub(super) fn wake_waiters(&self) {
         self.executor.wake.send();
     }
@@ -257,7 +262,8 @@ impl Approvals {
             if wait.is_last_look() || !calls.iter().any(|call| waits(call)) {
                 return Ok(());
             }
-            wait.for_next_look(wake.woken()).await;
+            wait.for_next_look(wake.woken_in(|thread| calls.iter().any(|call| call.thread_id == thread)))
+                .await;
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ impl Approvals {
         match self.permit(call, claimed).await {
             Ok(Some(permit)) => {
                 self.executor.metrics.swept("claimed");
-                self.run(permit).await;
+                self.run(call.thread_id, permit).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),

@@ -162,7 +162,7 @@ impl TurnTask {
                     return Ok((write, view));
                 }
             }
-            wait.for_next_look(wake.woken()).await;
+            wait.for_next_look(wake.woken_in(|changed| changed == thread.id)).await;
         }
     }
 

@@ -31,16 +31,17 @@ impl Chat {
             return Ok(());
         }
         let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
-        let read = self.store.read().await?;
-        let Some(thread) = read.thread_named(principal, name).await? else { return Ok(()) };
-        let mut pending = read.pending_in(&thread).await?;
-        drop(read);
+        let thread = self.store.read_once().await?.thread_named(principal, name).await?;
+        let Some(thread) = thread else { return Ok(()) };
+        // Each decision checks the state of its call again.
+        let mut pending = self.store.read_once().await?.pending_in(&thread).await?;
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
-        let (mut taken, mut refused) = (false, None);
+        let (mut taken, mut closed, mut refused) = (Vec::new(), false, None);
         for answer in new.take(self.agent.limits.batch) {
             match Box::pin(self.approvals.decide(Decider::Person(principal), answer.request())).await {
+                Ok(decided) => taken.push(decided),
                 // Another decider was faster, or the call expired. The client gets the status of the call.
-                Ok(_) | Err(DecideError::Closed(_)) => taken = true,
+                Err(DecideError::Closed(_)) => closed = true,
                 // The next decision would be refused too.
                 Err(error) if is_retryable(&error) => {
                     refused = Some(error);
@@ -49,7 +50,9 @@ impl Chat {
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        let refuses = |error: &DecideError| if only_continues { !taken } else { is_retryable(error) };
+        let none_taken = taken.is_empty() && !closed;
+        self.approvals.await_at_once(&mut taken).await;
+        let refuses = |error: &DecideError| if only_continues { none_taken } else { is_retryable(error) };
         refused.filter(refuses).map_or(Ok(()), |error| Err(AdmitError::Refused(error)))
     }
 }

@@ -204,10 +204,12 @@ impl TurnTask {
     /// Reports a committed end.
     fn after_end(&self, lease: &Lease, end: &TurnEnd) {
         self.metrics().turn_ended(end.as_str(), end.code());
-        if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
-            // All calls of the run may have been decided before this commit. The children of the run have
-            // to stop too. A parent's call may wait for the end of this run.
+        if matches!(end, TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
+            // The children of the run have to stop too. A parent's call may wait for the end of this run.
             self.chat.wake.send();
+        } else if matches!(end, TurnEnd::Waiting) {
+            // All calls of the run may have been decided before this commit.
+            self.chat.wake.send_in(lease.thread.id);
         }
     }
 
