@@ -1,6 +1,6 @@
 //! The tables are in a schema of their own, beside the tables of an application.
 
-use crate::support::{Embedded, Pgbouncer, Rows, Sse, eventually, postgres};
+use crate::support::{Embedded, Pgbouncer, Rows, Sse, empty_postgres, eventually};
 use holdpoint::app::{AppError, migrate};
 use holdpoint::config::Config;
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn pays(app: &Embedded) -> (String, String) {
 
 #[tokio::test]
 async fn on_postgres_the_default_schema_has_every_table_and_function_and_public_has_none() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let rows = Rows::open(&url).await;
     let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
     pays(&app).await;
@@ -71,7 +71,7 @@ const THEIRS: &str = "CREATE TABLE public.messages (note TEXT); INSERT INTO publ
 
 #[tokio::test]
 async fn on_postgres_tables_of_an_application_with_the_same_names_do_no_harm() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let rows = Rows::open(&url).await;
     rows.change(THEIRS).await.unwrap();
     let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
@@ -118,7 +118,7 @@ async fn are_apart(one: &Embedded, other: &Embedded) {
 
 #[tokio::test]
 async fn on_postgres_servers_with_different_schemas_in_one_database_do_not_see_each_other() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let (one, other) = (start(&url, "tenant_a").await, start(&url, "tenant_b").await);
     let rows = Rows::open(&url).await;
     let listens = async |channel: &str| {
@@ -139,7 +139,7 @@ async fn on_postgres_servers_with_different_schemas_in_one_database_do_not_see_e
 
 #[tokio::test]
 async fn on_postgres_schemas_stay_apart_behind_a_pooler_that_shares_sessions() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let pooler = Pgbouncer::before(&url, 2).await;
     let pooled = format!("{}?statement-cache-capacity=0", pooler.url(&url));
     let (one, other) = (start(&pooled, "tenant_a").await, start(&pooled, "holdpoint").await);
@@ -153,7 +153,7 @@ async fn on_postgres_schemas_stay_apart_behind_a_pooler_that_shares_sessions() {
 
 #[tokio::test]
 async fn on_postgres_a_start_with_tables_in_public_fails_and_names_two_ways_out_that_work() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let rows = Rows::open_in(&url, "public").await;
     let held = async |app: &Embedded| app.held("pay", "1").await.1;
     let mut app = start(&url, "public").await;
@@ -228,7 +228,7 @@ async fn tries(session: &Rows, sql: &str) -> Result<(), String> {
 
 #[tokio::test]
 async fn i6_on_postgres_the_search_path_of_a_session_does_not_fool_the_guards() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
     pays(&app).await;
     app.held("pay", "11").await;
@@ -255,7 +255,7 @@ async fn i6_on_postgres_the_search_path_of_a_session_does_not_fool_the_guards() 
 
 #[tokio::test]
 async fn on_postgres_a_schema_that_exists_is_used_by_a_role_that_may_create_none() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let rows = Rows::open(&url).await;
     let role = "keeps_to_its_schema";
     rows.change(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();

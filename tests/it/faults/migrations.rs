@@ -1,13 +1,16 @@
 //! A migration that fails halfway.
 
-use crate::support::{Embedded, Rows, postgres_if_chosen, sqlite};
+use crate::support::{Embedded, Rows, empty_postgres, empty_sqlite, postgres_if_chosen};
 use holdpoint::app::migrate;
 use holdpoint::config::Config;
 
 #[tokio::test]
 async fn a_failed_migration_is_rolled_back_and_the_next_start_completes_it() {
     let dir = tempfile::tempdir().unwrap();
-    let url = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
+    let url = match postgres_if_chosen().await {
+        Some(_) => empty_postgres().await,
+        None => empty_sqlite(&dir),
+    };
     let rows = if url.starts_with("sqlite:") {
         Rows::open(&format!("{url}?mode=rwc")).await
     } else {

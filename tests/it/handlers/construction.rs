@@ -1,7 +1,7 @@
 //! An app in mode `manual` requires a handler.
 
 use super::named;
-use crate::support::{Ledger, Scene, probes, sqlite};
+use crate::support::{Ledger, Scene, empty_sqlite, probes};
 use holdpoint::app::App;
 use holdpoint::config::{ApprovalMode, Config};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 async fn refused(mode: ApprovalMode, handler: Option<impl ApprovalHandler>) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::default();
-    config.database.url = sqlite(&dir).into();
+    config.database.url = empty_sqlite(&dir).into();
     config.approval.mode = mode;
     let parts = App::builder(config).tools(probes(&Ledger::new())).model(Arc::new(Scene::new()));
     let parts = match handler {

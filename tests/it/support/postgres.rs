@@ -1,12 +1,13 @@
 //! Postgres servers that the tests start for themselves, and that end with the tests.
 
-use super::Rows;
+use super::{Ended, Rows, eventually, holdpoint};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
+use tokio::sync::OnceCell;
 
 /// With `postgres`, tests without a required database run on Postgres. With any other value, on SQLite.
 const CHOICE: &str = "TEST_DATABASE";
@@ -14,7 +15,7 @@ const CHOICE: &str = "TEST_DATABASE";
 const MISSING: &str =
     "these tests need Postgres (Debian: apt install postgresql); what went wrong stands above";
 
-/// The URL of an empty database if the tests without a required database run on Postgres.
+/// The URL of an unused database if the tests without a required database run on Postgres.
 #[expect(clippy::disallowed_methods, reason = "says how to test; no part of the program's configuration")]
 pub(crate) async fn postgres_if_chosen() -> Option<String> {
     match std::env::var(CHOICE) {
@@ -23,10 +24,22 @@ pub(crate) async fn postgres_if_chosen() -> Option<String> {
     }
 }
 
-/// The URL of an empty database, on a server that all tests of this process share.
+/// The URL of an unused database with the schema, on a server that all tests of this process share.
 pub(crate) async fn postgres() -> String {
+    // A copy of a migrated database costs less than a migration.
+    static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+    let template = TEMPLATE.get_or_init(async || shared().template().await).await;
+    shared().database_like(template).await
+}
+
+/// The URL of a database without tables, on the same server.
+pub(crate) async fn empty_postgres() -> String {
+    shared().database().await
+}
+
+fn shared() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(Cluster::start).database().await
+    SHARED.get_or_init(Cluster::start)
 }
 
 /// An empty Postgres server on its own port.
@@ -89,10 +102,28 @@ impl Cluster {
 
     /// Creates an empty database and returns its URL.
     pub(crate) async fn database(&self) -> String {
+        self.database_like("template1").await
+    }
+
+    /// Creates a copy of a database without connections, and returns its URL.
+    async fn database_like(&self, template: &str) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let rows = Rows::open(&self.url("postgres")).await;
-        rows.change(&format!("CREATE DATABASE {name}")).await.unwrap();
+        rows.change(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.unwrap();
         self.url(&name)
+    }
+
+    /// Creates a database with the schema for copies, and returns its name.
+    async fn template(&self) -> String {
+        let url = self.database().await;
+        let folder = tempfile::tempdir().unwrap();
+        Ended::of(holdpoint(folder.path(), &url, &["migrate"]).output().unwrap()).said();
+        let (_, name) = url.rsplit_once('/').unwrap();
+        let rows = Rows::open(&self.url("postgres")).await;
+        let sessions = format!("pg_stat_activity WHERE datname = '{name}'");
+        let closed = async || (rows.count(&sessions).await == 0).then_some(());
+        eventually("the sessions of the migration are closed", closed).await;
+        name.to_owned()
     }
 
     /// Ends the server at once, as a crash would.

@@ -11,17 +11,39 @@ use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Body, Request, RequestParts};
 use secrecy::ExposeSecret;
+use std::fs;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The URL of a SQLite file in this folder.
+/// The URL of a SQLite file in this folder. The first call creates the file, with the schema.
 pub(crate) fn sqlite(dir: &TempDir) -> String {
-    format!("sqlite://{}/holdpoint.db", dir.path().display())
+    // A copy of a migrated file costs less than a migration.
+    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
+    if !file(dir).exists() {
+        let migrated = || {
+            let folder = tempfile::tempdir().unwrap();
+            Ended::of(holdpoint(folder.path(), &empty_sqlite(&folder), &["migrate"]).output().unwrap())
+                .said();
+            fs::read(file(&folder)).unwrap()
+        };
+        fs::write(file(dir), TEMPLATE.get_or_init(migrated)).unwrap();
+    }
+    empty_sqlite(dir)
+}
+
+/// The URL of the same file, which this function does not create.
+pub(crate) fn empty_sqlite(dir: &TempDir) -> String {
+    format!("sqlite://{}", file(dir).display())
+}
+
+fn file(dir: &TempDir) -> PathBuf {
+    dir.path().join("holdpoint.db")
 }
 
 /// A request to an endpoint in this process, from this peer, with the host name `localhost`.
