@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Chromium with the example page in it, for tests. The page is built once and served by Vite's own preview, which hands
-// on to a test's server what the page asks of it. Each line of stdin is an order, {"id", "test", "do", ...}, and is
+// Chromium with an example page in it, for tests. Each page is built once, for its first test, and served by Vite's own
+// preview, which forwards the requests of the page to a test's server. Each line of stdin is an order, {"id", "test", "do", ...}, and is
 // answered by a line of stdout: {"id", "ok": value} or {"id", "error": text}. A test has cookies, tabs and an address of
 // its own, from `start` to `close`; `fail` puts what its tabs show into a folder. All of it ends with stdin.
 import fs from 'node:fs';
@@ -12,26 +12,35 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
-const example = path.resolve(import.meta.dirname, '../../examples/page');
-const inExample = createRequire(path.join(example, 'package.json'));
+const examples = path.resolve(import.meta.dirname, '../../examples');
+const inExample = createRequire(path.join(examples, 'page/package.json'));
 const { build, preview } = await import(pathToFileURL(inExample.resolve('vite')));
 
 // Else a preview ends this process with stdin, before what it has to put away.
 process.env.CI = 'true';
-const outDir = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-page-'));
-const site = { root: example, logLevel: 'silent', build: { outDir, emptyOutDir: true } };
-const [browser] = await Promise.all([
-  chromium.launch({
-    executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
-    // What the page does is between it and this machine.
-    args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
-  }),
-  build(site),
-]);
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-page-'));
+const browser = await chromium.launch({
+  executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
+  // What the page does is between it and this machine.
+  args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
+});
+
+// The folder of an example, such as `page`, to the site that is built from it.
+const sites = new Map();
+
+function built(example) {
+  if (!sites.has(example)) {
+    const outDir = path.join(folder, example);
+    const site = { root: path.join(examples, example), logLevel: 'silent', build: { outDir, emptyOutDir: true } };
+    sites.set(example, build(site).then(() => site));
+  }
+  return sites.get(example);
+}
 
 // The page's own configuration reads where the server is from the environment, so one begins after the other.
 let begun = Promise.resolve();
-function serve(server) {
+async function serve(server, example) {
+  const site = await built(example);
   const served = begun.then(() => {
     process.env.HOLDPOINT_URL = server;
     return preview({ ...site, preview: { host: '127.0.0.1', port: 0 } });
@@ -42,8 +51,8 @@ function serve(server) {
 
 const tests = new Map();
 
-async function start({ test, server }) {
-  const [served, context] = await Promise.all([serve(server), browser.newContext({ colorScheme: 'light' })]);
+async function start({ test, server, example }) {
+  const [served, context] = await Promise.all([serve(server, example), browser.newContext({ colorScheme: 'light' })]);
   await context.addInitScript(() => {
     // The conversation, line by line, and whether the page waits for more of it.
     window.shown = () => {
@@ -154,6 +163,6 @@ orders.on('line', line => {
 orders.on('close', async () => {
   await Promise.all(underWay);
   await browser.close();
-  fs.rmSync(outDir, { recursive: true });
+  fs.rmSync(folder, { recursive: true });
   process.exit(0);
 });

@@ -4,6 +4,7 @@
 //! a separate process, or one in this process with the tools and the model of a test.
 #![cfg(test)]
 
+mod assistant_ui;
 mod attach;
 mod attach_ui;
 mod attacks;

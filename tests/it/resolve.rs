@@ -1,6 +1,6 @@
 //! `holdpoint approvals`: lists pending calls, and resolves calls with an unknown outcome.
 
-use crate::support::{Place, Process, UNKNOWN, postgres_if_chosen, sqlite};
+use crate::support::{Place, Process, UNKNOWN, empty_postgres, empty_sqlite, postgres_if_chosen};
 use serde_json::{Value, json};
 
 /// Runs `approvals list` and returns the cells of each line.
@@ -211,7 +211,10 @@ async fn a_database_with_another_schema_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     // An empty database file.
     std::fs::write(dir.path().join("holdpoint.db"), "").unwrap();
-    let place = Place::at(postgres_if_chosen().await.unwrap_or(sqlite(&dir)));
+    let place = Place::at(match postgres_if_chosen().await {
+        Some(_) => empty_postgres().await,
+        None => empty_sqlite(&dir),
+    });
     for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
         place.operate(args).refused_for("run `holdpoint migrate` first");
     }

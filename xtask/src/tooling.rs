@@ -17,7 +17,8 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 const TOOLS: &str = "target/tools";
 
 /// The directories with npm packages for the tests. A directory may be missing.
-const NODE_PROJECTS: &[&str] = &["tests/wire", "tests/oidc", "tests/browser", "examples/page"];
+const NODE_PROJECTS: &[&str] =
+    &["tests/wire", "tests/oidc", "tests/browser", "examples/page", "examples/assistant-ui"];
 
 /// The list of packages from PyPI.
 const PYTHON_PACKAGES: &str = "tests/schemathesis/requirements.txt";

@@ -1,4 +1,4 @@
-//! The example page in a real Chromium, driven by a process of Node (`tests/browser`).
+//! The example pages in a real Chromium, driven by a process of Node (`tests/browser`).
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::oneshot;
 
-const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in examples/page, and install Debian's \
+const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in each folder of examples, and install Debian's \
                        package chromium; what went wrong stands above";
 
 /// The pending orders and the receivers of their answers.
@@ -83,9 +83,16 @@ pub(crate) struct Tab {
 }
 
 impl Browser {
-    /// Starts a browser whose pages talk to the server at this address, under the test's unique name.
+    /// Starts a browser with `examples/page`, which talks to the server at this address, under the test's unique
+    /// name.
     pub(crate) async fn start(server: &str, test: &'static str) -> Self {
-        Driver::shared().order(json!({ "do": "start", "test": test, "server": server })).await;
+        Self::start_example("page", server, test).await
+    }
+
+    /// Starts a browser with the page in this folder of `examples`.
+    pub(crate) async fn start_example(example: &str, server: &str, test: &'static str) -> Self {
+        let order = json!({ "do": "start", "test": test, "server": server, "example": example });
+        Driver::shared().order(order).await;
         Self { test }
     }
 
