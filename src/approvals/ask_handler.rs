@@ -220,7 +220,7 @@ impl Approvals {
             let actor = self.handler_actor();
             if write.withdraw(thread, &call, &actor, Surface::Handler, reason).await? {
                 // The server resumes the run, as after a decision.
-                write.set_server_resumes(thread, call.run_id, true).await?;
+                write.set_server_resumes(thread, call.run_id).await?;
                 write.commit().await?;
                 let (verdict, metrics) = (Verdict::Cancel.name(), &self.executor.metrics);
                 metrics.decided(verdict, Surface::Handler.name(), "decided");

@@ -73,16 +73,9 @@ impl Read {
 }
 
 impl Write {
-    /// Sets whether the server or a client resumes a run after the last of its calls ended. The server always
-    /// resumes a run that a call waits for.
-    pub(crate) async fn set_server_resumes(
-        &self,
-        thread: &Thread,
-        run: RunId,
-        server_resumes: bool,
-    ) -> Result<(), StoreError> {
-        let server_resumes = server_resumes || self.is_delegated_to(thread).await?;
-        self.write_server_resumes(thread, run, server_resumes).await
+    /// Marks a run for the server, which resumes the run after the last of its calls ended.
+    pub(crate) async fn set_server_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
+        self.write_server_resumes(thread, run, true).await
     }
 
     /// Clears the mark for the server: the run has resumed already, or will never resume.

@@ -341,7 +341,7 @@ impl Write {
         if !self.move_row(&locked, moved, event, actor, json!({ "child_run_id": run.id })).await? {
             return Ok(false);
         }
-        self.set_server_resumes(thread, call.run_id, true).await?;
+        self.set_server_resumes(thread, call.run_id).await?;
         Ok(true)
     }
 }
