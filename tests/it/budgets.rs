@@ -4,6 +4,7 @@
 //! The costs of a request and its turn leave out the numbering of events and the looks of background tasks. An
 //! idle server has no such exception.
 
+use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{
     Cost, Embedded, Logged, Place, Process, Proxy, Purpose, Rows, Transactions, call, eventually, postgres,
 };
@@ -15,6 +16,8 @@ const PLAIN_TURN: Cost = Cost { statements: 10, transactions: 2, round_trips: 14
 const HELD_TURN: Cost = Cost { statements: 12, transactions: 2, round_trips: 16 };
 const DECISION: Cost = Cost { statements: 8, transactions: 2, round_trips: 12 };
 const CONTINUATION: Cost = Cost { statements: 10, transactions: 2, round_trips: 14 };
+/// A decision in the post of a page, and the continuation in the same stream: both, and the look for the held call.
+const POSTED_DECISION: Cost = Cost { statements: 20, transactions: 6, round_trips: 28 };
 const ROUND: Cost = Cost { statements: 30, transactions: 6, round_trips: 42 };
 /// The most that one renewal of a lease may cost.
 const RENEWAL: Cost = Cost { statements: 1, transactions: 1, round_trips: 3 };
@@ -164,6 +167,27 @@ async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budge
         ("a continuation", CONTINUATION, continuations),
         ("a round", ROUND, rounds),
     ]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_in_the_post_of_a_page_costs_no_more_than_decision_and_continuation() {
+    let server = Recorded::start(|_| {}).await;
+    let client = &server.app.client;
+    let mut posts = Vec::new();
+    for n in 0..TRIES {
+        let thread = client.thread().await;
+        server.app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]).says("Paid.");
+        let asked = ui_user(&format!("u{n}"), "pay");
+        let held = client.ui_turn_in(&thread, &ui_submit(&thread, std::slice::from_ref(&asked))).await;
+        server.took().await;
+        let answer = ui_answer(&held.pending()[0], "pay", true);
+        let message = ui_assistant(held.message_id(), &json!([answer]));
+        let body = ui_submit_at(&thread, &[asked, message], held.message_id());
+        let resumed = client.ui_turn_in(&thread, &body).await;
+        posts.push(server.part().await);
+        assert_eq!(resumed.text(), "Paid.", "{}", resumed.raw);
+    }
+    assert_within(&[("a decision in a post", POSTED_DECISION, posts)]);
 }
 
 #[tokio::test]
