@@ -19,8 +19,8 @@ const SENT: HeaderValue =
     HeaderValue::from_static("authorization, content-type, user-agent, x-request-id, x-stream-protocol");
 /// The response headers that a page may read.
 const READ: HeaderValue = HeaderValue::from_static(
-    "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-vercel-ai-data-stream, \
-     x-vercel-ai-ui-message-stream",
+    "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-thread-id, \
+     x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream",
 );
 /// How long a browser may cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

@@ -34,6 +34,7 @@ pub(crate) mod server;
 mod session_approvals;
 mod sessions;
 mod stream_answer;
+mod thread_ref;
 mod threads;
 mod tickets;
 mod tools;

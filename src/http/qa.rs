@@ -10,6 +10,7 @@ use super::payload::Tag;
 use super::rates::StreamSlot;
 use super::request_id::RequestId;
 use super::stream_answer::{AttachedStream, ChatStream};
+use super::thread_ref::ThreadRef;
 use super::turn_stream::Listener;
 use crate::chat::{AdmitError, Started, ThreadName};
 use crate::stream::Dialect;
@@ -35,13 +36,13 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<String>,
+        thread_id: Path<ThreadRef>,
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let name = ThreadName::Known(thread_id.0);
+        let name = ThreadName::Known(thread_id.0.into());
         self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
@@ -79,7 +80,7 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<String>,
+        thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the path names the thread.
         #[oai(name = "chatId")]
         _chat_id: Query<Option<String>>,
@@ -131,7 +132,7 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<Id>,
+        thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the segment before it names the thread.
         #[oai(name = "chat_id")]
         _chat_id: Path<Id>,
@@ -155,7 +156,7 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        chat_id: Path<Id>,
+        chat_id: Path<ThreadRef>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,

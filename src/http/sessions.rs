@@ -7,6 +7,7 @@ use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
+use super::thread_ref::ThreadRef;
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
 use crate::domain::policy::{self, SessionPolicy};
@@ -129,11 +130,13 @@ impl Sessions {
     async fn set_policy(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         body: Strict<PolicyBody>,
     ) -> Result<Json<PolicyBody>, ApiError> {
-        let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
-        self.0.approvals.set_policy(&caller.0, id, &SessionPolicy::from(&body.0)).await?;
+        let policy = &SessionPolicy::from(&body.0);
+        let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
+        self.0.with_thread(&caller, &session_id, set).await?;
         Ok(Json(body.0))
     }
 
@@ -150,7 +153,8 @@ impl Sessions {
     async fn grants(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
@@ -159,8 +163,8 @@ impl Sessions {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<GrantId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
-        let page = self.0.approvals.grants(&caller.0, id, before, size).await?;
+        let grants = async |id| Ok(self.0.approvals.grants(&caller.0, id, before, size).await?);
+        let page = self.0.with_thread(&caller, &session_id, grants).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for grant in &page.items {
             if !results.push(grant.id.to_string(), [GrantView::of(grant)]) {
@@ -183,12 +187,13 @@ impl Sessions {
     async fn revoke(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         grant_id: Path<Id>,
     ) -> Result<Revoked, ApiError> {
-        let session = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let grant = grant_id.0.parse().map_err(|_| ApiError::not_found())?;
-        self.0.approvals.revoke(&caller.0, session, grant).await?;
+        let revoke = async |session| Ok(self.0.approvals.revoke(&caller.0, session, grant).await?);
+        self.0.with_thread(&caller, &session_id, revoke).await?;
         Ok(Revoked::Revoked)
     }
 }
