@@ -21,6 +21,7 @@ mod events;
 mod failures;
 mod formats;
 pub(crate) mod health;
+mod known_query;
 mod middleware;
 mod page;
 mod partial_json;
@@ -34,6 +35,7 @@ pub(crate) mod server;
 mod session_approvals;
 mod sessions;
 mod stream_answer;
+mod templates;
 mod thread_ref;
 mod threads;
 mod tickets;
@@ -60,6 +62,7 @@ use bytes::Bytes;
 pub(crate) use cors::Cors;
 use health::Scrape;
 use holdpoint_serve::Deadlines;
+use known_query::KnownQuery;
 use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
@@ -190,7 +193,7 @@ pub(crate) fn endpoint(
     let service = api(with.clone());
     let spec = service.spec();
     let document = document::refined(&spec);
-    let allowed = Allowed::of(&document, &BESIDE);
+    let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
     let document = format!("{document:#}");
     let served = Bytes::from(document.clone());
     let mut routes = health::health(&with, tasks.clone())
@@ -206,7 +209,7 @@ pub(crate) fn endpoint(
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
     let routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
     let routes = routes.nest("/api", api(with.clone())).nest("/", service);
-    with_middleware(routes, allowed, with, settings, auth, tasks)
+    with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
 /// Builds the endpoint of the operators' listener: health, readiness and metrics.
@@ -219,12 +222,15 @@ pub(crate) fn operators_endpoint(
     let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
     let routes = health::metrics(health::health(&with, tasks.clone()), with.scrape.clone());
-    with_middleware(routes, Allowed::of(&Value::Null, &BESIDE), with, settings, auth, tasks)
+    let document = Value::Null;
+    let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
+    with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
 fn with_middleware(
     routes: Route,
     allowed: Allowed,
+    known_query: KnownQuery,
     with: Api,
     settings: Settings,
     auth: Arc<Authenticator>,
@@ -233,7 +239,8 @@ fn with_middleware(
     let inner = routes.into_endpoint().catch_all_error(async |error| health::shaped(error));
     let Api { store, rates, clock, metrics, tools, .. } = with;
     let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
-    let shared = Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
+    let shared =
+        Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed, known_query };
     Middleware(Arc::new(shared)).boxed()
 }
 
