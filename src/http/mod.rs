@@ -26,6 +26,7 @@ mod middleware;
 mod page;
 mod partial_json;
 mod payload;
+mod policy_in_force;
 mod posted;
 mod qa;
 mod rates;

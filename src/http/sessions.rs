@@ -7,6 +7,7 @@ use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
+use super::policy_in_force::PolicyInForceView;
 use super::thread_ref::ThreadRef;
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename_all = "kebab-case", remote = "policy::ApprovalMode")]
 #[serde(rename_all = "kebab-case")]
-enum ApprovalMode {
+pub(super) enum ApprovalMode {
     /// A person decides each call.
     Manual,
     /// The calls run.
@@ -47,7 +48,7 @@ enum ToolPolicy {
 #[derive(Debug, Object, Deserialize)]
 #[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
-struct PolicyBody {
+pub(super) struct PolicyBody {
     /// Replaces the server's mode.
     mode: Option<ApprovalMode>,
     /// The policy of single tools, by the name of the tool.
@@ -58,6 +59,16 @@ struct PolicyBody {
 impl Example for PolicyBody {
     fn example() -> Self {
         Self { mode: Some(ApprovalMode::AutoDeny), tools: None }
+    }
+}
+
+impl From<&SessionPolicy> for PolicyBody {
+    fn from(policy: &SessionPolicy) -> Self {
+        let tools = policy.tools.iter().map(|(name, tool_policy)| (name.clone(), (*tool_policy).into()));
+        Self {
+            mode: policy.mode.map(ApprovalMode::from),
+            tools: Some(tools.collect()).filter(|tools: &BTreeMap<_, _>| !tools.is_empty()),
+        }
     }
 }
 
@@ -74,7 +85,7 @@ impl From<&PolicyBody> for SessionPolicy {
 /// A remembered approval.
 #[derive(Debug, Object)]
 #[oai(rename = "Grant", skip_serializing_if_is_none)]
-struct GrantView {
+pub(super) struct GrantView {
     grant_id: Id,
     session_id: Id,
     /// The tool whose calls the grant approves.
@@ -91,7 +102,7 @@ struct GrantView {
 }
 
 impl GrantView {
-    fn of(grant: &Grant) -> Self {
+    pub(super) fn of(grant: &Grant) -> Self {
         Self {
             grant_id: Id::of(grant.id),
             session_id: Id::of(grant.session_id),
@@ -138,6 +149,30 @@ impl Sessions {
         let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
         self.0.with_thread(&caller, &session_id, set).await?;
         Ok(Json(body.0))
+    }
+
+    /// Get the policy in force in a session
+    ///
+    /// What happens to calls of each tool, and by which part of the policy: the server's configuration, the
+    /// policy of the session, or a remembered approval. Allowed for the session's user and for operators. An
+    /// operator that reads another user's session sees the rules about roles as rules that cover some calls.
+    #[oai(
+        path = "/sessions/:session_id/policy",
+        method = "get",
+        operation_id = "getSessionPolicy",
+        tag = "Tag::Threads"
+    )]
+    async fn policy(
+        &self,
+        caller: Caller,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
+    ) -> Result<Json<PolicyInForceView>, ApiError> {
+        let read = async |id| {
+            let in_force = self.0.approvals.policy_in_force(&caller.0, id).await?;
+            Ok(Json(PolicyInForceView::of(in_force)))
+        };
+        self.0.with_thread(&caller, &session_id, read).await
     }
 
     /// List the remembered approvals of a session, newest first
