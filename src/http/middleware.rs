@@ -121,6 +121,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         let allowed_origin = cors.allowed_origin(&request);
         if let Some(allowed_origin) = &allowed_origin {
             request.extensions_mut().insert(allowed_origin.clone());
+        } else {
+            cors.warn_of_refused(&request);
         }
         let mut response =
             match allowed_origin.as_ref().and_then(|allowed_origin| allowed_origin.preflight(&request)) {

@@ -17,6 +17,8 @@ pub(super) const CLIENT_ID_MAX: usize = 64;
 pub(super) const MESSAGES_MAX: usize = 50_000;
 /// Length after which the name of a model or a tool is cut, in bytes.
 const LABEL_BYTES: usize = 1024;
+/// Length after which the type of a part is cut, in characters.
+const TYPE_SHOWN: usize = 64;
 /// Separator between the text parts of one message. A page shows the parts separately, but a reload shows one
 /// text, and the text of two parts must not run together.
 const BETWEEN_PARTS: &str = "\n";
@@ -95,6 +97,8 @@ pub(super) struct Message {
     /// Empty, except in a user message.
     pub(super) content: Found<Words>,
     pub(super) parts: Found<Parts>,
+    /// Empty, except in a user message.
+    pub(super) attachments: Found<Attached>,
 }
 
 /// The role of a posted message. Other roles are not kept.
@@ -103,6 +107,24 @@ pub(super) enum Role {
     User,
     Assistant,
 }
+
+/// A part of a user message that no model can be given.
+#[derive(Debug)]
+pub(super) struct UnreadPart {
+    /// The place of the part in its message.
+    pub(super) place: String,
+    /// The type of the part.
+    pub(super) kind: String,
+    pub(super) media_type: Option<String>,
+}
+
+/// The first of the `experimental_attachments` of a page of AI SDK 4.
+#[derive(Debug)]
+pub(super) struct Attached(pub(super) Option<UnreadPart>);
+
+/// The type of a part, or a media type.
+#[derive(Debug)]
+struct TypeName(String);
 
 /// The kept content of the parts of a message.
 #[derive(Debug, Default)]
@@ -113,6 +135,8 @@ pub(super) struct Parts {
     pub(super) answers: Vec<PostedDecision>,
     /// The calls that are shown as approved, in an assistant message.
     pub(super) approved: Vec<ToolCallId>,
+    /// The first part that the model cannot be given, in a user message.
+    pub(super) unread: Option<UnreadPart>,
 }
 
 #[derive(Debug, Default)]
@@ -121,12 +145,16 @@ struct Part {
     text: Found<Words>,
     state: Found<Responded>,
     approval: Found<Approval>,
+    media_type: Found<TypeName>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Text,
-    Call,
+    /// The beginning of a step, which has no content.
+    StepStart,
+    Call(TypeName),
+    Other(TypeName),
 }
 
 /// The state of a call that has a decision on the page.
@@ -326,6 +354,7 @@ impl Kept for Message {
             "id" => self.id = reader.value(value)?,
             "content" => self.content = reader.value(value)?,
             "parts" => self.parts = reader.value(value)?,
+            "experimental_attachments" => self.attachments = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -336,9 +365,12 @@ impl Kept for Message {
         if let (Found::Is(words), false) = (&mut self.content, of_user) {
             *words = Words::default();
         }
+        if !of_user {
+            self.attachments = Found::Absent;
+        }
         if let Found::Is(parts) = &mut self.parts {
             if !of_user {
-                parts.words = Words::default();
+                (parts.words, parts.unread) = (Words::default(), None);
             }
             if !of_assistant {
                 (parts.answers, parts.approved) = (Vec::new(), Vec::new());
@@ -373,6 +405,9 @@ impl Kept for Parts {
                 if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
                     parts.words.add(text, place, *reader.with);
                 }
+                if parts.unread.is_none() {
+                    parts.unread = part.unread(place);
+                }
                 parts.approved.extend(part.approved());
                 parts.answers.extend(part.answer());
             }
@@ -400,13 +435,46 @@ impl Kept for Part {
             "text" => self.text = reader.value(value)?,
             "state" => self.state = reader.value(value)?,
             "approval" => self.approval = reader.value(value)?,
+            "mediaType" | "mimeType" | "contentType" => self.media_type = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
     }
 }
 
+impl Kept for Attached {
+    type With = Bounds;
+
+    fn of_list<'de, A: SeqAccess<'de>>(
+        items: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<Option<Self>, A::Error> {
+        let Some(item) = reader.item::<Part, A>(items)? else { return Ok(Some(Self(None))) };
+        reader.skip_rest(items)?;
+        let media_type = item.is().and_then(|file| file.media_type.is()).map(|name| name.0);
+        let place = "experimental_attachments[0]".to_owned();
+        Ok(Some(Self(Some(UnreadPart { place, kind: "file".to_owned(), media_type }))))
+    }
+}
+
+impl Kept for TypeName {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        Some(Self(text.chars().take(TYPE_SHOWN).collect()))
+    }
+}
+
 impl Part {
+    /// Returns the part if the model cannot be given its content. `place` is its index in the message.
+    fn unread(&self, place: usize) -> Option<UnreadPart> {
+        let (Kind::Call(TypeName(kind)) | Kind::Other(TypeName(kind))) = self.kind.as_is()? else {
+            return None;
+        };
+        let media_type = self.media_type.as_is().map(|name| name.0.clone());
+        Some(UnreadPart { place: format!("parts[{place}]"), kind: kind.clone(), media_type })
+    }
+
     /// Returns the call that the part shows as approved, whatever the state of the part.
     fn approved(&self) -> Option<ToolCallId> {
         let approval = self.approval.as_is()?;
@@ -417,7 +485,7 @@ impl Part {
     /// Returns the decision in the part. A part without exactly the expected shape is not a decision, and
     /// never an approval.
     fn answer(self) -> Option<PostedDecision> {
-        let (Found::Is(Kind::Call), Found::Is(Responded)) = (self.kind, self.state) else { return None };
+        let (Found::Is(Kind::Call(_)), Found::Is(Responded)) = (self.kind, self.state) else { return None };
         let approval = self.approval.is()?;
         let reason = approval.reason.given(|| ()).ok()?.map(|reason| reason.0);
         Some(PostedDecision {
@@ -431,11 +499,14 @@ impl Part {
 impl Kept for Kind {
     type With = Bounds;
 
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+    fn of_text(text: &str, with: &Bounds) -> Option<Self> {
+        let name = || TypeName::of_text(text, with);
         match text {
             "text" => Some(Self::Text),
-            "dynamic-tool" => Some(Self::Call),
-            other => other.starts_with("tool-").then_some(Self::Call),
+            "step-start" => Some(Self::StepStart),
+            "dynamic-tool" => name().map(Self::Call),
+            other if other.starts_with("tool-") => name().map(Self::Call),
+            _ => name().map(Self::Other),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::stream_answer::{AttachedStream, ChatStream};
 use super::thread_ref::ThreadRef;
 use super::turn_stream::Listener;
 use crate::chat::{AdmitError, Started, ThreadName};
+use crate::config::UiDialect;
 use crate::stream::Dialect;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Header, Path, Query};
@@ -179,6 +180,12 @@ impl Qa {
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DATA_V1 };
+        if named.is_none() && body.is_sdk_5 && self.0.streaming.default_ui_dialect != UiDialect::V5 {
+            return Err(ApiError::bad_request(
+                "x-stream-protocol: expected ui-v5 in a request of AI SDK 5. \
+                 Send this header, or set stream.default_ui_dialect = \"ui-v5\" for all pages.",
+            ));
+        }
         let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
