@@ -20,7 +20,7 @@ use poem_openapi::{Object, OpenApi};
 /// A call that is or was held for an approval.
 #[derive(Debug, Object)]
 #[oai(rename = "Approval", skip_serializing_if_is_none)]
-struct ApprovalView {
+pub(super) struct ApprovalView {
     #[oai(flatten)]
     tool_call: CallView,
     /// The description of the tool. Absent if the tool no longer exists.
@@ -37,7 +37,7 @@ struct ApprovalView {
 }
 
 impl ApprovalView {
-    fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals) -> Self {
+    pub(super) fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals) -> Self {
         let DecisionStatus { tool, can_decide, required, approved_by } =
             approvals.decision_status(principal, seen);
         let schema = tool.map(|tool| tool.input_schema.as_object().cloned().unwrap_or_default());

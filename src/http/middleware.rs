@@ -86,8 +86,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             // streams.
             let place = self.rates.stream(&principal)?;
             request.extensions_mut().insert(place);
-            request.extensions_mut().insert(self.bounds);
         }
+        request.extensions_mut().insert(self.bounds);
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(expiry);
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };

@@ -43,6 +43,7 @@ mod tickets;
 mod tools;
 mod trace;
 mod turn_stream;
+mod turns;
 mod ui_body;
 mod validate;
 mod websocket;
@@ -139,6 +140,7 @@ type Routes = (
     qa::Qa,
     validate::Validate,
     threads::Threads,
+    turns::Turns,
     runs::Runs,
     sessions::Sessions,
     session_approvals::SessionApprovals,
@@ -154,6 +156,7 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         qa::Qa(api.clone()),
         validate::Validate(api.clone()),
         threads::Threads(api.clone()),
+        turns::Turns(api.clone()),
         runs::Runs(api.clone()),
         sessions::Sessions(api.clone()),
         session_approvals::SessionApprovals(api.clone()),

@@ -119,7 +119,7 @@ enum MessageStatus {
 /// A message.
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
-struct MessageView {
+pub(super) struct MessageView {
     message_id: Id,
     /// The page's id for the message.
     client_id: Option<String>,
@@ -199,7 +199,7 @@ struct FilePart {
 }
 
 impl MessageView {
-    fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
+    pub(super) fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
         let (role, parts) = match &message.body {
             Body::User(text) => (Role::User, vec![PartView::Text(TextPart { text: text.clone() })]),
             Body::Assistant(_) => (Role::Assistant, parts(message, thread, approvals)),
