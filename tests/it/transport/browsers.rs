@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 const PAGE: &str = "https://app.example";
-const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, \
+const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-thread-id, \
                     x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 
 async fn with_page(jwt: bool) -> Embedded {
@@ -56,8 +56,14 @@ async fn e12_a_preflight_lists_the_allowed_methods_and_headers_on_sqlite() {
                 assert!(methods.split(", ").any(|allowed| allowed == method), "{methods}");
             }
             let headers = answer.header("access-control-allow-headers").unwrap();
-            for header in ["authorization", "content-type", "x-stream-protocol", "x-request-id", "user-agent"]
-            {
+            for header in [
+                "authorization",
+                "content-type",
+                "idempotency-key",
+                "x-stream-protocol",
+                "x-request-id",
+                "user-agent",
+            ] {
                 assert!(headers.split(", ").any(|allowed| allowed == header), "{headers}");
             }
             assert_eq!(answer.header("access-control-max-age"), Some("600"));
