@@ -28,6 +28,7 @@ mod partial_json;
 mod payload;
 mod policy_in_force;
 mod posted;
+mod posted_text;
 mod qa;
 mod rates;
 mod request_id;
@@ -45,6 +46,7 @@ mod trace;
 mod turn_stream;
 mod turns;
 mod ui_body;
+mod unread_part;
 mod validate;
 mod websocket;
 

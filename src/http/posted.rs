@@ -3,8 +3,11 @@
 //! Pages post their whole state. A text longer than its limit is cut to a text that is still too long, so the
 //! cut text never equals a stored text.
 
-use super::error::ApiError;
 use super::partial_json::{Found, Kept, Reader};
+use super::posted_text::cut;
+pub(super) use super::posted_text::{Bounds, Words, content};
+use super::unread_part::TypeName;
+pub(super) use super::unread_part::{Attached, UnreadPart};
 use super::validate::REASON_MAX;
 use crate::chat::PostedDecision;
 use crate::domain::id::ToolCallId;
@@ -17,20 +20,6 @@ pub(super) const CLIENT_ID_MAX: usize = 64;
 pub(super) const MESSAGES_MAX: usize = 50_000;
 /// Length after which the name of a model or a tool is cut, in bytes.
 const LABEL_BYTES: usize = 1024;
-/// Length after which the type of a part is cut, in characters.
-const TYPE_SHOWN: usize = 64;
-/// Separator between the text parts of one message. A page shows the parts separately, but a reload shows one
-/// text, and the text of two parts must not run together.
-const BETWEEN_PARTS: &str = "\n";
-
-/// The limits that decide how much of a body is kept.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Maximum length of a user message, in bytes.
-    pub(super) message_bytes: usize,
-    /// Number of tools.
-    pub(super) tools: usize,
-}
 
 /// A chat body.
 #[derive(Debug)]
@@ -66,14 +55,6 @@ pub(super) struct Label(pub(super) String);
 #[derive(Debug)]
 pub(super) struct Labels(pub(super) Vec<String>);
 
-/// The text of a message.
-#[derive(Debug, Default)]
-pub(super) struct Words {
-    pub(super) text: String,
-    /// The index of the first part that contains U+0000; 0 for a text without parts.
-    pub(super) nul_at: Option<usize>,
-}
-
 /// The purpose that a page states for its request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trigger {
@@ -107,24 +88,6 @@ pub(super) enum Role {
     User,
     Assistant,
 }
-
-/// A part of a user message that no model can be given.
-#[derive(Debug)]
-pub(super) struct UnreadPart {
-    /// The place of the part in its message.
-    pub(super) place: String,
-    /// The type of the part.
-    pub(super) kind: String,
-    pub(super) media_type: Option<String>,
-}
-
-/// The first of the `experimental_attachments` of a page of AI SDK 4.
-#[derive(Debug)]
-pub(super) struct Attached(pub(super) Option<UnreadPart>);
-
-/// The type of a part, or a media type.
-#[derive(Debug)]
-struct TypeName(String);
 
 /// The kept content of the parts of a message.
 #[derive(Debug, Default)]
@@ -178,36 +141,6 @@ struct Approved(bool);
 /// the page posts the reason again each time.
 #[derive(Debug)]
 struct Reason(String);
-
-/// Returns the text, or a prefix of it that is longer than `bytes_max` bytes.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.ceil_char_boundary(bytes_max.saturating_add(1))).unwrap_or(text)
-}
-
-impl Words {
-    fn of(text: &str, with: Bounds) -> Self {
-        let nul_at = text.contains('\0').then_some(0);
-        Self { text: cut(text, with.message_bytes).to_owned(), nul_at }
-    }
-
-    /// Adds the text of the part with the index `place`.
-    fn add(&mut self, part: &Self, place: usize, with: Bounds) {
-        if part.text.is_empty() {
-            return;
-        }
-        if part.nul_at.is_some() {
-            self.nul_at.get_or_insert(place);
-        }
-        // The text is already too long.
-        if self.text.len() > with.message_bytes {
-            return;
-        }
-        if !self.text.is_empty() {
-            self.text.push_str(BETWEEN_PARTS);
-        }
-        self.text.push_str(&part.text);
-    }
-}
 
 impl Message {
     pub(super) fn is_of(&self, role: Role) -> bool {
@@ -293,14 +226,6 @@ impl Kept for Labels {
             }
         }
         Ok(Some(Self(names)))
-    }
-}
-
-impl Kept for Words {
-    type With = Bounds;
-
-    fn of_text(text: &str, with: &Bounds) -> Option<Self> {
-        Some(Self::of(text, *with))
     }
 }
 
@@ -435,33 +360,10 @@ impl Kept for Part {
             "text" => self.text = reader.value(value)?,
             "state" => self.state = reader.value(value)?,
             "approval" => self.approval = reader.value(value)?,
-            "mediaType" | "mimeType" | "contentType" => self.media_type = reader.value(value)?,
+            "mediaType" | "mimeType" => self.media_type = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
-    }
-}
-
-impl Kept for Attached {
-    type With = Bounds;
-
-    fn of_list<'de, A: SeqAccess<'de>>(
-        items: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<Option<Self>, A::Error> {
-        let Some(item) = reader.item::<Part, A>(items)? else { return Ok(Some(Self(None))) };
-        reader.skip_rest(items)?;
-        let media_type = item.is().and_then(|file| file.media_type.is()).map(|name| name.0);
-        let place = "experimental_attachments[0]".to_owned();
-        Ok(Some(Self(Some(UnreadPart { place, kind: "file".to_owned(), media_type }))))
-    }
-}
-
-impl Kept for TypeName {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        Some(Self(text.chars().take(TYPE_SHOWN).collect()))
     }
 }
 
@@ -563,14 +465,6 @@ impl Kept for Reason {
 
     fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
         Some(Self(text.chars().filter(|char| *char != '\0').take(REASON_MAX).collect()))
-    }
-}
-
-/// Returns the text of a user message, or an error if the text contains U+0000.
-pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
-    match words.nul_at {
-        Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
-        None => Ok(words.text),
     }
 }
 

@@ -5,7 +5,6 @@ use super::auth::Caller;
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::dialect_name::{Named, Protocol};
 use super::error::ApiError;
-use super::formats::Id;
 use super::payload::Tag;
 use super::rates::StreamSlot;
 use super::request_id::RequestId;
@@ -136,7 +135,7 @@ impl Qa {
         thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the segment before it names the thread.
         #[oai(name = "chat_id")]
-        _chat_id: Path<Id>,
+        _chat_id: Path<ThreadRef>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,

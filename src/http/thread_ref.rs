@@ -14,13 +14,13 @@ use std::future::Future;
 use uuid::Uuid;
 
 /// A thread: its id, or the caller's own name for it.
-pub(super) type ThreadRef = Text<IdOrName>;
+pub(super) type ThreadRef = Text<ClientName>;
 
-/// The format of the ids and the names of threads.
+/// The format of the names that clients give to threads and messages. An id has this format too.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct IdOrName;
+pub(super) struct ClientName;
 
-impl TextFormat for IdOrName {
+impl TextFormat for ClientName {
     fn schema_ref() -> MetaSchemaRef {
         MetaSchemaRef::Inline(Box::new(MetaSchema {
             min_length: Some(1),

@@ -5,11 +5,11 @@ use super::approvals::ApprovalView;
 use super::auth::Caller;
 use super::body::Strict;
 use super::error::ApiError;
-use super::formats::Id;
+use super::formats::{Id, Text};
 use super::payload::{Json, Tag};
 use super::posted::{Bounds, CLIENT_ID_MAX};
 use super::runs::{RunErrorView, RunStatus};
-use super::thread_ref::ThreadRef;
+use super::thread_ref::{ClientName, ThreadRef};
 use super::threads::MessageView;
 use crate::chat::{Action, AdmitError, ThreadName, TurnRequest};
 use crate::domain::call::StateKind;
@@ -96,10 +96,10 @@ impl Turns {
         /// The client's name for the new message: 1 to 64 characters, unique in the thread. A repeated request
         /// adds no second message. It gets the same turn, or the result of that turn.
         #[oai(name = "idempotency-key")]
-        idempotency_key: Header<Option<String>>,
+        idempotency_key: Header<Option<Text<ClientName>>>,
         body: Strict<Option<RunTurn>>,
     ) -> Result<TurnAnswer, ApiError> {
-        let key = checked_key(idempotency_key.0)?;
+        let key = checked_key(idempotency_key.0.map(String::from))?;
         let ask = asked(request, body.0.unwrap_or_default(), key.clone())?;
         // Held until the response is ready, like the slot of a stream.
         let _slot = self.0.rates.stream(&caller.0)?;
@@ -173,5 +173,5 @@ fn asked(request: &Request, body: RunTurn, key: Option<String>) -> Result<TurnRe
         None => Action::Continue { message: None },
     };
     let options = RunOptions { model, tools: tool_selection, ..RunOptions::default() };
-    Ok(TurnRequest { action, options, decisions: Vec::new() })
+    Ok(TurnRequest { action, options, ..TurnRequest::continuation() })
 }

@@ -141,7 +141,8 @@ async fn a_turn_is_admitted_under_the_rules_of_the_streams() {
         gate.add_permits(2);
         refused
     };
-    let (first, second) = tokio::join!(run(&ann, &thread, &json!({ "content": "hi" })), second);
+    let hi = json!({ "content": "hi" });
+    let (first, second) = tokio::join!(run(&ann, &thread, &hi), second);
     assert_eq!((first.status, second.status, second.code()), (200, 429, "rate_limited"));
 }
 

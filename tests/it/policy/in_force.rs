@@ -40,10 +40,10 @@ async fn the_policy_in_force_is_the_one_that_judges_the_next_call() {
         with_tokens(config);
         config.auth.operator_roles = names(&["admin"]);
         config.approval.always_deny = names(&["refuse"]);
-        config.approval.always_allow = names(&["tidy"]);
+        config.approval.always_allow = names(&["mumble"]);
         config.approval.rules = vec![
             about("asks", RuleEffect::Ask, "look", &[]),
-            about("denies", RuleEffect::Deny, "mumble", &[]),
+            about("denies", RuleEffect::Deny, "restock", &[]),
         ];
     })
     .await;
@@ -54,8 +54,8 @@ async fn the_policy_in_force_is_the_one_that_judges_the_next_call() {
     assert_eq!((&policy["session"], &policy["grants_end"]), (&json!({}), &json!("never")));
     let expected = [
         ("refuse", "forbid", "always_deny"),
-        ("mumble", "forbid", "rule:denies"),
-        ("tidy", "run", "always_allow"),
+        ("restock", "forbid", "rule:denies"),
+        ("mumble", "run", "always_allow"),
         ("look", "ask", "rule:asks"),
         ("pay", "ask", "tool"),
     ];
@@ -69,8 +69,8 @@ async fn the_policy_in_force_is_the_one_that_judges_the_next_call() {
         };
         assert_eq!(call["state"], state, "{tool}");
     }
-    assert_eq!(of_tool(&policy, "mumble").unwrap()["reason"], "denies says so");
-    assert_eq!(of_tool(&policy, "tidy").unwrap().get("reason"), None);
+    assert_eq!(of_tool(&policy, "restock").unwrap()["reason"], "denies says so");
+    assert_eq!(of_tool(&policy, "mumble").unwrap().get("reason"), None);
 
     let set = json!({ "mode": "auto-deny", "tools": { "break": "deny" } });
     let request = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&set);
