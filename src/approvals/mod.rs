@@ -29,7 +29,7 @@ pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest};
 pub(crate) use grants::GrantError;
 pub(crate) use inbox::DecisionStatus;
 pub(crate) use scope::Scope;
-pub(crate) use session::PolicyError;
+pub(crate) use session::{PolicyError, PolicyInForce, ToolInForce};
 
 use crate::agent::{Executor, Tasks};
 use crate::config;

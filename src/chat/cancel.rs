@@ -48,6 +48,27 @@ impl Chat {
         let read = self.store.urgent_read().await?;
         let found = read.runs_of_session(principal, session).await?.ok_or(CancelRunError::NotFound)?;
         drop(read);
+        self.cancel_all(principal, found).await
+    }
+
+    /// Cancels the work of one thread, as [`cancel_session`](Self::cancel_session) does for all threads of a
+    /// session.
+    pub(crate) async fn cancel_thread(
+        &self,
+        principal: &Principal,
+        thread: ThreadId,
+    ) -> Result<Vec<(Run, Thread)>, CancelRunError> {
+        let read = self.store.urgent_read().await?;
+        let found = read.runs_of_thread(principal, thread).await?.ok_or(CancelRunError::NotFound)?;
+        drop(read);
+        self.cancel_all(principal, found).await
+    }
+
+    async fn cancel_all(
+        &self,
+        principal: &Principal,
+        found: Vec<RunId>,
+    ) -> Result<Vec<(Run, Thread)>, CancelRunError> {
         for id in &found {
             match self.ask_to_stop(principal, *id).await {
                 // The run has just ended, or its thread was deleted.

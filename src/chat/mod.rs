@@ -26,7 +26,7 @@ pub(crate) use request::{Action, AdmitError, PostedDecision, PostedMessage, Thre
 use crate::agent::{Agent, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::config;
-use crate::domain::id::{MessageId, RunId};
+use crate::domain::id::{MessageId, RunId, ThreadId};
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
@@ -57,6 +57,7 @@ pub(crate) struct Chat {
 /// A running turn to read.
 #[derive(Debug)]
 pub(crate) struct Started {
+    pub(crate) thread_id: ThreadId,
     pub(crate) run_id: RunId,
     /// The message that the turn writes.
     pub(crate) message_id: MessageId,
@@ -68,7 +69,13 @@ pub(crate) struct Started {
 impl Started {
     /// Returns the turn of this run, without a backfill.
     fn of(run: &Run, log: Arc<TurnLog>) -> Self {
-        Self { run_id: run.id, message_id: run.assistant_message_id, backfill: Vec::new(), log }
+        Self {
+            thread_id: run.thread_id,
+            run_id: run.id,
+            message_id: run.assistant_message_id,
+            backfill: Vec::new(),
+            log,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The `Allow` header: the methods of a resource, in responses that refuse a method (RFC 9110, 15.5.6).
 
+use super::templates::Templates;
 use super::{document, error};
 use poem::Response;
 use poem::http::header::ALLOW;
@@ -8,50 +9,25 @@ use serde_json::Value;
 
 /// The methods of every path.
 #[derive(Debug)]
-pub(super) struct Allowed(Vec<(Vec<Segment>, HeaderValue)>);
-
-#[derive(Debug)]
-enum Segment {
-    Word(String),
-    Any,
-}
+pub(super) struct Allowed(Templates<HeaderValue>);
 
 impl Allowed {
     /// The methods in the document, and GET for the paths in `beside`.
-    pub(super) fn of(document: &Value, beside: &[&str]) -> Self {
+    pub(super) fn of(document: &Value, beside: &[&'static str]) -> Self {
         let beside = beside.iter().map(|path| (*path, vec![Method::GET]));
-        let all = document::methods(document).chain(beside);
-        Self(all.filter_map(|(path, methods)| Some((segments(path), value(path, &methods)?))).collect())
+        let of_document = document::operations(document).map(|(path, operations)| {
+            (path, operations.into_iter().map(|(method, _)| method).collect::<Vec<_>>())
+        });
+        let all = of_document.chain(beside);
+        Self(Templates::of(all.filter_map(|(path, methods)| Some((path, value(path, &methods)?)))))
     }
 
     /// Adds `Allow` with the methods of this path to a response that refuses the method.
     pub(super) fn tell(&self, path: &str, response: &mut Response) {
-        if let Some(methods) = self.at(path).filter(|_| error::refuses_method(response)) {
-            response.headers_mut().insert(ALLOW, methods);
+        if let Some(methods) = self.0.at(path).filter(|_| error::refuses_method(response)) {
+            response.headers_mut().insert(ALLOW, methods.clone());
         }
     }
-
-    fn at(&self, path: &str) -> Option<HeaderValue> {
-        let path = path.strip_prefix("/api").filter(|rest| rest.starts_with('/')).unwrap_or(path);
-        let path: Vec<&str> = path.split('/').collect();
-        let fits = |pattern: &[Segment]| {
-            pattern.len() == path.len()
-                && pattern.iter().zip(&path).all(|(segment, name)| match segment {
-                    Segment::Word(word) => word == name,
-                    Segment::Any => true,
-                })
-        };
-        // A literal segment takes precedence over a parameter.
-        let words = |pattern: &[Segment]| pattern.iter().filter(|it| matches!(it, Segment::Word(_))).count();
-        let found = self.0.iter().filter(|(pattern, _)| fits(pattern));
-        found.max_by_key(|(pattern, _)| words(pattern)).map(|(_, methods)| methods.clone())
-    }
-}
-
-fn segments(path: &str) -> Vec<Segment> {
-    let segment =
-        |name: &str| if name.starts_with('{') { Segment::Any } else { Segment::Word(name.to_owned()) };
-    path.split('/').map(segment).collect()
 }
 
 fn value(path: &str, methods: &[Method]) -> Option<HeaderValue> {

@@ -8,10 +8,11 @@ use super::error::ApiError;
 use super::formats::{Id, Text};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::Tag;
+use super::thread_ref::ThreadRef;
 use crate::approvals::{Approvals, DecisionStatus};
 use crate::domain::Principal;
 use crate::domain::call::{CALL_STATES, StateKind};
-use crate::domain::id::{ThreadId, ToolCallId};
+use crate::domain::id::ToolCallId;
 use crate::store::{CallScope, Listing, Read, VisibleCall};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
@@ -19,7 +20,7 @@ use poem_openapi::{Object, OpenApi};
 /// A call that is or was held for an approval.
 #[derive(Debug, Object)]
 #[oai(rename = "Approval", skip_serializing_if_is_none)]
-struct ApprovalView {
+pub(super) struct ApprovalView {
     #[oai(flatten)]
     tool_call: CallView,
     /// The description of the tool. Absent if the tool no longer exists.
@@ -36,7 +37,7 @@ struct ApprovalView {
 }
 
 impl ApprovalView {
-    fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals) -> Self {
+    pub(super) fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals) -> Self {
         let DecisionStatus { tool, can_decide, required, approved_by } =
             approvals.decision_status(principal, seen);
         let schema = tool.map(|tool| tool.input_schema.as_object().cloned().unwrap_or_default());
@@ -76,16 +77,14 @@ impl Inbox {
         state: Query<Option<Text<CallState>>>,
         /// Only calls of this tool.
         tool_name: Query<Option<String>>,
-        /// Only calls of this session.
-        session_id: Query<Option<Id>>,
+        /// Only calls of this session: its id, or the caller's own name for its root thread.
+        session_id: Query<Option<ThreadRef>>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
-        let session = session_id.0.map(|id| id.parse::<ThreadId>()).transpose();
-        let session =
-            session.map_err(|_| ApiError::bad_request("session_id: expected the id of a session"))?;
+        let session = self.0.selected_thread(&caller, session_id.0.as_ref()).await?;
         let place = session.map_or(CallScope::Anywhere, CallScope::Session);
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
         let asked = Asked { state, tool_name, cursor, page_size };
@@ -101,7 +100,8 @@ impl Inbox {
     async fn of_thread(
         &self,
         caller: Caller,
-        thread_id: Path<Id>,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
         /// The state of the calls: any state of a call; `pending` if absent.
         state: Query<Option<Text<CallState>>>,
         /// Only calls of this tool.
@@ -111,9 +111,10 @@ impl Inbox {
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
-        let id = thread_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        self.page_of(&caller.0, CallScope::Thread(id), &Asked { state, tool_name, cursor, page_size }).await
+        let asked = &Asked { state, tool_name, cursor, page_size };
+        let page = async |id| self.page_of(&caller.0, CallScope::Thread(id), asked).await;
+        self.0.with_thread(&caller, &thread_id, page).await
     }
 
     /// List held calls of a session, newest first
@@ -123,7 +124,8 @@ impl Inbox {
     async fn of_session(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         /// The state of the calls: any state of a call; `pending` if absent.
         state: Query<Option<Text<CallState>>>,
         /// Only calls of this tool.
@@ -133,9 +135,10 @@ impl Inbox {
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
-        let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        self.page_of(&caller.0, CallScope::Session(id), &Asked { state, tool_name, cursor, page_size }).await
+        let asked = &Asked { state, tool_name, cursor, page_size };
+        let page = async |id| self.page_of(&caller.0, CallScope::Session(id), asked).await;
+        self.0.with_thread(&caller, &session_id, page).await
     }
 }
 

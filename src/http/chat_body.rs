@@ -10,6 +10,7 @@ use super::ui_body;
 use crate::chat::{Action, PostedMessage, TurnRequest};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
+use poem::http::header::USER_AGENT;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::{Example, Type};
@@ -87,7 +88,8 @@ struct PostedView {
     /// The text of the message.
     content: Option<String>,
     /// The parts of the message, if it has no `content`. A new user message needs a text part that is not
-    /// empty.
+    /// empty, and has no other parts: models are given text only, so a file or data of the page gets 422
+    /// `unsupported_part`.
     parts: Option<Vec<PostedPart>>,
 }
 
@@ -123,6 +125,8 @@ pub(super) struct ChatBody {
     id: Option<String>,
     /// Whether a page of the UI message stream posted the body.
     pub(super) is_ui: bool,
+    /// Whether that page says that it is one of AI SDK 5.
+    pub(super) is_sdk_5: bool,
     pub(super) ask: TurnRequest,
     /// The calls that the page shows as approved.
     pub(super) approved: HashSet<ToolCallId>,
@@ -165,7 +169,8 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         let (posted, repeated) = partial_json::read(body::utf8(&bytes)?, &bounds)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
         drop(bytes);
-        let chat = Self::read(posted)?;
+        let mut chat = Self::read(posted)?;
+        chat.is_sdk_5 = chat.is_ui && names_sdk_5(request);
         if let Some(posted_text) = chat.ask.user_text()
             && posted_text.len() > bounds.message_bytes
         {
@@ -240,15 +245,22 @@ impl ChatBody {
         if ui_body::is_ui(&fields) {
             let (answers, approved) = (ui_body::answers(&mut fields), ui_body::approved(&mut fields));
             let ask = TurnRequest { action: ui_body::wants(fields)?, options, decisions: answers };
-            return Ok(Self { id, is_ui: true, ask, approved });
+            return Ok(Self { id, is_ui: true, is_sdk_5: false, ask, approved });
         }
         let ask = TurnRequest { action: wants(fields)?, options, decisions: Vec::new() };
         Ok(Self::of_data_stream(id, ask))
     }
 
     fn of_data_stream(id: Option<String>, ask: TurnRequest) -> Self {
-        Self { id, is_ui: false, ask, approved: HashSet::new() }
+        Self { id, is_ui: false, is_sdk_5: false, ask, approved: HashSet::new() }
     }
+}
+
+/// Whether the user agent names AI SDK 5. Some of its releases do, in browsers that let a page set the header.
+/// Nothing else distinguishes its requests from those of 6 and 7.
+fn names_sdk_5(request: &Request) -> bool {
+    let agent = request.header(USER_AGENT).unwrap_or_default();
+    agent.split(' ').any(|product| product.starts_with("ai-sdk/5."))
 }
 
 /// Returns the action that a page of AI SDK 4 requests.
@@ -262,6 +274,7 @@ fn wants(fields: Fields) -> Result<Action, ApiError> {
         Found::Is(message) => Some(message),
     };
     if let Some(message) = message {
+        ui_body::check_parts(&message, "message")?;
         let posted = posted(message, || "message".to_owned())?;
         return Ok(match posted.user_text {
             Some(text) => words_or_continue(text, posted.id),
@@ -270,6 +283,10 @@ fn wants(fields: Fields) -> Result<Action, ApiError> {
     }
     let messages = fields.messages.given(|| ApiError::bad_request("messages: expected a list"))?;
     let Some(messages) = messages else { return Ok(Action::Continue { message: None }) };
+    // Only the last message is new. An earlier one is stored, or was refused.
+    if let Some((last, earlier)) = messages.list.split_last() {
+        ui_body::check_parts(last, &format!("messages[{}]", earlier.len()))?;
+    }
     let messages = messages.list.into_iter().enumerate();
     let messages = messages.map(|(place, message)| posted(message, || format!("messages[{place}]")));
     Ok(Action::History { messages: messages.collect::<Result<_, _>>()? })

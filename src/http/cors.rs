@@ -15,12 +15,13 @@ use std::sync::Arc;
 /// The methods of the routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 /// The request headers that a page may send. AI SDK pages send a user agent of their own.
-const SENT: HeaderValue =
-    HeaderValue::from_static("authorization, content-type, user-agent, x-request-id, x-stream-protocol");
+const SENT: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, idempotency-key, user-agent, x-request-id, x-stream-protocol",
+);
 /// The response headers that a page may read.
 const READ: HeaderValue = HeaderValue::from_static(
-    "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-vercel-ai-data-stream, \
-     x-vercel-ai-ui-message-stream",
+    "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-thread-id, \
+     x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream",
 );
 /// How long a browser may cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
@@ -46,6 +47,13 @@ impl Cors {
         origins.next().is_none().then(|| AllowedOrigin(origin.clone()))
     }
 
+    /// Logs a preflight request whose origin is not allowed. Its page learns only that the network failed.
+    pub(super) fn warn_of_refused(&self, request: &Request) {
+        let Some(origin) = request.headers().get(ORIGIN).filter(|_| is_preflight(request)) else { return };
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        tracing::warn!(%origin, "refused a preflight: add the origin to server.cors_origins to allow its pages");
+    }
+
     /// Adds the CORS headers for the browser, and `Vary` for shared caches, because the response depends on
     /// the origin.
     pub(super) fn add_headers(&self, allowed: Option<&AllowedOrigin>, response: &mut Response) {
@@ -61,11 +69,15 @@ impl Cors {
     }
 }
 
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
 impl AllowedOrigin {
     /// Returns the response to a preflight request (Fetch, 4.8). A preflight carries no token, and the
     /// response discloses nothing about a user.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
-        if request.method() != Method::OPTIONS || request.header(ACCESS_CONTROL_REQUEST_METHOD).is_none() {
+        if !is_preflight(request) {
             return None;
         }
         let mut response = StatusCode::NO_CONTENT.into_response();

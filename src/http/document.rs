@@ -32,7 +32,7 @@ pub(super) fn refined(spec: &str) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let mut bodies = Vec::new();
-    for operation in operations(&mut document) {
+    for operation in operations_mut(&mut document) {
         let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
         for (status, response) in fields(operation.get_mut("responses")) {
             complete(&id, status, response);
@@ -60,17 +60,27 @@ pub(super) fn refined(spec: &str) -> Value {
     document
 }
 
-/// Returns each path with its methods. Paths are templates of the document: `/threads/{thread_id}`.
-pub(super) fn methods(document: &Value) -> impl Iterator<Item = (&str, Vec<Method>)> {
+/// Returns each path with its operations by their methods. Paths are templates of the document:
+/// `/threads/{thread_id}`.
+pub(super) fn operations(document: &Value) -> impl Iterator<Item = (&str, Vec<(Method, &Value)>)> {
     let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
     paths.map(|(path, item)| {
-        let names = item.as_object().into_iter().flat_map(Map::keys);
-        let methods = names.filter_map(|name| Method::from_bytes(name.to_ascii_uppercase().as_bytes()).ok());
-        (path.as_str(), methods.collect())
+        let operations = item.as_object().into_iter().flatten();
+        let by_method = operations.filter_map(|(name, operation)| {
+            Some((Method::from_bytes(name.to_ascii_uppercase().as_bytes()).ok()?, operation))
+        });
+        (path.as_str(), by_method.collect())
     })
 }
 
-fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+/// Returns the names of the query parameters of an operation.
+pub(super) fn query_names(operation: &Value) -> impl Iterator<Item = &str> {
+    let parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
+    let of_query = parameters.filter(|parameter| parameter.get("in").is_some_and(|place| place == "query"));
+    of_query.filter_map(|parameter| parameter.get("name")?.as_str())
+}
+
+fn operations_mut(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     fields(document.get_mut("paths")).flat_map(|(_, item)| fields(Some(item))).map(|(_, operation)| operation)
 }
 

@@ -135,6 +135,11 @@ impl ApiError {
         Self::NotFound(body("not_found", "There is nothing here, or nothing for you.", None))
     }
 
+    /// Whether this error is [`not_found`](Self::not_found).
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_))
+    }
+
     /// The caller may not do this.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::Forbidden(body("forbidden", message, None))

@@ -8,6 +8,7 @@ use super::event_stream::{EventStream, MEDIA_TYPE, stream_response};
 use super::formats::{Id, Position};
 use super::page::{PageOf, Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
+use super::thread_ref::ThreadRef;
 use crate::domain::id::{RunId, ToolCallId};
 use crate::store::{EventFilter, EventReader, EventsRead};
 use poem::http::header::ACCEPT;
@@ -93,18 +94,18 @@ impl Events {
         last_event_id: Header<Option<Position>>,
         /// The same, for clients that cannot send the header.
         after: Query<Option<Position>>,
-        /// Only events of this session.
-        session_id: Query<Option<Id>>,
-        /// Only events of this thread.
-        thread_id: Query<Option<Id>>,
+        /// Only events of this session: its id, or the caller's own name for its root thread.
+        session_id: Query<Option<ThreadRef>>,
+        /// Only events of this thread: its id, or the caller's own name for it.
+        thread_id: Query<Option<ThreadRef>>,
         /// A ticket of `POST /tickets`, in place of a token, for browsers that cannot send headers here.
         #[oai(name = "ticket")]
         _ticket: Query<Option<String>>,
     ) -> Result<LiveEvents, ApiError> {
         let after = parse_last_event_id(&last_event_id)?.or(seq("after", after.0.as_deref())?);
         let about = EventFilter {
-            session: id("session_id", session_id.0.as_deref())?,
-            thread: id("thread_id", thread_id.0.as_deref())?,
+            session: self.0.selected_thread(&caller, session_id.0.as_ref()).await?,
+            thread: self.0.selected_thread(&caller, thread_id.0.as_ref()).await?,
             ..EventFilter::default()
         };
         let reader = self.0.reader(&caller.0);
@@ -237,9 +238,4 @@ fn seq(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
     let expected = || ApiError::bad_request(format!("{name}: expected the seq of an event"));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     text.map(|text| text.parse().ok().filter(|_| digits(text)).ok_or_else(expected)).transpose()
-}
-
-fn id<T: std::str::FromStr>(name: &str, text: Option<&str>) -> Result<Option<T>, ApiError> {
-    let expected = |_| ApiError::bad_request(format!("{name}: expected an id"));
-    text.map(|text| text.parse().map_err(expected)).transpose()
 }

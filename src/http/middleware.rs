@@ -11,6 +11,7 @@ use super::allow::Allowed;
 use super::auth::{self, Authenticator, Known};
 use super::error::{self, ApiError};
 use super::health;
+use super::known_query::KnownQuery;
 use super::posted::Bounds;
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
@@ -49,6 +50,7 @@ pub(super) struct Shared<E> {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     pub(super) allowed: Allowed,
+    pub(super) known_query: KnownQuery,
 }
 
 fn is_chat(path: &str) -> bool {
@@ -70,6 +72,7 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         let Known { principal, expiry, ticket } = known.ok_or_else(ApiError::internal)?;
         Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         self.rates.request(&principal)?;
+        self.known_query.check(request)?;
         if let Some(ticket) = ticket {
             ticket.use_up(&self.store).await?;
         }
@@ -83,8 +86,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             // streams.
             let place = self.rates.stream(&principal)?;
             request.extensions_mut().insert(place);
-            request.extensions_mut().insert(self.bounds);
         }
+        request.extensions_mut().insert(self.bounds);
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(expiry);
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
@@ -118,6 +121,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         let allowed_origin = cors.allowed_origin(&request);
         if let Some(allowed_origin) = &allowed_origin {
             request.extensions_mut().insert(allowed_origin.clone());
+        } else {
+            cors.warn_of_refused(&request);
         }
         let mut response =
             match allowed_origin.as_ref().and_then(|allowed_origin| allowed_origin.preflight(&request)) {

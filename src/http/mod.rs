@@ -21,11 +21,14 @@ mod events;
 mod failures;
 mod formats;
 pub(crate) mod health;
+mod known_query;
 mod middleware;
 mod page;
 mod partial_json;
 mod payload;
+mod policy_in_force;
 mod posted;
+mod posted_text;
 mod qa;
 mod rates;
 mod request_id;
@@ -34,12 +37,16 @@ pub(crate) mod server;
 mod session_approvals;
 mod sessions;
 mod stream_answer;
+mod templates;
+mod thread_ref;
 mod threads;
 mod tickets;
 mod tools;
 mod trace;
 mod turn_stream;
+mod turns;
 mod ui_body;
+mod unread_part;
 mod validate;
 mod websocket;
 
@@ -59,6 +66,7 @@ use bytes::Bytes;
 pub(crate) use cors::Cors;
 use health::Scrape;
 use holdpoint_serve::Deadlines;
+use known_query::KnownQuery;
 use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
@@ -134,6 +142,7 @@ type Routes = (
     qa::Qa,
     validate::Validate,
     threads::Threads,
+    turns::Turns,
     runs::Runs,
     sessions::Sessions,
     session_approvals::SessionApprovals,
@@ -149,6 +158,7 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         qa::Qa(api.clone()),
         validate::Validate(api.clone()),
         threads::Threads(api.clone()),
+        turns::Turns(api.clone()),
         runs::Runs(api.clone()),
         sessions::Sessions(api.clone()),
         session_approvals::SessionApprovals(api.clone()),
@@ -189,7 +199,7 @@ pub(crate) fn endpoint(
     let service = api(with.clone());
     let spec = service.spec();
     let document = document::refined(&spec);
-    let allowed = Allowed::of(&document, &BESIDE);
+    let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
     let document = format!("{document:#}");
     let served = Bytes::from(document.clone());
     let mut routes = health::health(&with, tasks.clone())
@@ -205,7 +215,7 @@ pub(crate) fn endpoint(
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
     let routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
     let routes = routes.nest("/api", api(with.clone())).nest("/", service);
-    with_middleware(routes, allowed, with, settings, auth, tasks)
+    with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
 /// Builds the endpoint of the operators' listener: health, readiness and metrics.
@@ -218,12 +228,15 @@ pub(crate) fn operators_endpoint(
     let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
     let routes = health::metrics(health::health(&with, tasks.clone()), with.scrape.clone());
-    with_middleware(routes, Allowed::of(&Value::Null, &BESIDE), with, settings, auth, tasks)
+    let document = Value::Null;
+    let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
+    with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
 fn with_middleware(
     routes: Route,
     allowed: Allowed,
+    known_query: KnownQuery,
     with: Api,
     settings: Settings,
     auth: Arc<Authenticator>,
@@ -232,7 +245,8 @@ fn with_middleware(
     let inner = routes.into_endpoint().catch_all_error(async |error| health::shaped(error));
     let Api { store, rates, clock, metrics, tools, .. } = with;
     let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
-    let shared = Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
+    let shared =
+        Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed, known_query };
     Middleware(Arc::new(shared)).boxed()
 }
 

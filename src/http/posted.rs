@@ -3,8 +3,11 @@
 //! Pages post their whole state. A text longer than its limit is cut to a text that is still too long, so the
 //! cut text never equals a stored text.
 
-use super::error::ApiError;
 use super::partial_json::{Found, Kept, Reader};
+use super::posted_text::cut;
+pub(super) use super::posted_text::{Bounds, Words, content};
+use super::unread_part::TypeName;
+pub(super) use super::unread_part::{Attached, UnreadPart};
 use super::validate::REASON_MAX;
 use crate::chat::PostedDecision;
 use crate::domain::id::ToolCallId;
@@ -17,18 +20,6 @@ pub(super) const CLIENT_ID_MAX: usize = 64;
 pub(super) const MESSAGES_MAX: usize = 50_000;
 /// Length after which the name of a model or a tool is cut, in bytes.
 const LABEL_BYTES: usize = 1024;
-/// Separator between the text parts of one message. A page shows the parts separately, but a reload shows one
-/// text, and the text of two parts must not run together.
-const BETWEEN_PARTS: &str = "\n";
-
-/// The limits that decide how much of a body is kept.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Maximum length of a user message, in bytes.
-    pub(super) message_bytes: usize,
-    /// Number of tools.
-    pub(super) tools: usize,
-}
 
 /// A chat body.
 #[derive(Debug)]
@@ -64,14 +55,6 @@ pub(super) struct Label(pub(super) String);
 #[derive(Debug)]
 pub(super) struct Labels(pub(super) Vec<String>);
 
-/// The text of a message.
-#[derive(Debug, Default)]
-pub(super) struct Words {
-    pub(super) text: String,
-    /// The index of the first part that contains U+0000; 0 for a text without parts.
-    pub(super) nul_at: Option<usize>,
-}
-
 /// The purpose that a page states for its request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trigger {
@@ -95,6 +78,8 @@ pub(super) struct Message {
     /// Empty, except in a user message.
     pub(super) content: Found<Words>,
     pub(super) parts: Found<Parts>,
+    /// Empty, except in a user message.
+    pub(super) attachments: Found<Attached>,
 }
 
 /// The role of a posted message. Other roles are not kept.
@@ -113,6 +98,8 @@ pub(super) struct Parts {
     pub(super) answers: Vec<PostedDecision>,
     /// The calls that are shown as approved, in an assistant message.
     pub(super) approved: Vec<ToolCallId>,
+    /// The first part that the model cannot be given, in a user message.
+    pub(super) unread: Option<UnreadPart>,
 }
 
 #[derive(Debug, Default)]
@@ -121,12 +108,16 @@ struct Part {
     text: Found<Words>,
     state: Found<Responded>,
     approval: Found<Approval>,
+    media_type: Found<TypeName>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Text,
-    Call,
+    /// The beginning of a step, which has no content.
+    StepStart,
+    Call(TypeName),
+    Other(TypeName),
 }
 
 /// The state of a call that has a decision on the page.
@@ -150,36 +141,6 @@ struct Approved(bool);
 /// the page posts the reason again each time.
 #[derive(Debug)]
 struct Reason(String);
-
-/// Returns the text, or a prefix of it that is longer than `bytes_max` bytes.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.ceil_char_boundary(bytes_max.saturating_add(1))).unwrap_or(text)
-}
-
-impl Words {
-    fn of(text: &str, with: Bounds) -> Self {
-        let nul_at = text.contains('\0').then_some(0);
-        Self { text: cut(text, with.message_bytes).to_owned(), nul_at }
-    }
-
-    /// Adds the text of the part with the index `place`.
-    fn add(&mut self, part: &Self, place: usize, with: Bounds) {
-        if part.text.is_empty() {
-            return;
-        }
-        if part.nul_at.is_some() {
-            self.nul_at.get_or_insert(place);
-        }
-        // The text is already too long.
-        if self.text.len() > with.message_bytes {
-            return;
-        }
-        if !self.text.is_empty() {
-            self.text.push_str(BETWEEN_PARTS);
-        }
-        self.text.push_str(&part.text);
-    }
-}
 
 impl Message {
     pub(super) fn is_of(&self, role: Role) -> bool {
@@ -268,14 +229,6 @@ impl Kept for Labels {
     }
 }
 
-impl Kept for Words {
-    type With = Bounds;
-
-    fn of_text(text: &str, with: &Bounds) -> Option<Self> {
-        Some(Self::of(text, *with))
-    }
-}
-
 impl Kept for Trigger {
     type With = Bounds;
 
@@ -326,6 +279,7 @@ impl Kept for Message {
             "id" => self.id = reader.value(value)?,
             "content" => self.content = reader.value(value)?,
             "parts" => self.parts = reader.value(value)?,
+            "experimental_attachments" => self.attachments = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -336,9 +290,12 @@ impl Kept for Message {
         if let (Found::Is(words), false) = (&mut self.content, of_user) {
             *words = Words::default();
         }
+        if !of_user {
+            self.attachments = Found::Absent;
+        }
         if let Found::Is(parts) = &mut self.parts {
             if !of_user {
-                parts.words = Words::default();
+                (parts.words, parts.unread) = (Words::default(), None);
             }
             if !of_assistant {
                 (parts.answers, parts.approved) = (Vec::new(), Vec::new());
@@ -373,6 +330,9 @@ impl Kept for Parts {
                 if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
                     parts.words.add(text, place, *reader.with);
                 }
+                if parts.unread.is_none() {
+                    parts.unread = part.unread(place);
+                }
                 parts.approved.extend(part.approved());
                 parts.answers.extend(part.answer());
             }
@@ -400,6 +360,7 @@ impl Kept for Part {
             "text" => self.text = reader.value(value)?,
             "state" => self.state = reader.value(value)?,
             "approval" => self.approval = reader.value(value)?,
+            "mediaType" | "mimeType" => self.media_type = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -407,6 +368,15 @@ impl Kept for Part {
 }
 
 impl Part {
+    /// Returns the part if the model cannot be given its content. `place` is its index in the message.
+    fn unread(&self, place: usize) -> Option<UnreadPart> {
+        let (Kind::Call(TypeName(kind)) | Kind::Other(TypeName(kind))) = self.kind.as_is()? else {
+            return None;
+        };
+        let media_type = self.media_type.as_is().map(|name| name.0.clone());
+        Some(UnreadPart { place: format!("parts[{place}]"), kind: kind.clone(), media_type })
+    }
+
     /// Returns the call that the part shows as approved, whatever the state of the part.
     fn approved(&self) -> Option<ToolCallId> {
         let approval = self.approval.as_is()?;
@@ -417,7 +387,7 @@ impl Part {
     /// Returns the decision in the part. A part without exactly the expected shape is not a decision, and
     /// never an approval.
     fn answer(self) -> Option<PostedDecision> {
-        let (Found::Is(Kind::Call), Found::Is(Responded)) = (self.kind, self.state) else { return None };
+        let (Found::Is(Kind::Call(_)), Found::Is(Responded)) = (self.kind, self.state) else { return None };
         let approval = self.approval.is()?;
         let reason = approval.reason.given(|| ()).ok()?.map(|reason| reason.0);
         Some(PostedDecision {
@@ -431,11 +401,14 @@ impl Part {
 impl Kept for Kind {
     type With = Bounds;
 
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+    fn of_text(text: &str, with: &Bounds) -> Option<Self> {
+        let name = || TypeName::of_text(text, with);
         match text {
             "text" => Some(Self::Text),
-            "dynamic-tool" => Some(Self::Call),
-            other => other.starts_with("tool-").then_some(Self::Call),
+            "step-start" => Some(Self::StepStart),
+            "dynamic-tool" => name().map(Self::Call),
+            other if other.starts_with("tool-") => name().map(Self::Call),
+            _ => name().map(Self::Other),
         }
     }
 }
@@ -492,14 +465,6 @@ impl Kept for Reason {
 
     fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
         Some(Self(text.chars().filter(|char| *char != '\0').take(REASON_MAX).collect()))
-    }
-}
-
-/// Returns the text of a user message, or an error if the text contains U+0000.
-pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
-    match words.nul_at {
-        Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
-        None => Ok(words.text),
     }
 }
 

@@ -5,13 +5,14 @@ use super::auth::Caller;
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::dialect_name::{Named, Protocol};
 use super::error::ApiError;
-use super::formats::Id;
 use super::payload::Tag;
 use super::rates::StreamSlot;
 use super::request_id::RequestId;
 use super::stream_answer::{AttachedStream, ChatStream};
+use super::thread_ref::ThreadRef;
 use super::turn_stream::Listener;
 use crate::chat::{AdmitError, Started, ThreadName};
+use crate::config::UiDialect;
 use crate::stream::Dialect;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Header, Path, Query};
@@ -35,13 +36,13 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<String>,
+        thread_id: Path<ThreadRef>,
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let name = ThreadName::Known(thread_id.0);
+        let name = ThreadName::Known(thread_id.0.into());
         self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
@@ -79,7 +80,7 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<String>,
+        thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the path names the thread.
         #[oai(name = "chatId")]
         _chat_id: Query<Option<String>>,
@@ -131,10 +132,10 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<Id>,
+        thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the segment before it names the thread.
         #[oai(name = "chat_id")]
-        _chat_id: Path<Id>,
+        _chat_id: Path<ThreadRef>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
@@ -155,7 +156,7 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        chat_id: Path<Id>,
+        chat_id: Path<ThreadRef>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
@@ -178,6 +179,12 @@ impl Qa {
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DATA_V1 };
+        if named.is_none() && body.is_sdk_5 && self.0.streaming.default_ui_dialect != UiDialect::V5 {
+            return Err(ApiError::bad_request(
+                "x-stream-protocol: expected ui-v5 in a request of AI SDK 5. \
+                 Send this header, or set stream.default_ui_dialect = \"ui-v5\" for all pages.",
+            ));
+        }
         let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;

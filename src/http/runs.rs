@@ -49,7 +49,7 @@ pub(super) struct RunView {
 /// Why a run failed.
 #[derive(Debug, Object)]
 #[oai(rename = "RunError")]
-struct RunErrorView {
+pub(super) struct RunErrorView {
     /// upstream_timeout, upstream_error, upstream_malformed, interrupted, step_limit, thread_full or
     /// internal.
     code: String,
@@ -57,7 +57,7 @@ struct RunErrorView {
 }
 
 impl RunErrorView {
-    fn of(error: &TurnError) -> Self {
+    pub(super) fn of(error: &TurnError) -> Self {
         Self { code: error.code.name().to_owned(), message: error.message.clone() }
     }
 }

@@ -1,4 +1,4 @@
-//! Actions on a whole session: decide a held call, cancel every run.
+//! Actions on a whole session or thread: decide a held call, cancel every run.
 
 use super::Api;
 use super::auth::Caller;
@@ -8,11 +8,13 @@ use super::error::ApiError;
 use super::formats::Id;
 use super::payload::{Json, Tag};
 use super::runs::RunView;
+use super::thread_ref::ThreadRef;
 use super::validate::{check_reason, given_reason};
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Choice, Remember, Surface};
-use crate::domain::run::RunStatus;
+use crate::domain::run::{Run, RunStatus};
+use crate::store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
@@ -87,7 +89,7 @@ enum SessionDecisionAnswer {
     MoreNeeded(Json<DecidedView>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
-/// The runs of a session that the request cancels.
+/// The runs of a session or a thread that the request cancels.
 #[derive(Debug, Object)]
 #[oai(rename = "CancelSessionResult")]
 struct CancelledView {
@@ -122,33 +124,37 @@ impl SessionApprovals {
     async fn decide(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         tool_call_id: Path<Id>,
         body: Strict<DecideInSession>,
     ) -> Result<SessionDecisionAnswer, ApiError> {
         let DecideInSession { decision: decision_name, reason } = body.0;
         check_reason("", reason.as_deref())?;
-        let (Ok(session), Ok(tool_call_id)) = (session_id.0.parse(), tool_call_id.0.parse()) else {
+        let Ok(tool_call_id) = tool_call_id.0.parse() else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
             // ids is limited.
             self.0.approvals.count(&caller.0)?;
             return Err(ApiError::not_found());
         };
-        let answer = match decision_name {
+        let choice = &match decision_name {
             SessionDecision::AllowOnce | SessionDecision::AllowSession => Choice::Approve { inputs: None },
             SessionDecision::Deny => Choice::Reject { reason: given_reason(reason) },
         };
-        let request = DecisionRequest {
-            tool_call_id,
-            choice: answer,
-            input_hash: None,
-            surface: Surface::Rest,
-            remember: matches!(decision_name, SessionDecision::AllowSession).then_some(Remember::Session),
-            scope: Scope::Session(session),
-            server_resumes: true,
+        let decide = async |session| {
+            let request = DecisionRequest {
+                tool_call_id,
+                choice: choice.clone(),
+                input_hash: None,
+                surface: Surface::Rest,
+                remember: matches!(decision_name, SessionDecision::AllowSession).then_some(Remember::Session),
+                scope: Scope::Session(session),
+                server_resumes: true,
+            };
+            let decided = self.0.approvals.decide(Decider::Person(&caller.0), request).await;
+            decided.map_err(ApiError::not_decided_here)
         };
-        let decided = self.0.approvals.decide(Decider::Person(&caller.0), request).await;
-        let Decided { call, replayed, .. } = decided.map_err(ApiError::not_decided_here)?;
+        let Decided { call, replayed, .. } = self.0.with_thread(&caller, &session_id, decide).await?;
         let (view, replayed) =
             (Json(DecidedView::of(&call, decision_name)), replayed.then(|| "true".to_owned()));
         Ok(match call.state {
@@ -167,9 +173,42 @@ impl SessionApprovals {
         operation_id = "cancelSession",
         tag = "Tag::Threads"
     )]
-    async fn cancel(&self, caller: Caller, session_id: Path<Id>) -> Result<CancelSessionAnswer, ApiError> {
-        let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
-        let cancelled = self.0.chat.cancel_session(&caller.0, id).await?;
+    async fn cancel_session(
+        &self,
+        caller: Caller,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
+    ) -> Result<CancelSessionAnswer, ApiError> {
+        let cancel = async |id| Ok(self.0.chat.cancel_session(&caller.0, id).await?);
+        self.cancelled(self.0.with_thread(&caller, &session_id, cancel).await?).await
+    }
+
+    /// Stop whatever runs or waits in a thread
+    ///
+    /// For the Stop button of a page: needs neither the id of a run nor that one is active. Cancels the runs
+    /// of the thread that are running or waiting, or that failed with pending calls, each as by
+    /// `/runs/{id}/cancel`. Other threads of the session go on, except those of sub-agents that work for
+    /// these runs. The list is empty if nothing runs or waits.
+    #[oai(
+        path = "/threads/:thread_id/cancel",
+        method = "post",
+        operation_id = "cancelThread",
+        tag = "Tag::Threads"
+    )]
+    async fn cancel_thread(
+        &self,
+        caller: Caller,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
+    ) -> Result<CancelSessionAnswer, ApiError> {
+        let cancel = async |id| Ok(self.0.chat.cancel_thread(&caller.0, id).await?);
+        self.cancelled(self.0.with_thread(&caller, &thread_id, cancel).await?).await
+    }
+}
+
+impl SessionApprovals {
+    /// Returns the response with the current state of these runs.
+    async fn cancelled(&self, cancelled: Vec<(Run, Thread)>) -> Result<CancelSessionAnswer, ApiError> {
         let read = self.0.store.urgent_read().await?;
         let mut results = Vec::with_capacity(cancelled.len());
         for (run, thread) in &cancelled {

@@ -7,6 +7,8 @@ use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
+use super::policy_in_force::PolicyInForceView;
+use super::thread_ref::ThreadRef;
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
 use crate::domain::policy::{self, SessionPolicy};
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename_all = "kebab-case", remote = "policy::ApprovalMode")]
 #[serde(rename_all = "kebab-case")]
-enum ApprovalMode {
+pub(super) enum ApprovalMode {
     /// A person decides each call.
     Manual,
     /// The calls run.
@@ -46,7 +48,7 @@ enum ToolPolicy {
 #[derive(Debug, Object, Deserialize)]
 #[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
-struct PolicyBody {
+pub(super) struct PolicyBody {
     /// Replaces the server's mode.
     mode: Option<ApprovalMode>,
     /// The policy of single tools, by the name of the tool.
@@ -57,6 +59,16 @@ struct PolicyBody {
 impl Example for PolicyBody {
     fn example() -> Self {
         Self { mode: Some(ApprovalMode::AutoDeny), tools: None }
+    }
+}
+
+impl From<&SessionPolicy> for PolicyBody {
+    fn from(policy: &SessionPolicy) -> Self {
+        let tools = policy.tools.iter().map(|(name, tool_policy)| (name.clone(), (*tool_policy).into()));
+        Self {
+            mode: policy.mode.map(ApprovalMode::from),
+            tools: Some(tools.collect()).filter(|tools: &BTreeMap<_, _>| !tools.is_empty()),
+        }
     }
 }
 
@@ -73,7 +85,7 @@ impl From<&PolicyBody> for SessionPolicy {
 /// A remembered approval.
 #[derive(Debug, Object)]
 #[oai(rename = "Grant", skip_serializing_if_is_none)]
-struct GrantView {
+pub(super) struct GrantView {
     grant_id: Id,
     session_id: Id,
     /// The tool whose calls the grant approves.
@@ -90,7 +102,7 @@ struct GrantView {
 }
 
 impl GrantView {
-    fn of(grant: &Grant) -> Self {
+    pub(super) fn of(grant: &Grant) -> Self {
         Self {
             grant_id: Id::of(grant.id),
             session_id: Id::of(grant.session_id),
@@ -129,12 +141,38 @@ impl Sessions {
     async fn set_policy(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         body: Strict<PolicyBody>,
     ) -> Result<Json<PolicyBody>, ApiError> {
-        let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
-        self.0.approvals.set_policy(&caller.0, id, &SessionPolicy::from(&body.0)).await?;
+        let policy = &SessionPolicy::from(&body.0);
+        let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
+        self.0.with_thread(&caller, &session_id, set).await?;
         Ok(Json(body.0))
+    }
+
+    /// Get the policy in force in a session
+    ///
+    /// What happens to calls of each tool, and by which part of the policy: the server's configuration, the
+    /// policy of the session, or a remembered approval. Allowed for the session's user and for operators. An
+    /// operator that reads another user's session sees the rules about roles as rules that cover some calls.
+    #[oai(
+        path = "/sessions/:session_id/policy",
+        method = "get",
+        operation_id = "getSessionPolicy",
+        tag = "Tag::Threads"
+    )]
+    async fn policy(
+        &self,
+        caller: Caller,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
+    ) -> Result<Json<PolicyInForceView>, ApiError> {
+        let read = async |id| {
+            let in_force = self.0.approvals.policy_in_force(&caller.0, id).await?;
+            Ok(Json(PolicyInForceView::of(in_force)))
+        };
+        self.0.with_thread(&caller, &session_id, read).await
     }
 
     /// List the remembered approvals of a session, newest first
@@ -150,7 +188,8 @@ impl Sessions {
     async fn grants(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
@@ -159,8 +198,8 @@ impl Sessions {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<GrantId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
-        let page = self.0.approvals.grants(&caller.0, id, before, size).await?;
+        let grants = async |id| Ok(self.0.approvals.grants(&caller.0, id, before, size).await?);
+        let page = self.0.with_thread(&caller, &session_id, grants).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for grant in &page.items {
             if !results.push(grant.id.to_string(), [GrantView::of(grant)]) {
@@ -183,12 +222,13 @@ impl Sessions {
     async fn revoke(
         &self,
         caller: Caller,
-        session_id: Path<Id>,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
         grant_id: Path<Id>,
     ) -> Result<Revoked, ApiError> {
-        let session = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let grant = grant_id.0.parse().map_err(|_| ApiError::not_found())?;
-        self.0.approvals.revoke(&caller.0, session, grant).await?;
+        let revoke = async |session| Ok(self.0.approvals.revoke(&caller.0, session, grant).await?);
+        self.0.with_thread(&caller, &session_id, revoke).await?;
         Ok(Revoked::Revoked)
     }
 }

@@ -1,6 +1,6 @@
 //! Streamed responses in the requested dialect.
 
-use crate::domain::id::RunId;
+use crate::domain::id::{RunId, ThreadId};
 use crate::stream::{Dialect, Head, NothingToRead};
 use poem::http::{HeaderValue, StatusCode};
 use poem::{Body, IntoResponse, Response};
@@ -10,12 +10,15 @@ use poem_openapi::registry::{
 };
 use poem_openapi::types::Type;
 
+/// The header with the id of the thread.
+const THREAD_ID: &str = "x-thread-id";
 /// The header with the id of the run.
 const RUN_ID: &str = "x-run-id";
 
 /// A turn as a stream. Failures after the head of the response are in the stream.
 pub(super) struct ChatStream {
     pub(super) dialect: &'static Dialect,
+    pub(super) thread_id: ThreadId,
     pub(super) run_id: RunId,
     pub(super) body: Body,
 }
@@ -23,9 +26,11 @@ pub(super) struct ChatStream {
 impl IntoResponse for ChatStream {
     fn into_response(self) -> Response {
         let mut response = empty(self.dialect, self.body);
-        // Every character of an id is valid in a header.
-        if let Ok(run_id) = HeaderValue::try_from(self.run_id.to_string()) {
-            response.headers_mut().insert(RUN_ID, run_id);
+        for (name, id) in [(THREAD_ID, self.thread_id.to_string()), (RUN_ID, self.run_id.to_string())] {
+            // Every character of an id is valid in a header.
+            if let Ok(id) = HeaderValue::try_from(id) {
+                response.headers_mut().insert(name, id);
+            }
         }
         response
     }
@@ -105,6 +110,7 @@ fn stream_response(description: &'static str) -> MetaResponse {
     });
     let mut headers: Vec<_> =
         heads.iter().map(|head| header(head.protocol, "`v1`, in such a stream.")).collect();
+    headers.push(header(THREAD_ID, "The thread of the run, where there is one."));
     headers.push(header(RUN_ID, "The run that answers, where there is one."));
     MetaResponse { description, status: Some(200), status_range: None, content: content.collect(), headers }
 }

@@ -9,6 +9,7 @@ use super::error::ApiError;
 use super::formats::{Id, Position, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
+use super::thread_ref::ThreadRef;
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::domain::id::ThreadId;
@@ -50,8 +51,8 @@ struct CreateThread {
     /// The title: 1 to 200 characters, at least one of them visible.
     #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: Option<String>,
-    /// The id of the parent thread.
-    parent_id: Option<Id>,
+    /// The id of the parent thread, or the caller's own name for it.
+    parent_id: Option<ThreadRef>,
 }
 
 impl Example for CreateThread {
@@ -118,7 +119,7 @@ enum MessageStatus {
 /// A message.
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
-struct MessageView {
+pub(super) struct MessageView {
     message_id: Id,
     /// The page's id for the message.
     client_id: Option<String>,
@@ -198,7 +199,7 @@ struct FilePart {
 }
 
 impl MessageView {
-    fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
+    pub(super) fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
         let (role, parts) = match &message.body {
             Body::User(text) => (Role::User, vec![PartView::Text(TextPart { text: text.clone() })]),
             Body::Assistant(_) => (Role::Assistant, parts(message, thread, approvals)),
@@ -285,11 +286,10 @@ impl Threads {
         let body = body.0.unwrap_or_default();
         let title = body.title.map_or_else(|| Ok(DEFAULT_TITLE.to_owned()), title)?;
         let missing = || ApiError::bad_request("parent_id: expected the id of one of your threads");
-        let parent = body.parent_id.map(|id| id.parse().map_err(|_| missing())).transpose()?;
         let write = self.0.store.write().await?;
-        let parent = match parent {
+        let parent = match body.parent_id {
             None => None,
-            Some(id) => Some(write.thread(&caller.0, id).await?.ok_or_else(missing)?),
+            Some(name) => Some(write.thread_named(&caller.0, &name).await?.ok_or_else(missing)?),
         };
         let made = write.create_thread(&caller.0, NewThread { title, client_id: None, parent }).await?;
         let made = ThreadView::read(&write, &made).await?;
@@ -302,6 +302,8 @@ impl Threads {
     async fn list(
         &self,
         caller: Caller,
+        /// Only the thread with this name, which the caller gave it.
+        client_id: Query<Option<String>>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
@@ -310,8 +312,12 @@ impl Threads {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let name = client_id.0.as_deref();
+        if name.is_some_and(|name| name.contains('\0')) {
+            return Err(ApiError::bad_request("client_id: the character U+0000 is not allowed"));
+        }
         let read = self.0.store.read().await?;
-        let page = read.threads(&caller.0, before, size).await?;
+        let page = read.threads(&caller.0, name, before, size).await?;
         let activity = read.activity(&page.items).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for thread in &page.items {
@@ -325,10 +331,14 @@ impl Threads {
 
     /// Get a thread
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
-    async fn get(&self, caller: Caller, thread_id: Path<Id>) -> Result<Json<ThreadView>, ApiError> {
-        let id = id(&thread_id)?;
+    async fn get(
+        &self,
+        caller: Caller,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
+    ) -> Result<Json<ThreadView>, ApiError> {
         let read = self.0.store.read().await?;
-        let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
+        let thread = read.thread_named(&caller.0, &thread_id).await?.ok_or_else(ApiError::not_found)?;
         Ok(Json(ThreadView::read(&read, &thread).await?))
     }
 
@@ -337,16 +347,19 @@ impl Threads {
     async fn update(
         &self,
         caller: Caller,
-        thread_id: Path<Id>,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
         body: Strict<UpdateThread>,
     ) -> Result<Json<ThreadView>, ApiError> {
-        let title = title(body.0.title)?;
-        let id = id(&thread_id)?;
-        let write = self.0.store.write().await?;
-        let renamed = write.rename_thread(&caller.0, id, &title).await?;
-        let renamed = ThreadView::read(&write, &renamed.ok_or_else(ApiError::not_found)?).await?;
-        write.commit().await?;
-        Ok(Json(renamed))
+        let title = &title(body.0.title)?;
+        let rename = async |id| {
+            let write = self.0.store.write().await?;
+            let renamed = write.rename_thread(&caller.0, id, title).await?;
+            let renamed = ThreadView::read(&write, &renamed.ok_or_else(ApiError::not_found)?).await?;
+            write.commit().await?;
+            Ok(Json(renamed))
+        };
+        self.0.with_thread(&caller, &thread_id, rename).await
     }
 
     /// Delete a thread
@@ -354,14 +367,21 @@ impl Threads {
     /// Every route answers 404 for the thread, and its pending calls are cancelled. A running tool is asked
     /// to stop, and its call is settled.
     #[oai(path = "/threads/:thread_id", method = "delete", operation_id = "deleteThread")]
-    async fn delete(&self, caller: Caller, thread_id: Path<Id>) -> Result<Deleted, ApiError> {
-        let id = id(&thread_id)?;
-        let write = self.0.store.write().await?;
-        let deleted = write.delete_thread(&caller.0, id).await?;
-        let calls = deleted.ok_or_else(ApiError::not_found)?;
-        write.commit().await?;
-        self.0.approvals.ask_to_stop(calls);
-        Ok(Deleted::Deleted)
+    async fn delete(
+        &self,
+        caller: Caller,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
+    ) -> Result<Deleted, ApiError> {
+        let delete = async |id| {
+            let write = self.0.store.write().await?;
+            let deleted = write.delete_thread(&caller.0, id).await?;
+            let calls = deleted.ok_or_else(ApiError::not_found)?;
+            write.commit().await?;
+            self.0.approvals.ask_to_stop(calls);
+            Ok(Deleted::Deleted)
+        };
+        self.0.with_thread(&caller, &thread_id, delete).await
     }
 
     /// List the messages of a thread: the newest page first, each page oldest first
@@ -369,7 +389,8 @@ impl Threads {
     async fn messages(
         &self,
         caller: Caller,
-        thread_id: Path<Id>,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
         /// The format; if absent, messages with their parts and calls.
         format: Query<Option<Named<Format>>>,
         /// The `next_cursor` of the previous page.
@@ -380,9 +401,8 @@ impl Threads {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        let id = id(&thread_id)?;
         let read = self.0.store.read().await?;
-        let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
+        let thread = read.thread_named(&caller.0, &thread_id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages_page(&thread, before, self.0.page(size)).await?;
         let dialect = format.0.map(|named| named.dialect);
         let mut results = Paged::new(self.0.page_bytes);
@@ -407,9 +427,4 @@ impl Threads {
         }
         Ok(results.finish(page.has_more).reversed())
     }
-}
-
-/// Parses the id of a thread in a path. An invalid id is reported as an unknown thread.
-fn id(text: &Path<Id>) -> Result<ThreadId, ApiError> {
-    text.0.parse().map_err(|_| ApiError::not_found())
 }

@@ -72,7 +72,7 @@ impl Streaming {
     /// Returns the stream of a started turn.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
         let Listener { dialect, request_id, place, approved } = listener;
-        let Started { run_id, message_id, backfill: before, log } = started;
+        let Started { thread_id, run_id, message_id, backfill: before, log } = started;
         let mut encoder = dialect.encoder(Audience { message_id, request_id, approved });
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
@@ -87,7 +87,7 @@ impl Streaming {
         };
         let stream = TurnStream { pieces, _place: place, _open: self.metrics.stream() };
         let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next).map(Ok::<_, io::Error>));
-        ChatStream { dialect, run_id, body }
+        ChatStream { dialect, thread_id, run_id, body }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::error::ApiError;
 use super::partial_json::Found;
-use super::posted::{Fields, Message, Name, Parts, Role, Trigger, Words, content, given_name};
+use super::posted::{Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name};
 use crate::chat::{Action, PostedDecision, PostedMessage};
 use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;
@@ -118,6 +118,17 @@ pub(super) fn words(message: &mut Message, field: &str) -> Result<String, ApiErr
     }
 }
 
+/// Refuses a user message with a part that no model can be given, so that its author does not take the part
+/// for read. `field` is the place of the message.
+pub(super) fn check_parts(message: &Message, field: &str) -> Result<(), ApiError> {
+    let in_parts = message.parts.as_is().and_then(|parts| parts.unread.as_ref());
+    let attached = || message.attachments.as_is().and_then(|attached| attached.0.as_ref());
+    let Some(UnreadPart { place, kind, media_type }) = in_parts.or_else(attached) else { return Ok(()) };
+    let media_type = media_type.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+    let message = format!("{field}.{place} ({kind}{media_type}): models are given text only");
+    Err(ApiError::unprocessable("unsupported_part", message))
+}
+
 impl Conversation {
     fn field(&self, place: usize) -> String {
         if self.alone { "message".to_owned() } else { format!("messages[{place}]") }
@@ -127,6 +138,7 @@ impl Conversation {
     fn message(mut self, place: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(place);
         let mut message = self.messages.get_mut(place).map(std::mem::take).unwrap_or_default();
+        check_parts(&message, &field)?;
         let words = words(&mut message, &field)?;
         let user_text = Some(words).filter(|words| !words.is_empty());
         Ok(PostedMessage { user_text, id: given_name(message.id) })

@@ -79,4 +79,4 @@ pub(crate) use transaction::{Read, Renewed, Store, TimedRead, Write};
 pub(crate) use transcript::{Seal, Sent, Transcript};
 pub(crate) use turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub(crate) use turns::{Lease, TurnEnd};
-pub(crate) use words::SealKind;
+pub(crate) use words::{SealKind, source as source_text};

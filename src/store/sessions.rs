@@ -9,7 +9,7 @@ use crate::domain::call::StateKind;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::policy::SessionPolicy;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -65,9 +65,29 @@ impl Read {
     ) -> Result<Option<Vec<RunId>>, StoreError> {
         let root = self.thread(owner, id).await?;
         let Some(root) = root.filter(|root| root.parent_id.is_none()) else { return Ok(None) };
-        let threads = Condition::all()
-            .add(thread::Column::SessionId.eq(root.id.to_string()))
-            .add(thread::Column::DeletedAt.is_null());
+        let threads = thread::Column::SessionId.eq(root.id.to_string());
+        let found = self.active_runs(threads).await?;
+        let (of_root, of_others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(_, thread)| *thread == root.id);
+        Ok(Some(of_root.into_iter().chain(of_others).map(|(run, _)| run).collect()))
+    }
+
+    /// Returns the runs of the principal's thread that are running, waiting, or failed with pending or
+    /// approved calls, oldest first. Returns `None` if the principal has no such thread.
+    pub(crate) async fn runs_of_thread(
+        &self,
+        owner: &Principal,
+        id: ThreadId,
+    ) -> Result<Option<Vec<RunId>>, StoreError> {
+        let Some(found) = self.thread(owner, id).await? else { return Ok(None) };
+        let runs = self.active_runs(thread::Column::ThreadId.eq(found.id.to_string())).await?;
+        Ok(Some(runs.into_iter().map(|(run, _)| run).collect()))
+    }
+
+    /// Returns the runs of these threads that are running, waiting, or failed with pending or approved calls,
+    /// oldest first, each with its thread.
+    async fn active_runs(&self, threads: SimpleExpr) -> Result<Vec<(RunId, ThreadId)>, StoreError> {
+        let threads = Condition::all().add(threads).add(thread::Column::DeletedAt.is_null());
         let open = Query::select()
             .column(tool_call::Column::RunId)
             .from(tool_call::Entity.table_ref())
@@ -85,14 +105,7 @@ impl Read {
             .into_tuple()
             .all(&self.tx)
             .await?;
-        let root = root.id.to_string();
-        let (of_root, of_others): (Vec<_>, Vec<_>) = found.iter().partition(|(_, thread)| *thread == root);
-        of_root
-            .into_iter()
-            .chain(of_others)
-            .map(|(run, _)| rows::id("runs", run))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        found.iter().map(|(run, thread)| Ok((rows::id("runs", run)?, rows::id("runs", thread)?))).collect()
     }
 
     /// Returns the policy of a thread's session.

@@ -181,14 +181,21 @@ impl Read {
         found.map(Thread::of).transpose()
     }
 
-    /// Returns the principal's threads, newest first, older than `before`.
+    /// Returns the principal's threads, newest first, older than `before`; with a name, only the thread that
+    /// has the name.
     pub(crate) async fn threads(
         &self,
         owner: &Principal,
+        client_id: Option<&str>,
         before: Option<ThreadId>,
         size: u64,
     ) -> Result<Page<Thread>, StoreError> {
-        let mut query = thread::Entity::find().filter(owned_by(owner)).filter(listed());
+        let mut query = thread::Entity::find().filter(owned_by(owner));
+        query = match client_id {
+            // One row, which the index of names has.
+            Some(name) => query.filter(thread::Column::ClientId.eq(name)),
+            None => query.filter(listed()),
+        };
         if let Some(before) = before {
             query = query.filter(thread::Column::ThreadId.lt(before.to_string()));
         }

@@ -150,6 +150,19 @@ impl Read {
         Ok(Page { items, has_more: page.has_more })
     }
 
+    /// Returns a message of a thread, superseded or not.
+    pub(crate) async fn message(
+        &self,
+        thread: &Thread,
+        id: MessageId,
+    ) -> Result<Option<Message>, StoreError> {
+        let which = Condition::all()
+            .add(message::Column::ThreadId.eq(thread.id.to_string()))
+            .add(message::Column::MessageId.eq(id.to_string()));
+        let found = message::Entity::find().filter(which.clone()).all(&self.tx).await?;
+        Ok(self.messages_of(found, which).await?.pop())
+    }
+
     /// Adds the steps and calls to these messages, which are those that match the condition. The statements
     /// use the condition instead of a list of ids, because databases limit the length of a list.
     async fn messages_of(

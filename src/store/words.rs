@@ -190,7 +190,7 @@ pub(super) fn literal(value: impl Word) -> SimpleExpr {
 
 /// Returns the text of a part of the policy, for decisions and events. Rows hold this text, and no code reads
 /// it back into a part.
-pub(super) fn source(source: &Source) -> String {
+pub(crate) fn source(source: &Source) -> String {
     match source {
         Source::AlwaysDeny => "always_deny".to_owned(),
         Source::AlwaysAllow => "always_allow".to_owned(),

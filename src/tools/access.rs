@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 impl Registered {
     /// Whether the tool runs on behalf of a user with these roles.
-    pub(super) fn runs_for(&self, roles: &[String]) -> bool {
+    pub(crate) fn runs_for(&self, roles: &[String]) -> bool {
         policy::may_run(roles, &self.rules.run_roles)
     }
 

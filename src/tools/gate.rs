@@ -15,7 +15,8 @@ use crate::domain::input::Input;
 use crate::domain::model_texts;
 use crate::domain::output::Output;
 use crate::domain::policy::{
-    Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy, Source,
+    ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
+    Source,
 };
 use crate::domain::strict_json;
 use crate::domain::text::cut;
@@ -205,6 +206,41 @@ impl Gate {
             Source::Remembered(grant) => Some(grant),
             _ => None,
         }
+    }
+
+    /// Returns the mode for tools that ask.
+    pub(crate) fn mode(&self, session: &SessionPolicy) -> ApprovalMode {
+        session.mode.unwrap_or(self.policy.mode)
+    }
+
+    /// Returns the policy in force for calls of this tool, and the grants that cover some of them. Without
+    /// the roles of the user, the tool counts as one that runs for the user.
+    pub(crate) fn in_force<'g>(
+        &self,
+        tool: &Registered,
+        roles: Option<&[String]>,
+        session: &SessionPolicy,
+        requester: &str,
+        grants: &'g [Grant],
+    ) -> (InForce<'_>, Vec<&'g Grant>) {
+        let remembering = &self.remembering;
+        let counts = |grant: &&Grant| {
+            let hash = grant.input_hash.as_deref().unwrap_or_default();
+            grant.is_about(&tool.spec.name, &tool.schema_hash, hash, remembering.equal_inputs)
+                && tool.honours(grant, requester, &remembering.handler)
+        };
+        let grants: Vec<&Grant> = grants.iter().filter(counts).collect();
+        let for_any_inputs = grants.iter().find(|grant| grant.input_hash.is_none());
+        let call = PolicyRequest {
+            tool: &tool.spec.name,
+            hil: tool.spec.hil,
+            input: &Input::new(),
+            roles: roles.unwrap_or_default(),
+            may_run: roles.is_none_or(|roles| tool.runs_for(roles)),
+            session,
+            remembered: for_any_inputs.map(|grant| grant.id),
+        };
+        (self.policy.in_force(&call, roles.is_some()), grants)
     }
 
     /// Returns what `to` permits and `from` does not, if anything.

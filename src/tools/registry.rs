@@ -272,7 +272,7 @@ impl ToolRegistry {
         self.tools.iter().filter(executing).map(|(name, _)| name)
     }
 
-    pub(super) fn registered(&self) -> impl Iterator<Item = &Registered> {
+    pub(crate) fn registered(&self) -> impl Iterator<Item = &Registered> {
         self.tools.values()
     }
 

@@ -311,6 +311,24 @@ async fn a_failure_is_shown_and_can_be_retried() {
 }
 
 #[tokio::test]
+async fn a_stop_button_ends_the_turn_and_keeps_its_text() {
+    let app = Embedded::start().await;
+    app.scene.says("Half an answer.");
+    let gate = app.scene.gate();
+    gate.add_permits(1);
+    let browser = Browser::start(&app.client.base, "stopped").await;
+    let tab = browser.tab("tab").await;
+    tab.says("hi").await;
+    tab.shows_so_far(&["hi", "Half an answer."]).await;
+    tab.clicks("Stop").await;
+    tab.shows(&["hi", "Half an answer."]).await;
+    let answer = app.client.messages(&tab.chat().await).await.pop().unwrap();
+    assert_eq!((&answer["role"], &answer["status"]), (&json!("assistant"), &json!("interrupted")));
+    asked_for(&tab, &[&OPENED, &POSTED, &["POST /threads/{chat}/cancel 200"]]).await;
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn a_missing_chat_is_reported_as_missing() {
     let app = Embedded::start().await;
     let browser = Browser::start(&app.client.base, "not_there").await;

@@ -213,6 +213,59 @@ async fn the_examples_of_the_document_can_be_posted() {
     assert!(tried >= 5, "{tried}");
 }
 
+#[tokio::test]
+async fn an_unknown_query_parameter_is_refused_and_a_documented_one_is_known() {
+    let app = Embedded::start().await;
+    let document = document();
+    let mut refused = 0;
+    for (route, operation) in operations(&document) {
+        let (method, path) = route.split_once(' ').unwrap();
+        let path = path.replace(['{', '}'], "");
+        let names = operation["parameters"].as_array().into_iter().flatten();
+        let names = names.filter(|parameter| parameter["in"] == "query");
+        let known: Vec<&str> = names.map(|parameter| parameter["name"].as_str().unwrap()).collect();
+        let method: reqwest::Method = method.to_uppercase().parse().unwrap();
+        let message = async |method: reqwest::Method, path: String| {
+            let request = app.client.http.request(method, app.client.url(&path));
+            let answer = app.client.send(request).await;
+            (answer.status, answer.message().to_owned())
+        };
+        let is_chat = path.starts_with("/qa/");
+        for under in ["", "/api"] {
+            let first = known.first().map_or(String::new(), |name| format!("{name}=1&"));
+            let (status, told) = message(method.clone(), format!("{under}{path}?{first}limit=1")).await;
+            let expected = match known.as_slice() {
+                [] => "query: unknown parameter \"limit\": expected none".to_owned(),
+                known => format!("query: unknown parameter \"limit\": expected one of {}", known.join(", ")),
+            };
+            assert_eq!(
+                (status, told == expected),
+                (if is_chat { status } else { 400 }, !is_chat),
+                "{route}: {told}"
+            );
+            refused += 1;
+        }
+        // An event stream without an end is not asked.
+        for name in known.iter().filter(|name| !matches!(**name, "ticket" | "after")) {
+            let (_, told) = message(method.clone(), format!("{path}?{name}=%00")).await;
+            assert!(!told.contains("unknown parameter"), "{route} {name}: {told}");
+        }
+    }
+    assert!(refused > 60, "{refused}");
+    let head = app.client.http.head(app.client.url("/threads?limit=1"));
+    assert_eq!(app.client.send(head).await.status, 400);
+    for open in
+        ["/healthz?x=1", "/openapi.json?x=1", "/docs?x=1", "/qa/models?x=1", "/threads?", "/threads?&"]
+    {
+        assert_eq!(app.client.get(open).await.status, 200, "{open}");
+    }
+    let socket = app.client.get("/ws?x=1").await;
+    assert_eq!(
+        (socket.status, socket.message()),
+        (400, "query: unknown parameter \"x\": expected one of ticket")
+    );
+}
+
 #[test]
 fn links_name_existing_operations_parameters_and_headers() {
     let document = document();

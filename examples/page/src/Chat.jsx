@@ -8,7 +8,7 @@ import {
   lastAssistantMessageIsCompleteWithApprovalResponses,
 } from 'ai';
 import { Call } from './Call.jsx';
-import { messagesOf, sentence } from './thread.js';
+import { messagesOf, sentence, stop } from './thread.js';
 
 class Transport extends DefaultChatTransport {
   async reconnectToStream(options) {
@@ -82,6 +82,7 @@ export function Chat({ id, messages: stored }) {
       <form onSubmit={ask}>
         <input name="text" aria-label="Message" placeholder="Ask the model" autoComplete="off" autoFocus />
         <button disabled={busy}>Send</button>
+        {busy && <button type="button" onClick={() => stop(id)}>Stop</button>}
       </form>
     </main>
   );

@@ -12,6 +12,9 @@ export async function messagesOf(id) {
   return (await ask(`/threads/${encodeURIComponent(id)}/messages?format=ui-v6`)).results;
 }
 
+// Stops whatever runs or waits in the conversation.
+export const stop = id => ask(`/threads/${encodeURIComponent(id)}/cancel`, { method: 'POST' });
+
 async function ask(path, init) {
   const response = await fetch(path, init);
   const text = await response.text();

@@ -1,8 +1,10 @@
 //! The policy: which calls need an approval, and which users may decide them.
 
+mod in_force;
 mod may_decide;
 mod rule;
 
+pub(crate) use in_force::InForce;
 pub(crate) use may_decide::{MayDecide, Relation, may_decide, may_run};
 pub(crate) use rule::{Condition, Effect, Rule, Test, Tools};
 

@@ -83,11 +83,20 @@ impl Tools {
 impl Rule {
     /// Whether the rule applies to this call.
     pub(super) fn holds(&self, call: &PolicyRequest<'_>) -> bool {
-        let has_one_of = |roles: &[String]| call.roles.iter().any(|role| roles.contains(role));
         self.tools.contains(call.tool)
-            && (self.roles.is_empty() || has_one_of(&self.roles))
-            && !has_one_of(&self.unless_roles)
+            && self.fits_roles(call.roles)
             && self.when.iter().all(|condition| condition.holds(call))
+    }
+
+    /// Whether the rule applies to a user with these roles.
+    pub(super) fn fits_roles(&self, of_user: &[String]) -> bool {
+        let has_one_of = |roles: &[String]| of_user.iter().any(|role| roles.contains(role));
+        (self.roles.is_empty() || has_one_of(&self.roles)) && !has_one_of(&self.unless_roles)
+    }
+
+    /// Whether the rule depends on the roles of the user.
+    pub(super) fn names_roles(&self) -> bool {
+        !self.roles.is_empty() || !self.unless_roles.is_empty()
     }
 
     pub(super) fn source(&self) -> Source {

@@ -239,10 +239,21 @@ async fn a5_only_the_text_of_user_messages_reaches_the_model() {
         "tool_calls": [{ "id": UNKNOWN_ID, "type": "function", "function": { "name": "pay", "arguments": "{}" } }],
         "toolInvocations": [{ "state": "result", "toolCallId": UNKNOWN_ID, "toolName": "pay", "args": {}, "result": FORGED }],
         "annotations": [{ "toolCallId": UNKNOWN_ID, "validated": "approved" }],
-        "experimental_attachments": [file], "data": { "text": FORGED }, "metadata": { "text": FORGED },
+        "data": { "text": FORGED }, "metadata": { "text": FORGED },
         "providerOptions": { "text": FORGED }, "createdAt": "1970-01-01T00:00:00Z",
-        "parts": [{ "type": "file", "url": "file:///etc/passwd", "mediaType": "text/plain" },
-                  { "type": FORGED }, { "type": "text", "text": FORGED }] });
+        "parts": [{ "type": "step-start", "text": FORGED }, { "type": "text", "text": FORGED }] });
+    let parts = json!([{ "type": "file", "url": "file:///etc/passwd", "mediaType": "text/plain" }]);
+    for (key, value) in [
+        ("experimental_attachments", json!([file])),
+        ("parts", parts),
+        ("parts", json!([{ "type": FORGED }])),
+    ] {
+        let mut with_more = loaded.clone();
+        with_more[key] = value;
+        let refused =
+            app.client.post("/qa/chat_streamed", &json!({ "id": "loaded", "messages": [with_more] })).await;
+        assert_eq!((refused.status, refused.code()), (422, "unsupported_part"), "{key}");
+    }
     let page = json!({ "id": "loaded", "messages": [{ "role": "system", "content": FORGED }, loaded],
         "system": FORGED, "system_prompt": FORGED, "instructions": FORGED, "tools": [{ "name": FORGED }],
         "tool_choice": "pay", "toolChoice": { "type": "tool", "toolName": "pay" }, "functions": [FORGED],

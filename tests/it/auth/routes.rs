@@ -50,6 +50,7 @@ impl Things {
             "validateTools" => {
                 json!({ "decisions": [{ "toolCallId": self.tool_call, "isValidated": true }] })
             }
+            "runTurn" => json!({ "content": "hi" }),
             "createThread" => json!({ "parent_id": self.thread, "title": "mine" }),
             "updateThread" => json!({ "title": "mine" }),
             "approveRun" | "rejectRun" => json!({ "tool_call_id": self.tool_call }),
@@ -68,7 +69,7 @@ impl Things {
             // Tested with the tickets.
             "ticket" => None,
             // A filter on the caller's own rows.
-            "state" | "tool_name" => None,
+            "state" | "tool_name" | "client_id" => None,
             _ => panic!("add a value for the query parameter {name}, if it selects rows"),
         }
     }

@@ -193,7 +193,7 @@ async fn an_invalid_query_parameter_is_named_in_the_error() {
         }
     }
     let answer = app.client.get("/approvals?session_id=x").await;
-    assert_eq!((answer.status, answer.message()), (400, "session_id: expected the id of a session"));
+    assert_eq!((answer.status, answer.code()), (404, "not_found"), "a name that the caller gave no thread");
     for path in ["/threads/x/approvals", "/sessions/x/approvals"] {
         assert_eq!(app.client.get(path).await.status, 404);
     }

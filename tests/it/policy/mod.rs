@@ -1,5 +1,6 @@
 //! The operator's policy, evaluated when the model makes a call and again before the call runs.
 
+mod in_force;
 mod session;
 mod starting;
 

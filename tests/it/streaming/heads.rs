@@ -46,6 +46,7 @@ async fn a_streams_head_names_its_protocol_and_disables_proxy_buffering() {
             let headers = answer.response.headers().clone();
             assert_eq!(told(&headers), of_a_stream(content_type, protocol), "{dialect}");
             assert!(headers.contains_key("x-run-id") && headers.contains_key("x-request-id"), "{headers:?}");
+            assert_eq!(headers["x-thread-id"], thread.as_str());
             assert!(!headers.contains_key("content-length"), "{headers:?}");
             assert!(answer.all().await.contains("Hello."));
         }
@@ -66,6 +67,7 @@ async fn an_attached_reader_gets_the_same_head() {
         let headers = attached.response.headers().clone();
         assert_eq!(told(&headers), of_a_stream(content_type, protocol), "{dialect}");
         assert_eq!(headers["x-run-id"], first.response.headers()["x-run-id"]);
+        assert_eq!(headers["x-thread-id"], thread.as_str());
         gate.add_permits(2);
         assert!(attached.all().await.contains("Hello."));
         first.all().await;

@@ -2,7 +2,7 @@
 //! cause.
 
 use super::Raw;
-use crate::support::{Answer, Embedded, Scene, token};
+use crate::support::{Answer, Embedded, Scene, Watched, token};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 const PAGE: &str = "https://app.example";
-const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, \
+const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-thread-id, \
                     x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 
 async fn with_page(jwt: bool) -> Embedded {
@@ -56,8 +56,14 @@ async fn e12_a_preflight_lists_the_allowed_methods_and_headers_on_sqlite() {
                 assert!(methods.split(", ").any(|allowed| allowed == method), "{methods}");
             }
             let headers = answer.header("access-control-allow-headers").unwrap();
-            for header in ["authorization", "content-type", "x-stream-protocol", "x-request-id", "user-agent"]
-            {
+            for header in [
+                "authorization",
+                "content-type",
+                "idempotency-key",
+                "x-stream-protocol",
+                "x-request-id",
+                "user-agent",
+            ] {
                 assert!(headers.split(", ").any(|allowed| allowed == header), "{headers}");
             }
             assert_eq!(answer.header("access-control-max-age"), Some("600"));
@@ -74,6 +80,30 @@ async fn e12_a_preflight_lists_the_allowed_methods_and_headers_on_sqlite() {
         }
         assert_eq!(app.rows.count("threads").await, 0);
     }
+}
+
+#[tokio::test]
+async fn a_refused_preflight_is_logged_with_its_origin_and_the_key_on_sqlite() {
+    let settings = [
+        ("HOLDPOINT_LOG__LEVEL", "warn"),
+        ("HOLDPOINT_LOG__FORMAT", "json"),
+        ("HOLDPOINT_SERVER__CORS_ORIGINS", PAGE),
+    ];
+    let watched = Watched::start(&settings).await;
+    let client = &watched.server.client;
+    let from = |method: Method, origin: &str| {
+        let request = client.http.request(method, client.url("/qa/chat_streamed")).header("origin", origin);
+        client.send(request.header("access-control-request-method", "POST"))
+    };
+    assert_eq!(from(Method::OPTIONS, PAGE).await.status, 204);
+    let stranger = from(Method::OPTIONS, "http://localhost:5106").await;
+    from(Method::GET, "http://localhost:5107").await;
+    let said = watched.finish();
+    let lines = said.lines().filter(|line| line.contains("server.cors_origins"));
+    let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [line] = &lines[..] else { panic!("{said}") };
+    assert_eq!((&line["level"], &line["origin"]), (&json!("WARN"), &json!("http://localhost:5106")));
+    assert_eq!(line["request_id"].as_str(), stranger.header("x-request-id"));
 }
 
 #[tokio::test]

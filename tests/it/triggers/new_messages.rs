@@ -3,6 +3,7 @@
 use super::{CHAT, MAJORS, assert_last_told, names, talked, thread_named};
 use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{Embedded, call};
+use holdpoint::config::UiDialect;
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
@@ -96,12 +97,12 @@ async fn a_page_gets_the_dialect_of_its_body_unless_the_header_names_another() {
 async fn the_text_of_a_message_joins_its_text_parts_with_newlines() {
     let app = Embedded::start().await;
     let text = |text: &str| json!({ "type": "text", "text": text });
-    let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
+    let step = json!({ "type": "step-start" });
     let cases = [
         (json!([text("one")]), "one"),
         (json!([text("Sum this up:"), text("It rained.\nA lot.")]), "Sum this up:\nIt rained.\nA lot."),
-        (json!([file, text("what is it?"), { "type": "data-note", "data": { "text": "x" } }]), "what is it?"),
-        (json!([text(""), text("a"), { "type": "reasoning", "text": "b" }, text("c"), text("")]), "a\nc"),
+        (json!([step, text("what is it?"), { "data": { "text": "x" } }]), "what is it?"),
+        (json!([text(""), text("a"), { "text": "b" }, text("c"), text("")]), "a\nc"),
         (json!([null, 7, [], { "text": "x" }, { "type": "text" }, text(" ")]), " "),
     ];
     for (n, (parts, words)) in cases.iter().enumerate() {
@@ -121,21 +122,21 @@ async fn the_text_of_a_message_joins_its_text_parts_with_newlines() {
 async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
     let app = Embedded::start().await;
     let said = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
-    let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
+    let empty = json!({ "type": "step-start" });
     let before = ui_user("u1", "one");
     let refused = [
         (json!({ "messages": [before, said(json!([]))] }), "messages[1].parts: "),
-        (json!({ "messages": [before, said(json!([file]))] }), "messages[1].parts: "),
+        (json!({ "messages": [before, said(json!([empty]))] }), "messages[1].parts: "),
         (json!({ "message": said(json!([{ "type": "text", "text": "" }])) }), "message.parts: "),
         (json!({ "message": said(json!("hi")) }), "message.parts: "),
         (json!({ "message": { "role": "user" }, "trigger": "submit-message" }), "message.content: "),
         (
-            json!({ "message": said(json!([file, { "type": "text", "text": "a\0b" }])) }),
+            json!({ "message": said(json!([empty, { "type": "text", "text": "a\0b" }])) }),
             "message.parts[1].text: ",
         ),
-        (ui_submit_at(CHAT, &[said(json!([file]))], "u2"), "messages[0].parts: "),
+        (ui_submit_at(CHAT, &[said(json!([empty]))], "u2"), "messages[0].parts: "),
         (
-            json!({ "message": { "role": "user", "content": "", "parts": [file] }, "trigger": "submit-message" }),
+            json!({ "message": { "role": "user", "content": "", "parts": [empty] }, "trigger": "submit-message" }),
             "message.parts: ",
         ),
         (json!({ "messages": [before], "trigger": "resume-stream" }), "trigger: "),
@@ -163,6 +164,98 @@ async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
     ];
     assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &odd)).await.text(), "ok");
     assert_last_told(&app, &["three"]);
+}
+
+#[tokio::test]
+async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name() {
+    let app = Embedded::start().await;
+    let said = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
+    let text = json!({ "type": "text", "text": "what is it?" });
+    let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
+    let (before, with_file) = (ui_user("u1", "one"), said(json!([text, file])));
+    let attached = json!({ "role": "user", "content": "what is it?",
+        "experimental_attachments": [{ "name": "a.png", "contentType": "image/png", "url": "data:," }] });
+    let refused = [
+        (json!({ "messages": [before, with_file] }), "messages[1].parts[1] (file image/png)"),
+        (json!({ "messages": [before, said(json!([file]))] }), "messages[1].parts[0] (file image/png)"),
+        (json!({ "message": with_file }), "message.parts[1] (file image/png)"),
+        (ui_submit_at(CHAT, &[with_file.clone()], "u2"), "messages[0].parts[1] (file image/png)"),
+        (
+            json!({ "message": said(json!([{ "type": "file", "url": "x" }, text])) }),
+            "message.parts[0] (file)",
+        ),
+        (
+            json!({ "message": said(json!([text, { "type": "data-map", "data": {} }])) }),
+            "message.parts[1] (data-map)",
+        ),
+        (
+            json!({ "message": said(json!([text, { "type": "tool-pay", "state": "output-available" }])) }),
+            "message.parts[1] (tool-pay)",
+        ),
+        (
+            json!({ "message": said(json!([text, { "type": "source-url", "url": "x" }])) }),
+            "message.parts[1] (source-url)",
+        ),
+        (
+            json!({ "messages": [before, with_file], "trigger": "regenerate-message" }),
+            "messages[1].parts[1] (file image/png)",
+        ),
+        // Pages of AI SDK 4.
+        (
+            json!({ "messages": [{ "role": "user", "content": "one" }, attached] }),
+            "messages[1].experimental_attachments[0] (file image/png)",
+        ),
+        (json!({ "message": attached }), "message.experimental_attachments[0] (file image/png)"),
+    ];
+    for (mut body, named) in refused {
+        body["id"] = json!(CHAT);
+        let answer = app.client.post("/qa/chat_streamed", &body).await;
+        assert_eq!((answer.status, answer.code()), (422, "unsupported_part"), "{body}");
+        assert!(answer.message().starts_with(&format!("{named}: ")), "{body}: {}", answer.message());
+    }
+    assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (0, 0));
+
+    // The page still shows the refused message, and posts it before its next one.
+    let answer = json!([{ "type": "step-start" }, { "type": "reasoning", "text": "r" }, file,
+        { "type": "source-url", "url": "x" }, { "type": "data-x", "data": 1 }, { "type": "text", "text": "A" }]);
+    let shown = [with_file, ui_assistant("a", &answer), ui_user("u3", "then this")];
+    app.scene.says("ok");
+    assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &shown)).await.text(), "ok");
+    assert_last_told(&app, &["then this"]);
+    let mut posted = attached;
+    posted["experimental_attachments"] = json!([]);
+    app.scene.says("ok");
+    let turn = app.client.turn_by_id(&json!({ "id": "v4", "messages": [posted] })).await;
+    assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{}", turn.raw);
+}
+
+#[tokio::test]
+async fn a_page_that_names_ai_sdk_5_and_no_stream_gets_an_error_that_names_the_header() {
+    let app = Embedded::start().await;
+    let body = ui_submit(CHAT, &[ui_user("u1", "one")]);
+    let agent =
+        |version: &str| format!("Mozilla/5.0 ai-sdk/provider-utils/5.0.1 ai-sdk/{version} runtime/browser");
+    let post = |client: &crate::support::Client, version: &str| {
+        client.http.post(client.url("/qa/chat_streamed")).header("user-agent", agent(version)).json(&body)
+    };
+    let refused = app.client.send(post(&app.client, "5.0.93")).await;
+    assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+    assert!(refused.message().starts_with("x-stream-protocol: expected ui-v5 "), "{}", refused.message());
+    assert_eq!(app.rows.count("threads").await, 0);
+    for (version, header) in [("5.0.93", Some("ui-v5")), ("6.0.12", None), ("7.0.1", None), ("50.1.0", None)]
+    {
+        app.scene.says("ok");
+        let mut request = post(&app.client, version);
+        if let Some(header) = header {
+            request = request.header("x-stream-protocol", header);
+        }
+        // The same message again: its answer is complete.
+        let status = app.client.read_ui(request).await.status;
+        assert!([200, 409].contains(&status), "{version}: {status}");
+    }
+    let for_all = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
+    for_all.scene.says("ok");
+    assert_eq!(for_all.client.read_ui(post(&for_all.client, "5.0.93")).await.text(), "ok");
 }
 
 #[tokio::test]

@@ -152,17 +152,17 @@ async fn a_regenerate_without_a_known_name_replaces_the_last_answer() {
 #[tokio::test]
 async fn a_regenerate_without_a_message_to_answer_creates_nothing() {
     let app = Embedded::start().await;
-    let file = json!({ "id": "u9", "role": "user", "parts": [{ "type": "file", "url": "x" }] });
+    let empty = json!({ "id": "u9", "role": "user", "parts": [{ "type": "step-start" }] });
     let refused = (409, "nothing_to_continue".to_owned());
     assert_eq!(app.client.ui_turn(&regenerate(&[])).await.refused(), refused);
-    assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&file))).await.refused(), refused);
+    assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&empty))).await.refused(), refused);
     assert_eq!(app.rows.count("threads").await, 0);
     // The server never stored a message without words, and the answer to the message before it is not its
     // answer.
     let talk = talked(&app, &["one"]).await;
     let before = app.client.messages(&talk.thread).await;
     let mut posted = talk.held.clone();
-    posted.push(file);
+    posted.push(empty);
     assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.refused(), refused);
     assert_eq!(app.client.messages(&talk.thread).await, before);
 }

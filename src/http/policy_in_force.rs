@@ -1,0 +1,127 @@
+//! The wire form of the policy in force in a session.
+
+use super::formats::Id;
+use super::sessions::{ApprovalMode, GrantView, PolicyBody};
+use crate::approvals::{PolicyInForce, ToolInForce};
+use crate::domain::policy::{self, Requirement};
+use crate::store::source_text;
+use poem_openapi::{Enum, Object};
+
+/// What the policy does with a call.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum PolicyVerdict {
+    /// The call runs at once.
+    Run,
+    /// The call is held for an approval.
+    Ask,
+    /// The call never runs.
+    Forbid,
+}
+
+impl From<&Requirement> for PolicyVerdict {
+    fn from(requirement: &Requirement) -> Self {
+        match requirement {
+            Requirement::Skip(_) => Self::Run,
+            Requirement::NeedsApproval => Self::Ask,
+            Requirement::Forbidden => Self::Forbid,
+        }
+    }
+}
+
+/// The effect of a rule on the calls that it covers.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "policy::Effect")]
+enum RuleEffect {
+    /// The call is held for an approval.
+    Ask,
+    /// The call never runs.
+    Deny,
+}
+
+/// A rule of the server that covers some calls of a tool, by their inputs or by the roles of the user.
+#[derive(Debug, Object)]
+#[oai(rename = "PolicyRule")]
+struct RuleView {
+    name: String,
+    effect: RuleEffect,
+    /// The reason that the approver and the model read.
+    reason: String,
+}
+
+/// The policy in force for one tool.
+#[derive(Debug, Object)]
+#[oai(rename = "ToolPolicyInForce", skip_serializing_if_is_none)]
+struct ToolInForceView {
+    tool_name: String,
+    /// What happens to a call that none of `rules` covers.
+    verdict: PolicyVerdict,
+    /// The part of the policy that gives the verdict: always_allow, always_deny, role, session, tool, mode,
+    /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
+    source: String,
+    /// The reason for the verdict. Absent if the call runs.
+    reason: Option<String>,
+    /// The rules that cover some calls of the tool. The first one that covers a call counts, and a rule that
+    /// denies counts before one that asks.
+    rules: Vec<RuleView>,
+    /// The remembered approvals that count for the tool. A grant with an `input_hash` approves only calls
+    /// with these inputs.
+    grants: Vec<GrantView>,
+}
+
+/// When remembered approvals end, unless they are revoked or the schema of their tool changes.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum GrantsEnd {
+    /// They last until then.
+    Never,
+    /// At the end of the server's process.
+    WithProcess,
+}
+
+/// The policy in force in a session.
+#[derive(Debug, Object)]
+#[oai(rename = "PolicyInForce")]
+pub(super) struct PolicyInForceView {
+    session_id: Id,
+    /// The mode for tools that ask: that of the session, or else that of the server.
+    mode: ApprovalMode,
+    /// The policy of the session itself, as it was set.
+    session: PolicyBody,
+    /// When remembered approvals end.
+    grants_end: GrantsEnd,
+    /// The tools that run for the caller; for an operator all tools.
+    tools: Vec<ToolInForceView>,
+}
+
+impl PolicyInForceView {
+    pub(super) fn of(policy: PolicyInForce<'_>) -> Self {
+        let PolicyInForce { session_id, session, mode, grants_last, tools } = policy;
+        Self {
+            session_id: Id::of(session_id),
+            mode: mode.into(),
+            session: (&session).into(),
+            grants_end: if grants_last { GrantsEnd::Never } else { GrantsEnd::WithProcess },
+            tools: tools.iter().map(ToolInForceView::of).collect(),
+        }
+    }
+}
+
+impl ToolInForceView {
+    fn of(in_force: &ToolInForce<'_>) -> Self {
+        let ToolInForce { tool, ruling, rules, grants } = in_force;
+        let rules = rules.iter().map(|rule| RuleView {
+            name: rule.name.clone(),
+            effect: rule.effect.into(),
+            reason: rule.reason.clone(),
+        });
+        Self {
+            tool_name: tool.name.clone(),
+            verdict: (&ruling.requirement).into(),
+            source: source_text(&ruling.source),
+            reason: Some(ruling.reason.clone()).filter(|reason| !reason.is_empty()),
+            rules: rules.collect(),
+            grants: grants.iter().map(GrantView::of).collect(),
+        }
+    }
+}

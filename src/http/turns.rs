@@ -1,0 +1,177 @@
+//! Turns as JSON, for clients that read no stream.
+
+use super::Api;
+use super::approvals::ApprovalView;
+use super::auth::Caller;
+use super::body::Strict;
+use super::error::ApiError;
+use super::formats::{Id, Text};
+use super::payload::{Json, Tag};
+use super::posted::{Bounds, CLIENT_ID_MAX};
+use super::runs::{RunErrorView, RunStatus};
+use super::thread_ref::{ClientName, ThreadRef};
+use super::threads::MessageView;
+use crate::chat::{Action, AdmitError, ThreadName, TurnRequest};
+use crate::domain::call::StateKind;
+use crate::domain::id::RunId;
+use crate::domain::run::RunOptions;
+use crate::store::{CallScope, Listing};
+use crate::stream::ClientTraits;
+use poem::Request;
+use poem_openapi::param::{Header, Path};
+use poem_openapi::types::Example;
+use poem_openapi::{ApiResponse, Object, OpenApi};
+use serde::Deserialize;
+
+/// Maximum number of pending calls in a response.
+const PENDING_MAX: u64 = 200;
+
+/// A turn to run.
+#[derive(Debug, Default, Object, Deserialize)]
+#[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
+#[serde(deny_unknown_fields)]
+struct RunTurn {
+    /// The text of a new user message, at most 256 KiB unless `limits.message_bytes` sets another limit.
+    /// Absent, null or empty: continue the run after a decision or a failure.
+    content: Option<String>,
+    /// The model, one of `GET /qa/models`; the default model if absent.
+    model: Option<String>,
+    /// The names of the tools that the model may see, of `GET /tools`; all if absent.
+    tool_selection: Option<Vec<String>>,
+}
+
+impl Example for RunTurn {
+    fn example() -> Self {
+        Self { content: Some("delete notes.txt".to_owned()), ..Self::default() }
+    }
+}
+
+/// A turn at its end.
+#[derive(Debug, Object)]
+#[oai(rename = "Turn", skip_serializing_if_is_none)]
+struct TurnView {
+    thread_id: Id,
+    run_id: Id,
+    /// The status of the run. `waiting`: calls are held, or a sub-agent works. `running`: the turn continues
+    /// in another process, or another turn has begun.
+    status: RunStatus,
+    /// The answer so far, with its calls.
+    message: MessageView,
+    /// The pending calls of the run, newest first, as the approval lists have them: at most 200. Those of
+    /// sub-agents are in the list of the session.
+    pending: Vec<ApprovalView>,
+    /// The error, if the run failed.
+    error: Option<RunErrorView>,
+}
+
+#[derive(ApiResponse)]
+enum TurnAnswer {
+    /// The turn has ended.
+    #[oai(status = 200)]
+    Ended(
+        Json<TurnView>,
+        /// `true` if an earlier request with this key has completed the turn.
+        #[oai(header = "idempotent-replayed")]
+        Option<String>,
+    ),
+}
+
+pub(super) struct Turns(pub(super) Api);
+
+#[OpenApi]
+impl Turns {
+    /// Run a turn of a thread and return its result
+    ///
+    /// Like the chat routes, for clients that read no stream: the response comes when the turn ends, that is
+    /// when the answer is complete, a call is held, or the run failed. The turn continues if the client
+    /// disconnects. Decide held calls with any of the routes for decisions; then post here without `content`
+    /// to continue, unless the server resumes the run.
+    #[oai(path = "/threads/:thread_id/turns", method = "post", operation_id = "runTurn", tag = "Tag::Chat")]
+    async fn run(
+        &self,
+        request: &Request,
+        caller: Caller,
+        /// The id of the thread, or the caller's own name for it.
+        thread_id: Path<ThreadRef>,
+        /// The client's name for the new message: 1 to 64 characters, unique in the thread. A repeated request
+        /// adds no second message. It gets the same turn, or the result of that turn.
+        #[oai(name = "idempotency-key")]
+        idempotency_key: Header<Option<Text<ClientName>>>,
+        body: Strict<Option<RunTurn>>,
+    ) -> Result<TurnAnswer, ApiError> {
+        let key = checked_key(idempotency_key.0.map(String::from))?;
+        let ask = asked(request, body.0.unwrap_or_default(), key.clone())?;
+        // Held until the response is ready, like the slot of a stream.
+        let _slot = self.0.rates.stream(&caller.0)?;
+        let name = ThreadName::Known(thread_id.0.to_string());
+        let admitted = Box::pin(self.0.chat.admit(&caller.0, &name, ask, ClientTraits::NO_CLIENT)).await;
+        let (run, replayed) = match (admitted, key) {
+            (Ok(started), _) => {
+                started.log.over().await;
+                (started.run_id, None)
+            }
+            (Err(AdmitError::NothingToContinue), Some(key)) => {
+                let run = self.answered(&caller, &thread_id, &key).await?;
+                (run.ok_or(AdmitError::NothingToContinue)?, Some("true".to_owned()))
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        Ok(TurnAnswer::Ended(Json(self.view(&caller, run).await?), replayed))
+    }
+}
+
+impl Turns {
+    /// Returns the run of the message with this name, if the thread has the message.
+    async fn answered(&self, caller: &Caller, thread: &str, key: &str) -> Result<Option<RunId>, ApiError> {
+        let read = self.0.store.read().await?;
+        let Some(thread) = read.thread_named(&caller.0, thread).await? else { return Ok(None) };
+        Ok(read.run_of_question(&thread, key).await?)
+    }
+
+    /// Returns the state of a run whose turn has ended.
+    async fn view(&self, caller: &Caller, run: RunId) -> Result<TurnView, ApiError> {
+        let approvals = &self.0.approvals;
+        let read = self.0.store.read().await?;
+        let (run, thread) = read.run(&caller.0, run).await?.ok_or_else(ApiError::not_found)?;
+        let message = read.message(&thread, run.assistant_message_id).await?;
+        let message = message.ok_or_else(ApiError::not_found)?;
+        let scope = CallScope::Thread(thread.id);
+        let page = self.0.page(PENDING_MAX);
+        let listing = Listing { scope, state: StateKind::Pending, tool: None, before: None, page };
+        let held = read.visible_holds(&caller.0, &approvals.visibility(&caller.0), &listing).await?;
+        let of_run = held.items.iter().filter(|held| held.call.run_id == run.id);
+        Ok(TurnView {
+            thread_id: Id::of(thread.id),
+            run_id: Id::of(run.id),
+            status: run.status.into(),
+            message: MessageView::of(&message, &thread, approvals),
+            pending: of_run.map(|held| ApprovalView::of(held, &caller.0, approvals)).collect(),
+            error: run.error.as_ref().map(RunErrorView::of),
+        })
+    }
+}
+
+fn checked_key(key: Option<String>) -> Result<Option<String>, ApiError> {
+    let fits = |key: &String| (1..=CLIENT_ID_MAX).contains(&key.chars().count());
+    match key {
+        Some(key) if !fits(&key) => {
+            Err(ApiError::bad_request(format!("Idempotency-Key: expected 1 to {CLIENT_ID_MAX} characters")))
+        }
+        key => Ok(key),
+    }
+}
+
+/// Returns the request of the chat that a body makes.
+fn asked(request: &Request, body: RunTurn, key: Option<String>) -> Result<TurnRequest, ApiError> {
+    let RunTurn { content, model, tool_selection } = body;
+    let bounds = request.data::<Bounds>().copied().ok_or_else(ApiError::internal)?;
+    let action = match content.filter(|text| !text.is_empty()) {
+        Some(text) if text.len() > bounds.message_bytes => {
+            return Err(ApiError::message_too_long(bounds.message_bytes));
+        }
+        Some(text) => Action::New { text, client_id: key },
+        None => Action::Continue { message: None },
+    };
+    let options = RunOptions { model, tools: tool_selection, ..RunOptions::default() };
+    Ok(TurnRequest { action, options, ..TurnRequest::continuation() })
+}

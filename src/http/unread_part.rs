@@ -1,0 +1,76 @@
+//! Parts of a user message that no model can be given, such as files.
+
+use super::partial_json::{Found, Kept, Reader};
+use super::posted_text::Bounds;
+use serde::de::{MapAccess, SeqAccess};
+
+/// Length after which the type of a part is cut, in characters.
+const TYPE_SHOWN: usize = 64;
+
+/// A part of a user message that no model can be given.
+#[derive(Debug)]
+pub(super) struct UnreadPart {
+    /// The place of the part in its message.
+    pub(super) place: String,
+    /// The type of the part.
+    pub(super) kind: String,
+    pub(super) media_type: Option<String>,
+}
+
+/// The first of the `experimental_attachments` of a page of AI SDK 4.
+#[derive(Debug)]
+pub(super) struct Attached(pub(super) Option<UnreadPart>);
+
+/// The type of a part, or a media type.
+#[derive(Debug)]
+pub(super) struct TypeName(pub(super) String);
+
+/// A file that a page of AI SDK 4 attaches.
+#[derive(Debug, Default)]
+struct AttachedFile {
+    media_type: Found<TypeName>,
+}
+
+impl Kept for Attached {
+    type With = Bounds;
+
+    fn of_list<'de, A: SeqAccess<'de>>(
+        items: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<Option<Self>, A::Error> {
+        let Some(item) = reader.item::<AttachedFile, A>(items)? else { return Ok(Some(Self(None))) };
+        reader.skip_rest(items)?;
+        let media_type = item.is().and_then(|file| file.media_type.is()).map(|name| name.0);
+        let place = "experimental_attachments[0]".to_owned();
+        Ok(Some(Self(Some(UnreadPart { place, kind: "file".to_owned(), media_type }))))
+    }
+}
+
+impl Kept for TypeName {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        Some(Self(text.chars().take(TYPE_SHOWN).collect()))
+    }
+}
+
+impl Kept for AttachedFile {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "contentType" => self.media_type = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
+    }
+}
