@@ -8,6 +8,7 @@ use super::dialect_name::{Format, Named};
 use super::error::ApiError;
 use super::formats::{Id, Position, Time};
 use super::page::{Paged, RequestedSize, page_size};
+use super::page_message::PageMessage;
 use super::payload::{Json, Tag};
 use super::thread_ref::ThreadRef;
 use crate::approvals::Approvals;
@@ -16,26 +17,30 @@ use crate::domain::id::ThreadId;
 use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread, ThreadActivity};
 use poem_openapi::param::{Path, Query};
-use poem_openapi::types::{Any, Example};
+use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Maximum length of a title, in characters.
 const TITLE_MAX: usize = 200;
 
-/// A conversation.
+/// A conversation of one user.
 #[derive(Debug, Object)]
-#[oai(rename = "Thread", skip_serializing_if_is_none)]
+#[oai(rename = "ChatThread", skip_serializing_if_is_none)]
 struct ThreadView {
+    /// The id of the thread. The server assigns it.
     thread_id: Id,
     /// The id of the root thread of the session.
     session_id: Id,
+    /// The thread that this thread was created below. Absent for a root thread.
     parent_id: Option<Id>,
     /// The caller's own name for the thread.
     client_id: Option<String>,
+    /// The title for lists of threads, as set last.
     title: String,
+    /// When the thread was created.
     created_at: Time,
+    /// When the thread last got a message or another title.
     updated_at: Time,
     /// The running run, otherwise the newest run that waits for a decision.
     active_run_id: Option<Id>,
@@ -93,9 +98,10 @@ enum Deleted {
 
 /// A message in the requested format.
 #[derive(Debug, Union)]
+#[oai(one_of)]
 enum AnyMessage {
     Message(MessageView),
-    Held(Any<Value>),
+    Page(PageMessage),
 }
 
 /// The author of a message.
@@ -106,7 +112,8 @@ enum Role {
     Assistant,
 }
 
-/// The status of a message.
+/// The status of a message. `streaming`: a turn is writing it. `interrupted`: the turn ended before the message was
+/// complete. `superseded`: an edit or another response replaced it.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case", remote = "message::MessageStatus")]
 enum MessageStatus {
@@ -120,30 +127,37 @@ enum MessageStatus {
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
 pub(super) struct MessageView {
+    /// The id of the message. The server assigns it.
     message_id: Id,
     /// The page's id for the message.
     client_id: Option<String>,
+    /// The thread that contains the message.
     thread_id: Id,
+    /// The run that the user message began, or that writes the response.
     run_id: Id,
     role: Role,
     status: MessageStatus,
+    /// The text of the user, or the steps of the response with their calls, in order.
     parts: Vec<PartView>,
     usage: Option<UsageView>,
+    /// When the message was stored first. A response grows after that.
     created_at: Time,
 }
 
-/// The number of tokens.
+/// The number of tokens that the model's server counted for all steps of the response.
 #[derive(Debug, Object)]
 #[oai(rename = "Usage")]
 struct UsageView {
+    /// Tokens of what the model read.
     input_tokens: u64,
+    /// Tokens of what the model wrote.
     output_tokens: u64,
 }
 
 /// A part of a message.
 #[derive(Debug, Union)]
 #[expect(clippy::large_enum_variant, reason = "the derive accepts no Box, and a part lives for one response")]
-#[oai(rename = "Part", discriminator_name = "type")]
+#[oai(rename = "Part", one_of, discriminator_name = "type")]
 enum PartView {
     #[oai(mapping = "step_start")]
     StepStart(StepStartPart),
@@ -166,12 +180,14 @@ struct StepStartPart {}
 /// A text.
 #[derive(Debug, Object)]
 struct TextPart {
+    /// The text as written. It may be Markdown.
     text: String,
 }
 
 /// The model's reasoning.
 #[derive(Debug, Object)]
 struct ReasoningPart {
+    /// The reasoning, or the summary that the model's server gives of it.
     text: String,
 }
 
@@ -187,6 +203,7 @@ struct ToolCallPart {
 struct SourcePart {
     /// An `http` or `https` URL.
     url: String,
+    /// The title of the page, if the model's server gives one.
     title: Option<String>,
 }
 
@@ -195,6 +212,7 @@ struct SourcePart {
 struct FilePart {
     /// A `data:` URL with the whole content.
     url: String,
+    /// The media type of the content, for example `image/png`.
     media_type: String,
 }
 
@@ -281,6 +299,8 @@ pub(super) struct Threads(pub(super) Api);
 #[OpenApi(tag = "Tag::Threads")]
 impl Threads {
     /// Create a thread
+    ///
+    /// Every field of the body is optional, and so is the body.
     #[oai(path = "/threads", method = "post", operation_id = "createThread")]
     async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
         let body = body.0.unwrap_or_default();
@@ -298,6 +318,8 @@ impl Threads {
     }
 
     /// List the caller's threads, newest first
+    ///
+    /// Returns the threads of the caller, those of sub-agents included, without the deleted ones.
     #[oai(path = "/threads", method = "get", operation_id = "listThreads")]
     async fn list(
         &self,
@@ -330,6 +352,8 @@ impl Threads {
     }
 
     /// Get a thread
+    ///
+    /// Returns the thread with its activity. Only the thread's user may see it.
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
     async fn get(
         &self,
@@ -343,6 +367,8 @@ impl Threads {
     }
 
     /// Change the title of a thread
+    ///
+    /// Nothing else of a thread can be changed.
     #[oai(path = "/threads/:thread_id", method = "patch", operation_id = "updateThread")]
     async fn update(
         &self,
@@ -385,6 +411,9 @@ impl Threads {
     }
 
     /// List the messages of a thread: the newest page first, each page oldest first
+    ///
+    /// Without `format`, each item is a `Message`. With `format`, each item is a message as that version of the
+    /// AI SDK holds it.
     #[oai(path = "/threads/:thread_id/messages", method = "get", operation_id = "listMessages")]
     async fn messages(
         &self,
@@ -417,7 +446,7 @@ impl Threads {
                         }
                         _ => None,
                     };
-                    dialect.reload(message, began).map(|held| AnyMessage::Held(Any(held)))
+                    dialect.reload(message, began).map(|message| AnyMessage::Page(PageMessage(message)))
                 }
                 None => Some(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals))),
             };

@@ -9,6 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::openapi::FULL_DOCUMENT;
 use crate::process::{capture, cargo, run};
 use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
@@ -84,7 +85,7 @@ impl Mode<'_> {
         let mut schemathesis = program("schemathesis");
         schemathesis.current_dir(root).envs([("MODE", name), ("TOKEN", token.trim())]);
         schemathesis.args(["--config-file", &format!("{HERE}/schemathesis.toml"), "run"]);
-        schemathesis.arg(format!("{}/openapi.json", server.address));
+        schemathesis.args([FULL_DOCUMENT, "--url", &server.address]);
         schemathesis.args(["--max-time", &seconds.to_string(), "--seed", &seed.to_string()]);
         into_report(&mut schemathesis)?;
         server.stop()?;
