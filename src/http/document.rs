@@ -46,30 +46,41 @@ pub(super) fn refined(spec: &str) -> Value {
         if let Some(example) = schemas.get(&name).and_then(|schema| schema.get("example")) {
             set(body, json!({ "example": example }));
         }
-        let optional = operation.pointer("/requestBody/required") == Some(&Value::Bool(false));
-        bodies.push((name, !FORGIVING.contains(&id.as_str()), optional));
+        bodies.push((name, !FORGIVING.contains(&id.as_str())));
     }
     for (name, schema) in fields(document.pointer_mut("/components/schemas")) {
         open_objects(schema);
+        name_words(name, schema);
         if let Some(schema) = schema.as_object_mut() {
             // The examples are those of the bodies.
             schema.remove("example");
-            if let Some((_, strict, optional)) = bodies.iter().find(|(body, ..)| body == name) {
+            if let Some((_, strict)) = bodies.iter().find(|(body, _)| body == name) {
                 shape_body(schema, *strict);
-                if *optional {
-                    // Generated clients send null in place of an absent body.
-                    schema.insert("nullable".to_owned(), Value::Bool(true));
-                }
             }
         }
     }
     document
 }
 
-/// Returns the document for generators: the operations of [`Tag::Streams`] are left out, with the schemas that only
-/// they use.
+/// The parameter by which pages choose the form of listed messages.
+const FORM: &str = "format";
+/// The JSON pointer to the schema of a listed message, which has all forms.
+const LISTED: &str = "/components/schemas/PageOf_ListedMessage/properties/results/items/$ref";
+/// The schema of a message without that parameter.
+const MESSAGE: &str = "#/components/schemas/Message";
+
+/// Returns the document for generators: the operations of [`Tag::Streams`] and the forms of messages for pages are left
+/// out, with the schemas that only they use.
 pub(super) fn for_generators(document: &Value) -> Value {
     let mut document = document.clone();
+    for operation in operations_mut(&mut document) {
+        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+            parameters.retain(|parameter| parameter.get("name") != Some(&json!(FORM)));
+        }
+    }
+    if let Some(listed) = document.pointer_mut(LISTED) {
+        *listed = json!(MESSAGE);
+    }
     let left_out = json!(Tag::Streams.name());
     for (_, item) in fields(document.get_mut("paths")) {
         if let Some(methods) = item.as_object_mut() {
@@ -148,6 +159,25 @@ fn whole_bounds(schema: &mut Value) {
             set(schema, json!({ bound: whole as i64 }));
         }
     }
+}
+
+/// Names the words of an enum together with its schema: `RUN_STATUS_FAILED`. Generated Go has the words of all enums in
+/// one namespace.
+fn name_words(schema_name: &str, schema: &mut Value) {
+    let Some(words) = schema.get("enum").and_then(Value::as_array) else { return };
+    let mut prefix = String::new();
+    for letter in schema_name.chars() {
+        if letter.is_ascii_uppercase() && !prefix.is_empty() {
+            prefix.push('_');
+        }
+        prefix.push(letter.to_ascii_uppercase());
+    }
+    let name = |word: &Value| {
+        let word = word.as_str().unwrap_or_default().to_ascii_uppercase().replace(['.', '-'], "_");
+        format!("{prefix}_{word}")
+    };
+    let names: Vec<String> = words.iter().map(name).collect();
+    set(schema, json!({ "x-enum-varnames": names }));
 }
 
 /// Writes `additionalProperties` that may be anything as `true`: not every generator knows the empty schema there.

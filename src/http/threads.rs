@@ -98,7 +98,7 @@ enum Deleted {
 
 /// A message in the requested format.
 #[derive(Debug, Union)]
-#[oai(one_of)]
+#[oai(rename = "ListedMessage")]
 enum AnyMessage {
     Message(MessageView),
     Page(PageMessage),
@@ -154,72 +154,51 @@ struct UsageView {
     output_tokens: u64,
 }
 
-/// A part of a message.
-#[derive(Debug, Union)]
-#[expect(clippy::large_enum_variant, reason = "the derive accepts no Box, and a part lives for one response")]
-#[oai(rename = "Part", one_of, discriminator_name = "type")]
-enum PartView {
-    #[oai(mapping = "step_start")]
-    StepStart(StepStartPart),
-    #[oai(mapping = "text")]
-    Text(TextPart),
-    #[oai(mapping = "reasoning")]
-    Reasoning(ReasoningPart),
-    #[oai(mapping = "tool_call")]
-    ToolCall(ToolCallPart),
-    #[oai(mapping = "source")]
-    Source(SourcePart),
-    #[oai(mapping = "file")]
-    File(FilePart),
+/// The kind of a part: `step_start` begins a model call, `text` and `reasoning` have a `text`, `tool_call` has a
+/// `tool_call`, `source` is a web page with a `url` and maybe a `title`, `file` is a generated file with a `url` and a
+/// `media_type`.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum PartType {
+    StepStart,
+    Text,
+    Reasoning,
+    ToolCall,
+    Source,
+    File,
 }
 
-/// The begin of a model call.
+/// A part of a message. Its `type` says which other fields it has. It is one schema and no union, because the unions of
+/// generated clients cannot tell parts apart that have the same fields.
 #[derive(Debug, Object)]
-struct StepStartPart {}
-
-/// A text.
-#[derive(Debug, Object)]
-struct TextPart {
-    /// The text as written. It may be Markdown.
-    text: String,
-}
-
-/// The model's reasoning.
-#[derive(Debug, Object)]
-struct ReasoningPart {
-    /// The reasoning, or the summary that the model's server gives of it.
-    text: String,
-}
-
-/// A tool call.
-#[derive(Debug, Object)]
-struct ToolCallPart {
-    tool_call: CallView,
-}
-
-/// A web page that is a source of the text.
-#[derive(Debug, Object)]
-#[oai(skip_serializing_if_is_none)]
-struct SourcePart {
-    /// An `http` or `https` URL.
-    url: String,
-    /// The title of the page, if the model's server gives one.
+#[oai(rename = "MessagePart", skip_serializing_if_is_none)]
+struct PartView {
+    /// The text as written, or the reasoning of the model. It may be Markdown.
+    text: Option<String>,
+    tool_call: Option<CallView>,
+    /// An `http` or `https` URL of a source, or a `data:` URL with the whole content of a file.
+    url: Option<String>,
+    /// The title of a source, if the model's server gives one.
     title: Option<String>,
+    /// The media type of a file, for example `image/png`.
+    media_type: Option<String>,
+    r#type: PartType,
 }
 
-/// A file that the model generated.
-#[derive(Debug, Object)]
-struct FilePart {
-    /// A `data:` URL with the whole content.
-    url: String,
-    /// The media type of the content, for example `image/png`.
-    media_type: String,
+impl PartView {
+    fn new(r#type: PartType) -> Self {
+        Self { r#type, text: None, tool_call: None, url: None, title: None, media_type: None }
+    }
+
+    fn text(r#type: PartType, text: &str) -> Self {
+        Self { text: Some(text.to_owned()), ..Self::new(r#type) }
+    }
 }
 
 impl MessageView {
     pub(super) fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
         let (role, parts) = match &message.body {
-            Body::User(text) => (Role::User, vec![PartView::Text(TextPart { text: text.clone() })]),
+            Body::User(text) => (Role::User, vec![PartView::text(PartType::Text, text)]),
             Body::Assistant(_) => (Role::Assistant, parts(message, thread, approvals)),
         };
         let usage = message.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
@@ -243,20 +222,22 @@ impl MessageView {
 fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartView> {
     let mut parts = Vec::new();
     for step in message.steps() {
-        parts.push(PartView::StepStart(StepStartPart {}));
+        parts.push(PartView::new(PartType::StepStart));
         parts.extend(step.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(PartView::Text(TextPart { text: text.clone() })),
-            Part::Reasoning { text } => Some(PartView::Reasoning(ReasoningPart { text: text.clone() })),
+            Part::Text { text } => Some(PartView::text(PartType::Text, text)),
+            Part::Reasoning { text } => Some(PartView::text(PartType::Reasoning, text)),
             Part::ToolCall { tool_call_id } => {
                 let call = step.calls.iter().find(|call| call.id == *tool_call_id)?;
-                let tool_call = CallView::of(call, thread, approvals);
-                Some(PartView::ToolCall(ToolCallPart { tool_call }))
+                let tool_call = Some(CallView::of(call, thread, approvals));
+                Some(PartView { tool_call, ..PartView::new(PartType::ToolCall) })
             }
             Part::Source(Source { url, title }) => {
-                Some(PartView::Source(SourcePart { url: url.clone(), title: title.clone() }))
+                let url = Some(url.clone());
+                Some(PartView { url, title: title.clone(), ..PartView::new(PartType::Source) })
             }
             Part::File(File { url, media_type }) => {
-                Some(PartView::File(FilePart { url: url.clone(), media_type: media_type.clone() }))
+                let (url, media_type) = (Some(url.clone()), Some(media_type.clone()));
+                Some(PartView { url, media_type, ..PartView::new(PartType::File) })
             }
         }));
     }
@@ -412,8 +393,8 @@ impl Threads {
 
     /// List the messages of a thread: the newest page first, each page oldest first
     ///
-    /// Without `format`, each item is a `Message`. With `format`, each item is a message as that version of the
-    /// AI SDK holds it.
+    /// Each item is a `Message`. With the query parameter `format`, which pages of the AI SDK send, each item is a
+    /// message as that version of the AI SDK holds it.
     #[oai(path = "/threads/:thread_id/messages", method = "get", operation_id = "listMessages")]
     async fn messages(
         &self,

@@ -85,7 +85,13 @@ fn only_the_streams_of_pages_are_left_out_for_generators() {
     let mut left_out = BTreeSet::new();
     for (route, operation) in &all {
         match generated.get(route) {
-            Some(same) => assert_eq!(same, operation, "{route}"),
+            Some(same) => {
+                let mut expected = (*operation).clone();
+                if let Some(parameters) = expected["parameters"].as_array_mut() {
+                    parameters.retain(|parameter| parameter["name"] != "format");
+                }
+                assert_eq!(**same, expected, "{route}");
+            }
             None => assert!(left_out.insert(operation["operationId"].as_str().unwrap()), "{route}"),
         }
     }
@@ -119,10 +125,8 @@ fn generators_meet_one_result_for_each_operation_and_no_wrapped_reference() {
     }
     let mut enums = 0;
     walk(&document, "#", &mut |path, value| {
-        // The variants of a union with a discriminator are made of two schemas.
-        assert!(!path.ends_with("/allOf") || path.contains("/schemas/Part_"), "{path}");
+        assert!(!["/allOf", "/anyOf", "/oneOf"].iter().any(|union| path.ends_with(union)), "{path}");
         assert!(!path.ends_with("/links") || !value.to_string().contains("requestBody"), "{path}");
-        assert!(!path.ends_with("/anyOf"), "{path}");
         enums += usize::from(path.ends_with("/enum"));
     });
     assert!(enums > 15, "{enums}");
