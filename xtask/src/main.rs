@@ -3,11 +3,13 @@
 //! It depends on next to nothing, because a fresh machine builds it before anything else can start.
 
 mod bench;
+mod clients;
 mod docs;
 mod layout;
 mod openapi;
 mod process;
 mod schemathesis;
+mod server;
 mod steps;
 mod suite;
 mod tooling;
