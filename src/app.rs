@@ -132,11 +132,11 @@ pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppEr
     })?))
 }
 
-/// Returns the OpenAPI document, which is the same for every server.
+/// Returns the OpenAPI document, which is the same for every server: for generators, or with every operation if `full`.
 ///
 /// # Errors
 /// The in-memory database cannot be opened.
-pub async fn document() -> Result<String, AppError> {
+pub async fn document(full: bool) -> Result<String, AppError> {
     let mut config = Config::default();
     config.database.url = "sqlite::memory:".into();
     config.database.max_connections = 1;
@@ -146,7 +146,7 @@ pub async fn document() -> Result<String, AppError> {
     let scripted: Arc<dyn LanguageModel> = Arc::new(Scripted::new());
     let tickets = Tickets::new(fresh_key(&SystemEntropy)?, clock.clone());
     let app = App::join(App::builder(config).model(scripted), store, metrics, tickets)?;
-    Ok(http::document(app.api))
+    Ok(http::document(app.api, full))
 }
 
 /// Brings the schema up to date and changes nothing else. Servers may be running.

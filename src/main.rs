@@ -41,7 +41,11 @@ enum Command {
     /// Bring the schema of the database up to date
     Migrate,
     /// Print the OpenAPI document
-    Openapi,
+    Openapi {
+        /// Also describe the streams that pages read, which generators of clients cannot type
+        #[arg(long)]
+        full: bool,
+    },
     /// Print the configuration in force as a file; secrets are masked
     Config,
     /// List calls, and record the outcome of an interrupted call
@@ -128,8 +132,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> anyhow::Result<()> {
-    if matches!(cli.command, Some(Command::Openapi)) {
-        println!("{}", app::document().await?);
+    if let Some(Command::Openapi { full }) = cli.command {
+        println!("{}", app::document(full).await?);
         return Ok(());
     }
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
@@ -147,7 +151,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Some(Command::Fence { by }) => return fence(&config, by).await,
         Some(Command::Purge { older_than }) => return purge(&config, *older_than).await,
-        Some(Command::Serve | Command::Migrate | Command::Openapi) | None => {}
+        Some(Command::Serve | Command::Migrate | Command::Openapi { .. }) | None => {}
     }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
     let mut stop = pin!(asked_to_stop()?);

@@ -92,15 +92,6 @@ pub enum Remember {
     Session,
 }
 
-impl Remember {
-    /// Returns the name of the scope in the documentation, for people, logs and metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-        }
-    }
-}
-
 /// A decision that a person or a handler makes about a held call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Choice {

@@ -42,8 +42,8 @@ pub(super) fn utf8(bytes: &[u8]) -> Result<&str, ApiError> {
     str::from_utf8(bytes).map_err(|_| ApiError::bad_request("body: expected UTF-8"))
 }
 
-/// A JSON body without repeated keys and without U+0000 in a string. The body may be absent if `T` is an
-/// `Option`.
+/// A JSON body without repeated keys and without U+0000 in a string. The body may be absent or null if `T` is
+/// an `Option`.
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);
 
@@ -83,7 +83,7 @@ fn inputs_pointer(path: &Path) -> Option<(&str, String)> {
 }
 
 async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {
-    match bytes(request, body).await? {
+    match bytes(request, body).await?.filter(|bytes| T::IS_REQUIRED || bytes.trim_ascii() != b"null") {
         Some(bytes) => Ok(parse(utf8(&bytes)?)?),
         None if T::IS_REQUIRED => Err(ApiError::bad_request("body: expected a JSON object").into()),
         None => Ok(serde_path_to_error::deserialize(Value::Null).map_err(unreadable)?),

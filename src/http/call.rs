@@ -17,7 +17,8 @@ use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The state of a tool call.
+/// The state of a tool call. `pending` waits for a decision; `approved` and `executing` go on by themselves; the
+/// others are final.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename = "ToolCallState", rename_all = "snake_case", remote = "call::StateKind")]
 pub(super) enum CallState {
@@ -54,10 +55,15 @@ pub(super) enum RiskLevel {
 pub(super) struct CallView {
     /// The id of the call. The server assigns it.
     tool_call_id: Id,
+    /// The thread whose model made the call.
     thread_id: Id,
+    /// The root thread above `thread_id`, or that thread itself.
     session_id: Id,
+    /// The assistant message that contains the call.
     message_id: Id,
+    /// The run that waits for the call, or waited for it.
     run_id: Id,
+    /// The tool that the model calls, one of `GET /tools`.
     tool_name: String,
     /// The inputs as the model proposed them.
     input: JsonObject,
@@ -82,7 +88,6 @@ pub(super) struct CallView {
     risk_level: RiskLevel,
     /// The reason for the hold.
     reason: Option<String>,
-    /// The decision in force.
     decision: Option<DecisionView>,
     /// The run of the child thread that executes the call, if the tool is a sub-agent.
     child_run_id: Option<Id>,
@@ -90,9 +95,13 @@ pub(super) struct CallView {
     result: Option<String>,
     /// The output of the tool.
     output: Option<Any<Value>>,
+    /// When the model made the call.
     created_at: Time,
+    /// When a call that is still pending expires and never runs. Absent if it does not expire.
     expires_at: Option<Time>,
+    /// When the tool started.
     started_at: Option<Time>,
+    /// When the call reached its final state.
     finished_at: Option<Time>,
 }
 
@@ -177,9 +186,8 @@ impl CallView {
 struct CancelView {
     /// Whether the call certainly did not run and will not run.
     success: bool,
+    /// The call in the path of the request.
     tool_call_id: Id,
-    /// cancelled; succeeded or failed, as reported by a tool that ran; interrupted if the tool did not return
-    /// in time; executing if the call has not ended yet.
     state: CallState,
 }
 
@@ -213,7 +221,12 @@ impl Calls {
         operation_id = "getToolCall",
         tag = "Tag::ToolCalls"
     )]
-    async fn get(&self, caller: Caller, tool_call_id: Path<Id>) -> Result<Json<CallView>, ApiError> {
+    async fn get(
+        &self,
+        caller: Caller,
+        /// The `tool_call_id` of the call.
+        tool_call_id: Path<Id>,
+    ) -> Result<Json<CallView>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
         let seen = self.0.approvals.visible_call(&read, &caller.0, id).await?;
@@ -224,7 +237,8 @@ impl Calls {
     /// Cancel a tool call
     ///
     /// A call that has not started is cancelled and never runs. If the tool is running, the server asks the
-    /// tool to stop: a result within `tools.cancel_grace` is the outcome; otherwise the outcome is unknown.
+    /// tool to stop: a result within `tools.cancel_grace` is the outcome, `succeeded` or `failed`; otherwise the
+    /// outcome is unknown, `interrupted`. With 202 the call is still `executing`.
     /// Only the thread's user can cancel a call.
     #[oai(
         path = "/tool_calls/:tool_call_id/cancel",
@@ -232,7 +246,12 @@ impl Calls {
         operation_id = "cancelToolCall",
         tag = "Tag::ToolCalls"
     )]
-    async fn cancel(&self, caller: Caller, tool_call_id: Path<Id>) -> Result<CancelAnswer, ApiError> {
+    async fn cancel(
+        &self,
+        caller: Caller,
+        /// The `tool_call_id` of the call.
+        tool_call_id: Path<Id>,
+    ) -> Result<CancelAnswer, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let call = self.0.approvals.cancel(&caller.0, id).await?;
         let view = Json(CancelView::of(&call));

@@ -2,6 +2,7 @@
 
 use super::body;
 use super::error::ApiError;
+use super::nullable::WordOrNull;
 use super::partial_json::{self, Found};
 use super::posted::{
     Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Posted, Role, content, given_name,
@@ -36,7 +37,7 @@ struct ChatRequest {
     /// Only the last message of the conversation, if `content` is absent.
     message: Option<PostedView>,
     /// The purpose of the request, as pages of AI SDK 5 to 7 send it; absent or null means `submit-message`.
-    trigger: Option<Trigger>,
+    trigger: Option<WordOrNull<Trigger>>,
     /// The message that the request is about, by its `message_id` or by the page's id for it. With
     /// `submit-message`: the user message that is edited, or the assistant message that is continued. With
     /// `regenerate-message`: the response to replace. An unknown id counts as a message that never arrived.

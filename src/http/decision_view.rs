@@ -4,9 +4,11 @@ use super::formats::{Hash, Time};
 use crate::domain::decision::{self, Decision};
 use poem_openapi::types::ToJSON;
 use poem_openapi::{Enum, Object};
+use serde::Deserialize;
 use serde_json::Value;
 
-/// The verdict of a decision.
+/// The verdict of a decision: `approve` and `reject` of a person, a handler or the policy, `expire` of the deadline,
+/// `cancel` of a cancellation.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case", remote = "decision::Verdict")]
 pub(super) enum Verdict {
@@ -16,6 +18,28 @@ pub(super) enum Verdict {
     Cancel,
 }
 
+/// The surface on which a decision arrived.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "decision::Surface")]
+enum Surface {
+    Rest,
+    Stream,
+    Websocket,
+    Terminal,
+    Handler,
+    Policy,
+    Sweeper,
+}
+
+/// The scope of an approval beyond its call. `session`: the approval covers later calls of the same tool in the session
+/// without a hold, until the tool's schema changes.
+#[derive(Debug, Clone, Copy, Enum, Deserialize)]
+#[oai(rename_all = "snake_case", remote = "decision::Remember")]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Remember {
+    Session,
+}
+
 /// A decision about a call.
 #[derive(Debug, Object)]
 #[oai(rename = "Decision", skip_serializing_if_is_none)]
@@ -23,19 +47,19 @@ pub(super) struct DecisionView {
     decision: Verdict,
     /// The actor: `user:<sub>`, `system:policy` and others.
     by: String,
+    /// When the decision was committed.
     at: Time,
     /// Whether the approved inputs differ from the proposed ones.
     edited: bool,
+    /// The reason that the actor gave. The model reads the reason of a rejection.
     reason: Option<String>,
     /// The hash of the inputs that the decision is about.
     input_hash: Option<Hash>,
-    /// The surface on which the decision arrived.
-    surface: String,
+    surface: Surface,
     /// The part of the policy that decided, if the policy decided: always_allow, always_deny, role, session,
     /// mode, `rule:` and the name of a rule, or `remembered:` and the id of a grant.
     source: Option<String>,
-    /// session: the approval also covers such calls of the session.
-    remember: Option<String>,
+    remember: Option<Remember>,
 }
 
 impl DecisionView {
@@ -47,9 +71,9 @@ impl DecisionView {
             edited: decision.edited,
             reason: decision.reason.clone(),
             input_hash: Some(decision.input_hash.clone().into()),
-            surface: decision.surface.name().to_owned(),
+            surface: decision.surface.into(),
             source: decision.source.clone(),
-            remember: decision.remember.map(|remember| remember.name().to_owned()),
+            remember: decision.remember.map(Remember::from),
         }
     }
 }

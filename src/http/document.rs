@@ -1,28 +1,28 @@
 //! The OpenAPI document: the output of the derives, refined with facts that the derives cannot express.
 
+use super::payload::Tag;
 use poem::http::Method;
+use poem_openapi::Tags;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// The operations with a lenient body: unknown fields, and other shapes of known fields, are accepted.
 const FORGIVING: [&str; 2] = ["chat", "chatById"];
 
-/// Links: the operation and the status of its response, the linked operation, the parameter or body field
-/// that takes the value, and the expression for the value. Links that follow from ids in the path are not
-/// listed.
+/// Links: the operation and the status of its response, the linked operation, the parameter that takes the value, and
+/// the expression for the value. Links that follow from ids in the path are not listed.
 const LINKS: [(&str, &str, &str, &str, &str); 10] = [
     ("chat", "200", "getRun", "run_id", "$response.header.x-run-id"),
     ("chat", "200", "cancelRun", "run_id", "$response.header.x-run-id"),
     ("chatById", "200", "getRun", "run_id", "$response.header.x-run-id"),
     ("chatById", "200", "cancelRun", "run_id", "$response.header.x-run-id"),
-    ("getRun", "200", "validateTool", BODY_TOOL_CALL_ID, "$response.body#/pending/0"),
     ("getRun", "200", "getToolCall", "tool_call_id", "$response.body#/pending/0"),
     ("getRun", "200", "cancelToolCall", "tool_call_id", "$response.body#/pending/0"),
     ("validateTool", "200", "getToolCall", "tool_call_id", "$response.body#/toolCallId"),
-    ("validateTool", "200", "validateTool", BODY_TOOL_CALL_ID, "$response.body#/toolCallId"),
+    ("validateTool", "202", "getToolCall", "tool_call_id", "$response.body#/toolCallId"),
     ("cancelToolCall", "200", "getToolCall", "tool_call_id", "$response.body#/tool_call_id"),
+    ("cancelToolCall", "202", "getToolCall", "tool_call_id", "$response.body#/tool_call_id"),
 ];
-/// A field of the body, not a path parameter.
-const BODY_TOOL_CALL_ID: &str = "toolCallId";
 
 /// The JSON pointer from an operation to its body.
 const BODY: &str = "/requestBody/content/application~1json";
@@ -49,15 +49,72 @@ pub(super) fn refined(spec: &str) -> Value {
         bodies.push((name, !FORGIVING.contains(&id.as_str())));
     }
     for (name, schema) in fields(document.pointer_mut("/components/schemas")) {
+        open_objects(schema);
+        name_words(name, schema);
         if let Some(schema) = schema.as_object_mut() {
             // The examples are those of the bodies.
             schema.remove("example");
             if let Some((_, strict)) = bodies.iter().find(|(body, _)| body == name) {
-                shape_body(schema, &schemas, *strict);
+                shape_body(schema, *strict);
             }
         }
     }
     document
+}
+
+/// The parameter by which pages choose the form of listed messages.
+const FORM: &str = "format";
+/// The JSON pointer to the schema of a listed message, which has all forms.
+const LISTED: &str = "/components/schemas/PageOf_ListedMessage/properties/results/items/$ref";
+/// The schema of a message without that parameter.
+const MESSAGE: &str = "#/components/schemas/Message";
+
+/// Returns the document for generators: the operations of [`Tag::Streams`] and the forms of messages for pages are left
+/// out, with the schemas that only they use.
+pub(super) fn for_generators(document: &Value) -> Value {
+    let mut document = document.clone();
+    for operation in operations_mut(&mut document) {
+        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+            parameters.retain(|parameter| parameter.get("name") != Some(&json!(FORM)));
+        }
+    }
+    if let Some(listed) = document.pointer_mut(LISTED) {
+        *listed = json!(MESSAGE);
+    }
+    let left_out = json!(Tag::Streams.name());
+    for (_, item) in fields(document.get_mut("paths")) {
+        if let Some(methods) = item.as_object_mut() {
+            methods.retain(|_, operation| operation.pointer("/tags/0") != Some(&left_out));
+        }
+    }
+    if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
+        paths.retain(|_, item| item.as_object().is_some_and(|methods| !methods.is_empty()));
+    }
+    if let Some(tags) = document.get_mut("tags").and_then(Value::as_array_mut) {
+        tags.retain(|tag| tag.get("name") != Some(&left_out));
+    }
+    let mut used = BTreeSet::new();
+    let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
+    use_schemas(document.get("paths").unwrap_or(&Value::Null), &schemas, &mut used);
+    if let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut) {
+        schemas.retain(|name, _| used.contains(name));
+    }
+    document
+}
+
+/// Adds the names of the schemas to which a value refers, directly or through other schemas.
+fn use_schemas(value: &Value, schemas: &Value, used: &mut BTreeSet<String>) {
+    if let Some(name) = named(value)
+        && let Some(schema) = schemas.get(&name)
+        && used.insert(name)
+    {
+        use_schemas(schema, schemas, used);
+    }
+    match value {
+        Value::Object(fields) => fields.values().for_each(|value| use_schemas(value, schemas, used)),
+        Value::Array(items) => items.iter().for_each(|item| use_schemas(item, schemas, used)),
+        _ => {}
+    }
 }
 
 /// Returns each path with its operations by their methods. Paths are templates of the document:
@@ -104,34 +161,46 @@ fn whole_bounds(schema: &mut Value) {
     }
 }
 
+/// Names the words of an enum together with its schema: `RUN_STATUS_FAILED`. Generated Go has the words of all enums in
+/// one namespace.
+fn name_words(schema_name: &str, schema: &mut Value) {
+    let Some(words) = schema.get("enum").and_then(Value::as_array) else { return };
+    let mut prefix = String::new();
+    for letter in schema_name.chars() {
+        if letter.is_ascii_uppercase() && !prefix.is_empty() {
+            prefix.push('_');
+        }
+        prefix.push(letter.to_ascii_uppercase());
+    }
+    let name = |word: &Value| {
+        let word = word.as_str().unwrap_or_default().to_ascii_uppercase().replace(['.', '-'], "_");
+        format!("{prefix}_{word}")
+    };
+    let names: Vec<String> = words.iter().map(name).collect();
+    set(schema, json!({ "x-enum-varnames": names }));
+}
+
+/// Writes `additionalProperties` that may be anything as `true`: not every generator knows the empty schema there.
+fn open_objects(schema: &mut Value) {
+    for (name, value) in fields(Some(schema)) {
+        if name == "additionalProperties" && *value == json!({}) {
+            *value = Value::Bool(true);
+        }
+        open_objects(value);
+    }
+}
+
 /// Refines a body schema: an optional field may be null, and only a lenient body accepts unknown fields.
-fn shape_body(schema: &mut Map<String, Value>, schemas: &Value, strict: bool) {
+fn shape_body(schema: &mut Map<String, Value>, strict: bool) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     for (name, property) in fields(schema.get_mut("properties")) {
-        if required.iter().any(|needed| needed == name) {
-            continue;
-        }
-        if let Some(words) = words_of(property, schemas) {
-            // A named schema would be nullable either at every use or at none.
-            if let Value::Object(property) = property {
-                property.remove("allOf");
-            }
-            // `nullable` alone does not add null to the values of an enum (OpenAPI 3.0.3, a clarification of
-            // 3.0.0).
-            let words: Vec<Value> = words.iter().cloned().chain([Value::Null]).collect();
-            set(property, json!({ "type": "string", "enum": words, "nullable": true }));
-        } else if property.get("type").is_some() {
+        if property.get("type").is_some() && !required.iter().any(|needed| needed == name) {
             set(property, json!({ "nullable": true }));
         }
     }
     if strict {
         schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-}
-
-/// Returns the allowed values of a field that refers to a named enum schema.
-fn words_of<'a>(property: &Value, schemas: &'a Value) -> Option<&'a Vec<Value>> {
-    schemas.get(named(property.pointer("/allOf/0")?)?)?.get("enum")?.as_array()
 }
 
 /// Returns the name of the schema that a reference names.
@@ -152,12 +221,8 @@ fn complete(operation: &str, status: &str, response: &mut Value) {
     }
     let from_here = LINKS.iter().filter(|link| (link.0, link.1) == (operation, status));
     let links: Map<String, Value> = from_here
-        .map(|(_, _, to, place, value)| {
-            let link = match *place {
-                BODY_TOOL_CALL_ID => json!({ "operationId": to, "requestBody": { *place: value } }),
-                _ => json!({ "operationId": to, "parameters": { *place: value } }),
-            };
-            ((*to).to_owned(), link)
+        .map(|(_, _, to, parameter, value)| {
+            ((*to).to_owned(), json!({ "operationId": to, "parameters": { *parameter: value } }))
         })
         .collect();
     if !links.is_empty() {

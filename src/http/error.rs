@@ -4,6 +4,7 @@
 //! lower layers their errors.
 
 use super::auth_failure::Unknown;
+use super::error_code::ErrorCode;
 use super::payload::Json;
 use crate::tools::InputError;
 use poem::http::{HeaderValue, StatusCode, header};
@@ -39,8 +40,7 @@ impl Refusal {
 /// The description of a failure.
 #[derive(Debug, Clone, Object)]
 pub(super) struct ErrorDetail {
-    /// The error code, for programs.
-    code: String,
+    code: ErrorCode,
     /// What failed and what was expected, for people.
     message: String,
     /// Further facts about the failure, if any.
@@ -101,8 +101,8 @@ pub(super) enum ApiError {
     Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
 }
 
-fn body(code: &str, message: impl Into<String>, details: Option<Value>) -> Json<ErrorBody> {
-    let error = ErrorDetail { code: code.to_owned(), message: message.into(), details: details.map(Any) };
+fn body(code: ErrorCode, message: impl Into<String>, details: Option<Value>) -> Json<ErrorBody> {
+    let error = ErrorDetail { code, message: message.into(), details: details.map(Any) };
     Json(ErrorBody { error: Box::new(error) })
 }
 
@@ -115,7 +115,7 @@ fn described(why: &Unknown) -> String {
 impl ApiError {
     /// The request is malformed. The message names the field and the expected value.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
-        Self::BadRequest(body("bad_request", message, None))
+        Self::BadRequest(body(ErrorCode::BadRequest, message, None))
     }
 
     /// The caller is not authenticated. The cause is in the `www-authenticate` header (RFC 6750, 3) and in
@@ -127,12 +127,15 @@ impl ApiError {
         } else {
             format!("Bearer error=\"invalid_token\", error_description=\"{}\"", described(why))
         };
-        Self::Unauthenticated(body("unauthenticated", "Expected a valid bearer token.", None), challenge)
+        Self::Unauthenticated(
+            body(ErrorCode::Unauthenticated, "Expected a valid bearer token.", None),
+            challenge,
+        )
     }
 
     /// The resource does not exist, or the caller may not see it. Both cases have the same response.
     pub(super) fn not_found() -> Self {
-        Self::NotFound(body("not_found", "There is nothing here, or nothing for you.", None))
+        Self::NotFound(body(ErrorCode::NotFound, "There is nothing here, or nothing for you.", None))
     }
 
     /// Whether this error is [`not_found`](Self::not_found).
@@ -142,42 +145,42 @@ impl ApiError {
 
     /// The caller may not do this.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
-        Self::Forbidden(body("forbidden", message, None))
+        Self::Forbidden(body(ErrorCode::Forbidden, message, None))
     }
 
     /// The body is longer than `bytes_max`.
     pub(super) fn body_too_large(bytes_max: usize) -> Self {
         let message = format!("The body is longer than {bytes_max} bytes.");
-        Self::BodyTooLarge(body("body_too_large", message, None))
+        Self::BodyTooLarge(body(ErrorCode::BodyTooLarge, message, None))
     }
 
     /// A user message is longer than `bytes_max`.
     pub(super) fn message_too_long(bytes_max: usize) -> Self {
         let message = format!("The message is longer than {bytes_max} bytes.");
-        Self::BodyTooLarge(body("body_too_large", message, None))
+        Self::BodyTooLarge(body(ErrorCode::BodyTooLarge, message, None))
     }
 
     /// The resource has no such method.
     pub(super) fn method_not_allowed() -> Self {
-        Self::MethodNotAllowed(body("method_not_allowed", "The resource has no such method.", None))
+        Self::MethodNotAllowed(body(ErrorCode::MethodNotAllowed, "The resource has no such method.", None))
     }
 
     /// The content type of the body is not JSON.
     pub(super) fn unsupported_media_type() -> Self {
         let message = "Expected the content type application/json.";
-        Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
+        Self::UnsupportedMediaType(body(ErrorCode::UnsupportedMediaType, message, None))
     }
 
     /// The body is compressed. The server does not decompress bodies: the result may be a thousand times as
     /// long.
     pub(super) fn encoded_body() -> Self {
         let message = "Content-Encoding: expected none; the server does not decompress bodies.";
-        Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
+        Self::UnsupportedMediaType(body(ErrorCode::UnsupportedMediaType, message, None))
     }
 
     /// The caller exceeded a limit. A retry may succeed after `seconds`.
     pub(super) fn rate_limited(message: impl Into<String>, seconds: u64) -> Self {
-        Self::RateLimited(body("rate_limited", message, None), seconds.to_string())
+        Self::RateLimited(body(ErrorCode::RateLimited, message, None), seconds.to_string())
     }
 
     /// The caller exceeded a limit for each minute. A retry may succeed after `seconds`.
@@ -187,25 +190,25 @@ impl ApiError {
 
     /// A fault of the server.
     pub(super) fn internal() -> Self {
-        Self::Internal(body("internal", "The server failed.", None))
+        Self::Internal(body(ErrorCode::Internal, "The server failed.", None))
     }
 
     /// The server is stopping. Another server, or the next process, can take the request.
     pub(super) fn stopping() -> Self {
         let message = "The server is stopping. A retry is safe.";
-        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
     /// No token can be verified, because the issuer's keys are unreachable.
     pub(super) fn keys_unavailable() -> Self {
         let message = "The issuer's keys cannot be reached. A retry is safe.";
-        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
     /// The bodies of other requests use the whole body budget.
     pub(super) fn too_many_bodies() -> Self {
         let message = "The bodies of other requests use the whole memory for bodies. A retry is safe.";
-        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
     /// Converts the error to one of several results in a response.
@@ -229,19 +232,19 @@ impl ApiError {
     }
 
     /// The state of the resource does not allow the request.
-    pub(super) fn conflict(code: &str, message: &str, details: Option<Value>) -> Self {
+    pub(super) fn conflict(code: ErrorCode, message: &str, details: Option<Value>) -> Self {
         Self::Conflict(body(code, message, details))
     }
 
     /// The request is well-formed but cannot be carried out.
-    pub(super) fn unprocessable(code: &str, message: impl Into<String>) -> Self {
+    pub(super) fn unprocessable(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::Unprocessable(body(code, message, None))
     }
 
     /// The database cannot be reached.
     pub(super) fn database_unavailable() -> Self {
         let message = "The database cannot be reached. A retry is safe.";
-        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
     /// The inputs in this field do not match the tool's schema.
@@ -249,7 +252,7 @@ impl ApiError {
         let list = errors.iter().map(|error| json!({ "pointer": error.pointer, "message": error.message }));
         let details = json!({ "errors": list.collect::<Vec<Value>>() });
         let message = format!("{field}: the inputs do not fit the tool. The call stays pending.");
-        Self::Unprocessable(body("invalid_inputs", message, Some(details)))
+        Self::Unprocessable(body(ErrorCode::InvalidInputs, message, Some(details)))
     }
 }
 
@@ -264,7 +267,7 @@ pub(super) fn shaped(error: poem::Error) -> Response {
         StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => ApiError::unsupported_media_type(),
         StatusCode::PAYLOAD_TOO_LARGE => {
-            ApiError::BodyTooLarge(body("body_too_large", "The body is too long.", None))
+            ApiError::BodyTooLarge(body(ErrorCode::BodyTooLarge, "The body is too long.", None))
         }
         _ if status.is_client_error() => ApiError::bad_request(error.to_string()),
         _ => {
@@ -286,7 +289,7 @@ pub(super) fn readiness(ready: bool) -> Response {
         return "ok".into_response();
     }
     let message = "The database cannot be reached.";
-    ApiError::Unavailable(body("unavailable", message, None), "1".to_owned()).into_response()
+    ApiError::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned()).into_response()
 }
 
 /// A redirect to another page of this server.

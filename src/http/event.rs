@@ -59,12 +59,17 @@ pub(super) struct EventView {
     seq: i64,
     #[oai(rename = "type")]
     event_type: Text<EventType>,
+    /// When the change was committed.
     at: Time,
     /// The actor: `user:<sub>`, `system:policy` and others.
     actor: String,
+    /// The session of the thread.
     session_id: Id,
+    /// The thread in which the change happened.
     thread_id: Id,
+    /// The run that changed, or the run of the call.
     run_id: Option<Id>,
+    /// The call that changed. Absent for an event of a run.
     tool_call_id: Option<Id>,
     /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable, `risk_level`, `input_hash`,
     /// and `reason` and `expires_at` if the call has them; from the decision on also `decision`, and at the

@@ -74,18 +74,16 @@ impl IntoResponse for EventStream {
     }
 }
 
-/// Returns the documentation of the stream, next to other content types of the response.
-pub(super) fn stream_response(description: &'static str, others: Vec<MetaMediaType>) -> MetaResponse {
-    let mut content = others;
-    content.push(MetaMediaType {
+/// Returns the documentation of the stream.
+pub(super) fn stream_response(description: &'static str) -> MetaResponse {
+    let content = vec![MetaMediaType {
         content_type: MEDIA_TYPE,
         schema: MetaSchemaRef::Inline(Box::new(MetaSchema {
             description: Some(
                 "Server-Sent Events: `id` is the event's `seq`, `event` its `type`, `data` the event.",
             ),
-            ty: "",
-            ..MetaSchema::ANY
+            ..MetaSchema::new("string")
         })),
-    });
+    }];
     MetaResponse { description, status: Some(200), status_range: None, content, headers: Vec::new() }
 }

@@ -1,44 +1,24 @@
-//! Events, as pages and as streams.
+//! Events of one run or one call, as pages.
 
 use super::Api;
 use super::auth::{Caller, Expiry};
 use super::error::ApiError;
 use super::event::EventView;
-use super::event_stream::{EventStream, MEDIA_TYPE, stream_response};
+use super::event_stream::{EventStream, MEDIA_TYPE};
 use super::formats::{Id, Position};
-use super::page::{PageOf, Paged, RequestedSize, page_size};
-use super::payload::{Json, Tag};
-use super::thread_ref::ThreadRef;
+use super::live_events::{parse_last_event_id, seq};
+use super::page::{Paged, RequestedSize, page_size};
+use super::payload::Tag;
 use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{EventFilter, EventReader, EventsRead};
+use crate::store::{EventFilter, EventsRead};
 use poem::http::header::ACCEPT;
 use poem::{IntoResponse, Request, Response};
 use poem_openapi::param::{Header, Path, Query};
-use poem_openapi::payload::Payload;
-use poem_openapi::registry::{MetaMediaType, MetaResponses, Registry};
-use poem_openapi::types::Type;
+use poem_openapi::registry::{MetaResponses, Registry};
 use poem_openapi::{ApiResponse, OpenApi};
 
-type EventPage = PageOf<EventView>;
-
-/// A stream of events.
-struct LiveEvents(EventStream);
-
-impl IntoResponse for LiveEvents {
-    fn into_response(self) -> Response {
-        self.0.into_response()
-    }
-}
-
-impl ApiResponse for LiveEvents {
-    fn meta() -> MetaResponses {
-        MetaResponses { responses: vec![stream_response("Events as they happen.", Vec::new())] }
-    }
-
-    fn register(_registry: &mut Registry) {}
-}
-
-/// A page or a stream of events, as requested.
+/// A page or a stream of events, as requested. The stream also has a route of its own, so that each operation of
+/// the document has one content type.
 enum SomeEvents {
     Page(Paged<EventView>),
     Live(Box<EventStream>),
@@ -55,64 +35,22 @@ impl IntoResponse for SomeEvents {
 
 impl ApiResponse for SomeEvents {
     fn meta() -> MetaResponses {
-        let page =
-            MetaMediaType { content_type: Json::<EventPage>::CONTENT_TYPE, schema: EventPage::schema_ref() };
-        let description = "A page of events. If `accept` asks for `text/event-stream`: past events, then new events as they happen.";
-        MetaResponses { responses: vec![stream_response(description, vec![page])] }
+        Paged::<EventView>::meta()
     }
 
     fn register(registry: &mut Registry) {
-        EventPage::register(registry);
+        Paged::<EventView>::register(registry);
     }
-}
-
-/// The events that a request selects.
-struct EventQuery {
-    reader: EventReader,
-    about: EventFilter,
-    after: Option<i64>,
 }
 
 pub(super) struct Events(pub(super) Api);
 
 #[OpenApi(tag = "Tag::Events")]
 impl Events {
-    /// Stream events
+    /// List the events of a run, oldest first
     ///
-    /// The stream has the events of the caller's threads. A caller with a role that approves a tool's calls
-    /// also receives the events of held calls of that tool, and an operator receives all events of the
-    /// tenant. With `Last-Event-ID` or `after`, the stream resumes after that event without gaps; otherwise
-    /// it begins with the next event. The stream ends when the caller's token expires.
-    #[oai(path = "/events", method = "get", operation_id = "streamEvents")]
-    #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
-    async fn stream(
-        &self,
-        caller: Caller,
-        expiry: Expiry,
-        /// The `seq` of the last event that the client received.
-        #[oai(name = "last-event-id")]
-        last_event_id: Header<Option<Position>>,
-        /// The same, for clients that cannot send the header.
-        after: Query<Option<Position>>,
-        /// Only events of this session: its id, or the caller's own name for its root thread.
-        session_id: Query<Option<ThreadRef>>,
-        /// Only events of this thread: its id, or the caller's own name for it.
-        thread_id: Query<Option<ThreadRef>>,
-        /// A ticket of `POST /tickets`, in place of a token, for browsers that cannot send headers here.
-        #[oai(name = "ticket")]
-        _ticket: Query<Option<String>>,
-    ) -> Result<LiveEvents, ApiError> {
-        let after = parse_last_event_id(&last_event_id)?.or(seq("after", after.0.as_deref())?);
-        let about = EventFilter {
-            session: self.0.selected_thread(&caller, session_id.0.as_ref()).await?,
-            thread: self.0.selected_thread(&caller, thread_id.0.as_ref()).await?,
-            ..EventFilter::default()
-        };
-        let reader = self.0.reader(&caller.0);
-        Ok(LiveEvents(self.live(&caller, expiry, EventQuery { reader, about, after }).await?))
-    }
-
-    /// List or stream the events of a run, oldest first
+    /// Allowed for the thread's user, and for callers with a role that approves a call of the run. If `accept` asks for
+    /// `text/event-stream`, the response is the stream of `/runs/{run_id}/events/stream`.
     #[oai(path = "/runs/:run_id/events", method = "get", operation_id = "listRunEvents")]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn of_run(
@@ -120,8 +58,9 @@ impl Events {
         request: &Request,
         caller: Caller,
         expiry: Expiry,
+        /// The `run_id` of the run.
         run_id: Path<Id>,
-        /// The `seq` of the last event that the client received, for a stream.
+        /// The `seq` of the last event that the client received. It counts before `cursor`.
         #[oai(name = "last-event-id")]
         last_event_id: Header<Option<Position>>,
         /// The `next_cursor` of the previous page.
@@ -136,10 +75,11 @@ impl Events {
         self.some(request, caller, expiry, about, after, size).await
     }
 
-    /// List or stream the events of a tool call, oldest first
+    /// List the events of a tool call, oldest first
     ///
     /// Allowed for the thread's user. For a call that is or was held, also allowed for callers with a role
-    /// that approves the tool's calls.
+    /// that approves the tool's calls. If `accept` asks for `text/event-stream`, the response is the stream of
+    /// `/tool_calls/{tool_call_id}/events/stream`.
     #[oai(path = "/tool_calls/:tool_call_id/events", method = "get", operation_id = "listToolCallEvents")]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn of_call(
@@ -147,8 +87,9 @@ impl Events {
         request: &Request,
         caller: Caller,
         expiry: Expiry,
+        /// The `tool_call_id` of the call.
         tool_call_id: Path<Id>,
-        /// The `seq` of the last event that the client received, for a stream.
+        /// The `seq` of the last event that the client received. It counts before `cursor`.
         #[oai(name = "last-event-id")]
         last_event_id: Header<Option<Position>>,
         /// The `next_cursor` of the previous page.
@@ -183,8 +124,8 @@ impl Events {
         let after = after.unwrap_or(0);
         if wants_stream(request) {
             drop(read);
-            let wanted = EventQuery { reader, about, after: Some(after) };
-            return Ok(SomeEvents::Live(Box::new(self.live(&caller, expiry, wanted).await?)));
+            let stream = self.0.live_events(&caller, expiry, about, Some(after)).await?;
+            return Ok(SomeEvents::Live(Box::new(stream)));
         }
         let page = self.0.page(size);
         let EventsRead { events, up_to } = read.events_page(&reader, &about, after, page).await?;
@@ -200,24 +141,6 @@ impl Events {
         }
         Ok(SomeEvents::Page(results.finish(up_to.is_some())))
     }
-
-    async fn live(
-        &self,
-        caller: &Caller,
-        expiry: Expiry,
-        wanted: EventQuery,
-    ) -> Result<EventStream, ApiError> {
-        let EventQuery { reader, about, after } = wanted;
-        let place = self.0.rates.stream(&caller.0)?;
-        let subscription = self.0.feed.subscribe(reader, about, after).await?;
-        Ok(EventStream {
-            subscription,
-            keep_alive: self.0.streaming.silence(),
-            until: expiry.instant(&*self.0.clock),
-            _place: place,
-            _open: self.0.metrics.stream(),
-        })
-    }
 }
 
 /// Whether `accept` names Server-Sent Events explicitly (RFC 9110, 12.5.1).
@@ -227,15 +150,4 @@ fn wants_stream(request: &Request) -> bool {
         let media_type = range.split(';').next().unwrap_or_default().trim();
         media_type.eq_ignore_ascii_case(MEDIA_TYPE)
     })
-}
-
-/// Parses `Last-Event-ID`, which a browser sends when it reconnects. An empty value counts as absent.
-fn parse_last_event_id(header: &Header<Option<Position>>) -> Result<Option<i64>, ApiError> {
-    seq("Last-Event-ID", header.0.as_deref().filter(|id| !id.is_empty()))
-}
-
-fn seq(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
-    let expected = || ApiError::bad_request(format!("{name}: expected the seq of an event"));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    text.map(|text| text.parse().ok().filter(|_| digits(text)).ok_or_else(expected)).transpose()
 }

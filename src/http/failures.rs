@@ -5,6 +5,7 @@
 use super::call::CallState;
 use super::decision_view;
 use super::error::ApiError;
+use super::error_code::ErrorCode;
 use super::runs::RunStatus;
 use crate::approvals::{DecideError, GrantError, PolicyError};
 use crate::chat::{AdmitError, CancelRunError};
@@ -41,10 +42,10 @@ impl From<AdmitError> for ApiError {
         match error {
             AdmitError::NoThread => Self::not_found(),
             AdmitError::TurnInProgress => {
-                Self::conflict("turn_in_progress", "A turn of this thread is under way.", None)
+                Self::conflict(ErrorCode::TurnInProgress, "A turn of this thread is under way.", None)
             }
             AdmitError::NothingToContinue => {
-                Self::conflict("nothing_to_continue", "There is nothing to continue.", None)
+                Self::conflict(ErrorCode::NothingToContinue, "There is nothing to continue.", None)
             }
             AdmitError::Stopping => Self::stopping(),
             AdmitError::TooManyTurns { of, max } => {
@@ -52,18 +53,19 @@ impl From<AdmitError> for ApiError {
             }
             AdmitError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "turns", seconds),
             AdmitError::AwaitingApproval => {
-                Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
+                Self::conflict(ErrorCode::AwaitingApproval, "Calls of this thread await approval.", None)
             }
             AdmitError::ThreadFull { max, of } => {
                 let message = format!("The thread is full: it holds up to {max} {of}. Begin a new one.");
-                Self::conflict("thread_full", &message, None)
+                Self::conflict(ErrorCode::ThreadFull, &message, None)
             }
             AdmitError::UnknownModel(id) => {
-                Self::unprocessable("unknown_model", format!("model: there is no model {id:?}."))
+                Self::unprocessable(ErrorCode::UnknownModel, format!("model: there is no model {id:?}."))
             }
-            AdmitError::UnknownTool(name) => {
-                Self::unprocessable("unknown_tool", format!("tool_selection: there is no tool {name:?}."))
-            }
+            AdmitError::UnknownTool(name) => Self::unprocessable(
+                ErrorCode::UnknownTool,
+                format!("tool_selection: there is no tool {name:?}."),
+            ),
             AdmitError::Refused(error) => error.into(),
             AdmitError::Store(error) => error.into(),
         }
@@ -75,7 +77,7 @@ impl From<CancelRunError> for ApiError {
         match error {
             CancelRunError::NotFound => Self::not_found(),
             CancelRunError::Ended(run) => Self::conflict(
-                "run_not_waiting",
+                ErrorCode::RunNotWaiting,
                 "The run has ended.",
                 Some(json!({ "state": RunStatus::from(run.status).to_json() })),
             ),
@@ -96,7 +98,7 @@ impl From<PolicyError> for ApiError {
                  You may only tighten the policy of the session.",
             ),
             PolicyError::UnknownTool(name) => {
-                Self::unprocessable("unknown_tool", format!("tools: there is no tool {name:?}."))
+                Self::unprocessable(ErrorCode::UnknownTool, format!("tools: there is no tool {name:?}."))
             }
             PolicyError::Store(error) => error.into(),
         }
@@ -142,7 +144,11 @@ impl ApiError {
 
     /// The run of the call does not wait for a decision.
     pub(super) fn run_not_waiting(call: &ToolCall) -> Self {
-        Self::conflict("run_not_waiting", "The run does not wait for a decision.", Some(how_closed(call)))
+        Self::conflict(
+            ErrorCode::RunNotWaiting,
+            "The run does not wait for a decision.",
+            Some(how_closed(call)),
+        )
     }
 
     fn not_decided(error: DecideError, fields: DecisionFields) -> Self {
@@ -157,18 +163,18 @@ impl ApiError {
             )),
             DecideError::Closed(call) => closed(&call),
             DecideError::Unreadable => Self::conflict(
-                "unreadable",
+                ErrorCode::Unreadable,
                 "The stored inputs of the call cannot be read, so it cannot be approved. \
                  It stays pending; you may reject it.",
                 Some(json!({ "state": "pending" })),
             ),
             DecideError::ToolUnavailable(name) => Self::conflict(
-                "tool_unavailable",
+                ErrorCode::ToolUnavailable,
                 "The tool is not available now. The call stays pending.",
                 Some(json!({ "state": "pending", "tool_name": name })),
             ),
             DecideError::Stale { input_hash } => Self::conflict(
-                "stale",
+                ErrorCode::Stale,
                 &format!(
                     "{}: the call has changed since it was shown. Read it again; it stays pending.",
                     fields.input_hash
@@ -177,7 +183,7 @@ impl ApiError {
             ),
             DecideError::InvalidInputs(errors) => Self::invalid_inputs(fields.validated_inputs, &errors),
             DecideError::NotRemembered(expected) => {
-                Self::unprocessable("not_remembered", format!("{}: {expected}", fields.remember))
+                Self::unprocessable(ErrorCode::NotRemembered, format!("{}: {expected}", fields.remember))
             }
             DecideError::Store(error) => error.into(),
         }
@@ -190,10 +196,12 @@ fn closed(call: &ToolCall) -> ApiError {
     let details = how_closed(call);
     match &call.state {
         State::Expired(_) => {
-            ApiError::conflict("expired", "The call expired without a decision.", Some(details))
+            ApiError::conflict(ErrorCode::Expired, "The call expired without a decision.", Some(details))
         }
-        State::Cancelled(..) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
-        _ => ApiError::conflict("already_decided", "The call is decided already.", Some(details)),
+        State::Cancelled(..) => {
+            ApiError::conflict(ErrorCode::Cancelled, "The call was cancelled.", Some(details))
+        }
+        _ => ApiError::conflict(ErrorCode::AlreadyDecided, "The call is decided already.", Some(details)),
     }
 }
 

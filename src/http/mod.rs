@@ -15,6 +15,7 @@ mod decision_view;
 mod dialect_name;
 mod document;
 mod error;
+mod error_code;
 mod event;
 mod event_stream;
 mod events;
@@ -22,8 +23,11 @@ mod failures;
 mod formats;
 pub(crate) mod health;
 mod known_query;
+mod live_events;
 mod middleware;
+mod nullable;
 mod page;
+mod page_message;
 mod partial_json;
 mod payload;
 mod policy_in_force;
@@ -71,7 +75,7 @@ use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
 use poem::{Endpoint, EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
-use poem_openapi::{ExtraHeader, OpenApiService};
+use poem_openapi::{ContactObject, ExtraHeader, LicenseObject, OpenApiService};
 use posted::Bounds;
 pub(crate) use rates::Rates;
 use serde_json::Value;
@@ -150,6 +154,7 @@ type Routes = (
     approvals::Inbox,
     tools::ToolRoutes,
     events::Events,
+    live_events::EventStreams,
     tickets::Tickets,
 );
 
@@ -166,13 +171,18 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         approvals::Inbox(api.clone()),
         tools::ToolRoutes(api.clone()),
         events::Events(api.clone()),
+        live_events::EventStreams(api.clone()),
         tickets::Tickets(api),
     );
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
         .description(
-            "A chat backend that streams to the AI SDK and holds dangerous tool calls for a human. \
-             No text in a request may contain the character U+0000.",
+            "A chat backend that holds dangerous tool calls for a human. `/openapi.json` is the document for generators of \
+             clients; it leaves out the streams that pages of the AI SDK read. The page `/docs` and `holdpoint openapi \
+             --full` also have these streams. The WebSocket `/ws` is in neither. A word that is added to an enum is a new \
+             version of the document. No text in a request may contain the character U+0000.",
         )
+        .contact(ContactObject::new().name("The maintainers of holdpoint"))
+        .license(LicenseObject::new("MIT OR Apache-2.0").url("https://spdx.org/licenses/MIT.html"))
         .server("/")
         .server("/api")
         .extra_response_header::<String, _>(
@@ -184,9 +194,10 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
 /// The paths that are served but are not in the OpenAPI document.
 const BESIDE: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
 
-/// The OpenAPI document.
-pub(crate) fn document(with: Api) -> String {
-    format!("{:#}", document::refined(&api(with).spec()))
+/// Returns the OpenAPI document for generators, as served at `/openapi.json`, or the full document.
+pub(crate) fn document(with: Api, full: bool) -> String {
+    let document = document::refined(&api(with).spec());
+    if full { format!("{document:#}") } else { format!("{:#}", document::for_generators(&document)) }
 }
 
 /// Builds the endpoint of the public listener.
@@ -200,8 +211,8 @@ pub(crate) fn endpoint(
     let spec = service.spec();
     let document = document::refined(&spec);
     let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
+    let served = Bytes::from(format!("{:#}", document::for_generators(&document)));
     let document = format!("{document:#}");
-    let served = Bytes::from(document.clone());
     let mut routes = health::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
@@ -252,7 +263,7 @@ fn with_middleware(
 
 /// Returns the endpoint of the Swagger page. The page is large, so the first request makes it.
 fn docs(service: OpenApiService<Routes, ()>, spec: String, document: String) -> impl Endpoint {
-    // The page embeds the unrefined document. Replace it with the refined one.
+    // The page embeds the unrefined document. Replace it with the refined one, which is the full one.
     let page = LazyLock::new(move || Bytes::from(service.swagger_ui_html().replace(&spec, &document)));
     let page = Arc::new(page);
     make(move |_| docs_answer(Bytes::clone(&page)))

@@ -137,8 +137,10 @@ impl<T: Type + ToJSON + ParseFromJSON> ApiResponse for Paged<T> {
 #[derive(Debug, poem_openapi::Object)]
 #[oai(skip_serializing_if_is_none)]
 pub(super) struct PageOf<T: Type + ToJSON + ParseFromJSON> {
+    /// The items of this page, in the order that the operation names.
     pub(super) results: Vec<T>,
+    /// Whether the list has items after this page.
     pub(super) has_more: bool,
-    /// The `cursor` of the next page.
+    /// The `cursor` of the next page. Absent on the last page.
     pub(super) next_cursor: Option<String>,
 }

@@ -6,7 +6,7 @@ use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSch
 use poem_openapi::types::ToJSON;
 use poem_openapi::{ApiResponse, Tags};
 
-/// The tags of the OpenAPI document.
+/// The tags of the OpenAPI document. [`Tag::Streams`] also says what the document for generators leaves out.
 #[derive(Tags)]
 pub(super) enum Tag {
     /// Turns of a thread, and decisions about held calls.
@@ -23,6 +23,9 @@ pub(super) enum Tag {
     Tools,
     /// Events, as pages and as streams.
     Events,
+    /// Streams that pages of the AI SDK and browsers read. Their bytes have no JSON Schema, so the document for
+    /// generators leaves these operations out.
+    Streams,
 }
 
 /// The content type of every response that is not a stream.

@@ -7,7 +7,7 @@ use crate::domain::policy::{self, Requirement};
 use crate::store::source_text;
 use poem_openapi::{Enum, Object};
 
-/// What the policy does with a call.
+/// What the policy does with a call that none of the `rules` covers: it runs at once, is held, or never runs.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case")]
 enum PolicyVerdict {
@@ -43,6 +43,7 @@ enum RuleEffect {
 #[derive(Debug, Object)]
 #[oai(rename = "PolicyRule")]
 struct RuleView {
+    /// The name of the rule in the configuration.
     name: String,
     effect: RuleEffect,
     /// The reason that the approver and the model read.
@@ -53,8 +54,8 @@ struct RuleView {
 #[derive(Debug, Object)]
 #[oai(rename = "ToolPolicyInForce", skip_serializing_if_is_none)]
 struct ToolInForceView {
+    /// The tool whose calls are judged.
     tool_name: String,
-    /// What happens to a call that none of `rules` covers.
     verdict: PolicyVerdict,
     /// The part of the policy that gives the verdict: always_allow, always_deny, role, session, tool, mode,
     /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
@@ -79,16 +80,15 @@ enum GrantsEnd {
     WithProcess,
 }
 
-/// The policy in force in a session.
+/// The policy in force in a session. `mode` is that of the session, or else that of the server; `session` is the policy
+/// of the session itself, as it was set.
 #[derive(Debug, Object)]
 #[oai(rename = "PolicyInForce")]
 pub(super) struct PolicyInForceView {
+    /// The session in the path of the request, by its id.
     session_id: Id,
-    /// The mode for tools that ask: that of the session, or else that of the server.
     mode: ApprovalMode,
-    /// The policy of the session itself, as it was set.
     session: PolicyBody,
-    /// When remembered approvals end.
     grants_end: GrantsEnd,
     /// The tools that run for the caller; for an operator all tools.
     tools: Vec<ToolInForceView>,

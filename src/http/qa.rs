@@ -23,7 +23,7 @@ type DialectHeader = Header<Option<Named<Protocol>>>;
 
 pub(super) struct Qa(pub(super) Api);
 
-#[OpenApi(tag = "Tag::Chat")]
+#[OpenApi(tag = "Tag::Streams")]
 impl Qa {
     /// Run a turn of a thread
     ///

@@ -34,31 +34,47 @@ pub(super) enum RunStatus {
 #[derive(Debug, Object)]
 #[oai(rename = "Run", skip_serializing_if_is_none)]
 pub(super) struct RunView {
+    /// The id of the run, as in the header `x-run-id` of its streams.
     run_id: Id,
+    /// The thread of the message that the run answers.
     thread_id: Id,
+    /// The root thread above `thread_id`, or that thread itself.
     session_id: Id,
     status: RunStatus,
     /// The ids of the pending calls.
     pending: Vec<Id>,
-    /// The error, if the run failed.
-    error: Option<RunErrorView>,
+    error: Option<FailureView>,
+    /// When the message arrived that the run answers.
     created_at: Time,
+    /// When the run completed, failed or was cancelled.
     finished_at: Option<Time>,
 }
 
-/// Why a run failed.
+/// Why a run failed. Only a failed run has it.
 #[derive(Debug, Object)]
-#[oai(rename = "RunError")]
-pub(super) struct RunErrorView {
-    /// upstream_timeout, upstream_error, upstream_malformed, interrupted, step_limit, thread_full or
-    /// internal.
-    code: String,
+#[oai(rename = "RunFailure")]
+pub(super) struct FailureView {
+    code: FailureCode,
+    /// One sentence for people, without internal details.
     message: String,
 }
 
-impl RunErrorView {
+/// Why a run failed, for programs.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename = "RunFailureCode", rename_all = "snake_case", remote = "run::TurnErrorCode")]
+enum FailureCode {
+    UpstreamTimeout,
+    UpstreamError,
+    UpstreamMalformed,
+    Interrupted,
+    StepLimit,
+    ThreadFull,
+    Internal,
+}
+
+impl FailureView {
     pub(super) fn of(error: &TurnError) -> Self {
-        Self { code: error.code.name().to_owned(), message: error.message.clone() }
+        Self { code: error.code.into(), message: error.message.clone() }
     }
 }
 
@@ -70,7 +86,7 @@ impl RunView {
             session_id: Id::of(thread.session_id),
             status: run.status.into(),
             pending: pending.iter().map(Id::of).collect(),
-            error: run.error.as_ref().map(RunErrorView::of),
+            error: run.error.as_ref().map(FailureView::of),
             created_at: run.created_at.into(),
             finished_at: run.finished_at.map(Time::from),
         }
@@ -130,9 +146,10 @@ impl Example for RejectRun {
 struct RunDecisionView {
     /// Whether the call is decided.
     success: bool,
+    /// The run in the path of the request.
     run_id: Id,
+    /// The call in the body of the request.
     tool_call_id: Id,
-    /// The current state of the call. The response does not wait for the outcome.
     state: CallState,
 }
 
@@ -167,8 +184,15 @@ pub(super) struct Runs(pub(super) Api);
 #[OpenApi]
 impl Runs {
     /// Get a run
+    ///
+    /// Returns the status of the run and the calls that it waits for. Only the thread's user may see a run.
     #[oai(path = "/runs/:run_id", method = "get", operation_id = "getRun", tag = "Tag::Runs")]
-    async fn get(&self, caller: Caller, run_id: Path<Id>) -> Result<Json<RunView>, ApiError> {
+    async fn get(
+        &self,
+        caller: Caller,
+        /// The `run_id` of the run.
+        run_id: Path<Id>,
+    ) -> Result<Json<RunView>, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
         let (run, thread) = read.run(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
@@ -181,7 +205,12 @@ impl Runs {
     /// Calls that have not started are cancelled. A running turn stops where it is, and its output so far is
     /// kept. Running tools are asked to stop, and their calls are settled.
     #[oai(path = "/runs/:run_id/cancel", method = "post", operation_id = "cancelRun", tag = "Tag::Runs")]
-    async fn cancel(&self, caller: Caller, run_id: Path<Id>) -> Result<CancelRunAnswer, ApiError> {
+    async fn cancel(
+        &self,
+        caller: Caller,
+        /// The `run_id` of the run.
+        run_id: Path<Id>,
+    ) -> Result<CancelRunAnswer, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (run, thread) = self.0.chat.cancel(&caller.0, id).await?;
         let pending = self.0.store.urgent_read().await?.pending_of(&thread, run.id).await?;
@@ -201,6 +230,7 @@ impl Runs {
     async fn approve(
         &self,
         caller: Caller,
+        /// The `run_id` of the run.
         run_id: Path<Id>,
         body: Strict<ApproveRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {
@@ -216,6 +246,7 @@ impl Runs {
     async fn reject(
         &self,
         caller: Caller,
+        /// The `run_id` of the run.
         run_id: Path<Id>,
         body: Strict<RejectRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {

@@ -20,7 +20,7 @@ use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 
-/// The choice about a held call.
+/// The choice about a held call, as requested: once, for the session, or not at all.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -56,10 +56,9 @@ impl Example for DecideInSession {
 struct DecidedView {
     /// Whether the call is decided.
     success: bool,
+    /// The call in the path of the request.
     tool_call_id: Id,
-    /// The decision as requested.
     decision: SessionDecision,
-    /// The current state of the call. The response does not wait for the outcome.
     state: CallState,
 }
 
@@ -126,6 +125,7 @@ impl SessionApprovals {
         caller: Caller,
         /// The id of the session, or the caller's own name for its root thread.
         session_id: Path<ThreadRef>,
+        /// The `tool_call_id` of the held call.
         tool_call_id: Path<Id>,
         body: Strict<DecideInSession>,
     ) -> Result<SessionDecisionAnswer, ApiError> {

@@ -5,6 +5,7 @@ use super::auth::Caller;
 use super::body::Strict;
 use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
+use super::nullable::WordOrNull;
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
 use super::policy_in_force::PolicyInForceView;
@@ -49,8 +50,9 @@ enum ToolPolicy {
 #[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyBody {
-    /// Replaces the server's mode.
-    mode: Option<ApprovalMode>,
+    /// The effect on calls of tools that require approval: `manual` holds them, `auto-approve` runs them,
+    /// `auto-deny` refuses them. Absent or null: as the server's mode says.
+    mode: Option<WordOrNull<ApprovalMode>>,
     /// The policy of single tools, by the name of the tool.
     #[serde(default)]
     tools: Option<BTreeMap<String, ToolPolicy>>,
@@ -58,7 +60,7 @@ pub(super) struct PolicyBody {
 
 impl Example for PolicyBody {
     fn example() -> Self {
-        Self { mode: Some(ApprovalMode::AutoDeny), tools: None }
+        Self { mode: Some(WordOrNull(ApprovalMode::AutoDeny)), tools: None }
     }
 }
 
@@ -66,7 +68,7 @@ impl From<&SessionPolicy> for PolicyBody {
     fn from(policy: &SessionPolicy) -> Self {
         let tools = policy.tools.iter().map(|(name, tool_policy)| (name.clone(), (*tool_policy).into()));
         Self {
-            mode: policy.mode.map(ApprovalMode::from),
+            mode: policy.mode.map(|mode| WordOrNull(mode.into())),
             tools: Some(tools.collect()).filter(|tools: &BTreeMap<_, _>| !tools.is_empty()),
         }
     }
@@ -76,7 +78,7 @@ impl From<&PolicyBody> for SessionPolicy {
     fn from(body: &PolicyBody) -> Self {
         let tools = body.tools.iter().flatten();
         Self {
-            mode: body.mode.map(policy::ApprovalMode::from),
+            mode: body.mode.map(|mode| mode.0.into()),
             tools: tools.map(|(name, tool_policy)| (name.clone(), (*tool_policy).into())).collect(),
         }
     }
@@ -86,7 +88,9 @@ impl From<&PolicyBody> for SessionPolicy {
 #[derive(Debug, Object)]
 #[oai(rename = "Grant", skip_serializing_if_is_none)]
 pub(super) struct GrantView {
+    /// The id of the grant, to revoke it.
     grant_id: Id,
+    /// The session whose calls the grant approves.
     session_id: Id,
     /// The tool whose calls the grant approves.
     tool_name: String,
@@ -98,6 +102,7 @@ pub(super) struct GrantView {
     granted_by: String,
     /// The call that was approved.
     tool_call_id: Id,
+    /// When the approval was given.
     created_at: Time,
 }
 
@@ -224,6 +229,7 @@ impl Sessions {
         caller: Caller,
         /// The id of the session, or the caller's own name for its root thread.
         session_id: Path<ThreadRef>,
+        /// The `grant_id` of the grant.
         grant_id: Path<Id>,
     ) -> Result<Revoked, ApiError> {
         let grant = grant_id.0.parse().map_err(|_| ApiError::not_found())?;

@@ -8,6 +8,7 @@ use super::dialect_name::{Format, Named};
 use super::error::ApiError;
 use super::formats::{Id, Position, Time};
 use super::page::{Paged, RequestedSize, page_size};
+use super::page_message::PageMessage;
 use super::payload::{Json, Tag};
 use super::thread_ref::ThreadRef;
 use crate::approvals::Approvals;
@@ -16,26 +17,30 @@ use crate::domain::id::ThreadId;
 use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread, ThreadActivity};
 use poem_openapi::param::{Path, Query};
-use poem_openapi::types::{Any, Example};
+use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Maximum length of a title, in characters.
 const TITLE_MAX: usize = 200;
 
-/// A conversation.
+/// A conversation of one user.
 #[derive(Debug, Object)]
-#[oai(rename = "Thread", skip_serializing_if_is_none)]
+#[oai(rename = "ChatThread", skip_serializing_if_is_none)]
 struct ThreadView {
+    /// The id of the thread. The server assigns it.
     thread_id: Id,
     /// The id of the root thread of the session.
     session_id: Id,
+    /// The thread that this thread was created below. Absent for a root thread.
     parent_id: Option<Id>,
     /// The caller's own name for the thread.
     client_id: Option<String>,
+    /// The title for lists of threads, as set last.
     title: String,
+    /// When the thread was created.
     created_at: Time,
+    /// When the thread last got a message or another title.
     updated_at: Time,
     /// The running run, otherwise the newest run that waits for a decision.
     active_run_id: Option<Id>,
@@ -93,9 +98,10 @@ enum Deleted {
 
 /// A message in the requested format.
 #[derive(Debug, Union)]
+#[oai(rename = "ListedMessage")]
 enum AnyMessage {
     Message(MessageView),
-    Held(Any<Value>),
+    Page(PageMessage),
 }
 
 /// The author of a message.
@@ -106,7 +112,8 @@ enum Role {
     Assistant,
 }
 
-/// The status of a message.
+/// The status of a message. `streaming`: a turn is writing it. `interrupted`: the turn ended before the message was
+/// complete. `superseded`: an edit or another response replaced it.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case", remote = "message::MessageStatus")]
 enum MessageStatus {
@@ -120,88 +127,78 @@ enum MessageStatus {
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
 pub(super) struct MessageView {
+    /// The id of the message. The server assigns it.
     message_id: Id,
     /// The page's id for the message.
     client_id: Option<String>,
+    /// The thread that contains the message.
     thread_id: Id,
+    /// The run that the user message began, or that writes the response.
     run_id: Id,
     role: Role,
     status: MessageStatus,
+    /// The text of the user, or the steps of the response with their calls, in order.
     parts: Vec<PartView>,
     usage: Option<UsageView>,
+    /// When the message was stored first. A response grows after that.
     created_at: Time,
 }
 
-/// The number of tokens.
+/// The number of tokens that the model's server counted for all steps of the response.
 #[derive(Debug, Object)]
 #[oai(rename = "Usage")]
 struct UsageView {
+    /// Tokens of what the model read.
     input_tokens: u64,
+    /// Tokens of what the model wrote.
     output_tokens: u64,
 }
 
-/// A part of a message.
-#[derive(Debug, Union)]
-#[expect(clippy::large_enum_variant, reason = "the derive accepts no Box, and a part lives for one response")]
-#[oai(rename = "Part", discriminator_name = "type")]
-enum PartView {
-    #[oai(mapping = "step_start")]
-    StepStart(StepStartPart),
-    #[oai(mapping = "text")]
-    Text(TextPart),
-    #[oai(mapping = "reasoning")]
-    Reasoning(ReasoningPart),
-    #[oai(mapping = "tool_call")]
-    ToolCall(ToolCallPart),
-    #[oai(mapping = "source")]
-    Source(SourcePart),
-    #[oai(mapping = "file")]
-    File(FilePart),
+/// The kind of a part: `step_start` begins a model call, `text` and `reasoning` have a `text`, `tool_call` has a
+/// `tool_call`, `source` is a web page with a `url` and maybe a `title`, `file` is a generated file with a `url` and a
+/// `media_type`.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum PartType {
+    StepStart,
+    Text,
+    Reasoning,
+    ToolCall,
+    Source,
+    File,
 }
 
-/// The begin of a model call.
+/// A part of a message. Its `type` says which other fields it has. It is one schema and no union, because the unions of
+/// generated clients cannot tell parts apart that have the same fields.
 #[derive(Debug, Object)]
-struct StepStartPart {}
-
-/// A text.
-#[derive(Debug, Object)]
-struct TextPart {
-    text: String,
-}
-
-/// The model's reasoning.
-#[derive(Debug, Object)]
-struct ReasoningPart {
-    text: String,
-}
-
-/// A tool call.
-#[derive(Debug, Object)]
-struct ToolCallPart {
-    tool_call: CallView,
-}
-
-/// A web page that is a source of the text.
-#[derive(Debug, Object)]
-#[oai(skip_serializing_if_is_none)]
-struct SourcePart {
-    /// An `http` or `https` URL.
-    url: String,
+#[oai(rename = "MessagePart", skip_serializing_if_is_none)]
+struct PartView {
+    /// The text as written, or the reasoning of the model. It may be Markdown.
+    text: Option<String>,
+    tool_call: Option<CallView>,
+    /// An `http` or `https` URL of a source, or a `data:` URL with the whole content of a file.
+    url: Option<String>,
+    /// The title of a source, if the model's server gives one.
     title: Option<String>,
+    /// The media type of a file, for example `image/png`.
+    media_type: Option<String>,
+    r#type: PartType,
 }
 
-/// A file that the model generated.
-#[derive(Debug, Object)]
-struct FilePart {
-    /// A `data:` URL with the whole content.
-    url: String,
-    media_type: String,
+impl PartView {
+    fn new(r#type: PartType) -> Self {
+        Self { r#type, text: None, tool_call: None, url: None, title: None, media_type: None }
+    }
+
+    fn text(r#type: PartType, text: &str) -> Self {
+        Self { text: Some(text.to_owned()), ..Self::new(r#type) }
+    }
 }
 
 impl MessageView {
     pub(super) fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
         let (role, parts) = match &message.body {
-            Body::User(text) => (Role::User, vec![PartView::Text(TextPart { text: text.clone() })]),
+            Body::User(text) => (Role::User, vec![PartView::text(PartType::Text, text)]),
             Body::Assistant(_) => (Role::Assistant, parts(message, thread, approvals)),
         };
         let usage = message.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
@@ -225,20 +222,22 @@ impl MessageView {
 fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartView> {
     let mut parts = Vec::new();
     for step in message.steps() {
-        parts.push(PartView::StepStart(StepStartPart {}));
+        parts.push(PartView::new(PartType::StepStart));
         parts.extend(step.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(PartView::Text(TextPart { text: text.clone() })),
-            Part::Reasoning { text } => Some(PartView::Reasoning(ReasoningPart { text: text.clone() })),
+            Part::Text { text } => Some(PartView::text(PartType::Text, text)),
+            Part::Reasoning { text } => Some(PartView::text(PartType::Reasoning, text)),
             Part::ToolCall { tool_call_id } => {
                 let call = step.calls.iter().find(|call| call.id == *tool_call_id)?;
-                let tool_call = CallView::of(call, thread, approvals);
-                Some(PartView::ToolCall(ToolCallPart { tool_call }))
+                let tool_call = Some(CallView::of(call, thread, approvals));
+                Some(PartView { tool_call, ..PartView::new(PartType::ToolCall) })
             }
             Part::Source(Source { url, title }) => {
-                Some(PartView::Source(SourcePart { url: url.clone(), title: title.clone() }))
+                let url = Some(url.clone());
+                Some(PartView { url, title: title.clone(), ..PartView::new(PartType::Source) })
             }
             Part::File(File { url, media_type }) => {
-                Some(PartView::File(FilePart { url: url.clone(), media_type: media_type.clone() }))
+                let (url, media_type) = (Some(url.clone()), Some(media_type.clone()));
+                Some(PartView { url, media_type, ..PartView::new(PartType::File) })
             }
         }));
     }
@@ -281,6 +280,8 @@ pub(super) struct Threads(pub(super) Api);
 #[OpenApi(tag = "Tag::Threads")]
 impl Threads {
     /// Create a thread
+    ///
+    /// Every field of the body is optional, and so is the body.
     #[oai(path = "/threads", method = "post", operation_id = "createThread")]
     async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
         let body = body.0.unwrap_or_default();
@@ -298,6 +299,8 @@ impl Threads {
     }
 
     /// List the caller's threads, newest first
+    ///
+    /// Returns the threads of the caller, those of sub-agents included, without the deleted ones.
     #[oai(path = "/threads", method = "get", operation_id = "listThreads")]
     async fn list(
         &self,
@@ -330,6 +333,8 @@ impl Threads {
     }
 
     /// Get a thread
+    ///
+    /// Returns the thread with its activity. Only the thread's user may see it.
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
     async fn get(
         &self,
@@ -343,6 +348,8 @@ impl Threads {
     }
 
     /// Change the title of a thread
+    ///
+    /// Nothing else of a thread can be changed.
     #[oai(path = "/threads/:thread_id", method = "patch", operation_id = "updateThread")]
     async fn update(
         &self,
@@ -385,6 +392,9 @@ impl Threads {
     }
 
     /// List the messages of a thread: the newest page first, each page oldest first
+    ///
+    /// Each item is a `Message`. With the query parameter `format`, which pages of the AI SDK send, each item is a
+    /// message as that version of the AI SDK holds it.
     #[oai(path = "/threads/:thread_id/messages", method = "get", operation_id = "listMessages")]
     async fn messages(
         &self,
@@ -417,7 +427,7 @@ impl Threads {
                         }
                         _ => None,
                     };
-                    dialect.reload(message, began).map(|held| AnyMessage::Held(Any(held)))
+                    dialect.reload(message, began).map(|message| AnyMessage::Page(PageMessage(message)))
                 }
                 None => Some(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals))),
             };

@@ -10,8 +10,9 @@ use poem_openapi::{ApiResponse, Object, OpenApi};
 /// A single-use replacement for a token.
 #[derive(Debug, Object)]
 struct Ticket {
-    /// Send it as the query parameter `ticket` to `/events` or `/ws`.
+    /// Send it as the query parameter `ticket` to `/events/stream` or `/ws`.
     ticket: String,
+    /// When the ticket stops being valid. The stream that it opens lasts longer.
     expires_at: Time,
 }
 
@@ -28,7 +29,7 @@ pub(super) struct Tickets(pub(super) Api);
 impl Tickets {
     /// Create a ticket for an event stream
     ///
-    /// A ticket replaces the caller's token in `GET /events?ticket=` and `GET /ws?ticket=`, where browsers
+    /// A ticket replaces the caller's token in `GET /events/stream?ticket=` and `GET /ws?ticket=`, where browsers
     /// cannot send a token. A ticket is valid once and for 30 seconds. A stream that is opened with a ticket
     /// ends when the token expires.
     #[oai(path = "/tickets", method = "post", operation_id = "createTicket", tag = "Tag::Events")]

@@ -16,7 +16,9 @@ use std::sync::Arc;
 #[derive(Debug, Object)]
 #[oai(rename = "Tool")]
 struct ToolView {
+    /// The name by which models call the tool.
     tool_name: String,
+    /// What the tool does, as models read it.
     description: String,
     /// Human in the loop: whether a person must approve each call.
     hil: bool,
@@ -27,8 +29,10 @@ struct ToolView {
     input_schema: JsonObject,
 }
 
+/// The tools that the caller may see.
 #[derive(Debug, Object)]
 struct Tools {
+    /// In the order of their names.
     results: Vec<ToolView>,
 }
 
@@ -36,14 +40,18 @@ struct Tools {
 #[derive(Debug, Object)]
 #[oai(rename = "Model")]
 struct ModelView {
+    /// The name that requests select the model by.
     id: String,
+    /// The wire of the model's server, for example `openai`.
     provider: String,
     /// Whether this model responds if a request selects none.
     default: bool,
 }
 
+/// The models of this server.
 #[derive(Debug, Object)]
 struct Models {
+    /// In the order of the configuration, the default model first.
     results: Vec<ModelView>,
 }
 
@@ -75,14 +83,23 @@ impl ToolRoutes {
     }
 
     /// Get a tool
+    ///
+    /// Returns the tool under the rules of the list: 404 for a tool that the caller may neither use nor approve.
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
-    async fn get(&self, caller: Caller, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
+    async fn get(
+        &self,
+        caller: Caller,
+        /// The `tool_name` of the tool.
+        name: Path<String>,
+    ) -> Result<Json<ToolView>, ApiError> {
         let mut specs = self.0.tools.visible_to(&caller.0);
         let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
         Ok(Json(ToolView::of(spec)))
     }
 
     /// List the models
+    ///
+    /// Returns the models that a turn may select with `model`.
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
     async fn models(&self, _caller: Caller) -> Result<Json<Models>, ApiError> {
         let models = self.0.models.iter().enumerate();

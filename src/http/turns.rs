@@ -8,7 +8,7 @@ use super::error::ApiError;
 use super::formats::{Id, Text};
 use super::payload::{Json, Tag};
 use super::posted::{Bounds, CLIENT_ID_MAX};
-use super::runs::{RunErrorView, RunStatus};
+use super::runs::{FailureView, RunStatus};
 use super::thread_ref::{ClientName, ThreadRef};
 use super::threads::MessageView;
 use crate::chat::{Action, AdmitError, ThreadName, TurnRequest};
@@ -46,22 +46,21 @@ impl Example for RunTurn {
     }
 }
 
-/// A turn at its end.
+/// A turn at its end: the status of the run and the answer so far, with its calls. With `waiting`, calls are held, or a
+/// sub-agent works. With `running`, the turn continues in another process, or another turn has begun.
 #[derive(Debug, Object)]
 #[oai(rename = "Turn", skip_serializing_if_is_none)]
 struct TurnView {
+    /// The thread of the turn, by its id.
     thread_id: Id,
+    /// The run that answers the user message.
     run_id: Id,
-    /// The status of the run. `waiting`: calls are held, or a sub-agent works. `running`: the turn continues
-    /// in another process, or another turn has begun.
     status: RunStatus,
-    /// The answer so far, with its calls.
     message: MessageView,
     /// The pending calls of the run, newest first, as the approval lists have them: at most 200. Those of
     /// sub-agents are in the list of the session.
     pending: Vec<ApprovalView>,
-    /// The error, if the run failed.
-    error: Option<RunErrorView>,
+    error: Option<FailureView>,
 }
 
 #[derive(ApiResponse)]
@@ -146,7 +145,7 @@ impl Turns {
             status: run.status.into(),
             message: MessageView::of(&message, &thread, approvals),
             pending: of_run.map(|held| ApprovalView::of(held, &caller.0, approvals)).collect(),
-            error: run.error.as_ref().map(RunErrorView::of),
+            error: run.error.as_ref().map(FailureView::of),
         })
     }
 }

@@ -5,6 +5,7 @@
 //! calls. The rest is the page's own state, and is ignored.
 
 use super::error::ApiError;
+use super::error_code::ErrorCode;
 use super::partial_json::Found;
 use super::posted::{Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name};
 use crate::chat::{Action, PostedDecision, PostedMessage};
@@ -126,7 +127,7 @@ pub(super) fn check_parts(message: &Message, field: &str) -> Result<(), ApiError
     let Some(UnreadPart { place, kind, media_type }) = in_parts.or_else(attached) else { return Ok(()) };
     let media_type = media_type.as_ref().map_or_else(String::new, |name| format!(" {name}"));
     let message = format!("{field}.{place} ({kind}{media_type}): models are given text only");
-    Err(ApiError::unprocessable("unsupported_part", message))
+    Err(ApiError::unprocessable(ErrorCode::UnsupportedPart, message))
 }
 
 impl Conversation {

@@ -4,16 +4,18 @@ use super::Api;
 use super::auth::Caller;
 use super::body::{JsonObject, Strict};
 use super::call::CallState;
+use super::decision_view::Remember;
 use super::error::{ApiError, ErrorDetail, Refusal};
 use super::formats::Id;
+use super::nullable::WordOrNull;
 use super::payload::{Json, Tag};
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::State;
-use crate::domain::decision::{self, Choice, Surface};
+use crate::domain::decision::{Choice, Surface};
 use crate::domain::model_texts;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::types::{Example, ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
-use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
+use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -21,16 +23,6 @@ use std::collections::HashSet;
 
 /// Maximum length of the reason of a rejection, in characters.
 pub(super) const REASON_MAX: usize = 2000;
-
-/// The scope of an approval beyond its call.
-#[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename_all = "snake_case", remote = "decision::Remember")]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Remember {
-    /// The approval covers later calls of the same tool in the session without a hold, until the tool's
-    /// schema changes.
-    Session,
-}
 
 /// A decision about a held call.
 #[derive(Debug, Object, Deserialize)]
@@ -50,7 +42,7 @@ pub(super) struct ValidateTool {
     pub(super) input_hash: Option<String>,
     /// With an approval: whether the approval also covers later calls of the tool in the session, and the
     /// calls that are pending now.
-    pub(super) remember: Option<Remember>,
+    pub(super) remember: Option<WordOrNull<Remember>>,
     /// Whether the server resumes the run once none of its calls is open. False if absent: then the next turn
     /// of the thread resumes the run. The last decision about the run's calls counts.
     pub(super) resume: Option<bool>,
@@ -100,6 +92,7 @@ struct ValidateToolResult {
     success: bool,
     /// The text that the model will read.
     result: String,
+    /// The call in the body of the request.
     tool_call_id: Id,
     state: CallState,
     /// The inputs that replaced the proposed ones in the approval.
@@ -124,7 +117,6 @@ struct DecisionResult {
     validated_inputs: Option<JsonObject>,
     /// True if an earlier request made the same decision. The tool did not run again.
     idempotent_replayed: Option<bool>,
-    /// The error, if the decision was refused.
     error: Option<Box<ErrorDetail>>,
     /// Seconds until a retry may succeed.
     retry_after: Option<u64>,
@@ -309,7 +301,7 @@ async fn take(
         choice: answer,
         input_hash: posted.input_hash,
         surface,
-        remember: posted.remember.map(decision::Remember::from),
+        remember: posted.remember.map(|word| word.0.into()),
         scope: Scope::Anything,
         server_resumes: posted.resume.unwrap_or(false),
     };

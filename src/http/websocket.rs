@@ -9,12 +9,14 @@
 use super::Api;
 use super::auth::{Caller, Expiry};
 use super::body::{self, JsonObject};
+use super::decision_view::Remember;
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::end;
 use super::formats::Id;
+use super::nullable::WordOrNull;
 use super::rates::StreamSlot;
-use super::validate::{Remember, ValidateTool, decide};
+use super::validate::{ValidateTool, decide};
 use crate::agent::Tasks;
 use crate::domain::Principal;
 use crate::domain::decision::Surface;
@@ -257,7 +259,7 @@ impl Session {
                 validated_inputs: message.validated_inputs,
                 reason: message.reason,
                 input_hash: message.input_hash,
-                remember: message.remember,
+                remember: message.remember.map(WordOrNull),
                 resume: Some(message.resume.unwrap_or(true)),
             };
             free.send(match decide(&api, &caller, message, Surface::Websocket).await {

@@ -331,7 +331,7 @@ async fn a_list_or_null_is_refused_in_place_of_an_object() {
     let bodies = [
         ("/threads", "POST", json!([null, null])),
         ("/threads", "POST", json!(["A title"])),
-        ("/threads", "POST", json!(null)),
+        (&format!("/threads/{thread}"), "PATCH", json!(null)),
         (&format!("/threads/{thread}"), "PATCH", json!(["A title"])),
         ("/qa/validate_tool", "POST", json!([call, true])),
         ("/qa/validate_tool", "POST", json!(null)),
@@ -344,4 +344,15 @@ async fn a_list_or_null_is_refused_in_place_of_an_object() {
     }
     let threads = app.client.get("/threads").await.body;
     assert_eq!(threads["results"].as_array().unwrap().len(), 1, "{threads}");
+}
+
+#[tokio::test]
+async fn null_counts_as_an_absent_body_where_the_body_is_optional() {
+    let app = Embedded::start().await;
+    for body in ["", "null", " null\r\n"] {
+        let request =
+            app.client.http.post(app.client.url("/threads")).header("content-type", "application/json");
+        let made = app.client.send(request.body(body)).await;
+        assert_eq!((made.status, &made.body["title"]), (201, &json!("New chat")), "{body:?}");
+    }
 }

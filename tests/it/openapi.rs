@@ -6,18 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// The output of `holdpoint openapi`. The command needs no configuration, no database and no folder.
-fn printed() -> String {
+/// The output of `holdpoint openapi` with these options. The command needs no configuration, no database and no
+/// folder.
+fn printed(options: &[&str]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    let output = command.arg("openapi").env_clear().current_dir(&dir).output().unwrap();
+    let output = command.arg("openapi").args(options).env_clear().current_dir(&dir).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "the command creates no file");
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The document with every operation.
 fn document() -> Value {
-    serde_json::from_str(&printed()).unwrap()
+    serde_json::from_str(&printed(&["--full"])).unwrap()
+}
+
+/// The document for generators.
+fn for_generators() -> Value {
+    serde_json::from_str(&printed(&[])).unwrap()
 }
 
 /// Every operation by its method and path.
@@ -50,13 +57,15 @@ fn walk(value: &Value, path: &str, see: &mut impl FnMut(&str, &Value)) {
 }
 
 #[test]
-fn the_committed_document_matches_this_server() {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi/holdpoint.json");
-    let committed = std::fs::read_to_string(committed).unwrap_or_default();
-    assert!(
-        printed().trim_end() == committed.trim_end(),
-        "openapi/holdpoint.json is not what this server serves; run: cargo xtask openapi"
-    );
+fn the_committed_documents_match_this_server() {
+    for (name, options) in [("holdpoint", [].as_slice()), ("holdpoint-full", &["--full"])] {
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("openapi/{name}.json"));
+        let committed = std::fs::read_to_string(committed).unwrap_or_default();
+        assert!(
+            printed(options).trim_end() == committed.trim_end(),
+            "openapi/{name}.json is not what this server describes; run: cargo xtask openapi"
+        );
+    }
 }
 
 #[tokio::test]
@@ -64,7 +73,115 @@ async fn the_served_document_is_the_printed_one() {
     let app = Embedded::start().await;
     let served = app.client.get("/openapi.json").await;
     assert_eq!((served.status, served.header("content-type")), (200, Some("application/json")));
-    assert_eq!(served.body, document());
+    assert_eq!(served.body, for_generators());
+    let page = app.client.http.get(app.client.url("/docs")).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("attachStreamById"), "the page has every operation");
+}
+
+#[test]
+fn only_the_streams_of_pages_are_left_out_for_generators() {
+    let (full, document) = (document(), for_generators());
+    let (all, generated) = (operations(&full), operations(&document));
+    let mut left_out = BTreeSet::new();
+    for (route, operation) in &all {
+        match generated.get(route) {
+            Some(same) => {
+                let mut expected = (*operation).clone();
+                if let Some(parameters) = expected["parameters"].as_array_mut() {
+                    parameters.retain(|parameter| parameter["name"] != "format");
+                }
+                assert_eq!(**same, expected, "{route}");
+            }
+            None => assert!(left_out.insert(operation["operationId"].as_str().unwrap()), "{route}"),
+        }
+    }
+    let streams =
+        ["attach", "attachById", "attachStream", "attachStreamById", "chat", "chatById", "streamEventsAlias"];
+    assert_eq!(left_out, BTreeSet::from(streams));
+    let mut used = BTreeSet::new();
+    walk(&document, "#", &mut |path, value| {
+        let reference = value.as_str().filter(|_| path.ends_with("/$ref"));
+        used.extend(reference.and_then(|name| name.rsplit('/').next()).map(str::to_owned));
+    });
+    let schemas: BTreeSet<String> =
+        document["components"]["schemas"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(schemas, used, "a schema is there because an operation uses it");
+}
+
+/// The schemas of the JSON responses of an operation with a status of success.
+fn results(operation: &Value) -> BTreeSet<String> {
+    let responses = operation["responses"].as_object().unwrap().iter();
+    let done = responses.filter(|(status, _)| status.starts_with('2'));
+    done.flat_map(|(_, response)| response["content"].as_object().cloned().unwrap_or_default())
+        .map(|(content_type, content)| format!("{content_type} {}", content["schema"]))
+        .collect()
+}
+
+#[test]
+fn generators_meet_one_result_for_each_operation_and_no_wrapped_reference() {
+    let document = for_generators();
+    for (route, operation) in operations(&document) {
+        assert!(results(operation).len() <= 1, "{route}: {:?}", results(operation));
+    }
+    let mut enums = 0;
+    walk(&document, "#", &mut |path, value| {
+        assert!(!["/allOf", "/anyOf", "/oneOf"].iter().any(|union| path.ends_with(union)), "{path}");
+        assert!(!path.ends_with("/links") || !value.to_string().contains("requestBody"), "{path}");
+        enums += usize::from(path.ends_with("/enum"));
+    });
+    assert!(enums > 15, "{enums}");
+    let schemas = &document["components"]["schemas"];
+    for (schema, field, words) in [
+        ("ToolCall", "state", "ToolCallState"),
+        ("ToolCall", "risk_level", "RiskLevel"),
+        ("Approval", "state", "ToolCallState"),
+        ("ErrorDetail", "code", "ErrorCode"),
+        ("RunFailure", "code", "RunFailureCode"),
+        ("Decision", "surface", "Surface"),
+    ] {
+        let reference = json!({ "$ref": format!("#/components/schemas/{words}") });
+        assert_eq!(schemas[schema]["properties"][field], reference, "{schema}.{field}");
+        assert!(schemas[words]["enum"].as_array().is_some_and(|words| words.len() > 2), "{words}");
+    }
+    // These are classes of Java and types of the generated clients.
+    for taken in ["Thread", "RunError", "Error", "Object", "String", "Result", "Option"] {
+        assert!(schemas.get(taken).is_none(), "{taken}");
+    }
+}
+
+#[test]
+fn every_operation_parameter_and_property_has_a_description() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    // A property that refers to a schema has the description of that schema: a reference has no text of its own.
+    let described = |value: &Value| {
+        let target = value["$ref"].as_str().and_then(|name| name.strip_prefix("#/components/schemas/"));
+        let text = target.map_or(&value["description"], |name| &schemas[name]["description"]);
+        text.as_str().unwrap_or_default().to_owned()
+    };
+    let check = |place: &str, name: &str, text: &str| {
+        let words = |text: &str| {
+            let text = text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), " ");
+            text.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
+        };
+        let known = words(&format!("{name} a an the of its is id {}", name.replace('_', " ")));
+        assert!(words(text).difference(&known).count() > 0, "{place}: {name}: {text:?}");
+    };
+    let mut properties = 0;
+    for (name, schema) in schemas.as_object().unwrap() {
+        check("schema", name, schema["description"].as_str().unwrap_or_default());
+        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+            properties += 1;
+            check(name, field, &described(property));
+        }
+    }
+    assert!(properties > 150, "{properties}");
+    for (route, operation) in operations(&document) {
+        check(&route, "description", operation["description"].as_str().unwrap_or_default());
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            check(&route, parameter["name"].as_str().unwrap(), &described(parameter));
+        }
+    }
 }
 
 #[test]

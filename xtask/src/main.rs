@@ -3,11 +3,13 @@
 //! It depends on next to nothing, because a fresh machine builds it before anything else can start.
 
 mod bench;
+mod clients;
 mod docs;
 mod layout;
 mod openapi;
 mod process;
 mod schemathesis;
+mod server;
 mod steps;
 mod suite;
 mod tooling;
@@ -65,7 +67,7 @@ fn print_help() {
         println!("  {:<12}   {}", step.command, step.summary);
     }
     println!("  {:<12} the steps that take under two minutes after a first build", "check");
-    println!("  {:<12} write openapi/holdpoint.json from the code", "openapi");
+    println!("  {:<12} write the documents of openapi/ from the code", "openapi");
     println!(
         "  {:<12} measure the server beside floors and the AI SDK; --quick, --repeats N, --criterion",
         "bench"

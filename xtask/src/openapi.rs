@@ -1,4 +1,4 @@
-//! The committed OpenAPI document.
+//! The committed OpenAPI documents.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +7,19 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process;
 
-const DOCUMENT: &str = "openapi/holdpoint.json";
+/// The document for generators. The server serves it at `/openapi.json`.
+pub(crate) const DOCUMENT: &str = "openapi/holdpoint.json";
+/// The document with every operation.
+pub(crate) const FULL_DOCUMENT: &str = "openapi/holdpoint-full.json";
 
-/// Writes the document. The write is the last step and needs complete output, so a failed build leaves no
-/// empty document.
+/// Writes both documents. Each write needs complete output, so a failed build leaves no empty document.
 pub(crate) fn write(root: &Path) -> Result<()> {
-    let document = process::capture(&mut process::cargo(root, &["run", "--quiet", "--", "openapi"]))?;
-    ensure!(!document.is_empty(), "`holdpoint openapi` wrote nothing; {DOCUMENT} is left as it was");
-    let path = root.join(DOCUMENT);
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("could not create {}", parent.display()))?;
+    for (path, options) in [(DOCUMENT, [].as_slice()), (FULL_DOCUMENT, &["--full"])] {
+        let mut command = process::cargo(root, &["run", "--quiet", "--", "openapi"]);
+        let document = process::capture(command.args(options))?;
+        ensure!(!document.is_empty(), "`holdpoint openapi` wrote nothing; {path} is left as it was");
+        fs::write(root.join(path), document).with_context(|| format!("could not write {path}"))?;
+        println!("wrote {path}");
     }
-    fs::write(&path, document).with_context(|| format!("could not write {}", path.display()))?;
-    println!("wrote {DOCUMENT}");
     Ok(())
 }

@@ -2,14 +2,15 @@
 //! allows and requests that it forbids, one by one and in chains. The document must describe every answer.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 
+use crate::openapi::FULL_DOCUMENT;
 use crate::process::{capture, cargo, run};
+use crate::server::{Server, fresh_folder};
 use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
 
@@ -33,7 +34,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     let (Ok(seconds), Ok(seed)) = (seconds, seed) else {
         bail!("`cargo xtask schemathesis`: expected numbers, got {args:?}");
     };
-    let programs = tooling::python_programs(root)?;
+    let programs = tooling::python_programs(root, &tooling::SCHEMATHESIS)?;
     run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     println!("schemathesis runs for {seconds} seconds in each mode; each run uses one core");
     let modes = thread::scope(|scope| {
@@ -72,88 +73,31 @@ impl Mode<'_> {
     fn run(self) -> Result<()> {
         let Self { name, seconds, seed, root, programs } = self;
         let program = |name: &str| Command::new(programs.join(name));
-        let folder = fresh_folder(root, name)?;
+        let folder = root.join(SERVED).join(name);
+        fresh_folder(&folder)?;
+        fs::write(folder.join("holdpoint-files/notes.txt"), "old news\n")
+            .context("could not write a file")?;
         let report = File::create(report(root, name)).context("could not write the report")?;
         let into_report = |command: &mut Command| -> Result<()> {
             run(command.stdout(report.try_clone()?).stderr(report.try_clone()?))
         };
-        let mut server = Server::start(root, &folder, name)?;
+        let jwt = [
+            ("HOLDPOINT_AUTH__MODE", name),
+            ("HOLDPOINT_AUTH__SECRET", SECRET),
+            ("HOLDPOINT_AUTH__ISSUER", ISSUER),
+            ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE),
+        ];
+        let mut server = Server::start(root, &folder, if name == "jwt" { &jwt } else { &[] })?;
         let mut token = program("python");
         token.arg(root.join(HERE).join("token.py")).args([SECRET, ISSUER, AUDIENCE]);
         let token = String::from_utf8(capture(&mut token)?)?;
         let mut schemathesis = program("schemathesis");
         schemathesis.current_dir(root).envs([("MODE", name), ("TOKEN", token.trim())]);
         schemathesis.args(["--config-file", &format!("{HERE}/schemathesis.toml"), "run"]);
-        schemathesis.arg(format!("{}/openapi.json", server.address));
+        schemathesis.args([FULL_DOCUMENT, "--url", &server.address]);
         schemathesis.args(["--max-time", &seconds.to_string(), "--seed", &seed.to_string()]);
         into_report(&mut schemathesis)?;
         server.stop()?;
         into_report(program("python").arg(root.join(HERE).join("proof.py")).arg(folder.join("holdpoint.db")))
-    }
-}
-
-fn fresh_folder(root: &Path, mode: &str) -> Result<PathBuf> {
-    let folder = root.join(SERVED).join(mode);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("could not empty {}", folder.display()))?;
-    }
-    let files = folder.join("holdpoint-files");
-    fs::create_dir_all(&files)
-        .and_then(|()| fs::write(files.join("notes.txt"), "old news\n"))
-        .with_context(|| format!("could not write into {}", files.display()))?;
-    Ok(folder)
-}
-
-/// A running server. Dropping it kills it.
-struct Server {
-    address: String,
-    child: Child,
-    /// The stdout of the server, open while the server runs, so that its writes do not fail.
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Server {
-    fn start(root: &Path, folder: &Path, mode: &str) -> Result<Self> {
-        let log = folder.join("server.log");
-        let log = File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
-        let mut command = Command::new(root.join("target/debug/holdpoint"));
-        command.args(["--bind", "127.0.0.1:0", "--database-url", "sqlite://holdpoint.db"]);
-        command.current_dir(folder).env("HOLDPOINT_LOG__LEVEL", "warn");
-        if mode == "jwt" {
-            command.envs([("HOLDPOINT_AUTH__MODE", mode), ("HOLDPOINT_AUTH__SECRET", SECRET)]);
-            command.envs([("HOLDPOINT_AUTH__ISSUER", ISSUER), ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE)]);
-        }
-        // schemathesis is a single caller with very many requests, which the rate limits would refuse.
-        for rate in ["REQUESTS_PER_MINUTE", "TURNS_PER_MINUTE", "DECISIONS_PER_MINUTE"] {
-            command.env(format!("HOLDPOINT_LIMITS__{rate}"), "0");
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn().context("could not start the server")?;
-        let stdout = BufReader::new(child.stdout.take().context("the server has no output")?);
-        let mut server = Self { address: String::new(), child, stdout };
-        for line in server.stdout.by_ref().lines() {
-            if let Some((_, address)) = line?.split_once("holdpoint listens on ") {
-                server.address = address.trim().to_owned();
-                return Ok(server);
-            }
-        }
-        bail!("the server did not start; see server.log below {SERVED}")
-    }
-
-    /// Stops the server with SIGTERM, like an operator. The server must still run and must exit with status
-    /// 0.
-    fn stop(&mut self) -> Result<()> {
-        run(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
-        let status = self.child.wait()?;
-        ensure!(status.success(), "the server ended with {status}; see server.log below {SERVED}");
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The server may be gone already.
-        let _killed = self.child.kill();
-        let _waited = self.child.wait();
     }
 }

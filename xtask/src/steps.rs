@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::{docs, layout, no_more_arguments, schemathesis, suite, tooling, torture};
+use crate::{clients, docs, layout, no_more_arguments, schemathesis, suite, tooling, torture};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -100,6 +100,12 @@ pub(crate) const STEPS: &[Step] = &[
         action: schemathesis::check,
     },
     Step {
+        name: "clients",
+        command: "clients",
+        summary: "generated clients in five languages, against the server; lints of the documents",
+        action: clients::check,
+    },
+    Step {
         name: "deny",
         command: "deny",
         summary: "bans, licenses, sources of the dependencies; --advisories adds those (network)",
@@ -134,11 +140,13 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     tooling::require_postgres()?;
     tooling::require_chromium()?;
     tooling::require_python()?;
+    tooling::require_java()?;
     thread::scope(|scope| {
         // The tools are installed beside the first steps, which compile on one core for a part of their time. If an
         // installation fails, the step that needs the tool installs it again and reports the error.
         scope.spawn(|| tooling::install_node_projects(root).is_ok());
-        scope.spawn(|| tooling::python_programs(root).is_ok());
+        scope.spawn(|| tooling::python_programs(root, &tooling::SCHEMATHESIS).is_ok());
+        scope.spawn(|| tooling::python_programs(root, &tooling::CLIENTS).is_ok());
         scope.spawn(|| tooling::cargo_deny(root).is_ok());
         run_steps(root, STEPS.iter())
     })
@@ -296,7 +304,8 @@ fn fuzz(root: &Path, args: &[String]) -> Result<()> {
 
 fn kubernetes(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("kubernetes", args)?;
-    let mut command = Command::new(tooling::python_programs(root)?.join("kubernetes-validate"));
+    let mut command =
+        Command::new(tooling::python_programs(root, &tooling::SCHEMATHESIS)?.join("kubernetes-validate"));
     run(command.current_dir(root).args(["--strict", "deploy/kubernetes.yaml"]))
 }
 

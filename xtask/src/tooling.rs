@@ -18,10 +18,21 @@ const TOOLS: &str = "target/tools";
 
 /// The directories with npm packages for the tests. A directory may be missing.
 const NODE_PROJECTS: &[&str] =
-    &["tests/wire", "tests/oidc", "tests/browser", "examples/page", "examples/assistant-ui"];
+    &["tests/wire", "tests/oidc", "tests/browser", "tests/clients", "examples/page", "examples/assistant-ui"];
 
-/// The list of packages from PyPI.
-const PYTHON_PACKAGES: &str = "tests/schemathesis/requirements.txt";
+/// Packages from PyPI: their list, and the folder of their environment below [`TOOLS`].
+pub(crate) struct PythonPackages {
+    list: &'static str,
+    folder: &'static str,
+}
+
+/// What the steps `schemathesis` and `kubernetes` need.
+pub(crate) const SCHEMATHESIS: PythonPackages =
+    PythonPackages { list: "tests/schemathesis/requirements.txt", folder: "python" };
+
+/// Generators of clients, and Go.
+pub(crate) const CLIENTS: PythonPackages =
+    PythonPackages { list: "tests/clients/requirements.txt", folder: "python-clients" };
 
 /// The file with the source of the installed `node_modules`. Modification times would not work, because a
 /// checkout gives every file a new time.
@@ -111,6 +122,15 @@ pub(crate) fn require_python() -> Result<()> {
     require(there, "python3-venv", "Python with `venv` is missing, and schemathesis needs it")
 }
 
+/// Checks that a Java compiler is installed, and returns the jar with the annotations of generated clients.
+pub(crate) fn require_java() -> Result<&'static str> {
+    require("command -v javac", "default-jdk-headless", "Java is missing, and the tests compile a client")?;
+    let annotations = "/usr/share/java/jakarta-annotation-api.jar";
+    let missing = "the annotations that generated Java imports are missing";
+    require(&format!("ls {annotations}"), "libjakarta-annotation-api-java", missing)?;
+    Ok(annotations)
+}
+
 /// Installs a Debian package if the shell command `there` fails.
 fn require(there: &str, package: &str, missing: &str) -> Result<()> {
     let found = Command::new("sh").args(["-c", there]).output().context("could not start `sh`")?;
@@ -135,17 +155,18 @@ fn require(there: &str, package: &str, missing: &str) -> Result<()> {
 }
 
 /// Returns the folder of the programs from PyPI, in the versions and with the hashes of the list.
-pub(crate) fn python_programs(root: &Path) -> Result<PathBuf> {
+pub(crate) fn python_programs(root: &Path, packages: &PythonPackages) -> Result<PathBuf> {
     // A second caller waits for the first.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock();
     require_python()?;
-    let list = root.join(PYTHON_PACKAGES);
+    let PythonPackages { list: named, folder } = packages;
+    let list = root.join(named);
     let wanted = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
-    let home = root.join(TOOLS).join("python");
+    let home = root.join(TOOLS).join(folder);
     let (programs, stamp) = (home.join("bin"), home.join(".installed-from"));
     if read_if_there(&stamp)?.as_ref() != Some(&wanted) {
-        println!("installing the Python packages of {PYTHON_PACKAGES} into {TOOLS}/python");
+        println!("installing the Python packages of {named} into {TOOLS}/{folder}");
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         let mut pip = Command::new(programs.join("pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement"]);

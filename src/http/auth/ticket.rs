@@ -57,7 +57,8 @@ pub(in crate::http) struct Unused {
 /// Returns the ticket of a request without a token, on the routes that accept tickets.
 pub(super) fn of(request: &Request) -> Option<String> {
     let path = request.uri().path();
-    let takes_tickets = matches!(path.strip_prefix("/api").unwrap_or(path), "/events" | "/ws");
+    let takes_tickets =
+        matches!(path.strip_prefix("/api").unwrap_or(path), "/events" | "/events/stream" | "/ws");
     if !takes_tickets || request.headers().contains_key(AUTHORIZATION) {
         return None;
     }

@@ -60,7 +60,7 @@ fn last_asked(app: &Embedded) -> Vec<ModelMessage> {
 
 /// The operations of the OpenAPI document: method, path, and whether the operation takes a body.
 fn operations() -> Vec<(String, String, bool)> {
-    let document: Value = serde_json::from_str(include_str!("../../../openapi/holdpoint.json")).unwrap();
+    let document: Value = serde_json::from_str(include_str!("../../../openapi/holdpoint-full.json")).unwrap();
     let mut all = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in ["get", "post", "put", "patch", "delete"] {

@@ -97,7 +97,7 @@ async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() 
                 }
             }
         }
-        for path in ["/events", "/api/events", "/ws", "/api/ws"] {
+        for path in ["/events", "/api/events", "/events/stream", "/ws", "/api/ws"] {
             for (bad, why) in bad_tickets(good, key.as_str().unwrap()) {
                 let answer = anonymous.get(&format!("{path}?ticket={bad}")).await;
                 assert_refused(&answer, why, &format!("{path} {bad}"));
@@ -118,9 +118,11 @@ async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() 
         ("POST", "/runs/?/cancel", Value::Null),
         ("POST", "/runs/?/approve", json!({ "tool_call_id": id })),
         ("GET", "/runs/?/events", Value::Null),
+        ("GET", "/runs/?/events/stream", Value::Null),
         ("GET", "/tool_calls/?", Value::Null),
         ("POST", "/tool_calls/?/cancel", Value::Null),
         ("GET", "/tool_calls/?/events", Value::Null),
+        ("GET", "/tool_calls/?/events/stream", Value::Null),
         ("GET", "/sessions/?/approvals", Value::Null),
         ("POST", &format!("/sessions/{id}/approvals/?"), json!({ "decision": "deny" })),
         ("POST", "/sessions/?/cancel", Value::Null),

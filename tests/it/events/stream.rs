@@ -170,3 +170,30 @@ async fn a_stream_of_events_sends_keep_alives_and_ends_with_the_server() {
     let probes = crate::support::probes(&app.ledger);
     tokio::join!(ends, async { drop(app.redeploy(probes).await) });
 }
+
+#[tokio::test]
+async fn each_stream_of_events_has_a_route_of_its_own() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let (of_call, of_run) = (format!("/tool_calls/{id}/events"), format!("/runs/{run}/events"));
+    for (pages, stream) in [(&of_call, format!("{of_call}/stream")), (&of_run, format!("{of_run}/stream"))] {
+        let told = page(&app, pages).await;
+        // A client that does not name the media type gets the stream as well.
+        let response = app.client.http.get(app.client.url(&stream)).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream", "{stream}");
+        assert_eq!(Sse::open(&app.client, &stream).await.take(told.len()).await, told, "{stream}");
+        let first = told[0]["seq"].to_string();
+        let mut later = Sse::behind(&app.client, &stream, Some(&first)).await;
+        assert_eq!(later.take(told.len() - 1).await, told[1..], "{stream}");
+    }
+    let all = Sse::open(&app.client, "/events?after=0").await.take(5).await;
+    let filtered = format!("/events/stream?after=0&thread_id={thread}");
+    assert_eq!(Sse::open(&app.client, "/events/stream?after=0").await.take(5).await, all);
+    assert_eq!(Sse::open(&app.client, &filtered).await.take(5).await, all);
+    let unknown = id.replace(|digit: char| digit.is_ascii_digit(), "0");
+    for path in [format!("/runs/{unknown}/events/stream"), format!("/tool_calls/{unknown}/events/stream")] {
+        assert_eq!(app.client.get(&path).await.status, 404, "{path}");
+    }
+}

@@ -24,11 +24,11 @@ async fn d10_a_ticket_opens_one_stream_for_its_user() {
     let mut app = Embedded::with(with_tokens).await;
     let nobody = app.client.clone();
     app.client = nobody.as_user("acme", "alice", &[]);
-    for prefix in ["", "/api"] {
-        let path = format!("{prefix}/events?after=0&ticket={}", ticket(&app.client).await);
+    for events in ["/events", "/api/events", "/events/stream", "/api/events/stream"] {
+        let path = format!("{events}?after=0&ticket={}", ticket(&app.client).await);
         let mut stream = Sse::open(&nobody, &path).await;
         assert_eq!(nobody.get(&path).await.status, 401, "it is used");
-        let (thread, _) = app.held("pay", prefix.len().to_string().as_str()).await;
+        let (thread, _) = app.held("pay", events.len().to_string().as_str()).await;
         while stream.next().await.unwrap()["thread_id"] != thread.as_str() {}
     }
     let path = format!("/ws?ticket={}", ticket(&app.client).await);
@@ -51,7 +51,15 @@ async fn d10_a_ticket_is_valid_at_no_other_route_and_expires_soon() {
     let app = Embedded::with(with_tokens).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let good = ticket(&alice).await;
-    for path in ["/threads", "/approvals", "/eventsx", "/events/x", "/runs/x/events", "/tickets"] {
+    for path in [
+        "/threads",
+        "/approvals",
+        "/eventsx",
+        "/events/x",
+        "/runs/x/events",
+        "/runs/x/events/stream",
+        "/tickets",
+    ] {
         assert_eq!(app.client.get(&format!("{path}?ticket={good}")).await.status, 401, "{path}");
     }
     for wrong in ["", "x", &good[1..], &good.to_uppercase(), &format!("{good}=")] {
