@@ -32,7 +32,7 @@ impl Chat {
         }
         // Before the thread is locked: each decision is a transaction of its own.
         let only_continues = matches!(wants, Action::Continue { .. });
-        self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
+        let taken = self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
         let answered = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &wants).await?;
@@ -46,7 +46,8 @@ impl Chat {
         let locked = Locked { write, thread, principal };
         let next = self.next(&locked, transcript, intent, options, &answered, client).await?;
         // This process may not be able to read the running turn.
-        self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)
+        let started = self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)?;
+        Ok(Started { taken, ..started })
     }
 
     fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {

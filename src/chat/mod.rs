@@ -26,12 +26,13 @@ pub(crate) use request::{Action, AdmitError, PostedDecision, PostedMessage, Thre
 use crate::agent::{Agent, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::config;
-use crate::domain::id::{MessageId, RunId};
+use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
 use crate::rate_limit::RateLimit;
 use crate::store::Store;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tail::TailedTurns;
 use turn_log::{LiveTurns, TurnLog};
@@ -63,12 +64,15 @@ pub(crate) struct Started {
     /// Events that this reader gets before those of the turn.
     pub(crate) backfill: Vec<TurnEvent<'static>>,
     pub(crate) log: Arc<TurnLog>,
+    /// The calls whose answers the server took with the request of this reader.
+    pub(crate) taken: HashSet<ToolCallId>,
 }
 
 impl Started {
     /// Returns the turn of this run, without a backfill.
     fn of(run: &Run, log: Arc<TurnLog>) -> Self {
-        Self { run_id: run.id, message_id: run.assistant_message_id, backfill: Vec::new(), log }
+        let (backfill, taken) = (Vec::new(), HashSet::new());
+        Self { run_id: run.id, message_id: run.assistant_message_id, backfill, log, taken }
     }
 }
 

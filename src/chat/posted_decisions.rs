@@ -19,28 +19,38 @@ impl Chat {
     /// or that belong to another thread.
     ///
     /// A request that only continues fails if all its new decisions are refused. Any other request fails if a
-    /// refused decision may be accepted on a retry. A request that fails starts nothing.
+    /// refused decision may be accepted on a retry. A request that fails starts nothing. Returns the calls whose
+    /// decisions were accepted.
     pub(super) async fn apply_posted_decisions(
         &self,
         principal: &Principal,
         name: &ThreadName,
         answers: &[PostedDecision],
         only_continues: bool,
-    ) -> Result<(), AdmitError> {
+    ) -> Result<HashSet<ToolCallId>, AdmitError> {
+        let mut accepted = HashSet::new();
         if answers.is_empty() {
-            return Ok(());
+            return Ok(accepted);
         }
         let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
         let read = self.store.read().await?;
-        let Some(thread) = read.thread_named(principal, name).await? else { return Ok(()) };
+        let Some(thread) = read.thread_named(principal, name).await? else {
+            return Ok(accepted);
+        };
         let mut pending = read.pending_in(&thread).await?;
         drop(read);
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
         let (mut taken, mut refused) = (false, None);
         for answer in new.take(self.agent.limits.batch) {
             match Box::pin(self.approvals.decide(Decider::Person(principal), answer.request())).await {
+                Ok(decided) => {
+                    taken = true;
+                    if !decided.replayed {
+                        accepted.insert(answer.tool_call_id);
+                    }
+                }
                 // Another decider was faster, or the call expired. The client gets the status of the call.
-                Ok(_) | Err(DecideError::Closed(_)) => taken = true,
+                Err(DecideError::Closed(_)) => taken = true,
                 // The next decision would be refused too.
                 Err(error) if is_retryable(&error) => {
                     refused = Some(error);
@@ -50,7 +60,7 @@ impl Chat {
             }
         }
         let refuses = |error: &DecideError| if only_continues { !taken } else { is_retryable(error) };
-        refused.filter(refuses).map_or(Ok(()), |error| Err(AdmitError::Refused(error)))
+        refused.filter(refuses).map_or(Ok(accepted), |error| Err(AdmitError::Refused(error)))
     }
 }
 

@@ -15,7 +15,8 @@ use crate::chat::{AdmitError, Started, ThreadName};
 use crate::stream::Dialect;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Header, Path, Query};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The header that names the dialect of the stream.
 type DialectHeader = Header<Option<Named<Protocol>>>;
@@ -89,7 +90,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 
     /// Attach to the turn of the thread that the query names
@@ -111,7 +112,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 
     /// Attach to the message that the turn of a thread writes
@@ -141,7 +142,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 
     /// Attach to the message that the turn of the chat's thread writes
@@ -162,7 +163,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 }
 
@@ -180,8 +181,10 @@ impl Qa {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DATA_V1 };
         let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
+        let answers = ask.decisions.iter().map(|answer| (answer.tool_call_id, answer.approved)).collect();
+        let cards = Arc::new(self.0.approvals.cards(&caller.0));
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
-        let listener = Listener { dialect, request_id: request_id.0, place, approved };
+        let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };
         Ok(self.0.streaming.answer(started, listener))
     }
 
@@ -206,12 +209,15 @@ impl Qa {
     /// Returns the stream of the attached turn, if there is one.
     fn attached(
         &self,
+        caller: &Caller,
         started: Option<Started>,
         dialect: &'static Dialect,
         request_id: RequestId,
         place: StreamSlot,
     ) -> AttachedStream {
-        let listener = Listener { dialect, request_id: request_id.0, place, approved: HashSet::new() };
+        let (approved, answers) = <(HashSet<_>, HashMap<_, _>)>::default();
+        let cards = Arc::new(self.0.approvals.cards(&caller.0));
+        let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };
         let stream = started.map(|started| self.0.streaming.answer(started, listener));
         AttachedStream { dialect, stream }
     }
