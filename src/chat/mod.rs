@@ -12,6 +12,7 @@ mod intent;
 mod pending_continuation;
 mod plan;
 mod posted_decisions;
+mod report;
 mod request;
 mod resumer;
 mod sub_agents;
@@ -21,7 +22,9 @@ pub(crate) mod turn_log;
 
 pub(crate) use admit::DEFAULT_TITLE;
 pub(crate) use cancel::CancelRunError;
-pub(crate) use request::{Action, AdmitError, PostedDecision, PostedMessage, ThreadName, TurnRequest};
+pub(crate) use request::{
+    Action, AdmitError, PostedDecision, PostedMessage, ShownCalls, ThreadName, TurnRequest,
+};
 
 use crate::agent::{Agent, Tasks, Wake};
 use crate::approvals::Approvals;

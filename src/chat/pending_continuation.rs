@@ -91,7 +91,7 @@ impl TurnTask {
                 while reader.next(emit).await {}
             }
             // Nothing is awaited twice.
-            Next::Await { .. } => self.report(&view, waiting, None),
+            Next::Await { .. } | Next::Report { .. } => self.report(&view, waiting, None),
             Next::End(error) => self.report(&view, waiting, error),
         }
         Ok(())
@@ -197,7 +197,7 @@ impl TurnTask {
 }
 
 /// Returns the last event of a stream without a turn. The client has nothing after this step.
-fn end(view: &StoredView, step: i32, error: Option<TurnError>) -> TurnEvent<'static> {
+pub(super) fn end(view: &StoredView, step: i32, error: Option<TurnError>) -> TurnEvent<'static> {
     let message = view.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
     let spent = Spent { turn: Usage::default(), message };
     if let Some(error) = error {

@@ -89,11 +89,11 @@ impl PostedDecision {
     }
 }
 
-/// Returns the last step with a held call that the client decides. A client gets an outcome before everything
-/// after that outcome. So a client that still posts a decision there has nothing after that step.
-pub(super) fn decided_step(steps: &[Step], answered: &HashSet<ToolCallId>) -> Option<i32> {
-    let is_answered = |call: &ToolCall| call.held && answered.contains(&call.id);
-    steps.iter().rfind(|step| step.calls.iter().any(is_answered)).map(|step| step.n)
+/// Returns the last step with one of these held calls, which a client decides or shows without an end. A client
+/// gets an outcome before everything after that outcome. So such a client has nothing after that step.
+pub(super) fn step_of_one(steps: &[Step], of: &HashSet<ToolCallId>) -> Option<i32> {
+    let is_one = |call: &ToolCall| call.held && of.contains(&call.id);
+    steps.iter().rfind(|step| step.calls.iter().any(is_one)).map(|step| step.n)
 }
 
 /// Returns the events that a client lacks after step `known`: the status of that step's held calls, and all

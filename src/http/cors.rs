@@ -15,8 +15,9 @@ use std::sync::Arc;
 /// The methods of the routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 /// The request headers that a page may send. AI SDK pages send a user agent of their own.
-const SENT: HeaderValue =
-    HeaderValue::from_static("authorization, content-type, user-agent, x-request-id, x-stream-protocol");
+const SENT: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, idempotency-key, user-agent, x-request-id, x-stream-protocol",
+);
 /// The response headers that a page may read.
 const READ: HeaderValue = HeaderValue::from_static(
     "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-vercel-ai-data-stream, \

@@ -113,25 +113,44 @@ pub(super) struct Parts {
     pub(super) answers: Vec<PostedDecision>,
     /// The calls that are shown as approved, in an assistant message.
     pub(super) approved: Vec<ToolCallId>,
+    /// The calls that are shown without an end, in an assistant message.
+    pub(super) open: Vec<ToolCallId>,
+    /// The calls whose decisions the page has, in an assistant message.
+    pub(super) told: Vec<ToolCallId>,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     kind: Found<Kind>,
     text: Found<Words>,
-    state: Found<Responded>,
+    state: Found<CallState>,
     approval: Found<Approval>,
+    id: Found<Id>,
+    call: Found<Id>,
+    invocation: Found<Invocation>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Text,
     Call,
+    Decision,
 }
 
-/// The state of a call that has a decision on the page.
+/// The state of a call that has no end on the page. Other states are not kept.
 #[derive(Debug)]
-struct Responded;
+enum CallState {
+    Open,
+    /// The page has a decision of its own.
+    Responded,
+}
+
+/// A call on a page of AI SDK 4.
+#[derive(Debug, Default)]
+struct Invocation {
+    state: Found<CallState>,
+    call: Found<Id>,
+}
 
 #[derive(Debug, Default)]
 struct Approval {
@@ -341,7 +360,7 @@ impl Kept for Message {
                 parts.words = Words::default();
             }
             if !of_assistant {
-                (parts.answers, parts.approved) = (Vec::new(), Vec::new());
+                *parts = Parts { words: std::mem::take(&mut parts.words), ..Parts::default() };
             }
         }
     }
@@ -374,6 +393,8 @@ impl Kept for Parts {
                     parts.words.add(text, place, *reader.with);
                 }
                 parts.approved.extend(part.approved());
+                parts.open.extend(part.open());
+                parts.told.extend(part.told());
                 parts.answers.extend(part.answer());
             }
             place += 1;
@@ -400,6 +421,9 @@ impl Kept for Part {
             "text" => self.text = reader.value(value)?,
             "state" => self.state = reader.value(value)?,
             "approval" => self.approval = reader.value(value)?,
+            "id" => self.id = reader.value(value)?,
+            "toolCallId" => self.call = reader.value(value)?,
+            "toolInvocation" => self.invocation = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -407,6 +431,23 @@ impl Kept for Part {
 }
 
 impl Part {
+    /// Returns the call that the part shows without an end.
+    fn open(&self) -> Option<ToolCallId> {
+        let Found::Is(Kind::Call) = self.kind else { return None };
+        let (state, call) = match &self.invocation {
+            Found::Is(invocation) => (&invocation.state, &invocation.call),
+            _ => (&self.state, &self.call),
+        };
+        state.as_is()?;
+        call.as_is().map(|id| id.0)
+    }
+
+    /// Returns the call whose decision the part shows.
+    fn told(&self) -> Option<ToolCallId> {
+        let Found::Is(Kind::Decision) = self.kind else { return None };
+        self.id.as_is().map(|id| id.0)
+    }
+
     /// Returns the call that the part shows as approved, whatever the state of the part.
     fn approved(&self) -> Option<ToolCallId> {
         let approval = self.approval.as_is()?;
@@ -417,7 +458,9 @@ impl Part {
     /// Returns the decision in the part. A part without exactly the expected shape is not a decision, and
     /// never an approval.
     fn answer(self) -> Option<PostedDecision> {
-        let (Found::Is(Kind::Call), Found::Is(Responded)) = (self.kind, self.state) else { return None };
+        let (Found::Is(Kind::Call), Found::Is(CallState::Responded)) = (self.kind, self.state) else {
+            return None;
+        };
         let approval = self.approval.is()?;
         let reason = approval.reason.given(|| ()).ok()?.map(|reason| reason.0);
         Some(PostedDecision {
@@ -435,16 +478,43 @@ impl Kept for Kind {
         match text {
             "text" => Some(Self::Text),
             "dynamic-tool" => Some(Self::Call),
+            "data-tool-decision" => Some(Self::Decision),
             other => other.starts_with("tool-").then_some(Self::Call),
         }
     }
 }
 
-impl Kept for Responded {
+impl Kept for CallState {
     type With = Bounds;
 
     fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        (text == "approval-responded").then_some(Self)
+        match text {
+            "call" | "input-available" | "approval-requested" => Some(Self::Open),
+            "approval-responded" => Some(Self::Responded),
+            _ => None,
+        }
+    }
+}
+
+impl Kept for Invocation {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "state" => self.state = reader.value(value)?,
+            "toolCallId" => self.call = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
     }
 }
 

@@ -18,6 +18,8 @@ use poem_openapi::param::{Header, Path, Query};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// The header that names a request, so that the client can repeat it.
+type KeyHeader = Header<Option<String>>;
 /// The header that names the dialect of the stream.
 type DialectHeader = Header<Option<Named<Protocol>>>;
 
@@ -40,9 +42,13 @@ impl Qa {
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
+        /// A name of the request, 1 to 64 characters, for a new message without an id. A repeated request with
+        /// the same key streams the answer of the first one.
+        #[oai(name = "idempotency-key")]
+        key: KeyHeader,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let name = ThreadName::Known(thread_id.0);
+        let (name, body) = (ThreadName::Known(thread_id.0), body.with_key(key.0)?);
         self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
@@ -59,10 +65,14 @@ impl Qa {
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
+        /// A name of the request, 1 to 64 characters, for a new message without an id. A repeated request with
+        /// the same key streams the answer of the first one.
+        #[oai(name = "idempotency-key")]
+        key: KeyHeader,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
-        let name = ThreadName::OrNew(body.id);
-        self.turn(caller, request_id, place, name, named(protocol), body.chat).await
+        let (name, body) = (ThreadName::OrNew(body.id), body.chat.with_key(key.0)?);
+        self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
     /// Attach to the turn of a thread
@@ -72,7 +82,7 @@ impl Qa {
     /// call of the last message is decided, and the model has not read an outcome yet, the server continues
     /// the run as for a continuation by POST. Of several concurrent requests one continues the run, and the
     /// others attach to it. Otherwise the response is empty, for example if a call is still pending or after
-    /// a failure. In `ui-v5` and `ui-v6` the route behaves like the path with `/stream` at its end.
+    /// a failure. In the other dialects the route behaves like the path with `/stream` at its end.
     #[oai(path = "/qa/chat_streamed/:thread_id", method = "get", operation_id = "attach")]
     async fn attach(
         &self,
@@ -118,7 +128,7 @@ impl Qa {
     /// Attach to the message that the turn of a thread writes
     ///
     /// Serves `resumeStream` of AI SDK 5 and later, if the page's `api` contains the thread. The response
-    /// streams the whole current message under its id, from the first part. `format=ui-v5` and `format=ui-v6`
+    /// streams the whole current message under its id, from the first part. The formats `ui-v5` to `ui-v7`
     /// leave that message out while the turn is running. If no turn is running, the response is empty and no
     /// turn starts.
     #[oai(
