@@ -250,7 +250,9 @@ impl Finish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::call::StateKind;
+    use crate::domain::call::{RiskLevel, StateKind};
+    use crate::domain::hold::Hold;
+    use crate::domain::id::MessageId;
     use crate::domain::input::Input;
     use crate::domain::run::{TurnError, TurnErrorCode};
     use crate::domain::turn::Spent;
@@ -258,7 +260,7 @@ mod tests {
 
     fn check(events: &[TurnEvent<'_>], expected: &str) {
         let mut out = BytesMut::new();
-        let mut encoder = DataV1::new(MessageId::new(Uuid::from_u128(2)), "r1".to_owned());
+        let mut encoder = DataV1::new(Audience::new(MessageId::new(Uuid::from_u128(2)), "r1"));
         for event in events {
             encoder.event(event, &mut out);
         }
@@ -277,10 +279,23 @@ mod tests {
                 TurnEvent::Text("I will\r\n\u{2028}\"delete\" it.".into()),
                 TurnEvent::CallStarted { tool_call_id: call, tool_name: "delete_file".to_owned() },
                 TurnEvent::CallArguments { tool_call_id: call, delta: "{\"path\":".into() },
-                TurnEvent::CallStored { tool_call_id: call, tool_name: "delete_file".to_owned(), input },
-                TurnEvent::Held(vec![HeldCallStatus {
+                TurnEvent::CallStored {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
+                    input: input.clone(),
+                },
+                TurnEvent::Held(vec![HeldCallStatus {
+                    tool_call_id: call,
+                    hold: Hold {
+                        tool_name: "delete_file".to_owned(),
+                        input: input.clone(),
+                        schema_hash: "h".to_owned(),
+                        risk: RiskLevel::High,
+                        reason: None,
+                        expires_at: None,
+                        unreadable: false,
+                    },
+                    decided: None,
                     input_to_show: None,
                     label: StateKind::Pending,
                     progress: HoldProgress::Pending,
@@ -295,6 +310,10 @@ mod tests {
                 "c:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"argsTextDelta\":\"{\\\"path\\\":\"}\n",
                 "9:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"toolName\":\"delete_file\",",
                 "\"args\":{\"path\":\"a.txt\"}}\n",
+                "2:[{\"type\":\"data-tool-hold\",\"id\":\"00000000-0000-0000-0000-000000000001\",\"data\":{",
+                "\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"toolName\":\"delete_file\",",
+                "\"title\":\"delete_file\",\"input\":{\"path\":\"a.txt\"},\"risk\":\"high\",\"inputHash\":\"h\",",
+                "\"requestedBy\":\"user:local\",\"canEdit\":false,\"canRemember\":false,\"approvalsNeeded\":1}}]\n",
                 "8:[{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"validated\":\"pending\"}]\n",
                 "e:{\"finishReason\":\"tool-calls\",\"usage\":{\"promptTokens\":10,\"completionTokens\":5},",
                 "\"isContinued\":false}\n",
