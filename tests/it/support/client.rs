@@ -60,6 +60,11 @@ impl Turn {
     }
 
     /// The codes of the lines, text and argument deltas folded into one each.
+    /// Asserts that the turn told stored states only: there was nothing to continue.
+    pub(crate) fn assert_told_states(&self) {
+        assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);
+    }
+
     pub(crate) fn codes(&self) -> String {
         let mut codes = String::new();
         for (code, _) in &self.lines {

@@ -16,6 +16,11 @@ pub(crate) struct UiTurn {
 }
 
 impl UiTurn {
+    /// Asserts that the turn told stored states only: there was nothing to continue.
+    pub(crate) fn assert_told_states(&self) {
+        assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);
+    }
+
     /// Parses a turn from its body. A stream has to end with `[DONE]`.
     pub(crate) fn of(status: u16, headers: HeaderMap, raw: String) -> Self {
         let mut chunks = Vec::new();
