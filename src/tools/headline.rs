@@ -132,7 +132,7 @@ mod tests {
             ("Go?", json!({}), "Go?"),
             ("{{{path}}}", json!({ "path": "a" }), "{a}"),
             ("{n} of it", json!({ "n": 7.5 }), "7.5 of it"),
-            ("{n}", json!({ "n": { "b": [1, "x"], "a": null } }), r#"{"a":null,"b":[1,"x"]}"#),
+            ("{n}", json!({ "n": { "b": [1, "x"], "a": null } }), r#"{"b":[1,"x"],"a":null}"#),
             ("Delete {path}?", json!({}), "Delete …?"),
             ("Delete {path}?", json!({ "path": null }), "Delete …?"),
             ("Delete {path}?", json!({ "path": "{to}", "to": "b" }), "Delete {to}?"),

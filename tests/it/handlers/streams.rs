@@ -141,6 +141,7 @@ async fn a_hold_streams_the_same_with_a_deferring_handler_as_without_a_handler()
             for part in message["parts"].as_array().unwrap() {
                 if let Some(id) = part["tool_call"]["tool_call_id"].as_str() {
                     raw = raw.replace(id, "call");
+                    raw = raw.replace(part["tool_call"]["expires_at"].as_str().unwrap(), "deadline");
                 }
             }
         }

@@ -165,6 +165,7 @@ async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
     for (configured, header, told, untold) in [
         (UiDialect::V6, None, asked, data),
         (UiDialect::V5, None, data, asked),
+        (UiDialect::V7, None, asked, data),
         (UiDialect::V5, Some("ui-v6"), asked, data),
         (UiDialect::V6, Some("ui-v5"), data, asked),
     ] {
