@@ -1,12 +1,13 @@
 //! What a client is told without a turn: the stored state of a message that cannot continue, and the decisions
 //! about calls of other messages, which the client may still show as pending.
 
-use super::pending_continuation::end;
 use super::plan::{Report, StoredView};
 use super::request::ShownCalls;
 use crate::domain::id::MessageId;
+use crate::domain::message::Usage;
 use crate::domain::replay::replay;
-use crate::domain::turn::{HeldCallStatus, TurnEvent};
+use crate::domain::run::{RunStatus, TurnError};
+use crate::domain::turn::{FinishReason, HeldCallStatus, Spent, TurnEvent};
 use crate::store::Transcript;
 
 /// The number of decisions that a client gets which does not say what it shows: the latest ones.
@@ -58,4 +59,20 @@ fn decided(transcript: &Transcript, message: Option<MessageId>) -> impl Iterator
     let others = transcript.current().filter(move |other| Some(other.id) != message);
     let held = others.flat_map(|other| other.calls()).filter(|call| call.held && call.decision.is_some());
     held.map(HeldCallStatus::of)
+}
+
+/// Returns the last event of a stream without a turn. The client has nothing after this step.
+pub(super) fn end(view: &StoredView, step: i32, error: Option<TurnError>) -> TurnEvent<'static> {
+    let message = view.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
+    let spent = Spent { turn: Usage::default(), message };
+    if let Some(error) = error {
+        return TurnEvent::Failed { error, spent };
+    }
+    if view.run.status == RunStatus::Cancelled {
+        return TurnEvent::Cancelled { spent };
+    }
+    let mut calls_shown = view.steps().iter().filter(|other| other.n >= step).flat_map(|step| &step.calls);
+    let waits = view.can_resume() || calls_shown.any(|call| call.end().is_none());
+    let reason = if waits { FinishReason::ToolCalls } else { FinishReason::Stop };
+    TurnEvent::Finished { reason, spent }
 }

@@ -8,19 +8,19 @@ use std::collections::{HashMap, HashSet};
 /// What one stream has told.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    results: HashMap<ToolCallId, Result>,
+    results: HashMap<ToolCallId, ToldResult>,
     holds: HashSet<ToolCallId>,
     decisions: HashSet<ToolCallId>,
 }
 
 /// A told result. An output does not change, and the text of a failure may.
 #[derive(Debug, PartialEq, Eq)]
-enum Result {
+enum ToldResult {
     Output,
     Text(String),
 }
 
-impl Result {
+impl ToldResult {
     fn of(shown: &RenderedResult) -> Self {
         match shown {
             RenderedResult::Output(_) => Self::Output,
@@ -32,12 +32,12 @@ impl Result {
 impl Told {
     /// Whether the stream has told this result of the call.
     pub(super) fn has_result(&self, call: ToolCallId, shown: &RenderedResult) -> bool {
-        self.results.get(&call).is_some_and(|told| *told == Result::of(shown))
+        self.results.get(&call).is_some_and(|told| *told == ToldResult::of(shown))
     }
 
     /// Notes a result.
     pub(super) fn result(&mut self, call: ToolCallId, shown: &RenderedResult) {
-        self.results.insert(call, Result::of(shown));
+        self.results.insert(call, ToldResult::of(shown));
     }
 
     /// Notes the card of a call. Returns whether it is new.

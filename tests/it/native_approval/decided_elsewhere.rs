@@ -191,8 +191,8 @@ async fn a_stale_tab_attaches_to_the_running_turn_from_its_own_position() {
     assert_eq!(stale.kinds()[..kinds.len()], kinds, "{}", stale.raw);
     assert_eq!(
         stale.kinds()[kinds.len()..],
-        GOES_ON[1..],
-        "and the state of the calls at the start of the turn"
+        GOES_ON[2..],
+        "the outcome at the start of the turn is not told again"
     );
     assert_eq!((stale.text().as_str(), app.scene.requests().len()), ("Both paid.", 3));
 }

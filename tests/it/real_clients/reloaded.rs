@@ -98,7 +98,8 @@ fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();
     let own: Vec<Value> = parts.iter().map(|part| part["toolCallId"].clone()).collect();
-    parts.retain(|part| part["type"] != "data-tool-decision" || own.contains(&part["id"]));
+    let here = |part: &Value| own.contains(&part["id"]) && !is_outside(&part["data"], outside);
+    parts.retain(|part| part["type"] != "data-tool-decision" || here(part));
     for part in parts.iter_mut().filter(|part| part["type"] == "data-tool-decision") {
         remove(&mut part["data"], &["late"]);
     }
