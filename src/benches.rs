@@ -16,7 +16,6 @@ use crate::tools::ToolRegistry;
 use crate::tools::gate::{Gate, PolicyContext};
 use bytes::BytesMut;
 use serde_json::json;
-use std::collections::HashSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -54,7 +53,7 @@ impl TextTurn {
     #[must_use]
     pub fn encode(&self) -> BytesMut {
         let message_id = MessageId::new(Uuid::nil());
-        let audience = Audience { message_id, request_id: String::new(), approved: HashSet::new() };
+        let audience = Audience::new(message_id, "");
         let (mut encoder, mut out) = (self.dialect.encoder(audience), BytesMut::new());
         encoder.begin(&mut out);
         self.events.iter().for_each(|event| encoder.event(event, &mut out));

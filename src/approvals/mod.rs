@@ -14,6 +14,7 @@
 
 mod ask_handler;
 mod cancel;
+mod cards;
 mod decide;
 mod execute;
 mod grants;

@@ -2,7 +2,8 @@
 
 use super::continuation::{Locked, Next};
 use super::intent::{Intent, intent};
-use super::request::{Action, AdmitError, ThreadName, TurnRequest};
+use super::report::decided_elsewhere;
+use super::request::{Action, AdmitError, ShownCalls, ThreadName, TurnRequest};
 use super::{Chat, Started};
 use crate::config::WhilePending;
 use crate::domain::Principal;
@@ -25,15 +26,15 @@ impl Chat {
         ask: TurnRequest,
         client: ClientTraits,
     ) -> Result<Started, AdmitError> {
-        let TurnRequest { action: wants, options, decisions: answers } = ask;
+        let TurnRequest { action: wants, options, decisions: answers, shown, key } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AdmitError::Stopping);
         }
         // Before the thread is locked: each decision is a transaction of its own.
         let only_continues = matches!(wants, Action::Continue { .. });
-        self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
-        let answered = answers.into_iter().map(|answer| answer.tool_call_id).collect();
+        let taken = self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
+        let answered: HashSet<_> = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &wants).await?;
         let extent = write.lock_thread(&thread).await?;
@@ -41,12 +42,13 @@ impl Chat {
             0 => Transcript::default(),
             _ => self.transcript(&write, &thread).await?,
         };
-        let intent = intent(&transcript, wants)?;
+        let intent = intent(&transcript, wants, key)?;
         self.check_fits(extent, &intent)?;
         let locked = Locked { write, thread, principal };
-        let next = self.next(&locked, transcript, intent, options, &answered, client).await?;
+        let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
         // This process may not be able to read the running turn.
-        self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)
+        let started = self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)?;
+        Ok(Started { taken, ..started })
     }
 
     fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {
@@ -142,14 +144,14 @@ impl Chat {
         mut transcript: Transcript,
         intent: Intent,
         options: RunOptions,
-        answered: &HashSet<ToolCallId>,
+        (answered, shown): (&HashSet<ToolCallId>, &ShownCalls),
         client: ClientTraits,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, principal } = locked;
         let question = match intent {
             Intent::Continue { message, from_the_start } => {
                 return self
-                    .continue_by_post(locked, &transcript, message, from_the_start, answered, client)
+                    .continue_by_post(locked, &transcript, message, from_the_start, (answered, shown), client)
                     .await;
             }
             _ if transcript.running().is_some() => return Err(AdmitError::TurnInProgress),
@@ -179,7 +181,8 @@ impl Chat {
         let new = NewRun { question, options, lease: self.approval.lease };
         let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
         let first = Box::new(self.open_first(write, &lease, &transcript).await?);
-        Ok(Next::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() })
+        let next = Next::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
+        Ok(next.after(decided_elsewhere(&transcript, None, shown)))
     }
 
     /// Applies the setting for a message that arrives while calls are pending. Returns whether calls were

@@ -2,9 +2,10 @@
 //! request.
 
 use super::plan::{Backfill, Plan, Request, StoredView, plan};
-use super::posted_decisions::{backfill_before_turn, decided_step};
-use super::request::AdmitError;
-use super::turn::FirstStep;
+use super::posted_decisions::{backfill_before_turn, step_of_one};
+use super::report::{self, decided_elsewhere, holds_elsewhere};
+use super::request::{AdmitError, ShownCalls};
+use super::turn::{FirstStep, TurnTask};
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
 use crate::agent::OpenedStep;
@@ -43,6 +44,8 @@ pub(super) enum Next {
     },
     /// The request waits for calls to end.
     Await { pending: PendingContinuation, backfill: Vec<TurnEvent<'static>> },
+    /// No turn follows. The client gets these events.
+    Report { run: Run, events: Vec<TurnEvent<'static>> },
     /// No turn follows, with an error as the cause, if there is one.
     End(Option<TurnError>),
 }
@@ -60,14 +63,14 @@ pub(super) struct PendingContinuation {
 
 impl Chat {
     /// Continues `message`, or else the last message, for a client that posts decisions on the `answered`
-    /// calls. A dead turn of the thread must be closed already.
+    /// calls and shows these calls. A dead turn of the thread must be closed already.
     pub(super) async fn continue_by_post(
         &self,
         locked: &Locked<'_>,
         transcript: &Transcript,
         message: Option<MessageId>,
         has_nothing: bool,
-        answered: &HashSet<ToolCallId>,
+        (answered, shown): (&HashSet<ToolCallId>, &ShownCalls),
         client: ClientTraits,
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, .. } = locked;
@@ -78,17 +81,22 @@ impl Chat {
         };
         let is_last = run.id == last.id;
         let mut view = StoredView::of(run.clone(), is_last);
-        if !answered.is_empty() {
+        let is_over = !view.can_resume() && !(is_last && run.status == RunStatus::Running);
+        if is_over || !answered.is_empty() || !shown.open.is_empty() {
             view.steps = Some(transcript.steps(run.assistant_message_id).to_vec());
         }
-        let decided = decided_step(view.steps(), answered);
+        view.holds_elsewhere = is_over && holds_elsewhere(transcript, run.assistant_message_id);
+        let decided = step_of_one(view.steps(), answered);
+        let open = step_of_one(view.steps(), &shown.open);
         if view.can_resume() {
             view.pausing = transcript.pausing_calls(run.assistant_message_id)?;
-        } else if is_last && decided.is_some() && run.status == RunStatus::Running {
+        } else if !is_over && (decided.is_some() || open.is_some()) {
             view.steps_before_turn = write.steps_before_turn(thread, &view.run).await?;
         }
-        let plan = plan(&view, Request::Post { decided, has_nothing }, client)?;
-        self.execute(locked, &view, plan, client, Some(transcript)).await
+        let plan = plan(&view, Request::Post { decided, open, has_nothing }, client)?;
+        let next = self.execute(locked, &view, plan, client, Some(transcript)).await?;
+        let elsewhere = decided_elsewhere(transcript, Some(run.assistant_message_id), shown);
+        Ok(next.after(elsewhere))
     }
 
     /// Attaches to the running turn of the thread, or resumes its last run for a client that resumes by GET.
@@ -198,6 +206,14 @@ impl Chat {
                 };
                 Ok(Next::Await { pending: PendingContinuation { run, step, turn, client }, backfill })
             }
+            Plan::Report(report) => {
+                let transcript = match transcript {
+                    Some(transcript) => Cow::Borrowed(transcript),
+                    None => Cow::Owned(write.transcript(thread).await?),
+                };
+                let events = report::events(view, &transcript, report);
+                Ok(Next::Report { run, events })
+            }
             Plan::End(error) => Ok(Next::End(error)),
         }
     }
@@ -234,6 +250,12 @@ impl Chat {
                 write.commit().await?;
                 (self.announce(principal.clone(), thread, pending), backfill)
             }
+            Next::Report { run, events } => {
+                write.commit().await?;
+                // Dropping the task closes its log.
+                let teller = TurnTask::detached(self, run.id);
+                (Started::of(&run, teller.log.clone()), events)
+            }
             Next::End(_) => {
                 // Commits the close of a dead turn.
                 write.commit().await?;
@@ -241,6 +263,20 @@ impl Chat {
             }
         };
         Ok(Some(Started { backfill, ..started }))
+    }
+}
+
+impl Next {
+    /// Returns the same with this event before all others that the client gets.
+    pub(super) fn after(mut self, first: Option<TurnEvent<'static>>) -> Self {
+        match &mut self {
+            Self::Attach { backfill: before, .. }
+            | Self::Begin { backfill: before, .. }
+            | Self::Await { backfill: before, .. }
+            | Self::Report { events: before, .. } => before.splice(0..0, first).for_each(drop),
+            Self::End(_) => {}
+        }
+        self
     }
 }
 

@@ -38,19 +38,41 @@ impl Intent {
     fn resume(message: Option<MessageId>) -> Self {
         Self::Continue { message, from_the_start: false }
     }
+
+    /// Gives a user message without a name this one.
+    fn named(mut self, name: Option<String>) -> Self {
+        if let Self::New { client_id: none @ None, .. } | Self::Edit { client_id: none @ None, .. } =
+            &mut self
+        {
+            *none = name;
+        }
+        self
+    }
 }
 
-/// Resolves a request against the stored thread.
-pub(super) fn intent(transcript: &Transcript, wants: Action) -> Result<Intent, AdmitError> {
+/// Resolves a request against the stored thread. The key of the request names a user message that has no other
+/// name, so that a repeated request finds that message.
+pub(super) fn intent(
+    transcript: &Transcript,
+    wants: Action,
+    key: Option<String>,
+) -> Result<Intent, AdmitError> {
     let stored = Stored::of(transcript);
-    match wants {
-        Action::New { text, client_id } => Ok(stored.new_message(text, client_id)),
-        Action::History { messages } => Ok(stored.history(&messages)),
-        Action::Edit { message, text } => Ok(stored.edit(message, text)),
-        Action::Regenerate { answer, question } => {
-            stored.regenerate(answer.as_deref(), question).ok_or(AdmitError::NothingToContinue)
+    let key = key.filter(|_| wants.is_of_nameless_message());
+    if let Some((question, _)) = key.as_deref().and_then(|key| stored.question(key)) {
+        return Ok(stored.resume_after(question));
+    }
+    stored.intent(wants).map(|intent| intent.named(key))
+}
+
+impl Action {
+    /// Whether the action brings a user message without a name.
+    fn is_of_nameless_message(&self) -> bool {
+        match self {
+            Self::New { client_id, .. } => client_id.is_none(),
+            Self::History { messages } => messages.last().is_some_and(|last| last.id.is_none()),
+            Self::Edit { .. } | Self::Regenerate { .. } | Self::Continue { .. } => false,
         }
-        Action::Continue { message } => Ok(Intent::resume(message.and_then(|name| stored.answer(&name)))),
     }
 }
 
@@ -62,6 +84,18 @@ struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
+    fn intent(&self, wants: Action) -> Result<Intent, AdmitError> {
+        match wants {
+            Action::New { text, client_id } => Ok(self.new_message(text, client_id)),
+            Action::History { messages } => Ok(self.history(&messages)),
+            Action::Edit { message, text } => Ok(self.edit(message, text)),
+            Action::Regenerate { answer, question } => {
+                self.regenerate(answer.as_deref(), question).ok_or(AdmitError::NothingToContinue)
+            }
+            Action::Continue { message } => Ok(Intent::resume(message.and_then(|name| self.answer(&name)))),
+        }
+    }
+
     fn of(transcript: &'a Transcript) -> Self {
         let questions = transcript.current().filter_map(|message| match &message.body {
             Body::User(text) => Some((message, text.as_str())),

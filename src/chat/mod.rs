@@ -12,6 +12,7 @@ mod intent;
 mod pending_continuation;
 mod plan;
 mod posted_decisions;
+mod report;
 mod request;
 mod resumer;
 mod sub_agents;
@@ -21,17 +22,20 @@ pub(crate) mod turn_log;
 
 pub(crate) use admit::DEFAULT_TITLE;
 pub(crate) use cancel::CancelRunError;
-pub(crate) use request::{Action, AdmitError, PostedDecision, PostedMessage, ThreadName, TurnRequest};
+pub(crate) use request::{
+    Action, AdmitError, PostedDecision, PostedMessage, ShownCalls, ThreadName, TurnRequest,
+};
 
 use crate::agent::{Agent, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::config;
-use crate::domain::id::{MessageId, RunId, ThreadId};
+use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
 use crate::rate_limit::RateLimit;
 use crate::store::Store;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tail::TailedTurns;
 use turn_log::{LiveTurns, TurnLog};
@@ -64,6 +68,8 @@ pub(crate) struct Started {
     /// Events that this reader gets before those of the turn.
     pub(crate) backfill: Vec<TurnEvent<'static>>,
     pub(crate) log: Arc<TurnLog>,
+    /// The calls whose answers the server took with the request of this reader.
+    pub(crate) taken: HashSet<ToolCallId>,
 }
 
 impl Started {
@@ -75,6 +81,7 @@ impl Started {
             message_id: run.assistant_message_id,
             backfill: Vec::new(),
             log,
+            taken: HashSet::new(),
         }
     }
 }

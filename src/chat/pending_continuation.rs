@@ -4,6 +4,7 @@
 use super::continuation::{Locked, Next, PendingContinuation};
 use super::plan::{Request, StoredView, is_under_way, plan};
 use super::posted_decisions::{backfill, held_at};
+use super::report::end;
 use super::request::AdmitError;
 use super::turn::{TurnTask, internal, span};
 use super::turn_log::Enough;
@@ -11,9 +12,9 @@ use super::{Chat, Started};
 use crate::agent::Wait;
 use crate::domain::Principal;
 use crate::domain::call::State;
-use crate::domain::message::{Step, Usage};
+use crate::domain::message::Step;
 use crate::domain::run::{Run, RunStatus, TurnError};
-use crate::domain::turn::{FinishReason, Spent, TurnEvent};
+use crate::domain::turn::{Spent, TurnEvent};
 use crate::store::{StoreError, Thread, Write};
 use crate::stream::ClientTraits;
 use futures::FutureExt;
@@ -91,7 +92,7 @@ impl TurnTask {
                 while reader.next(emit).await {}
             }
             // Nothing is awaited twice.
-            Next::Await { .. } => self.report(&view, waiting, None),
+            Next::Await { .. } | Next::Report { .. } => self.report(&view, waiting, None),
             Next::End(error) => self.report(&view, waiting, error),
         }
         Ok(())
@@ -194,20 +195,4 @@ impl TurnTask {
         }
         Ok(StoredView { steps: Some(steps), is_stopping: self.chat.tasks.is_stopping(), ..view })
     }
-}
-
-/// Returns the last event of a stream without a turn. The client has nothing after this step.
-fn end(view: &StoredView, step: i32, error: Option<TurnError>) -> TurnEvent<'static> {
-    let message = view.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
-    let spent = Spent { turn: Usage::default(), message };
-    if let Some(error) = error {
-        return TurnEvent::Failed { error, spent };
-    }
-    if view.run.status == RunStatus::Cancelled {
-        return TurnEvent::Cancelled { spent };
-    }
-    let mut calls_shown = view.steps().iter().filter(|other| other.n >= step).flat_map(|step| &step.calls);
-    let waits = view.can_resume() || calls_shown.any(|call| call.end().is_none());
-    let reason = if waits { FinishReason::ToolCalls } else { FinishReason::Stop };
-    TurnEvent::Finished { reason, spent }
 }

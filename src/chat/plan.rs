@@ -18,6 +18,9 @@ pub(super) enum Request {
     Post {
         /// The last step with a held call that the client decides. The client has nothing after this step.
         decided: Option<i32>,
+        /// The last step with a held call that the client shows without an end. The client has nothing after
+        /// this step.
+        open: Option<i32>,
         /// Whether the client has nothing of the message.
         has_nothing: bool,
     },
@@ -46,6 +49,8 @@ pub(super) struct StoredView {
     /// Whether the model has read an outcome or a placeholder of the held calls: read for a GET that may
     /// resume the run.
     pub(super) outcomes_were_sent: bool,
+    /// Whether another message of the thread has a held call.
+    pub(super) holds_elsewhere: bool,
     /// Whether this process is stopping.
     pub(super) is_stopping: bool,
 }
@@ -64,9 +69,22 @@ pub(super) enum Plan {
         in_turn: bool,
         backfill: Backfill,
     },
+    /// No turn follows. The client gets the stored state at once.
+    Report(Report),
     /// No turn follows. After a wait the client gets the stored state, and some clients this error as the
     /// cause. A GET gets an empty response.
     End(Option<TurnError>),
+}
+
+/// The stored state that a client gets when nothing is left to continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    /// The whole message.
+    Whole,
+    /// The status of the held calls of this step.
+    States(i32),
+    /// The decisions about held calls of other messages.
+    Elsewhere,
 }
 
 /// The part of the message that a client gets before the plan begins.
@@ -82,13 +100,14 @@ pub(super) enum Backfill {
 /// Decides what follows. An error refuses the request.
 pub(super) fn plan(view: &StoredView, request: Request, client: ClientTraits) -> Result<Plan, AdmitError> {
     match request {
-        Request::Post { decided, has_nothing } => {
-            let backfill = match decided {
-                _ if has_nothing && client.needs_earlier_steps => Backfill::Whole,
+        Request::Post { decided, open, has_nothing } => {
+            let open = decided.max(open);
+            let backfill = match open {
+                _ if has_nothing => Backfill::Whole,
                 Some(step) => Backfill::After(step),
                 None => Backfill::Nothing,
             };
-            view.after_post(decided, backfill)
+            view.after_post(decided, open, backfill)
         }
         Request::Get => view.after_get(client),
         Request::Server => view.resume(Backfill::Nothing),
@@ -106,6 +125,7 @@ impl StoredView {
             steps_before_turn: Vec::new(),
             pausing: Vec::new(),
             outcomes_were_sent: false,
+            holds_elsewhere: false,
             is_stopping: false,
         }
     }
@@ -120,7 +140,12 @@ impl StoredView {
         self.is_last && matches!(self.run.status, RunStatus::Waiting | RunStatus::Failed)
     }
 
-    fn after_post(&self, decided: Option<i32>, backfill: Backfill) -> Result<Plan, AdmitError> {
+    fn after_post(
+        &self,
+        decided: Option<i32>,
+        open: Option<i32>,
+        backfill: Backfill,
+    ) -> Result<Plan, AdmitError> {
         // Reports the status of the decided calls. The report itself includes everything after them.
         let report = |step, in_turn| {
             let backfill = if backfill == Backfill::Whole { backfill } else { Backfill::Nothing };
@@ -130,10 +155,20 @@ impl StoredView {
             RunStatus::Running if self.is_last => Ok(match decided {
                 // The client has already read the turn that it would attach to, except its end.
                 Some(step) if self.turn_contains(step) => report(step, true),
+                // The client reads its open step in the turn.
+                _ if open.is_some_and(|step| self.turn_contains(step)) && backfill != Backfill::Whole => {
+                    Plan::Attach(Backfill::Nothing)
+                }
                 _ => Plan::Attach(backfill),
             }),
             RunStatus::Waiting | RunStatus::Failed if self.is_last => self.resume(backfill),
-            _ => decided.map(|step| report(step, false)).ok_or(AdmitError::NothingToContinue),
+            _ => match (open, self.last_hold()) {
+                (Some(step), _) => Ok(report(step, false)),
+                (None, _) if backfill == Backfill::Whole => Ok(Plan::Report(Report::Whole)),
+                (None, Some(step)) => Ok(Plan::Report(Report::States(step))),
+                (None, None) if self.holds_elsewhere => Ok(Plan::Report(Report::Elsewhere)),
+                (None, None) => Err(AdmitError::NothingToContinue),
+            },
         }
     }
 
@@ -179,6 +214,11 @@ impl StoredView {
             _ if self.is_stopping => Plan::End(Some(TurnError::interrupted())),
             _ => Plan::Resume(Backfill::Nothing),
         }
+    }
+
+    /// Returns the last step with a held call.
+    fn last_hold(&self) -> Option<i32> {
+        self.steps().iter().rfind(|step| step.calls.iter().any(|call| call.held)).map(|step| step.n)
     }
 
     /// Whether the running turn contains this step, so that a client of that turn has the step from it.

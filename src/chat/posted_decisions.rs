@@ -19,27 +19,28 @@ impl Chat {
     /// or that belong to another thread.
     ///
     /// A request that only continues fails if all its new decisions are refused. Any other request fails if a
-    /// refused decision may be accepted on a retry. A request that fails starts nothing.
+    /// refused decision may be accepted on a retry. A request that fails starts nothing. Returns the calls whose
+    /// decisions were accepted.
     pub(super) async fn apply_posted_decisions(
         &self,
         principal: &Principal,
         name: &ThreadName,
         answers: &[PostedDecision],
         only_continues: bool,
-    ) -> Result<(), AdmitError> {
+    ) -> Result<HashSet<ToolCallId>, AdmitError> {
         if answers.is_empty() {
-            return Ok(());
+            return Ok(HashSet::new());
         }
         let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
         let thread = self.store.read_once().await?.thread_named(principal, name).await?;
-        let Some(thread) = thread else { return Ok(()) };
+        let Some(thread) = thread else { return Ok(HashSet::new()) };
         // Each decision checks the state of its call again.
         let mut pending = self.store.read_once().await?.pending_in(&thread).await?;
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
-        let (mut taken, mut closed, mut refused) = (Vec::new(), false, None);
+        let (mut decisions, mut closed, mut refused) = (Vec::new(), false, None);
         for answer in new.take(self.agent.limits.batch) {
             match Box::pin(self.approvals.decide(Decider::Person(principal), answer.request())).await {
-                Ok(decided) => taken.push(decided),
+                Ok(decided) => decisions.push(decided),
                 // Another decider was faster, or the call expired. The client gets the status of the call.
                 Err(DecideError::Closed(_)) => closed = true,
                 // The next decision would be refused too.
@@ -50,10 +51,11 @@ impl Chat {
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        let none_taken = taken.is_empty() && !closed;
-        self.approvals.await_at_once(&mut taken).await;
+        let none_taken = decisions.is_empty() && !closed;
+        self.approvals.await_at_once(&mut decisions).await;
         let refuses = |error: &DecideError| if only_continues { none_taken } else { is_retryable(error) };
-        refused.filter(refuses).map_or(Ok(()), |error| Err(AdmitError::Refused(error)))
+        let accepted = || decisions.iter().filter(|made| !made.replayed).map(|made| made.call.id).collect();
+        refused.filter(refuses).map_or_else(|| Ok(accepted()), |error| Err(AdmitError::Refused(error)))
     }
 }
 
@@ -82,11 +84,11 @@ impl PostedDecision {
     }
 }
 
-/// Returns the last step with a held call that the client decides. A client gets an outcome before everything
-/// after that outcome. So a client that still posts a decision there has nothing after that step.
-pub(super) fn decided_step(steps: &[Step], answered: &HashSet<ToolCallId>) -> Option<i32> {
-    let is_answered = |call: &ToolCall| call.held && answered.contains(&call.id);
-    steps.iter().rfind(|step| step.calls.iter().any(is_answered)).map(|step| step.n)
+/// Returns the last step with one of these held calls, which a client decides or shows without an end. A client
+/// gets an outcome before everything after that outcome. So such a client has nothing after that step.
+pub(super) fn step_of_one(steps: &[Step], of: &HashSet<ToolCallId>) -> Option<i32> {
+    let is_one = |call: &ToolCall| call.held && of.contains(&call.id);
+    steps.iter().rfind(|step| step.calls.iter().any(is_one)).map(|step| step.n)
 }
 
 /// Returns the events that a client lacks after step `known`: the status of that step's held calls, and all

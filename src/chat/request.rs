@@ -5,6 +5,7 @@ use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
 use crate::rate_limit::RateLimited;
 use crate::store::StoreError;
+use std::collections::HashSet;
 
 /// A request for a turn: the action, and the decisions that the client posts with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,19 @@ pub(crate) struct TurnRequest {
     pub(crate) options: RunOptions,
     /// The decisions about held calls among the posted parts, new and repeated ones.
     pub(crate) decisions: Vec<PostedDecision>,
+    /// What the client shows of the calls.
+    pub(crate) shown: ShownCalls,
+    /// The key of the request, for a user message without a name.
+    pub(crate) key: Option<String>,
+}
+
+/// What a client shows of the calls in its history. It only determines what the client is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ShownCalls {
+    /// The calls that the client shows without an end.
+    pub(crate) open: HashSet<ToolCallId>,
+    /// The calls whose decisions the client has.
+    pub(crate) told: HashSet<ToolCallId>,
 }
 
 /// The action of a request.
@@ -71,7 +85,8 @@ impl TurnRequest {
     /// Returns a request that only continues.
     pub(crate) fn continuation() -> Self {
         let action = Action::Continue { message: None };
-        Self { action, options: RunOptions::default(), decisions: Vec::new() }
+        let shown = ShownCalls::default();
+        Self { action, options: RunOptions::default(), decisions: Vec::new(), shown, key: None }
     }
 
     /// Returns the text that a user message may get from this request.

@@ -10,10 +10,13 @@ pub enum UiDialect {
     /// `ui-v5`: AI SDK 5, which has no approvals of its own. A data part shows the state of a call.
     #[serde(rename = "ui-v5")]
     V5,
-    /// `ui-v6`: AI SDK 6 and 7, which have approvals of their own.
+    /// `ui-v6`: AI SDK 6, which has approvals of its own. AI SDK 7 reads it too.
     #[default]
     #[serde(rename = "ui-v6")]
     V6,
+    /// `ui-v7`: AI SDK 7, which also reads decisions from the stream. AI SDK 6 fails on them.
+    #[serde(rename = "ui-v7")]
+    V7,
 }
 
 /// `[stream]`

@@ -14,6 +14,7 @@ pub(crate) mod decision;
 pub(crate) mod event;
 pub(crate) mod grant;
 pub(crate) mod hex;
+pub(crate) mod hold;
 pub(crate) mod id;
 pub(crate) mod input;
 pub(crate) mod message;

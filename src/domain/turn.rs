@@ -1,6 +1,7 @@
 //! The events of a turn, in order. Encoders turn them into bytes.
 
 use super::call::{State, StateKind, ToolCall};
+use super::hold::{DecisionInForce, Hold};
 use super::id::ToolCallId;
 use super::input::Input;
 use super::message::{File, Source, Step, StepStatus, Usage};
@@ -66,6 +67,8 @@ pub(crate) enum TurnEvent<'a> {
     /// The stored statuses of the held calls that the message continues after. Or those of them whose status
     /// differs from the one that their step emitted.
     Continued(Vec<HeldCallStatus>),
+    /// The decisions about held calls of earlier messages, which a page may still show as pending.
+    DecidedEarlier(Vec<HeldCallStatus>),
     /// A model call ended.
     StepFinished {
         /// The reason.
@@ -167,6 +170,7 @@ impl TurnEvent<'_> {
             }
             TurnEvent::Held(calls) => TurnEvent::Held(calls),
             TurnEvent::Continued(calls) => TurnEvent::Continued(calls),
+            TurnEvent::DecidedEarlier(calls) => TurnEvent::DecidedEarlier(calls),
             TurnEvent::StepFinished { reason, usage } => TurnEvent::StepFinished { reason, usage },
             TurnEvent::Finished { reason, spent } => TurnEvent::Finished { reason, spent },
             TurnEvent::Cancelled { spent } => TurnEvent::Cancelled { spent },
@@ -197,8 +201,10 @@ impl Spent {
 pub(crate) struct HeldCallStatus {
     /// The call.
     pub(crate) tool_call_id: ToolCallId,
-    /// The tool of the call.
-    pub(crate) tool_name: String,
+    /// The facts of the hold.
+    pub(crate) hold: Hold,
+    /// The decision in force.
+    pub(crate) decided: Option<DecisionInForce>,
     /// The inputs, if a page has to show them again: an approver edited them, or the call is still pending.
     /// The page may have recorded a decision for a pending call by itself.
     pub(crate) input_to_show: Option<Input>,
@@ -222,8 +228,16 @@ pub(crate) enum HoldProgress {
 impl HeldCallStatus {
     /// Returns the statuses of those calls whose status differs from the emitted one, if any do.
     pub(crate) fn changed(calls: &[ToolCall], emitted: &[Self]) -> Option<Vec<Self>> {
-        let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !emitted.contains(now)).collect();
+        let same = |now: &Self| emitted.iter().any(|before| before.has_status_of(now));
+        let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !same(now)).collect();
         (!changed.is_empty()).then_some(changed)
+    }
+
+    fn has_status_of(&self, other: &Self) -> bool {
+        let status = |it: &Self| (it.tool_call_id, it.label);
+        status(self) == status(other)
+            && self.input_to_show == other.input_to_show
+            && self.progress == other.progress
     }
 
     /// Returns the status of this held call.
@@ -235,7 +249,8 @@ impl HeldCallStatus {
         };
         Self {
             tool_call_id: call.id,
-            tool_name: call.name.clone(),
+            hold: Hold::of(call),
+            decided: DecisionInForce::of(call),
             input_to_show: match call.state {
                 State::Pending => Some(call.input.clone()),
                 _ => call.edited_input().cloned(),

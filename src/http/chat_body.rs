@@ -8,7 +8,7 @@ use super::posted::{
     Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Posted, Role, content, given_name,
 };
 use super::ui_body;
-use crate::chat::{Action, PostedMessage, TurnRequest};
+use crate::chat::{Action, PostedMessage, ShownCalls, TurnRequest};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
 use poem::http::header::USER_AGENT;
@@ -32,7 +32,8 @@ struct ChatRequest {
     /// The names of the tools that the model may see, of `GET /tools`; all if absent.
     tool_selection: Option<Vec<String>>,
     /// The conversation as the page holds it, if `content` is absent: at most 50000 messages. The server
-    /// reads the text of user messages, the ids of messages, and decisions about held calls in the parts.
+    /// reads the text of user messages, the ids of messages, decisions about held calls in the parts, and which
+    /// calls the page shows without an end.
     messages: Option<Vec<PostedView>>,
     /// Only the last message of the conversation, if `content` is absent.
     message: Option<PostedView>,
@@ -219,8 +220,7 @@ impl ChatBody {
         let mut fields = match posted {
             Found::Is(Posted::Text(words)) => {
                 let wants = words_or_continue(content(words, "content")?, None);
-                let ask =
-                    TurnRequest { action: wants, options: RunOptions::default(), decisions: Vec::new() };
+                let ask = TurnRequest { action: wants, ..TurnRequest::continuation() };
                 return Ok(Self::of_data_stream(None, ask));
             }
             Found::Is(Posted::Fields(fields)) => *fields,
@@ -243,13 +243,27 @@ impl ChatBody {
             tools: tools.map(|labels| labels.0),
             ..RunOptions::default()
         };
+        let shown: ShownCalls = ui_body::shown_calls(&mut fields);
         if ui_body::is_ui(&fields) {
             let (answers, approved) = (ui_body::answers(&mut fields), ui_body::approved(&mut fields));
-            let ask = TurnRequest { action: ui_body::wants(fields)?, options, decisions: answers };
+            let action = ui_body::wants(fields)?;
+            let ask = TurnRequest { action, options, decisions: answers, shown, key: None };
             return Ok(Self { id, is_ui: true, is_sdk_5: false, ask, approved });
         }
-        let ask = TurnRequest { action: wants(fields)?, options, decisions: Vec::new() };
+        let decisions = Vec::new();
+        let ask = TurnRequest { action: wants(fields)?, options, decisions, shown, key: None };
         Ok(Self::of_data_stream(id, ask))
+    }
+
+    /// Adds the key of the request.
+    pub(super) fn with_key(mut self, key: Option<String>) -> Result<Self, ApiError> {
+        let fits = |key: &String| (1..=CLIENT_ID_MAX).contains(&key.chars().count());
+        if key.as_ref().is_some_and(|key| !fits(key)) {
+            let expected = format!("idempotency-key: expected 1 to {CLIENT_ID_MAX} characters");
+            return Err(ApiError::bad_request(expected));
+        }
+        self.ask.key = key;
+        Ok(self)
     }
 
     fn of_data_stream(id: Option<String>, ask: TurnRequest) -> Self {

@@ -100,15 +100,22 @@ pub(super) struct Parts {
     pub(super) approved: Vec<ToolCallId>,
     /// The first part that the model cannot be given, in a user message.
     pub(super) unread: Option<UnreadPart>,
+    /// The calls that are shown without an end, in an assistant message.
+    pub(super) open: Vec<ToolCallId>,
+    /// The calls whose decisions the page has, in an assistant message.
+    pub(super) told: Vec<ToolCallId>,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     kind: Found<Kind>,
     text: Found<Words>,
-    state: Found<Responded>,
+    state: Found<CallState>,
     approval: Found<Approval>,
     media_type: Found<TypeName>,
+    id: Found<Id>,
+    call: Found<Id>,
+    invocation: Found<Invocation>,
 }
 
 #[derive(Debug)]
@@ -117,12 +124,25 @@ enum Kind {
     /// The beginning of a step, which has no content.
     StepStart,
     Call(TypeName),
+    /// A part about a decision, which the server has sent.
+    Decision(TypeName),
     Other(TypeName),
 }
 
-/// The state of a call that has a decision on the page.
+/// The state of a call that has no end on the page. Other states are not kept.
 #[derive(Debug)]
-struct Responded;
+enum CallState {
+    Open,
+    /// The page has a decision of its own.
+    Responded,
+}
+
+/// A call on a page of AI SDK 4.
+#[derive(Debug, Default)]
+struct Invocation {
+    state: Found<CallState>,
+    call: Found<Id>,
+}
 
 #[derive(Debug, Default)]
 struct Approval {
@@ -298,7 +318,8 @@ impl Kept for Message {
                 (parts.words, parts.unread) = (Words::default(), None);
             }
             if !of_assistant {
-                (parts.answers, parts.approved) = (Vec::new(), Vec::new());
+                let (words, unread) = (std::mem::take(&mut parts.words), parts.unread.take());
+                *parts = Parts { words, unread, ..Parts::default() };
             }
         }
     }
@@ -334,6 +355,8 @@ impl Kept for Parts {
                     parts.unread = part.unread(place);
                 }
                 parts.approved.extend(part.approved());
+                parts.open.extend(part.open());
+                parts.told.extend(part.told());
                 parts.answers.extend(part.answer());
             }
             place += 1;
@@ -361,6 +384,9 @@ impl Kept for Part {
             "state" => self.state = reader.value(value)?,
             "approval" => self.approval = reader.value(value)?,
             "mediaType" | "mimeType" => self.media_type = reader.value(value)?,
+            "id" => self.id = reader.value(value)?,
+            "toolCallId" => self.call = reader.value(value)?,
+            "toolInvocation" => self.invocation = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -370,11 +396,30 @@ impl Kept for Part {
 impl Part {
     /// Returns the part if the model cannot be given its content. `place` is its index in the message.
     fn unread(&self, place: usize) -> Option<UnreadPart> {
-        let (Kind::Call(TypeName(kind)) | Kind::Other(TypeName(kind))) = self.kind.as_is()? else {
+        let (Kind::Call(TypeName(kind)) | Kind::Decision(TypeName(kind)) | Kind::Other(TypeName(kind))) =
+            self.kind.as_is()?
+        else {
             return None;
         };
         let media_type = self.media_type.as_is().map(|name| name.0.clone());
         Some(UnreadPart { place: format!("parts[{place}]"), kind: kind.clone(), media_type })
+    }
+
+    /// Returns the call that the part shows without an end.
+    fn open(&self) -> Option<ToolCallId> {
+        let Found::Is(Kind::Call(_)) = self.kind else { return None };
+        let (state, call) = match &self.invocation {
+            Found::Is(invocation) => (&invocation.state, &invocation.call),
+            _ => (&self.state, &self.call),
+        };
+        state.as_is()?;
+        call.as_is().map(|id| id.0)
+    }
+
+    /// Returns the call whose decision the part shows.
+    fn told(&self) -> Option<ToolCallId> {
+        let Found::Is(Kind::Decision(_)) = self.kind else { return None };
+        self.id.as_is().map(|id| id.0)
     }
 
     /// Returns the call that the part shows as approved, whatever the state of the part.
@@ -387,7 +432,9 @@ impl Part {
     /// Returns the decision in the part. A part without exactly the expected shape is not a decision, and
     /// never an approval.
     fn answer(self) -> Option<PostedDecision> {
-        let (Found::Is(Kind::Call(_)), Found::Is(Responded)) = (self.kind, self.state) else { return None };
+        let (Found::Is(Kind::Call(_)), Found::Is(CallState::Responded)) = (self.kind, self.state) else {
+            return None;
+        };
         let approval = self.approval.is()?;
         let reason = approval.reason.given(|| ()).ok()?.map(|reason| reason.0);
         Some(PostedDecision {
@@ -407,17 +454,44 @@ impl Kept for Kind {
             "text" => Some(Self::Text),
             "step-start" => Some(Self::StepStart),
             "dynamic-tool" => name().map(Self::Call),
+            "data-tool-decision" => name().map(Self::Decision),
             other if other.starts_with("tool-") => name().map(Self::Call),
             _ => name().map(Self::Other),
         }
     }
 }
 
-impl Kept for Responded {
+impl Kept for CallState {
     type With = Bounds;
 
     fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        (text == "approval-responded").then_some(Self)
+        match text {
+            "call" | "input-available" | "approval-requested" => Some(Self::Open),
+            "approval-responded" => Some(Self::Responded),
+            _ => None,
+        }
+    }
+}
+
+impl Kept for Invocation {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "state" => self.state = reader.value(value)?,
+            "toolCallId" => self.call = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
     }
 }
 

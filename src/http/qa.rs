@@ -16,8 +16,11 @@ use crate::config::UiDialect;
 use crate::stream::Dialect;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Header, Path, Query};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+/// The header that names a request, so that the client can repeat it.
+type KeyHeader = Header<Option<String>>;
 /// The header that names the dialect of the stream.
 type DialectHeader = Header<Option<Named<Protocol>>>;
 
@@ -40,9 +43,13 @@ impl Qa {
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
+        /// A name of the request, 1 to 64 characters, for a new message without an id. A repeated request with
+        /// the same key streams the answer of the first one.
+        #[oai(name = "idempotency-key")]
+        key: KeyHeader,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let name = ThreadName::Known(thread_id.0.into());
+        let (name, body) = (ThreadName::Known(thread_id.0.into()), body.with_key(key.0)?);
         self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
@@ -59,10 +66,14 @@ impl Qa {
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
+        /// A name of the request, 1 to 64 characters, for a new message without an id. A repeated request with
+        /// the same key streams the answer of the first one.
+        #[oai(name = "idempotency-key")]
+        key: KeyHeader,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
-        let name = ThreadName::OrNew(body.id);
-        self.turn(caller, request_id, place, name, named(protocol), body.chat).await
+        let (name, body) = (ThreadName::OrNew(body.id), body.chat.with_key(key.0)?);
+        self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
     /// Attach to the turn of a thread
@@ -72,7 +83,7 @@ impl Qa {
     /// call of the last message is decided, and the model has not read an outcome yet, the server continues
     /// the run as for a continuation by POST. Of several concurrent requests one continues the run, and the
     /// others attach to it. Otherwise the response is empty, for example if a call is still pending or after
-    /// a failure. In `ui-v5` and `ui-v6` the route behaves like the path with `/stream` at its end.
+    /// a failure. In the other dialects the route behaves like the path with `/stream` at its end.
     #[oai(path = "/qa/chat_streamed/:thread_id", method = "get", operation_id = "attach")]
     async fn attach(
         &self,
@@ -90,7 +101,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 
     /// Attach to the turn of the thread that the query names
@@ -112,13 +123,13 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 
     /// Attach to the message that the turn of a thread writes
     ///
     /// Serves `resumeStream` of AI SDK 5 and later, if the page's `api` contains the thread. The response
-    /// streams the whole current message under its id, from the first part. `format=ui-v5` and `format=ui-v6`
+    /// streams the whole current message under its id, from the first part. The formats `ui-v5` to `ui-v7`
     /// leave that message out while the turn is running. If no turn is running, the response is empty and no
     /// turn starts.
     #[oai(
@@ -142,7 +153,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 
     /// Attach to the message that the turn of the chat's thread writes
@@ -163,7 +174,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, place))
     }
 }
 
@@ -187,8 +198,10 @@ impl Qa {
         }
         let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
+        let answers = ask.decisions.iter().map(|answer| (answer.tool_call_id, answer.approved)).collect();
+        let cards = Arc::new(self.0.approvals.cards(&caller.0));
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
-        let listener = Listener { dialect, request_id: request_id.0, place, approved };
+        let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };
         Ok(self.0.streaming.answer(started, listener))
     }
 
@@ -213,12 +226,15 @@ impl Qa {
     /// Returns the stream of the attached turn, if there is one.
     fn attached(
         &self,
+        caller: &Caller,
         started: Option<Started>,
         dialect: &'static Dialect,
         request_id: RequestId,
         place: StreamSlot,
     ) -> AttachedStream {
-        let listener = Listener { dialect, request_id: request_id.0, place, approved: HashSet::new() };
+        let (approved, answers) = <(HashSet<_>, HashMap<_, _>)>::default();
+        let cards = Arc::new(self.0.approvals.cards(&caller.0));
+        let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };
         let stream = started.map(|started| self.0.streaming.answer(started, listener));
         AttachedStream { dialect, stream }
     }

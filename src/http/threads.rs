@@ -415,6 +415,7 @@ impl Threads {
         let thread = read.thread_named(&caller.0, &thread_id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages_page(&thread, before, self.0.page(size)).await?;
         let dialect = format.0.map(|named| named.dialect);
+        let cards = self.0.approvals.cards(&caller.0);
         let mut results = Paged::new(self.0.page_bytes);
         // Newest first: messages that do not fit go to the next page.
         for message in page.items.iter().rev() {
@@ -427,7 +428,9 @@ impl Threads {
                         }
                         _ => None,
                     };
-                    dialect.reload(message, began).map(|message| AnyMessage::Page(PageMessage(message)))
+                    dialect
+                        .reload(message, began, &cards)
+                        .map(|message| AnyMessage::Page(PageMessage(message)))
                 }
                 None => Some(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals))),
             };

@@ -11,13 +11,14 @@ use crate::config::UiDialect;
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::TurnEvent;
 use crate::metrics::{Metrics, Now};
-use crate::stream::{Audience, Dialect, Encoder};
+use crate::stream::{Audience, Cards, Dialect, Encoder, PageAnswer};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream;
 use poem::Body;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -40,6 +41,9 @@ pub(super) struct Listener {
     pub(super) place: StreamSlot,
     /// The calls that the page shows as approved in this request.
     pub(super) approved: HashSet<ToolCallId>,
+    /// Whether the page approves the calls that it answers in this request.
+    pub(super) answers: HashMap<ToolCallId, bool>,
+    pub(super) cards: Arc<dyn Cards>,
 }
 
 /// One client's stream.
@@ -71,9 +75,11 @@ impl Streaming {
 
     /// Returns the stream of a started turn.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
-        let Listener { dialect, request_id, place, approved } = listener;
-        let Started { thread_id, run_id, message_id, backfill: before, log } = started;
-        let mut encoder = dialect.encoder(Audience { message_id, request_id, approved });
+        let Listener { dialect, request_id, place, approved, answers, cards } = listener;
+        let Started { thread_id, run_id, message_id, backfill: before, log, taken } = started;
+        let answer = |(call, approved)| (call, PageAnswer { approved, taken: taken.contains(&call) });
+        let answers = answers.into_iter().map(answer).collect();
+        let mut encoder = dialect.encoder(Audience { message_id, request_id, approved, answers, cards });
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
         let pieces = Pieces {
@@ -151,9 +157,8 @@ mod tests {
     use uuid::Uuid;
 
     fn pieces(dialect: &Dialect, log: &TurnLog) -> Pieces {
-        let (message_id, request_id) = (MessageId::new(Uuid::from_u128(1)), String::new());
         Pieces {
-            encoder: dialect.encoder(Audience { message_id, request_id, approved: HashSet::new() }),
+            encoder: dialect.encoder(Audience::new(MessageId::new(Uuid::from_u128(1)), "")),
             before: Vec::new().into_iter(),
             reader: log.reader(),
             piece_bytes: 100,

@@ -8,7 +8,7 @@ use super::error::ApiError;
 use super::error_code::ErrorCode;
 use super::partial_json::Found;
 use super::posted::{Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name};
-use crate::chat::{Action, PostedDecision, PostedMessage};
+use crate::chat::{Action, PostedDecision, PostedMessage, ShownCalls};
 use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -84,6 +84,16 @@ pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
 /// Returns the calls that the page shows as approved, whatever the state of their parts.
 pub(super) fn approved(fields: &mut Fields) -> HashSet<ToolCallId> {
     shown(fields).flat_map(|parts| std::mem::take(&mut parts.approved)).collect()
+}
+
+/// Returns the calls that the page shows without an end, and those whose decisions it has.
+pub(super) fn shown_calls(fields: &mut Fields) -> ShownCalls {
+    let mut calls = ShownCalls::default();
+    for parts in shown(fields) {
+        calls.open.extend(std::mem::take(&mut parts.open));
+        calls.told.extend(std::mem::take(&mut parts.told));
+    }
+    calls
 }
 
 /// Iterates over the parts in the conversation, and in the message that is posted next to it.

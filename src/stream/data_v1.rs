@@ -4,8 +4,10 @@
 //! `processChatResponse`). A client parses a chunk only when it ends with a line, so the encoder always
 //! writes an event whole.
 
-use super::{Encoder, failure, words};
-use crate::domain::id::{MessageId, ToolCallId};
+use super::hold_parts::{decision, hold, in_order_of_decision};
+use super::told::Told;
+use super::{Audience, Encoder, failure, words};
+use crate::domain::id::ToolCallId;
 use crate::domain::message::{Source, Usage};
 use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, TurnEvent};
 use bytes::{BufMut, BytesMut};
@@ -15,13 +17,54 @@ use serde_json::{Value, json};
 /// The encoder of this dialect.
 #[derive(Debug)]
 pub(super) struct DataV1 {
-    message_id: MessageId,
-    request_id: String,
+    audience: Audience,
+    told: Told,
 }
 
 impl DataV1 {
-    pub(super) fn new(message_id: MessageId, request_id: String) -> Self {
-        Self { message_id, request_id }
+    pub(super) fn new(audience: Audience) -> Self {
+        Self { audience, told: Told::default() }
+    }
+
+    /// Writes the end of a call, unless the stream has told that end.
+    fn ended(&mut self, tool_call_id: ToolCallId, shown: &RenderedResult, out: &mut BytesMut) {
+        if !self.told.has_result(tool_call_id, shown) {
+            self.told.result(tool_call_id, shown);
+            line(out, b'a', &CallResult { tool_call_id, result: result(shown.clone()) });
+        }
+    }
+
+    /// Writes the cards of calls.
+    fn cards<'a>(&mut self, calls: impl Iterator<Item = &'a HeldCallStatus>, out: &mut BytesMut) {
+        let new = calls.filter(|call| self.told.hold(call.tool_call_id));
+        let cards = self.audience.cards.as_ref();
+        data(out, &new.map(|call| hold(call.tool_call_id, &call.hold, cards)).collect::<Vec<_>>());
+    }
+
+    /// Writes the decisions in force about calls.
+    fn decisions(&mut self, calls: &[HeldCallStatus], out: &mut BytesMut) {
+        let new = in_order_of_decision(calls).filter(|call| self.told.decision(call.tool_call_id));
+        let audience = &self.audience;
+        let parts = new.filter_map(|call| {
+            let decided = call.decided.as_ref()?;
+            let late = audience.is_late(&call.hold, call.tool_call_id, &decided.decision);
+            Some(decision(call.tool_call_id, decided, late))
+        });
+        data(out, &parts.collect::<Vec<_>>());
+    }
+
+    /// Writes the results of the calls that have ended, the labels of all calls, then the decisions.
+    fn validations(&mut self, calls: &[HeldCallStatus], out: &mut BytesMut) {
+        for call in calls {
+            if let HoldProgress::Ended(shown) = &call.progress {
+                self.ended(call.tool_call_id, shown, out);
+            }
+        }
+        let stand = calls
+            .iter()
+            .map(|call| Validation { tool_call_id: call.tool_call_id, validated: words::label(call.label) });
+        line(out, b'8', &stand.collect::<Vec<_>>());
+        self.decisions(calls, out);
     }
 }
 
@@ -30,7 +73,7 @@ impl Encoder for DataV1 {
 
     fn event(&mut self, event: &TurnEvent<'_>, out: &mut BytesMut) {
         match event {
-            TurnEvent::StepStarted => line(out, b'f', &StepStarted { message_id: self.message_id }),
+            TurnEvent::StepStarted => line(out, b'f', &StepStarted { message_id: self.audience.message_id }),
             TurnEvent::Text(text) => line(out, b'0', text),
             TurnEvent::Reasoning(text) => line(out, b'g', text),
             // Pages of AI SDK 4 need neither event. They continue whatever the results of other calls are.
@@ -48,10 +91,16 @@ impl Encoder for DataV1 {
             TurnEvent::CallStored { tool_call_id, tool_name, input } => {
                 line(out, b'9', &Call { tool_call_id, tool_name, args: input });
             }
-            TurnEvent::CallEnded { tool_call_id, result: shown } => ended(out, *tool_call_id, shown),
-            TurnEvent::Held(calls) => validations(out, calls),
+            TurnEvent::CallEnded { tool_call_id, result: shown } => self.ended(*tool_call_id, shown, out),
+            TurnEvent::Held(calls) => {
+                self.cards(calls.iter(), out);
+                self.validations(calls, out);
+            }
+            TurnEvent::DecidedEarlier(calls) => self.decisions(calls, out),
             TurnEvent::Continued(calls) => {
-                validations(out, calls);
+                let pending = calls.iter().filter(|call| matches!(call.progress, HoldProgress::Pending));
+                self.cards(pending, out);
+                self.validations(calls, out);
                 let finish = Finish::new(FinishReason::ToolCalls, None);
                 line(out, b'e', &StepFinished { finish, is_continued: false });
             }
@@ -63,7 +112,7 @@ impl Encoder for DataV1 {
             TurnEvent::Cancelled { spent } => {
                 line(out, b'd', &Finish::new(FinishReason::Other, Some(spent.turn)));
             }
-            TurnEvent::Failed { error, .. } => line(out, b'3', &failure(error, &self.request_id)),
+            TurnEvent::Failed { error, .. } => line(out, b'3', &failure(error, &self.audience.request_id)),
         }
     }
 
@@ -75,10 +124,6 @@ impl Encoder for DataV1 {
     fn end(&mut self, _out: &mut BytesMut) {}
 }
 
-fn ended(out: &mut BytesMut, tool_call_id: ToolCallId, shown: &RenderedResult) {
-    line(out, b'a', &CallResult { tool_call_id, result: result(shown.clone()) });
-}
-
 /// Returns the result of a call in the form of AI SDK 4, in streams and in messages.
 pub(super) fn result(shown: RenderedResult) -> Value {
     match shown {
@@ -87,17 +132,11 @@ pub(super) fn result(shown: RenderedResult) -> Value {
     }
 }
 
-/// Writes the results of the calls that have ended, then the labels of all calls.
-fn validations(out: &mut BytesMut, calls: &[HeldCallStatus]) {
-    for call in calls {
-        if let HoldProgress::Ended(shown) = &call.progress {
-            ended(out, call.tool_call_id, shown);
-        }
+/// Writes data parts, which pages get beside their messages.
+fn data<T: Serialize>(out: &mut BytesMut, parts: &[T]) {
+    if !parts.is_empty() {
+        line(out, b'2', parts);
     }
-    let stand = calls
-        .iter()
-        .map(|call| Validation { tool_call_id: call.tool_call_id, validated: words::label(call.label) });
-    line(out, b'8', &stand.collect::<Vec<_>>());
 }
 
 fn line<T: Serialize + ?Sized>(out: &mut BytesMut, code: u8, value: &T) {
@@ -211,7 +250,9 @@ impl Finish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::call::StateKind;
+    use crate::domain::call::{RiskLevel, StateKind};
+    use crate::domain::hold::Hold;
+    use crate::domain::id::MessageId;
     use crate::domain::input::Input;
     use crate::domain::run::{TurnError, TurnErrorCode};
     use crate::domain::turn::Spent;
@@ -219,7 +260,7 @@ mod tests {
 
     fn check(events: &[TurnEvent<'_>], expected: &str) {
         let mut out = BytesMut::new();
-        let mut encoder = DataV1::new(MessageId::new(Uuid::from_u128(2)), "r1".to_owned());
+        let mut encoder = DataV1::new(Audience::new(MessageId::new(Uuid::from_u128(2)), "r1"));
         for event in events {
             encoder.event(event, &mut out);
         }
@@ -238,10 +279,23 @@ mod tests {
                 TurnEvent::Text("I will\r\n\u{2028}\"delete\" it.".into()),
                 TurnEvent::CallStarted { tool_call_id: call, tool_name: "delete_file".to_owned() },
                 TurnEvent::CallArguments { tool_call_id: call, delta: "{\"path\":".into() },
-                TurnEvent::CallStored { tool_call_id: call, tool_name: "delete_file".to_owned(), input },
-                TurnEvent::Held(vec![HeldCallStatus {
+                TurnEvent::CallStored {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
+                    input: input.clone(),
+                },
+                TurnEvent::Held(vec![HeldCallStatus {
+                    tool_call_id: call,
+                    hold: Hold {
+                        tool_name: "delete_file".to_owned(),
+                        input: input.clone(),
+                        schema_hash: "h".to_owned(),
+                        risk: RiskLevel::High,
+                        reason: None,
+                        expires_at: None,
+                        unreadable: false,
+                    },
+                    decided: None,
                     input_to_show: None,
                     label: StateKind::Pending,
                     progress: HoldProgress::Pending,
@@ -256,6 +310,10 @@ mod tests {
                 "c:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"argsTextDelta\":\"{\\\"path\\\":\"}\n",
                 "9:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"toolName\":\"delete_file\",",
                 "\"args\":{\"path\":\"a.txt\"}}\n",
+                "2:[{\"type\":\"data-tool-hold\",\"id\":\"00000000-0000-0000-0000-000000000001\",\"data\":{",
+                "\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"toolName\":\"delete_file\",",
+                "\"title\":\"delete_file\",\"input\":{\"path\":\"a.txt\"},\"risk\":\"high\",\"inputHash\":\"h\",",
+                "\"requestedBy\":\"user:local\",\"canEdit\":false,\"canRemember\":false,\"approvalsNeeded\":1}}]\n",
                 "8:[{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"validated\":\"pending\"}]\n",
                 "e:{\"finishReason\":\"tool-calls\",\"usage\":{\"promptTokens\":10,\"completionTokens\":5},",
                 "\"isContinued\":false}\n",

@@ -4,7 +4,7 @@ use super::data_v1::DataV1;
 use super::ui_message::UiMessage;
 use super::ui_reload::ui_reload;
 use super::v4_message::v4_message;
-use super::{Audience, Encoder};
+use super::{Audience, Cards, Encoder};
 use crate::config::UiDialect;
 use crate::domain::clock::Timestamp;
 use crate::domain::message::Message;
@@ -22,7 +22,7 @@ pub(crate) struct Dialect {
     /// The response to a client that attaches while there is nothing to read.
     pub(crate) nothing_to_read: NothingToRead,
     encoder: fn(Audience) -> Box<dyn Encoder>,
-    reload: fn(&Message, Option<Timestamp>) -> Option<Value>,
+    reload: fn(&Message, Option<Timestamp>, &dyn Cards) -> Option<Value>,
 }
 
 /// The headers of the response, and the documentation of its body.
@@ -91,7 +91,7 @@ impl Dialect {
             resumes_by_get: true,
         },
         nothing_to_read: NothingToRead::EmptyStream,
-        encoder: |audience| Box::new(DataV1::new(audience.message_id, audience.request_id)),
+        encoder: |audience| Box::new(DataV1::new(audience)),
         reload: v4_message,
     };
 
@@ -103,10 +103,10 @@ impl Dialect {
         client: UI_PAGE,
         nothing_to_read: NothingToRead::NoContent,
         encoder: |audience| Box::new(UiMessage::new(UiDialect::V5, audience)),
-        reload: |message, _| ui_reload(message, UiDialect::V5),
+        reload: |message, _, cards| ui_reload(message, UiDialect::V5, cards),
     };
 
-    /// The UI message stream of AI SDK 6 and 7.
+    /// The UI message stream of AI SDK 6, which AI SDK 7 reads too.
     pub(crate) const UI_V6: &'static Self = &Self {
         name: "ui-v6",
         format: "ui-v6",
@@ -114,17 +114,29 @@ impl Dialect {
         client: UI_PAGE,
         nothing_to_read: NothingToRead::NoContent,
         encoder: |audience| Box::new(UiMessage::new(UiDialect::V6, audience)),
-        reload: |message, _| ui_reload(message, UiDialect::V6),
+        reload: |message, _, cards| ui_reload(message, UiDialect::V6, cards),
+    };
+
+    /// The UI message stream of AI SDK 7.
+    pub(crate) const UI_V7: &'static Self = &Self {
+        name: "ui-v7",
+        format: "ui-v7",
+        head: &UI_MESSAGE_STREAM,
+        client: UI_PAGE,
+        nothing_to_read: NothingToRead::NoContent,
+        encoder: |audience| Box::new(UiMessage::new(UiDialect::V7, audience)),
+        reload: |message, _, cards| ui_reload(message, UiDialect::V7, cards),
     };
 
     /// All dialects, in the order of their documentation.
-    pub(crate) const ALL: [&'static Self; 3] = [Self::DATA_V1, Self::UI_V5, Self::UI_V6];
+    pub(crate) const ALL: [&'static Self; 4] = [Self::DATA_V1, Self::UI_V5, Self::UI_V6, Self::UI_V7];
 
     /// Returns the dialect of a configured word.
     pub(crate) const fn of_ui(word: UiDialect) -> &'static Self {
         match word {
             UiDialect::V5 => Self::UI_V5,
             UiDialect::V6 => Self::UI_V6,
+            UiDialect::V7 => Self::UI_V7,
         }
     }
 
@@ -136,8 +148,13 @@ impl Dialect {
     /// Returns one message as the pages of this dialect hold it; `None` if they hold no such message yet. If
     /// a turn writes the message, `turn_began` is the begin of that turn. Clients that get the earlier steps
     /// in the stream of that turn do not need the time.
-    pub(crate) fn reload(&self, message: &Message, turn_began: Option<Timestamp>) -> Option<Value> {
-        (self.reload)(message, turn_began)
+    pub(crate) fn reload(
+        &self,
+        message: &Message,
+        turn_began: Option<Timestamp>,
+        cards: &dyn Cards,
+    ) -> Option<Value> {
+        (self.reload)(message, turn_began, cards)
     }
 }
 
@@ -177,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_dialect_has_the_same_name_in_the_configuration_and_in_requests() {
-        for word in [UiDialect::V5, UiDialect::V6] {
+        for word in [UiDialect::V5, UiDialect::V6, UiDialect::V7] {
             assert_eq!(json!(word), Dialect::of_ui(word).name);
         }
     }

@@ -7,6 +7,8 @@ mod data_v1;
 mod dialect;
 #[cfg(test)]
 mod fuzz;
+mod hold_parts;
+mod told;
 mod ui_message;
 mod ui_parts;
 mod ui_reload;
@@ -15,12 +17,15 @@ mod words;
 
 pub(crate) use dialect::{ClientTraits, Dialect, Head, NothingToRead};
 
+use crate::domain::decision::{Decision, Surface, Verdict};
+use crate::domain::hold::{Card, Hold};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::run::TurnError;
 use crate::domain::turn::TurnEvent;
 use bytes::BytesMut;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// Writes the events of a turn into a buffer, in one dialect, for one client. The output always consists of
 /// whole lines or events, because clients parse a chunk only when it ends with one.
@@ -44,6 +49,80 @@ pub(crate) struct Audience {
     pub(crate) request_id: String,
     /// The calls that the page shows as approved.
     pub(crate) approved: HashSet<ToolCallId>,
+    /// The answers of the page to held calls, in this request.
+    pub(crate) answers: HashMap<ToolCallId, PageAnswer>,
+    /// The cards of held calls for this client.
+    pub(crate) cards: Arc<dyn Cards>,
+}
+
+/// The answer of a page to a held call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageAnswer {
+    /// Whether the page approves the call.
+    pub(crate) approved: bool,
+    /// Whether the server took the answer in this request.
+    pub(crate) taken: bool,
+}
+
+/// What a process knows about held calls for one reader, besides their rows.
+pub(crate) trait Cards: Send + Sync + Debug {
+    /// Returns the card of a held call.
+    fn card(&self, hold: &Hold) -> Card;
+    /// Returns the reader as an actor.
+    fn reader(&self) -> String;
+}
+
+/// The cards of a process without tools, for tests and benchmarks.
+#[cfg(any(test, feature = "bench"))]
+#[derive(Debug)]
+pub(crate) struct NoTools;
+
+#[cfg(any(test, feature = "bench"))]
+impl Cards for NoTools {
+    fn card(&self, hold: &Hold) -> Card {
+        Card {
+            title: hold.tool_name.clone(),
+            description: None,
+            headline: None,
+            input_hash: hold.schema_hash.clone(),
+            requested_by: self.reader(),
+            can_edit: false,
+            can_remember: false,
+            approvals_needed: 1,
+        }
+    }
+
+    fn reader(&self) -> String {
+        "user:local".to_owned()
+    }
+}
+
+impl Audience {
+    /// Returns a client that shows nothing of the message yet.
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn new(message_id: MessageId, request_id: &str) -> Self {
+        Self {
+            message_id,
+            request_id: request_id.to_owned(),
+            approved: HashSet::new(),
+            answers: HashMap::new(),
+            cards: Arc::new(NoTools),
+        }
+    }
+
+    /// Whether an answer of the page came after this decision. Pages post an answer again until they have the
+    /// outcome, so an answer that agrees with the decision may be the decision. With a quorum the answer may be
+    /// one of the votes.
+    fn is_late(&self, hold: &Hold, call: ToolCallId, decision: &Decision) -> bool {
+        let Some(answer) = self.answers.get(&call).filter(|answer| !answer.taken) else { return false };
+        let verdict = if answer.approved { Verdict::Approve } else { Verdict::Reject };
+        if decision.verdict != verdict || decision.edited {
+            return true;
+        }
+        let is_own = decision.surface == Surface::Stream && decision.by == self.cards.reader();
+        let is_vote = answer.approved && self.cards.card(hold).approvals_needed > 1;
+        !is_own && !is_vote
+    }
 }
 
 /// Returns the text of a failure for clients.

@@ -1,13 +1,16 @@
-//! The dialects `ui-v5` and `ui-v6`: the UI message stream of AI SDK 5 to 7, Server-Sent Events of JSON
+//! The dialects `ui-v5`, `ui-v6` and `ui-v7`: the UI message stream of AI SDK 5 to 7, Server-Sent Events of JSON
 //! chunks.
 //!
 //! The chunks are those of `ai` 5.0, 6.0 and 7.0 (`uiMessageChunkSchema`), with the fields that every release
 //! of a generation reads. The first releases reject unknown fields, and all releases reject `null`. So the
 //! encoder leaves out absent fields, and fields that a later release of the generation added.
 
+use super::hold_parts::{decision, hold, in_order_of_decision};
+use super::told::Told;
 use super::ui_parts::{Metadata, Readable, Validation};
 use super::{Audience, Encoder, failure, words};
 use crate::config::UiDialect;
+use crate::domain::hold::DecisionInForce;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{File, Source};
@@ -16,20 +19,18 @@ use crate::domain::turn::{
 };
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
-use std::collections::HashSet;
 
 /// The end of a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
 /// A comment, which is not an event.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// The encoder of both dialects.
+/// The encoder of these dialects.
 #[derive(Debug)]
 pub(super) struct UiMessage {
     dialect: UiDialect,
-    message_id: MessageId,
-    request_id: String,
-    approved: HashSet<ToolCallId>,
+    audience: Audience,
+    told: Told,
     /// The part that is being written.
     open: Option<Open>,
     /// The number of text and reasoning parts so far. Each part has its own id.
@@ -45,8 +46,7 @@ enum Open {
 
 impl UiMessage {
     pub(super) fn new(dialect: UiDialect, audience: Audience) -> Self {
-        let Audience { message_id, request_id, approved } = audience;
-        Self { dialect, message_id, request_id, approved, open: None, parts: 0 }
+        Self { dialect, audience, told: Told::default(), open: None, parts: 0 }
     }
 
     fn words(&mut self, part: Open, delta: &str, out: &mut BytesMut) {
@@ -80,7 +80,12 @@ impl UiMessage {
         }
     }
 
-    fn ended(&self, tool_call_id: ToolCallId, shown: &RenderedResult, out: &mut BytesMut) {
+    /// Writes the end of a call, unless the stream has told that end.
+    fn ended(&mut self, tool_call_id: ToolCallId, shown: &RenderedResult, out: &mut BytesMut) {
+        if self.told.has_result(tool_call_id, shown) {
+            return;
+        }
+        self.told.result(tool_call_id, shown);
         let error = |error_text| Chunk::ToolOutputError { tool_call_id, error_text };
         let told = match shown {
             RenderedResult::Output(output) => {
@@ -91,8 +96,12 @@ impl UiMessage {
             // AI SDK 5 has no state for denied calls.
             RenderedResult::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
             RenderedResult::Refused(Refusal::Rejected, _) => Chunk::ToolOutputDenied { tool_call_id },
-            // A page that approved the call would show a denial of its own.
-            RenderedResult::Refused(_, text) if self.approved.contains(&tool_call_id) => error(text),
+            // A page that approved the call would show a denial of its own. Only AI SDK 7 reads the decision.
+            RenderedResult::Refused(_, text)
+                if self.dialect == UiDialect::V6 && self.audience.approved.contains(&tool_call_id) =>
+            {
+                error(text)
+            }
             RenderedResult::Refused(..) => Chunk::ToolOutputDenied { tool_call_id },
         };
         chunk(out, &told);
@@ -100,18 +109,21 @@ impl UiMessage {
 
     /// Writes the statuses of held calls, either in the step that holds them or after that step. Calls that
     /// were refused come first.
-    fn hold_statuses(&self, calls: &[HeldCallStatus], is_continued: bool, out: &mut BytesMut) {
+    fn hold_statuses(&mut self, calls: &[HeldCallStatus], is_continued: bool, out: &mut BytesMut) {
         let refused = |call: &&HeldCallStatus| {
             matches!(call.progress, HoldProgress::Ended(RenderedResult::Refused(..)))
         };
         let (first, then): (Vec<_>, Vec<_>) = calls.iter().partition(refused);
         for call in first.into_iter().chain(then) {
-            let HeldCallStatus { tool_call_id, tool_name, input_to_show: shown_anew, .. } = call;
+            let HeldCallStatus { tool_call_id, hold, input_to_show: shown_anew, .. } = call;
+            let tool_name = &hold.tool_name;
             match &call.progress {
+                HoldProgress::Ended(shown) if self.told.has_result(*tool_call_id, shown) => {}
                 HoldProgress::Ended(shown) => {
                     if let Some(input) = shown_anew {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
+                    self.respond(call, out);
                     self.ended(*tool_call_id, shown, out);
                 }
                 HoldProgress::Pending => {
@@ -120,11 +132,11 @@ impl UiMessage {
                     if let Some(input) = shown_anew.as_ref().filter(|_| is_continued) {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
-                    if self.dialect == UiDialect::V6 {
+                    if self.dialect != UiDialect::V5 {
                         self.ask(*tool_call_id, out);
                     }
                 }
-                HoldProgress::UnderWay => {}
+                HoldProgress::UnderWay => self.respond(call, out),
             }
         }
         if self.dialect == UiDialect::V5 {
@@ -134,6 +146,53 @@ impl UiMessage {
                 chunk(out, &Chunk::DataToolValidation { id: tool_call_id, data });
             }
         }
+        self.decisions(calls, out);
+    }
+
+    /// Writes the cards of calls.
+    fn cards<'a>(&mut self, calls: impl Iterator<Item = &'a HeldCallStatus>, out: &mut BytesMut) {
+        for call in calls {
+            if self.told.hold(call.tool_call_id) {
+                event(out, &hold(call.tool_call_id, &call.hold, self.audience.cards.as_ref()));
+            }
+        }
+    }
+
+    /// Writes the decisions in force about calls.
+    fn decisions(&mut self, calls: &[HeldCallStatus], out: &mut BytesMut) {
+        for call in in_order_of_decision(calls) {
+            if self.told.decision(call.tool_call_id)
+                && let Some(decided) = &call.decided
+            {
+                event(out, &decision(call.tool_call_id, decided, self.is_late(call, decided)));
+            }
+        }
+    }
+
+    fn is_late(&self, call: &HeldCallStatus, decided: &DecisionInForce) -> bool {
+        self.audience.is_late(&call.hold, call.tool_call_id, &decided.decision)
+    }
+
+    /// Writes the decision in force as the answer to the approval request, which only AI SDK 7 reads.
+    fn respond(&self, call: &HeldCallStatus, out: &mut BytesMut) {
+        let Some(decided) = call.decided.as_ref().filter(|_| self.dialect == UiDialect::V7) else { return };
+        if self.told.has_decision(call.tool_call_id) {
+            return;
+        }
+        if self.is_late(call, decided) {
+            // A new request removes the answer of the page, and with it the reason.
+            self.ask(call.tool_call_id, out);
+        }
+        let (approved, reason) = match &call.progress {
+            HoldProgress::Ended(RenderedResult::Refused(Refusal::Rejected, _)) => {
+                (false, decided.decision.reason.as_deref())
+            }
+            HoldProgress::Ended(RenderedResult::Refused(refusal, _)) => {
+                (false, Some(words::refusal(*refusal)))
+            }
+            _ => (true, None),
+        };
+        chunk(out, &Chunk::ToolApprovalResponse { approval_id: call.tool_call_id, approved, reason });
     }
 
     fn ask(&self, tool_call_id: ToolCallId, out: &mut BytesMut) {
@@ -142,14 +201,14 @@ impl UiMessage {
 
     fn finish(&mut self, reason: FinishReason, spent: &Spent, out: &mut BytesMut) {
         self.close(out);
-        let finish_reason = (self.dialect == UiDialect::V6).then(|| words::finish_reason(reason));
+        let finish_reason = (self.dialect != UiDialect::V5).then(|| words::finish_reason(reason));
         chunk(out, &Chunk::Finish { finish_reason, message_metadata: metadata(spent) });
     }
 }
 
 impl Encoder for UiMessage {
     fn begin(&mut self, out: &mut BytesMut) {
-        chunk(out, &Chunk::Start { message_id: self.message_id });
+        chunk(out, &Chunk::Start { message_id: self.audience.message_id });
     }
 
     fn event(&mut self, event: &TurnEvent<'_>, out: &mut BytesMut) {
@@ -181,14 +240,21 @@ impl Encoder for UiMessage {
                 self.ended(*tool_call_id, shown, out)
             }
             TurnEvent::Held(calls) => {
+                self.cards(calls.iter(), out);
                 // A page also shows the request for a call that was decided meanwhile.
-                let decided = calls.iter().filter(|call| !matches!(call.progress, HoldProgress::Pending));
-                if self.dialect == UiDialect::V6 {
+                let is_pending = |call: &HeldCallStatus| matches!(call.progress, HoldProgress::Pending);
+                let decided = calls.iter().filter(|call| !is_pending(call));
+                if self.dialect != UiDialect::V5 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }
                 self.hold_statuses(calls, false, out);
             }
-            TurnEvent::Continued(calls) => self.hold_statuses(calls, true, out),
+            TurnEvent::Continued(calls) => {
+                let pending = calls.iter().filter(|call| matches!(call.progress, HoldProgress::Pending));
+                self.cards(pending, out);
+                self.hold_statuses(calls, true, out);
+            }
+            TurnEvent::DecidedEarlier(calls) => self.decisions(calls, out),
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
             // A cancel is not an error. The page that cancelled the turn would show one.
@@ -197,7 +263,7 @@ impl Encoder for UiMessage {
                 if let Some(message_metadata) = metadata(spent) {
                     chunk(out, &Chunk::MessageMetadata { message_metadata });
                 }
-                chunk(out, &Chunk::Error { error_text: &failure(error, &self.request_id) });
+                chunk(out, &Chunk::Error { error_text: &failure(error, &self.audience.request_id) });
             }
         }
     }
@@ -222,9 +288,13 @@ fn metadata(spent: &Spent) -> Option<Metadata> {
 }
 
 fn chunk(out: &mut BytesMut, chunk: &Chunk<'_>) {
+    event(out, chunk);
+}
+
+fn event<T: Serialize>(out: &mut BytesMut, event: &T) {
     out.put_slice(b"data: ");
     // Serialising values with text keys to memory cannot fail.
-    let _infallible = serde_json::to_writer((&mut *out).writer(), chunk);
+    let _infallible = serde_json::to_writer((&mut *out).writer(), event);
     out.put_slice(b"\n\n");
 }
 
@@ -282,6 +352,12 @@ enum Chunk<'a> {
     ToolApprovalRequest {
         approval_id: ToolCallId,
         tool_call_id: ToolCallId,
+    },
+    ToolApprovalResponse {
+        approval_id: ToolCallId,
+        approved: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'a str>,
     },
     ToolOutputAvailable {
         tool_call_id: ToolCallId,

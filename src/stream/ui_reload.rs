@@ -3,8 +3,9 @@
 //! The form is that of `ai` 5.0, 6.0 and 7.0 (`UIMessage`), folded like its client (`processUIMessageStream`)
 //! folds the streams of the message.
 
+use super::hold_parts::{stored_decisions, stored_holds};
 use super::ui_parts::{Metadata, Readable, Validation};
-use super::words;
+use super::{Cards, words};
 use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns one message in this form. `None` for a message that a turn is writing, because an attached stream
 /// emits such a message from its first part. `None` also if the model has emitted nothing yet.
-pub(super) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> {
+pub(super) fn ui_reload(message: &Message, dialect: UiDialect, cards: &dyn Cards) -> Option<Value> {
     match &message.body {
         Body::User(text) => Some(json!({
             "id": message.client_id.clone().unwrap_or_else(|| message.id.to_string()),
@@ -24,7 +25,7 @@ pub(super) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> 
             if message.status == MessageStatus::Streaming {
                 return None;
             }
-            let shown: Vec<_> = steps.iter().flat_map(|step| shown(step, dialect)).collect();
+            let shown: Vec<_> = steps.iter().flat_map(|step| shown(step, dialect, cards)).collect();
             if shown.is_empty() {
                 return None;
             }
@@ -39,7 +40,7 @@ pub(super) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> 
 }
 
 /// Returns the parts of a step. A step that broke off before its first part has none, as in the clients.
-fn shown(step: &Step, dialect: UiDialect) -> Vec<Value> {
+fn shown(step: &Step, dialect: UiDialect, cards: &dyn Cards) -> Vec<Value> {
     let mut parts = vec![json!({ "type": "step-start" })];
     parts.extend(step.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(json!({ "type": "text", "text": text, "state": "done" })),
@@ -58,12 +59,14 @@ fn shown(step: &Step, dialect: UiDialect) -> Vec<Value> {
             step.calls.iter().find(|call| call.id == *tool_call_id).map(|call| tool(call, dialect))
         }
     }));
+    parts.extend(stored_holds(&step.calls, cards));
     if dialect == UiDialect::V5 {
         parts.extend(step.calls.iter().filter(|call| call.held).map(|call| {
             let data = Validation { tool_call_id: call.id, validated: words::label(call.state.label()) };
             json!({ "type": "data-tool-validation", "id": call.id, "data": data })
         }));
     }
+    parts.extend(stored_decisions(&step.calls));
     if parts.len() == 1 && step.status != StepStatus::Complete {
         parts.clear();
     }
@@ -76,7 +79,7 @@ fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
     set("type", json!(format!("tool-{}", call.name)));
     set("toolCallId", json!(call.id));
     set("input", json!(Readable::Input(call.shown_input())));
-    let asks = call.held && dialect == UiDialect::V6;
+    let asks = call.held && dialect != UiDialect::V5;
     let (state, shown) = match RenderedResult::of(call) {
         Some(RenderedResult::Output(output)) => {
             ("output-available", Some(("output", json!(Readable::Output(&output)))))

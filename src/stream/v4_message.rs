@@ -4,7 +4,8 @@
 //! folds the `data-v1` streams of the message.
 
 use super::data_v1::{FoundAt, result};
-use super::words;
+use super::hold_parts::{stored_decisions, stored_holds};
+use super::{Cards, words};
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::message::{Body, Message, Part, Step, StepStatus};
@@ -14,7 +15,11 @@ use serde_json::{Map, Value, json};
 /// Returns one message in this form. For a message that a turn is writing, the result holds the content from
 /// before that turn: a page appends the turn to it. `None` if the model has emitted nothing yet; clients hold
 /// no such message.
-pub(super) fn v4_message(message: &Message, turn_began: Option<Timestamp>) -> Option<Value> {
+pub(super) fn v4_message(
+    message: &Message,
+    turn_began: Option<Timestamp>,
+    cards: &dyn Cards,
+) -> Option<Value> {
     let created_at = message.created_at.to_rfc3339();
     match &message.body {
         Body::User(text) => Some(json!({
@@ -28,6 +33,8 @@ pub(super) fn v4_message(message: &Message, turn_began: Option<Timestamp>) -> Op
             let mut folded = Folded::default();
             for step in steps.iter().filter(|step| turn_began.is_none_or(|began| step.created_at < began)) {
                 folded.step(step);
+                folded.data.extend(stored_holds(&step.calls, cards));
+                folded.data.extend(stored_decisions(&step.calls));
             }
             if folded.parts.is_empty() {
                 return None;
@@ -54,6 +61,8 @@ struct Folded {
     parts: Vec<Value>,
     invocations: Vec<Value>,
     annotations: Vec<Value>,
+    /// The data parts of the lines `2:`, which a live page has beside its messages.
+    data: Vec<Value>,
     /// The highest number of a step with an invocation.
     highest: i32,
     /// Whether the last whole step held calls. A continuation after such a step starts with the end of a step
@@ -138,6 +147,9 @@ impl Folded {
         }
         if !self.annotations.is_empty() {
             fields.insert("annotations".to_owned(), json!(self.annotations));
+        }
+        if !self.data.is_empty() {
+            fields.insert("data".to_owned(), json!(self.data));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The words of the streams and of the messages that pages build from them. The words are a contract with
 //! pages, so they do not depend on the names that the domain gives its values.
 
-use crate::domain::call::StateKind;
+use crate::domain::call::{RiskLevel, StateKind};
+use crate::domain::decision::Verdict;
 use crate::domain::run::TurnErrorCode;
 use crate::domain::turn::{FinishReason, Refusal};
 
@@ -15,6 +16,25 @@ pub(super) const fn label(label: StateKind) -> &'static str {
         StateKind::Expired => "expired",
         StateKind::Cancelled => "cancelled",
         StateKind::Invalid => "invalid",
+    }
+}
+
+/// Returns the risk of a call.
+pub(super) const fn risk(risk: RiskLevel) -> &'static str {
+    match risk {
+        RiskLevel::Low => "low",
+        RiskLevel::Medium => "medium",
+        RiskLevel::High => "high",
+    }
+}
+
+/// Returns the verdict of a decision.
+pub(super) const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approve => "approve",
+        Verdict::Reject => "reject",
+        Verdict::Expire => "expire",
+        Verdict::Cancel => "cancel",
     }
 }
 

@@ -107,6 +107,7 @@ impl Tool for WriteFile {
     // A repeated write could undo later writes of others.
     const IDEMPOTENT: bool = false;
     const RISK: RiskLevel = RiskLevel::Medium;
+    const HEADLINE: Option<&'static str> = Some("Write {path}?");
     type Input = WriteInput;
     type Output = Value;
 
@@ -127,6 +128,7 @@ impl Tool for DeleteFile {
     // A repeated deletion could delete a new file of others.
     const IDEMPOTENT: bool = false;
     const RISK: RiskLevel = RiskLevel::High;
+    const HEADLINE: Option<&'static str> = Some("Delete {path}?");
     type Input = FileInput;
     type Output = Value;
 

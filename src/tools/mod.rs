@@ -6,6 +6,7 @@ mod access;
 mod exact_numbers;
 pub mod files;
 pub(crate) mod gate;
+mod headline;
 mod output;
 mod registry;
 mod rules;
@@ -114,6 +115,11 @@ pub trait Tool: Send + Sync + 'static {
     const IDEMPOTENT: bool = false;
     /// The risk of a call, shown to the approver.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
+    /// The question to the approver of a call, such as `Delete {path}?`. A placeholder in braces is the name of
+    /// a property of the inputs; two braces stand for one. A text fills its placeholder as it is, any other
+    /// value as JSON, an absent one as `…`. Values are cut after 120 characters. Pages show the inputs beside
+    /// the headline.
+    const HEADLINE: Option<&'static str> = None;
     /// The inputs. The model sees their JSON Schema, and edited inputs are checked against it. Put
     /// `#[serde(deny_unknown_fields)]` on this type.
     type Input: DeserializeOwned + JsonSchema + Send;

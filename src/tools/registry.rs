@@ -1,5 +1,6 @@
 //! The registry: the tools of a server, by name.
 
+use super::headline::Headline;
 use super::output::as_json;
 use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
@@ -28,6 +29,8 @@ pub struct ToolSpec {
     pub idempotent: bool,
     /// The risk of a call.
     pub risk: RiskLevel,
+    /// The question to the approver of a call: [`Tool::HEADLINE`].
+    pub headline: Option<String>,
     /// The JSON Schema of the inputs, which are an object.
     pub input_schema: Value,
 }
@@ -46,6 +49,7 @@ impl ToolSpec {
             hil: true,
             idempotent: false,
             risk: RiskLevel::High,
+            headline: None,
             input_schema,
         }
     }
@@ -57,6 +61,7 @@ impl ToolSpec {
             hil: T::HIL,
             idempotent: T::IDEMPOTENT,
             risk: T::RISK,
+            headline: T::HEADLINE.map(str::to_owned),
             input_schema: schema_of::<T::Input>(),
         }
     }
@@ -130,6 +135,9 @@ pub enum RegistryError {
     /// The input schema is not a valid schema, or not a schema of an object.
     #[error("tool {0:?}: the input schema {1}")]
     Schema(String, String),
+    /// The headline has a placeholder that is no property of the inputs, or a single brace.
+    #[error("tool {0:?}: the headline: {1}")]
+    Headline(String, String),
 }
 
 /// One error in proposed or edited inputs.
@@ -157,6 +165,7 @@ pub(crate) struct Registered {
     /// The operator's rules for the tool.
     pub(super) rules: ToolRules,
     pub(super) does: Does,
+    headline: Option<Headline>,
     validator: jsonschema::Validator,
 }
 
@@ -164,6 +173,11 @@ impl Registered {
     /// Whether a child thread executes the calls.
     pub(crate) fn is_sub_agent(&self) -> bool {
         matches!(self.does, Does::Delegate(_))
+    }
+
+    /// Returns the question to the approver of a call with these inputs, if the tool has one.
+    pub(crate) fn headline(&self, input: &Input) -> Option<String> {
+        self.headline.as_ref().map(|headline| headline.filled(input))
     }
 
     /// Returns the errors in these inputs.
@@ -243,9 +257,11 @@ impl ToolRegistry {
             .should_validate_formats(true)
             .build(&spec.input_schema)
             .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
+        let headline = spec.headline.as_deref().map(|text| Headline::parse(text, &spec.input_schema));
+        let headline = headline.transpose().map_err(|why| RegistryError::Headline(name.clone(), why))?;
         let schema_hash = canonical_hash(&spec.input_schema);
         let rules = ToolRules::default();
-        self.tools.insert(name, Registered { spec, schema_hash, rules, does, validator });
+        self.tools.insert(name, Registered { spec, schema_hash, rules, does, headline, validator });
         Ok(())
     }
 

@@ -60,6 +60,8 @@ pub trait SubAgent: Send + Sync + 'static {
     const HIL: bool;
     /// The risk of the sub-agent, shown to the approver.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
+    /// The question to the approver of a call, as for a [`Tool`](super::Tool::HEADLINE).
+    const HEADLINE: Option<&'static str> = None;
     /// The names of the tools that the sub-agent may use, a subset of the tools that the calling model has.
     /// `None`: all tools of that model. Each tool has to be registered.
     const TOOLS: Option<&'static [&'static str]> = None;
@@ -109,6 +111,7 @@ pub(super) fn spec<T: SubAgent>() -> ToolSpec {
         hil: T::HIL,
         idempotent: true,
         risk: T::RISK,
+        headline: T::HEADLINE.map(str::to_owned),
         input_schema: super::schema::schema_of::<T::Input>(),
     }
 }

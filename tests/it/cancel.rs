@@ -203,7 +203,7 @@ async fn a_waiting_run_is_cancelled_with_its_calls() {
     assert_eq!(app.client.call(&ids[0]).await["state"], "succeeded", "what ran, ran");
     assert_eq!(app.client.approve(&ids[1]).await.code(), "cancelled");
     assert_eq!(app.client.approve(&ids[2]).await.code(), "cancelled");
-    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    app.client.go_on(&thread).await.assert_told_states();
     app.scene.says("Good.");
     assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
     assert_eq!(app.ledger.lines(), ["pay 1"]);
@@ -373,7 +373,7 @@ async fn a_failed_run_with_a_held_call_can_be_cancelled() {
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     assert_eq!((&cancelled.body["pending"], cancelled.body.get("error")), (&json!([]), None));
     assert_eq!(app.client.approve(held.as_str().unwrap()).await.code(), "cancelled");
-    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    app.client.go_on(&thread).await.assert_told_states();
     app.scene.says("Good.");
     assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);

@@ -166,7 +166,8 @@ async fn a_turn_cancelled_between_the_hold_and_the_end_of_its_stream_cancels_the
         let late = app.client.approve(id).await;
         assert_eq!((late.status, late.code()), (409, "cancelled"), "{dialect}");
         let again = app.client.go_on(&thread).await;
-        assert_eq!(again.refused(), (409, "nothing_to_continue".to_owned()), "{dialect}");
+        again.assert_told_states();
+        assert!(again.raw.contains("cancelled"), "{dialect}: {}", again.raw);
         app.scene.says("Never mind.");
         assert_eq!(app.client.say(&thread, "leave it").await.text(), "Never mind.", "{dialect}");
         assert_eq!(app.ledger.lines(), ["look 1"]);

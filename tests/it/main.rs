@@ -64,6 +64,7 @@ mod races;
 mod readme;
 mod real_clients;
 mod reload;
+mod repeated_posts;
 mod replicas;
 mod resolve;
 mod roles;

@@ -1,6 +1,7 @@
 //! The walkthrough of the README, word for word.
 
 use crate::support::Process;
+use serde_json::Value;
 use std::process::Command;
 
 /// The shell blocks of the walkthrough, in order.
@@ -22,11 +23,21 @@ fn shown() -> Vec<&'static str> {
         .to_vec()
 }
 
-/// The text with each id in the form that the README uses.
+/// The text with each id, and the card of a held call, in the form that the README uses.
 fn masked(text: &str) -> String {
+    let text: Vec<String> = text.lines().map(without_card).collect();
+    let text = text.join("\n");
     let is_id = |piece: &str| piece.len() == 36 && piece.matches('-').count() == 4;
     let pieces = text.split('"').map(|piece| if is_id(piece) { "01a2…" } else { piece });
     pieces.collect::<Vec<_>>().join("\"")
+}
+
+/// The line of a card with the headline alone, any other line as it is.
+fn without_card(line: &str) -> String {
+    let Some(parts) = line.strip_prefix("2:") else { return line.to_owned() };
+    let parts: Value = serde_json::from_str(parts).unwrap();
+    let (kind, id, headline) = (&parts[0]["type"], &parts[0]["id"], &parts[0]["data"]["headline"]);
+    format!("2:[{{\"type\":{kind},\"id\":{id},\"data\":{{\"headline\":{headline},…}}}}]")
 }
 
 /// The text of a stream.

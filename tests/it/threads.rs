@@ -322,6 +322,7 @@ async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
     let mut parts = vec![json!({ "type": "step-start" })];
     parts.extend(invocations.iter().map(|it| json!({ "type": "tool-invocation", "toolInvocation": it })));
     let validated = |id: &Value, word: &str| json!({ "toolCallId": id, "validated": word });
+    let data = [turn.parts.clone(), decisions(&app, &[approved, rejected, edited]).await].concat();
     let expected = json!({
         "results": [
             { "id": "page-1", "role": "user", "content": "hi", "createdAt": at(0),
@@ -331,7 +332,7 @@ async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
             { "id": page["results"][2]["id"], "role": "user", "content": "go", "createdAt": at(2),
               "parts": [{ "type": "text", "text": "go" }] },
             { "id": turn.one('f')["messageId"], "role": "assistant", "content": "", "createdAt": at(3),
-              "parts": parts, "toolInvocations": invocations,
+              "parts": parts, "toolInvocations": invocations, "data": data,
               "annotations": [validated(approved, "approved"), validated(rejected, "rejected"),
                               validated(pending, "pending"), validated(edited, "approved")] },
         ],
@@ -341,6 +342,25 @@ async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
     let own = app.client.messages(&thread).await;
     assert_eq!(own[2]["message_id"], page["results"][2]["id"]);
     assert_eq!(own[3]["created_at"], at(3), "the same time in the same form");
+}
+
+/// The data parts of the decisions about these calls.
+async fn decisions(app: &Embedded, calls: &[&Value]) -> Vec<Value> {
+    let mut parts = Vec::new();
+    for id in calls {
+        let call = app.client.call(id.as_str().unwrap()).await;
+        let mut data = json!({ "toolCallId": id });
+        for name in ["decision", "by", "at", "edited", "reason"] {
+            if let Some(value) = call["decision"].get(name) {
+                data[name] = value.clone();
+            }
+        }
+        if let Some(edit) = call.get("validated_inputs") {
+            data["input"] = edit.clone();
+        }
+        parts.push(json!({ "type": "data-tool-decision", "id": id, "data": data }));
+    }
+    parts
 }
 
 /// A tool part of a message in its final state.
@@ -388,6 +408,14 @@ async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_c
     let rejection = "Tool execution rejected by user. Reason: no";
     let cancelled = "Cancelled, the tool did not run.";
     let data = |id: &Value, word: &str| json!({ "type": "data-tool-validation", "id": id, "data": { "toolCallId": id, "validated": word } });
+    let decided = decisions(&app, &[approved, rejected, edited, withdrawn]).await;
+    let labels = [
+        data(approved, "approved"),
+        data(rejected, "rejected"),
+        data(pending, "pending"),
+        data(edited, "approved"),
+        data(withdrawn, "cancelled"),
+    ];
     let v5 = [
         tool(looked, "look", "output-available", &note("1"), &seen),
         tool(approved, "pay", "output-available", &note("2"), &json!({ "output": { "paid": "2" } })),
@@ -396,11 +424,6 @@ async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_c
         tool(invalid, "pay", "output-error", &json!({}), &json!({ "errorText": why })),
         tool(edited, "pay", "output-available", &note("7"), &json!({ "output": { "paid": "7" } })),
         tool(withdrawn, "pay", "output-error", &note("8"), &words(cancelled)),
-        data(approved, "approved"),
-        data(rejected, "rejected"),
-        data(pending, "pending"),
-        data(edited, "approved"),
-        data(withdrawn, "cancelled"),
     ];
     let paid = |id: &Value, what: &str| json!({ "output": { "paid": what }, "approval": { "id": id, "approved": true } });
     let denied =
@@ -415,9 +438,11 @@ async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_c
         tool(withdrawn, "pay", "output-denied", &note("8"), &denied(withdrawn, "cancelled")),
     ];
     let usage = json!({ "usage": { "inputTokens": 10, "outputTokens": 5 } });
-    for (format, calls) in [("ui-v5", &v5[..]), ("ui-v6", &v6[..])] {
+    for (format, calls, labels) in
+        [("ui-v5", &v5[..], &labels[..]), ("ui-v6", &v6[..], &[]), ("ui-v7", &v6[..], &[])]
+    {
         let mut parts = vec![json!({ "type": "step-start" })];
-        parts.extend_from_slice(calls);
+        parts.extend([calls, &turn.parts, labels, &decided].concat());
         let expected = json!({
             "results": [
                 { "id": "page-1", "role": "user", "parts": [{ "type": "text", "text": "hi" }] },

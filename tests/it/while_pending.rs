@@ -159,12 +159,12 @@ async fn of_two_calls_the_decided_one_is_answered_and_the_other_follows_as_a_not
     let listed = app.client.get(&format!("/threads/{thread}")).await.body;
     let first_run = app.client.call(&held[1]).await["run_id"].clone();
     assert_eq!((&listed["pending_count"], &listed["active_run_id"]), (&json!(1), &first_run));
-    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    app.client.go_on(&thread).await.assert_told_states();
 
     let no = json!({ "toolCallId": held[1], "isValidated": false, "reason": "enough" });
     assert_eq!(app.client.validate(&no).await.body["state"], "rejected");
     assert_eq!(runs(&app, &thread).await, ["completed", "completed"]);
-    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    app.client.go_on(&thread).await.assert_told_states();
     let request = say(&app, &thread, "well?").await;
     let told = note("p-2", "pay", "Tool execution rejected by user. Reason: enough");
     assert_eq!(said(&request), ["pay all", "and the other?", told.as_str(), "well?"]);

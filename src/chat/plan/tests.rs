@@ -19,16 +19,21 @@ const READS_ON: ClientTraits =
 const AT: Timestamp = Timestamp::from_micros(0);
 const EXECUTION: Execution = Execution { id: ExecId::new(Uuid::nil()), attempt: 1, started_at: AT };
 
-const POST: Request = Request::Post { decided: None, has_nothing: false };
-const POST_OF_ALL: Request = Request::Post { decided: None, has_nothing: true };
+const POST: Request = Request::Post { decided: None, open: None, has_nothing: false };
+const POST_OF_ALL: Request = Request::Post { decided: None, open: None, has_nothing: true };
 const WAITED: Request = Request::Waited { step: 1 };
 
 const fn decides(step: i32) -> Request {
-    Request::Post { decided: Some(step), has_nothing: false }
+    Request::Post { decided: Some(step), open: None, has_nothing: false }
+}
+
+/// A client that shows a held call of this step without an end.
+const fn shows(step: i32) -> Request {
+    Request::Post { decided: None, open: Some(step), has_nothing: false }
 }
 
 const fn decides_without_message(step: i32) -> Request {
-    Request::Post { decided: Some(step), has_nothing: true }
+    Request::Post { decided: Some(step), open: None, has_nothing: true }
 }
 
 fn call(step: i32, state: State) -> ToolCall {
@@ -148,6 +153,10 @@ const fn resumes(backfill: Backfill) -> Result<Plan, &'static str> {
     Ok(Plan::Resume(backfill))
 }
 
+const fn reports(report: Report) -> Result<Plan, &'static str> {
+    Ok(Plan::Report(report))
+}
+
 const NOTHING_TO_CONTINUE: Result<Plan, &str> = Err("there is nothing to continue");
 const TURN_IN_PROGRESS: Result<Plan, &str> = Err("a turn of this thread is under way");
 const STOPPING: Result<Plan, &str> = Err("the server is stopping");
@@ -223,6 +232,59 @@ fn a_post_resumes_waits_attaches_or_is_refused_by_the_state_of_its_run() {
         READS_ANEW,
         vec![(last(Cancelled), awaits(1, Nothing), "a cancelled run reports a decided call")],
     );
+    check(
+        shows(1),
+        READS_ON,
+        vec![
+            (
+                pauses(Waiting, vec![pending(3)]),
+                awaits(3, After(1)),
+                "a client that shows an earlier hold gets the steps up to the later hold",
+            ),
+            (last(Completed), awaits(1, Nothing), "a completed run reports a call that the client shows"),
+            (earlier(Waiting), awaits(1, Nothing), "so does a run before a later message"),
+        ],
+    );
+}
+
+#[test]
+fn a_post_after_the_end_of_its_run_reports_the_decided_calls() {
+    let held = || vec![step(0, vec![rejected(0)]), step(1, vec![rejected(1)]), step(2, Vec::new())];
+    let holds_elsewhere = |view| StoredView { holds_elsewhere: true, ..view };
+    for client in [READS_ON, READS_ANEW] {
+        check(
+            POST,
+            client,
+            vec![
+                (with(held(), last(Completed)), reports(Report::States(1)), "the last step with a hold"),
+                (with(held(), last(Cancelled)), reports(Report::States(1)), "also of a cancelled run"),
+                (with(held(), earlier(Waiting)), reports(Report::States(1)), "also before a later message"),
+                (
+                    holds_elsewhere(with(held(), last(Completed))),
+                    reports(Report::States(1)),
+                    "before the calls of other messages",
+                ),
+                (
+                    holds_elsewhere(with(vec![step(0, Vec::new())], last(Completed))),
+                    reports(Report::Elsewhere),
+                    "another message of the thread has a held call",
+                ),
+                (
+                    with(vec![step(0, vec![delegated(0)])], last(Completed)),
+                    NOTHING_TO_CONTINUE,
+                    "a call that is not held needs no answer",
+                ),
+            ],
+        );
+        check(
+            POST_OF_ALL,
+            client,
+            vec![
+                (last(Completed), reports(Report::Whole), "a client that has nothing gets the whole answer"),
+                (with(held(), last(Cancelled)), reports(Report::Whole), "with its calls"),
+            ],
+        );
+    }
 }
 
 #[test]
@@ -254,6 +316,16 @@ fn a_post_reads_the_running_turn_unless_its_client_has_read_that_turn() {
         vec![(after_hold(), awaits_turn(2, Nothing), "the turn itself holds the decided call")],
     );
     check(
+        shows(0),
+        READS_ON,
+        vec![(after_hold(), attaches(After(0)), "a call that the client shows is told before the turn")],
+    );
+    check(
+        shows(2),
+        READS_ON,
+        vec![(after_hold(), attaches(Nothing), "the turn itself tells the call that the client shows")],
+    );
+    check(
         decides(0),
         READS_ANEW,
         vec![(
@@ -265,8 +337,8 @@ fn a_post_reads_the_running_turn_unless_its_client_has_read_that_turn() {
 }
 
 #[test]
-fn a_client_that_has_nothing_gets_the_whole_message_if_it_reads_on() {
-    use Backfill::{After, Nothing, Whole};
+fn a_client_that_has_nothing_gets_the_whole_message() {
+    use Backfill::Whole;
     let after_hold = || running_after(vec![step(1, vec![rejected(1)])]);
     check(
         POST_OF_ALL,
@@ -294,14 +366,14 @@ fn a_client_that_has_nothing_gets_the_whole_message_if_it_reads_on() {
         POST_OF_ALL,
         READS_ANEW,
         vec![
-            (last(Failed), resumes(Nothing), "a message of its own needs no earlier steps"),
-            (last(Running), attaches(Nothing), "not even before the running turn"),
+            (last(Failed), resumes(Whole), "a client that reads each turn anew lost the answer too"),
+            (last(Running), attaches(Whole), "also before the running turn"),
         ],
     );
     check(
         decides_without_message(1),
         READS_ANEW,
-        vec![(after_hold(), attaches(After(1)), "but the steps after a decided call")],
+        vec![(after_hold(), attaches(Whole), "in place of the steps after a decided call")],
     );
 }
 

@@ -6,8 +6,8 @@ use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
-use crate::stream::Dialect;
 use crate::stream::words;
+use crate::stream::{Dialect, NoTools};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ impl Simulated {
     /// Returns the message that the page holds after it read the turns.
     pub(super) fn held(&self, dialect: &Dialect) -> Value {
         let mut message = dialect
-            .reload(&self.message, None)
+            .reload(&self.message, None, &NoTools)
             .unwrap_or_else(|| json!({ "id": self.message.id, "role": "assistant", "parts": [] }));
         let page = self.turns.iter().fold(HashMap::new(), |page, turn| read(page, turn, dialect));
         for call in self.message.calls() {
@@ -35,7 +35,31 @@ impl Simulated {
                 }
             }
         }
+        if dialect != Dialect::DATA_V1 {
+            self.mark_late(&mut message);
+        }
         message
+    }
+
+    /// Marks the decisions that the page's own answers came after. A reload does not know these answers.
+    fn mark_late(&self, message: &mut Value) {
+        let mut late: HashMap<ToolCallId, bool> = HashMap::new();
+        for turn in &self.turns {
+            for event in turn.before.iter().flatten().chain(&turn.events) {
+                let (TurnEvent::Held(calls) | TurnEvent::Continued(calls)) = event else { continue };
+                for call in calls.iter().filter(|call| call.decided.is_some()) {
+                    let answer = turn.answers.iter().find(|answer| answer.tool_call_id == call.tool_call_id);
+                    late.insert(call.tool_call_id, answer.is_some_and(|answer| !answer.taken));
+                }
+            }
+        }
+        let parts = message["parts"].as_array_mut().unwrap().iter_mut();
+        for part in parts.filter(|part| part["type"] == "data-tool-decision") {
+            let id = part["id"].as_str().unwrap().parse().unwrap();
+            if late[&id] {
+                part["data"]["late"] = json!(true);
+            }
+        }
     }
 
     /// Returns the end that the page has to report for each turn.

@@ -30,6 +30,11 @@ fn fuzz_ui_v6_the_real_clients_read_back_what_a_turn_said() {
     fuzz("ui-v6, read by the real clients", Dialect::UI_V6, &clients);
 }
 
+#[test]
+fn fuzz_ui_v7_the_real_clients_read_back_what_a_turn_said() {
+    fuzz("ui-v7, read by the real clients", Dialect::UI_V7, &["ai7", "ai7-first"]);
+}
+
 fn fuzz(target: &str, dialect: &Dialect, clients: &[&str]) {
     let pages = RefCell::new(Pages::start(clients));
     for_a_while(target, &scenarios(), |scenario| check(&pages, &scenario, dialect));

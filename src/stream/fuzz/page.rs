@@ -4,7 +4,7 @@ use super::expected::REQUEST;
 use super::scenario::Scenario;
 use super::simulation::{Simulated, Turn};
 use crate::domain::id::MessageId;
-use crate::stream::{Audience, Dialect};
+use crate::stream::{Audience, Dialect, PageAnswer};
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -92,7 +92,14 @@ fn posted(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> Value {
 pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
-    let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: turn.approved.clone() };
+    let answers = turn.answers.iter().filter(|_| dialect != Dialect::DATA_V1);
+    let answers = answers
+        .map(|answer| (answer.tool_call_id, PageAnswer { approved: answer.approved, taken: answer.taken }));
+    let audience = Audience {
+        approved: turn.approved.clone(),
+        answers: answers.collect(),
+        ..Audience::new(message_id, REQUEST)
+    };
     let mut encoder = dialect.encoder(audience);
     encoder.begin(&mut out);
     let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DATA_V1);
@@ -117,6 +124,12 @@ fn hex(bytes: &[u8]) -> String {
 pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: &Dialect) -> Value {
     let Some(message) = message.as_object() else { return Value::Null };
     let mut message = message.clone();
+    if let Some(Value::Array(data)) = message.remove("data") {
+        // A page gets a part again when it changes, and the last one counts.
+        let key = |part: &Value| format!("{} {}", part["type"], part["id"]);
+        let last: Map<String, Value> = data.into_iter().map(|part| (key(&part), part)).collect();
+        message.insert("data".to_owned(), json!(last));
+    }
     message.remove("createdAt");
     message.remove("revisionId");
     let parts = message["parts"].as_array_mut().unwrap();

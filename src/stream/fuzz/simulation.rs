@@ -47,6 +47,8 @@ pub(super) struct PageAnswer {
     pub(super) tool_call_id: ToolCallId,
     pub(super) approved: bool,
     pub(super) reason: Option<String>,
+    /// Whether the answer is the decision in force.
+    pub(super) taken: bool,
 }
 
 impl Scenario {
@@ -172,7 +174,11 @@ impl<'a> Simulator<'a> {
             Verdict::No(reason) => reason.clone(),
             _ => Some("I would rather not.".to_owned()),
         };
-        Some(PageAnswer { tool_call_id, approved, reason })
+        let taken = match &call.state {
+            State::Rejected(_) => !approved,
+            _ => approved && call.validated() == Some(true),
+        };
+        Some(PageAnswer { tool_call_id, approved, reason, taken })
     }
 
     fn end_of(&mut self, call: &ToolCall) {
@@ -276,10 +282,15 @@ impl<'a> Simulator<'a> {
             }
         };
         let mut call = stored(tool_call_id, current.n, planned, held, state);
-        if let (State::Rejected(_), Fate::Held(Hold { verdict: Verdict::No(reason), .. })) =
-            (&call.state, &planned.fate)
-        {
-            call.decision = Some(refused(reason.clone()));
+        if let Fate::Held(hold) = &planned.fate {
+            let reason = match &hold.verdict {
+                Verdict::No(reason) => reason.clone(),
+                _ => None,
+            };
+            // The calls of a step are decided in the reverse order, those before the hold is told first.
+            let since = if hold.meanwhile { 1000 } else { 2000 };
+            let at = Timestamp::from_micros(since - i64::try_from(self.calls).unwrap());
+            call.decision = in_force(&call, reason, at);
         }
         current.calls.push(call);
     }
@@ -357,6 +368,7 @@ impl<'a> Simulator<'a> {
 /// Returns the status of the call at the time when it was stored.
 fn pending(call: &ToolCall) -> HeldCallStatus {
     HeldCallStatus {
+        decided: None,
         input_to_show: None,
         label: StateKind::Pending,
         progress: HoldProgress::Pending,
@@ -400,18 +412,25 @@ fn decided(hold: &Hold, last: bool, repeated: bool) -> State {
     }
 }
 
-fn refused(reason: Option<String>) -> Decision {
-    Decision {
-        verdict: decision::Verdict::Reject,
+/// Returns the decision about a call in this state.
+fn in_force(call: &ToolCall, reason: Option<String>, at: Timestamp) -> Option<Decision> {
+    let verdict = match (&call.state, call.validated()?) {
+        (_, true) => decision::Verdict::Approve,
+        (State::Expired(_), false) => decision::Verdict::Expire,
+        (State::Cancelled(..), false) => decision::Verdict::Cancel,
+        (_, false) => decision::Verdict::Reject,
+    };
+    Some(Decision {
+        verdict,
         by: "user:local".to_owned(),
-        at: AT,
-        edited: false,
+        at,
+        edited: call.edited_input().is_some(),
         reason,
         input_hash: String::new(),
         surface: Surface::Rest,
         source: None,
         remember: None,
-    }
+    })
 }
 
 fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: State) -> ToolCall {

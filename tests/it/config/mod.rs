@@ -147,7 +147,10 @@ fn the_error_for_an_unknown_choice_lists_the_valid_ones() {
         ("approval.remember = \"disk\"", "approval.remember: expected `store` or `memory`, not \"disk\""),
         ("approval.remember_inputs = \"x\"", "approval.remember_inputs: expected `any` or `equal`"),
         ("auth.mode = \"hope\"", "auth.mode: expected `none` or `jwt`"),
-        ("stream.default_ui_dialect = \"ui-v7\"", "stream.default_ui_dialect: expected `ui-v5` or `ui-v6`"),
+        (
+            "stream.default_ui_dialect = \"ui-v8\"",
+            "stream.default_ui_dialect: expected one of `ui-v5`, `ui-v6`, `ui-v7`",
+        ),
         ("log.format = \"xml\"", "log.format: expected `text` or `json`"),
         (&rules("effect = \"askk\""), "approval.rules[0].effect: expected `ask` or `deny`, not \"askk\""),
     ] {

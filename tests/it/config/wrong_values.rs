@@ -86,7 +86,7 @@ const WRONG: &[(&str, &str)] = &[
     ("approval.always_allow", "\"pay it\""),
     ("approval.always_deny", "{}"),
     ("approval.rules", "\"none\""),
-    ("stream.default_ui_dialect", "\"ui-v7\""),
+    ("stream.default_ui_dialect", "\"ui-v8\""),
     ("stream.default_ui_dialect", "\"data-v1\""),
     ("stream.default_ui_dialect", "6"),
     ("stream.keep_alive", "15"),

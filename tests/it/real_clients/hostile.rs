@@ -78,7 +78,9 @@ async fn f1_f2_a_page_shows_hostile_output_as_text_and_reads_no_server_parts_fro
                 let parts = answer["parts"].as_array().unwrap().iter();
                 let data: Vec<_> = parts.filter_map(|part| part.get("data")).collect();
                 let waits = json!({ "toolCallId": pay.id, "validated": "pending" });
-                assert_eq!(data, [&waits], "only the server's own");
+                let [card, label] = &data[..] else { panic!("only the server's own: {data:?}") };
+                assert_eq!((*label, &card["toolCallId"]), (&waits, &json!(pay.id)));
+                assert_eq!(card["input"], json!({ "note": note }));
             }
             Version::V6 | Version::V7 => {
                 let asked = page.states().iter().filter(|state| *state == "approval-requested").count();

@@ -3,6 +3,7 @@
 
 mod attaching;
 mod data_part;
+mod decided_elsewhere;
 mod deciding;
 mod edits;
 mod failed_turns;

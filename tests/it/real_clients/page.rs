@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// The id that the page gives its chat.
 pub(super) const CHAT: &str = "chat-1";
+/// The header of a page of 7 that reads decisions from its streams.
+pub(super) const UI_V7: &str = "x-stream-protocol: ui-v7";
 /// The default request of a post.
 pub(super) const POST: &str = "POST /qa/chat_streamed";
 
@@ -62,6 +64,12 @@ pub(super) struct Page {
     pub(super) finishes: Vec<Value>,
     /// The messages that it shows.
     pub(super) messages: Vec<Value>,
+    /// The data that a page of 4 has beside its messages.
+    pub(super) data: Vec<Value>,
+    /// What `safeValidateUIMessages` of 5 to 7 refuses in its messages.
+    pub(super) invalid: Option<String>,
+    /// The `format` of the messages that it shows.
+    pub(super) format: &'static str,
     /// The calls that its own user answered, in 6 and 7.
     pub(super) answered: Vec<String>,
     /// The process of the page; present until the page is closed.
@@ -97,9 +105,23 @@ impl Page {
             all.extend(["--header", "x-stream-protocol: ui-v5"]);
         }
         all.extend(flags);
-        let (requests, finishes, messages, answered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let format = match flags.contains(&UI_V7) {
+            true => "ui-v7",
+            false => version.format(),
+        };
         let node = Some(Node::of(version));
-        let mut page = Self { version, error: None, requests, finishes, messages, answered, node };
+        let mut page = Self {
+            version,
+            error: None,
+            requests: Vec::new(),
+            finishes: Vec::new(),
+            messages: Vec::new(),
+            data: Vec::new(),
+            invalid: None,
+            format,
+            answered: Vec::new(),
+            node,
+        };
         page.act(&json!({ "do": "open", "flags": all })).await;
         page
     }
@@ -118,6 +140,8 @@ impl Page {
         self.requests = list("requests");
         self.finishes = list("finishes");
         self.messages = list("messages");
+        self.data = list("data");
+        self.invalid = shown["invalid"].as_str().map(str::to_owned);
         if act.get("until").is_none() {
             assert_eq!(shown["status"], if self.error.is_some() { "error" } else { "ready" }, "{self:#?}");
         }
@@ -248,6 +272,16 @@ impl Page {
         self.calls().into_iter().map(|call| call.id).collect()
     }
 
+    /// The data of its last part of this kind about a call, wherever the page has it.
+    pub(super) fn data_about(&self, kind: &str, call: &str) -> Value {
+        let parts = self.messages.iter().flat_map(|message| {
+            let parts = message["parts"].as_array().unwrap().iter();
+            parts.chain(message["data"].as_array().into_iter().flatten())
+        });
+        let mut about = parts.chain(&self.data).filter(|part| part["type"] == kind && part["id"] == call);
+        about.next_back().map_or(Value::Null, |part| part["data"].clone())
+    }
+
     /// The states of its calls, in order.
     pub(super) fn states(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.state).collect()
@@ -307,7 +341,12 @@ impl Shown {
 
 /// The messages of the only thread after a reload.
 pub(super) async fn reload(app: &Embedded, version: Version) -> Vec<Value> {
-    let (thread, format) = (thread(app).await, version.format());
+    reload_as(app, version.format()).await
+}
+
+/// The messages of the only thread in this format.
+pub(super) async fn reload_as(app: &Embedded, format: &str) -> Vec<Value> {
+    let thread = thread(app).await;
     let found = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
     assert_eq!(found.status, 200, "{:?}", found.body);
     found.body["results"].as_array().unwrap().clone()

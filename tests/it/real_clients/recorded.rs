@@ -47,7 +47,7 @@ fn recorded(version: Version, recording: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Messages without their ids and texts.
+/// Messages without their ids and texts, and without the data parts that only this server sends.
 fn outline(messages: &[Value]) -> Vec<Value> {
     let message = |message: &Value| {
         let words_of = |it: &Value| it["validated"].clone();
@@ -55,7 +55,7 @@ fn outline(messages: &[Value]) -> Vec<Value> {
         let invocations = message["toolInvocations"].as_array();
         json!({
             "role": message["role"],
-            "parts": message["parts"].as_array().unwrap().iter().map(part).collect::<Vec<_>>(),
+            "parts": message["parts"].as_array().unwrap().iter().filter(is_recorded).map(part).collect::<Vec<_>>(),
             "says something": !words(message).is_empty(),
             "thinks": message.get("reasoning").is_some(),
             "calls": invocations.map(Vec::len),
@@ -63,6 +63,10 @@ fn outline(messages: &[Value]) -> Vec<Value> {
         })
     };
     messages.iter().map(message).collect()
+}
+
+fn is_recorded(part: &&Value) -> bool {
+    part["type"] != "data-tool-hold" && part["type"] != "data-tool-decision"
 }
 
 /// The outline of a part. It omits `metadata`, which carries the usage in every answer here and in no

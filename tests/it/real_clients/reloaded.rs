@@ -1,6 +1,6 @@
 //! After a stream has ended, a page has to hold the same messages as after a reload.
 
-use super::page::{Page, Version, reload};
+use super::page::{Page, Version, reload_as};
 use crate::support::Embedded;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,11 @@ impl Page {
     /// The same, except for the outcomes of these calls: they were decided or edited outside the streams of
     /// the page.
     pub(super) async fn equals_reload_but_for(&self, app: &Embedded, outside: &[String]) {
-        let reloaded = reload(app, self.version).await;
+        let reloaded = reload_as(app, self.format).await;
+        if self.version == Version::V4 {
+            let here = data(&self.messages, &self.data, outside);
+            assert_eq!(here, data(&reloaded, &[], outside), "left: data of the page; right: reloaded");
+        }
         let comparable = |messages: &[Value]| {
             let each = messages.iter().map(|message| match self.version {
                 Version::V4 => v4(message, outside),
@@ -24,6 +28,13 @@ impl Page {
         let (held, reloaded) = (comparable(&self.messages), comparable(&reloaded));
         assert_eq!(held, reloaded, "left: held by {:?}; right: reloaded", self.version);
     }
+}
+
+/// The last data part of each kind about each call: those in the messages, then those beside them.
+fn data(messages: &[Value], beside: &[Value], outside: &[String]) -> Map<String, Value> {
+    let within = messages.iter().flat_map(|message| message["data"].as_array().into_iter().flatten());
+    let all = within.chain(beside).filter(|part| !is_outside(&part["data"], outside));
+    all.map(|part| (format!("{} {}", part["type"], part["id"]), part.clone())).collect()
 }
 
 fn is_outside(call: &Value, outside: &[String]) -> bool {
@@ -43,7 +54,8 @@ fn v4(message: &Value, outside: &[String]) -> Value {
     let mut message = message.clone();
     let at = &message["createdAt"];
     assert!(at.as_str().is_some_and(|at| at.ends_with('Z')), "{message}");
-    remove(&mut message, &["createdAt", "revisionId"]);
+    // A live page has the data beside its messages.
+    remove(&mut message, &["createdAt", "revisionId", "data"]);
     // An answer has the id of the database.
     if message["role"] == "user" {
         remove(&mut message, &["id"]);
@@ -80,10 +92,17 @@ fn v4(message: &Value, outside: &[String]) -> Value {
 /// with incomplete inputs, an empty step that failed (a client shows its start after the next change to the
 /// message), and the states of calls that were decided elsewhere. No chunk carries the fact that a person
 /// answered, or the reason: only that person's page has noted both, and the reason of an approval is stored
-/// nowhere. The id of a user message is the page's own, and is compared.
+/// nowhere. A decision about a call of an earlier message is told in a later one, and whether an answer of the
+/// page came late is known to that page alone. The id of a user message is the page's own, and is compared.
 fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();
+    let own: Vec<Value> = parts.iter().map(|part| part["toolCallId"].clone()).collect();
+    let here = |part: &Value| own.contains(&part["id"]) && !is_outside(&part["data"], outside);
+    parts.retain(|part| part["type"] != "data-tool-decision" || here(part));
+    for part in parts.iter_mut().filter(|part| part["type"] == "data-tool-decision") {
+        remove(&mut part["data"], &["late"]);
+    }
     parts.retain(|part| part["state"] != "input-streaming");
     let begins = |part: Option<&Value>| part.is_none_or(|part| part["type"] == "step-start");
     let said_nothing: Vec<bool> =

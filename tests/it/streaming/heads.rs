@@ -126,7 +126,7 @@ async fn an_error_before_the_stream_starts_is_a_json_answer_in_every_dialect() {
 async fn an_unknown_dialect_is_refused_by_the_name_of_the_header_on_sqlite() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    for dialect in ["ui-v7", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
+    for dialect in ["ui-v8", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
         let answer = app.client.send(asks(&app.client, &thread, dialect)).await;
         assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{dialect:?}");
         assert!(answer.message().contains("x-stream-protocol"), "{dialect:?}: {}", answer.message());
@@ -167,6 +167,7 @@ async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
     for (configured, header, told, untold) in [
         (UiDialect::V6, None, asked, data),
         (UiDialect::V5, None, data, asked),
+        (UiDialect::V7, None, asked, data),
         (UiDialect::V5, Some("ui-v6"), asked, data),
         (UiDialect::V6, Some("ui-v5"), data, asked),
     ] {

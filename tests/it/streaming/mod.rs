@@ -14,10 +14,11 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The dialects with the heads of their streams: content type, and the header that names the protocol.
-const DIALECTS: [(&str, &str, &str); 3] = [
+const DIALECTS: [(&str, &str, &str); 4] = [
     ("data-v1", "text/plain; charset=utf-8", "x-vercel-ai-data-stream"),
     ("ui-v5", "text/event-stream", "x-vercel-ai-ui-message-stream"),
     ("ui-v6", "text/event-stream", "x-vercel-ai-ui-message-stream"),
+    ("ui-v7", "text/event-stream", "x-vercel-ai-ui-message-stream"),
 ];
 
 /// A request for a turn of this thread in this dialect.

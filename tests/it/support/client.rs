@@ -35,6 +35,48 @@ impl Answer {
     }
 }
 
+/// The data parts of held calls in one stream, with the labels of the calls.
+#[derive(Debug, Default)]
+pub(crate) struct DataParts {
+    parts: Vec<Value>,
+    /// The calls that were labelled with a decision.
+    decided: Vec<Value>,
+}
+
+impl DataParts {
+    /// Takes a data part. A stream has one part of each kind about a call.
+    pub(crate) fn add(&mut self, part: &Value) {
+        let same = |other: &&Value| (&other["type"], &other["id"]) == (&part["type"], &part["id"]);
+        assert_eq!(self.parts.iter().find(same), None, "told twice");
+        assert_eq!(part["id"], part["data"]["toolCallId"]);
+        self.parts.push(part.clone());
+    }
+
+    /// Takes the label of a call.
+    pub(crate) fn label(&mut self, label: &Value) {
+        if label["validated"] == "pending" {
+            self.asks(&label["toolCallId"]);
+        } else {
+            self.decided.push(label["toolCallId"].clone());
+        }
+    }
+
+    /// Takes the request to decide a call, after its card.
+    pub(crate) fn asks(&self, call: &Value) {
+        let is_card = |part: &Value| part["type"] == "data-tool-hold" && part["id"] == *call;
+        assert!(self.parts.iter().any(is_card), "no card of {call}: {:?}", self.parts);
+    }
+
+    /// The parts, at the end of the stream.
+    pub(crate) fn checked(self, raw: &str) -> Vec<Value> {
+        for call in &self.decided {
+            let is_decision = |part: &Value| part["type"] == "data-tool-decision" && part["id"] == *call;
+            assert!(self.parts.iter().any(is_decision), "no decision about {call}: {raw}");
+        }
+        self.parts
+    }
+}
+
 /// One line of a `data-v1` stream.
 pub(crate) type Line = (char, Value);
 
@@ -44,19 +86,40 @@ pub(crate) struct Turn {
     pub(crate) status: u16,
     pub(crate) headers: reqwest::header::HeaderMap,
     pub(crate) raw: String,
+    /// The lines, without the lines `2:`.
     pub(crate) lines: Vec<Line>,
+    /// The data parts of the lines `2:`, in order.
+    pub(crate) parts: Vec<Value>,
 }
 
 impl Turn {
-    /// Parses a turn from its body. Empty lines are keep-alives, which clients ignore.
+    /// Parses a turn from its body. Empty lines are keep-alives, which clients ignore. The card of a call has to
+    /// precede its label `pending`, and any other label needs the decision.
     pub(crate) fn of(status: u16, headers: reqwest::header::HeaderMap, raw: String) -> Self {
         let parse = |line: &str| {
             let (code, json) = line.split_once(':').unwrap_or_else(|| panic!("no line: {line:?}"));
             (code.parse().unwrap(), serde_json::from_str(json).unwrap())
         };
         let lines = raw.lines().filter(|line| !line.is_empty());
-        let lines = if status == 200 { lines.map(parse).collect() } else { Vec::new() };
-        Self { status, headers, raw, lines }
+        let all: Vec<Line> = if status == 200 { lines.map(parse).collect() } else { Vec::new() };
+        let (mut lines, mut parts) = (Vec::new(), DataParts::default());
+        for (code, value) in all {
+            match code {
+                '2' => value.as_array().unwrap().iter().for_each(|part| parts.add(part)),
+                '8' => value.as_array().unwrap().iter().for_each(|label| parts.label(label)),
+                _ => {}
+            }
+            if code != '2' {
+                lines.push((code, value));
+            }
+        }
+        let parts = parts.checked(&raw);
+        Self { status, headers, raw, lines, parts }
+    }
+
+    /// Asserts that the turn told stored states only: there was nothing to continue.
+    pub(crate) fn assert_told_states(&self) {
+        assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);
     }
 
     /// The codes of the lines, text and argument deltas folded into one each.

@@ -160,6 +160,7 @@ impl Tool for ChangedPay {
     const NAME: &'static str = "pay";
     const DESCRIPTION: &'static str = "A probe.";
     const HIL: bool = true;
+    const HEADLINE: Option<&'static str> = Some("Pay {note}?");
     type Input = Payment;
     type Output = serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Pages of AI SDK 5 to 7: their posts, and the streams they read.
 
 use super::Client;
+use super::client::DataParts;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -11,22 +12,40 @@ pub(crate) struct UiTurn {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) raw: String,
-    /// The chunks, without `[DONE]`.
+    /// The chunks, without `[DONE]` and the data parts of held calls.
     pub(crate) chunks: Vec<Value>,
+    /// The data parts of held calls, in order.
+    pub(crate) parts: Vec<Value>,
 }
 
 impl UiTurn {
+    /// Asserts that the turn told stored states only: there was nothing to continue.
+    pub(crate) fn assert_told_states(&self) {
+        assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);
+    }
+
     /// Parses a turn from its body. A stream has to end with `[DONE]`.
     pub(crate) fn of(status: u16, headers: HeaderMap, raw: String) -> Self {
-        let mut chunks = Vec::new();
+        let (mut chunks, mut parts) = (Vec::new(), DataParts::default());
         if status == 200 {
             let events = raw.strip_suffix("data: [DONE]\n\n").unwrap_or_else(|| panic!("no end: {raw}"));
             for event in events.split_terminator("\n\n").filter(|event| !event.starts_with(':')) {
                 let data = event.strip_prefix("data: ").unwrap_or_else(|| panic!("no event: {event:?}"));
-                chunks.push(serde_json::from_str(data).unwrap());
+                let chunk: Value = serde_json::from_str(data).unwrap();
+                match chunk["type"].as_str().unwrap() {
+                    "data-tool-hold" | "data-tool-decision" => {
+                        parts.add(&chunk);
+                        continue;
+                    }
+                    "data-tool-validation" => parts.label(&chunk["data"]),
+                    "tool-approval-request" => parts.asks(&chunk["toolCallId"]),
+                    _ => {}
+                }
+                chunks.push(chunk);
             }
         }
-        Self { status, headers, raw, chunks }
+        let parts = parts.checked(&raw);
+        Self { status, headers, raw, chunks, parts }
     }
 
     /// The types of the chunks; consecutive chunks of a type are one.

@@ -93,7 +93,10 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   else if (command.until?.shown) await until(() => JSON.stringify(client.messages.at(-1) ?? null).includes(command.until.shown) || thrown);
   else { await act; await settled(); }
   const error = thrown ?? client.error?.message ?? null;
-  const page = { status: client.status, error, requests, finishes: client.finishes, messages: client.messages };
+  const { status, finishes, messages, data } = client;
+  // What the SDK's own check of stored messages says of them.
+  const invalid = await client.invalid();
+  const page = { status, error, requests, finishes, messages, data, invalid };
   process.stdout.write(JSON.stringify(page) + '\n');
 }
 process.exit(0);

@@ -22,15 +22,16 @@ function arriving({ bytes }, pieces) {
 // AI SDK 4.
 async function readLines({ callChatApi }, turns, pieces) {
   let message;
-  const ends = [];
+  const [ends, data] = [[], []];
   for (const turn of turns) {
     let end = { unfinished: true };
+    let told = [];
     try {
       await callChatApi({
         api: '/', body: {}, generateId: () => 'client',
         fetch: async () => arriving(turn, pieces),
         restoreMessagesOnFailure() {},
-        onUpdate: update => { message = update.message; },
+        onUpdate: update => { message = update.message; told = update.data ?? told; },
         onFinish: (_message, { usage, finishReason }) => { end = { finishReason, usage }; },
         // A page goes on in the message it shows.
         lastMessage: message ?? { role: 'user' },
@@ -39,7 +40,10 @@ async function readLines({ callChatApi }, turns, pieces) {
       end = { error: error.message };
     }
     ends.push(end);
+    data.push(...told);
   }
+  // A page has these beside its messages, and in the message after a reload.
+  if (message && data.length > 0) message = { ...message, data };
   return { message, ends };
 }
 

@@ -52,6 +52,8 @@ async function hook({ React, renderer, useChat, SWRConfig }, { api, headers, cha
     get messages() { return cell.chat.messages; },
     get status() { return cell.chat.status; },
     get error() { return cell.chat.error; },
+    get data() { return cell.chat.data ?? []; },
+    invalid: async () => null,
     send: text => cell.chat.append({ role: 'user', content: text }),
     regenerate: () => cell.chat.reload(),
     resume: () => cell.chat.experimental_resume(),
@@ -88,6 +90,12 @@ function chat(Chat, sdk, { api, headers, chatId, fetch, initialMessages, posts, 
     get messages() { return chat.messages; },
     get status() { return chat.status; },
     get error() { return chat.error; },
+    data: [],
+    async invalid() {
+      if (chat.messages.length === 0) return null;
+      const checked = await sdk.safeValidateUIMessages({ messages: chat.messages });
+      return checked.success ? null : checked.error.message;
+    },
     send: text => chat.sendMessage({ text }),
     sendNothing: () => chat.sendMessage(),
     edit: (messageId, text) => chat.sendMessage({ text, messageId }),

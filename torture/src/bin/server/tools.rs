@@ -97,6 +97,7 @@ impl DynTool for Ledgered {
     fn spec(&self) -> ToolSpec {
         let Kind { name, hil, idempotent, verifies: _ } = self.kind;
         ToolSpec {
+            headline: None,
             name: name.to_owned(),
             description: "Writes down that it ran.".to_owned(),
             hil,

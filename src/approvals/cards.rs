@@ -1,0 +1,74 @@
+//! The cards of held calls: what one reader decides on, besides the stored call.
+
+use super::Approvals;
+use crate::domain::Principal;
+use crate::domain::call::input_hash;
+use crate::domain::hold::{Card, Hold};
+use crate::domain::policy::MayDecide;
+use crate::stream::Cards;
+use crate::tools::gate::Gate;
+
+/// The cards for the user of a thread.
+#[derive(Debug)]
+struct RequesterCards {
+    gate: Gate,
+    requester: Principal,
+}
+
+impl Approvals {
+    /// Returns the cards for the user of the thread that is read.
+    pub(crate) fn cards(&self, requester: &Principal) -> impl Cards + 'static {
+        RequesterCards { gate: self.gate().clone(), requester: requester.clone() }
+    }
+}
+
+impl Cards for RequesterCards {
+    fn card(&self, hold: &Hold) -> Card {
+        let registry = self.gate.registry();
+        let tool = registry.get(&hold.tool_name);
+        let may = registry.may_decide(&self.requester, true, &hold.tool_name);
+        let can_approve = may == MayDecide::ApproveOrReject && tool.is_some() && !hold.unreadable;
+        let approvals_needed = registry.quorum(&hold.tool_name).people;
+        let schema_hash = tool.map_or(&hold.schema_hash, |tool| &tool.schema_hash);
+        Card {
+            title: title(&hold.tool_name),
+            description: tool.map(|tool| tool.spec.description.clone()),
+            headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&hold.input)),
+            input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash),
+            requested_by: self.requester.actor(),
+            can_edit: can_approve,
+            can_remember: can_approve && approvals_needed == 1,
+            approvals_needed,
+        }
+    }
+
+    fn reader(&self) -> String {
+        self.requester.actor()
+    }
+}
+
+/// Returns the name of a tool in words: `Delete file` for `delete_file`.
+fn title(tool_name: &str) -> String {
+    let words = tool_name.replace(['_', '-'], " ");
+    let mut chars = words.trim().chars();
+    let Some(first) = chars.next() else { return tool_name.to_owned() };
+    first.to_uppercase().chain(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::title;
+
+    #[test]
+    fn the_title_of_a_tool_is_its_name_in_words() {
+        for (name, expected) in [
+            ("delete_file", "Delete file"),
+            ("pay", "Pay"),
+            ("send-e-mail", "Send e mail"),
+            ("_", "_"),
+            ("X1", "X1"),
+        ] {
+            assert_eq!(title(name), expected);
+        }
+    }
+}

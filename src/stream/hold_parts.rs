@@ -1,0 +1,130 @@
+//! The data parts of held calls, the same in all dialects: the card to decide on, and the decision in force.
+
+use super::ui_parts::Readable;
+use super::{Cards, words};
+use crate::domain::call::ToolCall;
+use crate::domain::decision::Decision;
+use crate::domain::hold::{Card, DecisionInForce, Hold};
+use crate::domain::id::ToolCallId;
+use crate::domain::turn::HeldCallStatus;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The part of a card.
+const HOLD: &str = "data-tool-hold";
+/// The part of a decision.
+const DECISION: &str = "data-tool-decision";
+
+/// A data part. A page replaces an earlier part of the same type and id.
+#[derive(Debug, Serialize)]
+pub(super) struct DataPart<T> {
+    r#type: &'static str,
+    id: ToolCallId,
+    data: T,
+}
+
+/// The facts that a person decides on.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HoldPart<'a> {
+    tool_call_id: ToolCallId,
+    tool_name: &'a str,
+    title: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headline: Option<String>,
+    /// As the model proposed them.
+    input: Readable<'a>,
+    risk: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    input_hash: String,
+    requested_by: String,
+    can_edit: bool,
+    can_remember: bool,
+    approvals_needed: usize,
+}
+
+/// The decision in force.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DecisionPart<'a> {
+    tool_call_id: ToolCallId,
+    decision: &'static str,
+    by: &'a str,
+    at: String,
+    edited: bool,
+    /// The inputs of the approver, if the approver edited them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Readable<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    /// Whether the answer of this page came after the decision.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    late: bool,
+}
+
+/// Returns the card of a held call.
+pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> DataPart<HoldPart<'a>> {
+    let card = cards.card(hold);
+    let Card { title, description, headline, input_hash, requested_by, .. } = card;
+    let Card { can_edit, can_remember, approvals_needed, .. } = card;
+    let data = HoldPart {
+        tool_call_id: id,
+        tool_name: &hold.tool_name,
+        title,
+        description,
+        headline,
+        input: Readable::Input(&hold.input),
+        risk: words::risk(hold.risk),
+        reason: hold.reason.as_deref(),
+        expires_at: hold.expires_at.map(|at| at.to_rfc3339()),
+        input_hash,
+        requested_by,
+        can_edit,
+        can_remember,
+        approvals_needed,
+    };
+    DataPart { r#type: HOLD, id, data }
+}
+
+/// Returns the part of the decision in force.
+pub(super) fn decision(id: ToolCallId, decided: &DecisionInForce, late: bool) -> DataPart<DecisionPart<'_>> {
+    let DecisionInForce { decision, inputs } = decided;
+    let Decision { verdict, by, at, edited, reason, .. } = decision;
+    let data = DecisionPart {
+        tool_call_id: id,
+        decision: words::verdict(*verdict),
+        by,
+        at: at.to_rfc3339(),
+        edited: *edited,
+        input: inputs.as_ref().map(Readable::Input),
+        reason: reason.as_deref(),
+        late,
+    };
+    DataPart { r#type: DECISION, id, data }
+}
+
+/// Returns the decided calls, in the order of their decisions: a page that reads several streams gets them in
+/// that order.
+pub(super) fn in_order_of_decision(calls: &[HeldCallStatus]) -> impl Iterator<Item = &HeldCallStatus> {
+    let mut decided: Vec<_> = calls.iter().filter(|call| call.decided.is_some()).collect();
+    decided.sort_by_key(|call| call.decided.as_ref().map(|decided| decided.decision.at));
+    decided.into_iter()
+}
+
+/// Returns the cards of the held calls of a step.
+pub(super) fn stored_holds(calls: &[ToolCall], cards: &dyn Cards) -> impl Iterator<Item = Value> {
+    calls.iter().filter(|call| call.held).map(move |call| json!(hold(call.id, &Hold::of(call), cards)))
+}
+
+/// Returns the decisions in force about the held calls of a step, in their order.
+pub(super) fn stored_decisions(calls: &[ToolCall]) -> impl Iterator<Item = Value> {
+    let held = calls.iter().filter(|call| call.held);
+    let mut decided: Vec<_> = held.filter_map(|call| Some((call.id, DecisionInForce::of(call)?))).collect();
+    decided.sort_by_key(|(_, decided)| decided.decision.at);
+    decided.into_iter().map(|(id, decided)| json!(decision(id, &decided, false)))
+}

@@ -1,0 +1,180 @@
+//! Headlines: a question for the approver of a call, with the inputs of the call in it.
+//!
+//! The text of a tool has placeholders in braces: `Delete {path}?`. The inputs come from a model, so each value
+//! is cut, and characters that hide or reverse text are replaced by their numbers. A page shows the inputs
+//! beside the headline in any case.
+
+use crate::domain::input::Input;
+use crate::domain::visible::push_visible;
+use icu_properties::CodePointMapData;
+use icu_properties::props::GeneralCategory;
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Maximum length of a value in a headline, in characters.
+const VALUE_MAX: usize = 120;
+/// Stands for an absent input, and for the rest of a long one.
+const ELLIPSIS: char = '…';
+
+/// The headline of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Headline(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// The value of the input with this name.
+    Input(String),
+}
+
+impl Headline {
+    /// Parses the headline of a tool with this input schema. Two braces stand for one. The error is the reason.
+    pub(super) fn parse(template: &str, input_schema: &Value) -> Result<Self, String> {
+        let known = properties(input_schema);
+        let (mut pieces, mut text) = (Vec::new(), String::new());
+        let mut rest = template.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '{' | '}' if rest.next_if_eq(&c).is_some() => text.push(c),
+                '{' => {
+                    let mut name = String::new();
+                    loop {
+                        match rest.next() {
+                            Some('}') => break,
+                            Some(c) => name.push(c),
+                            None => return Err(format!("placeholder {{{name}: expected a closing brace")),
+                        }
+                    }
+                    if !known.contains(name.as_str()) {
+                        return Err(format!("placeholder {{{name}}}: the inputs have no such property"));
+                    }
+                    pieces.push(Piece::Text(std::mem::take(&mut text)));
+                    pieces.push(Piece::Input(name));
+                }
+                '}' => return Err("a closing brace without a placeholder; }} stands for one".to_owned()),
+                c => text.push(c),
+            }
+        }
+        pieces.push(Piece::Text(text));
+        Ok(Self(pieces))
+    }
+
+    /// Returns the headline with these inputs.
+    pub(super) fn filled(&self, input: &Input) -> String {
+        let mut filled = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::Input(name) => push_value(&mut filled, input.get(name)),
+            }
+        }
+        filled
+    }
+}
+
+/// Returns the names of the properties of an object, alternatives included.
+fn properties(schema: &Value) -> HashSet<&str> {
+    let own = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let mut names: HashSet<&str> = own.map(|(name, _)| name.as_str()).collect();
+    for key in ["allOf", "anyOf", "oneOf"] {
+        let parts = schema.get(key).and_then(Value::as_array).into_iter().flatten();
+        names.extend(parts.flat_map(properties));
+    }
+    names
+}
+
+/// Appends a text as it is, and any other value as JSON without white space.
+fn push_value(filled: &mut String, value: Option<&Value>) {
+    match value {
+        None | Some(Value::Null) => filled.push(ELLIPSIS),
+        Some(Value::String(text)) => push_shown(filled, text),
+        Some(other) => push_shown(filled, &other.to_string()),
+    }
+}
+
+fn push_shown(filled: &mut String, text: &str) {
+    let mut chars = text.chars();
+    for c in chars.by_ref().take(VALUE_MAX) {
+        if is_blank(c) { filled.extend(c.escape_unicode()) } else { push_visible(filled, c) }
+    }
+    if chars.next().is_some() {
+        filled.push(ELLIPSIS);
+    }
+}
+
+/// Whether a reader takes the character for a space, or for nothing.
+fn is_blank(c: char) -> bool {
+    let category = || CodePointMapData::<GeneralCategory>::new().get(c);
+    c != ' '
+        && (c == '\u{2800}'
+            || matches!(category(), GeneralCategory::SpaceSeparator | GeneralCategory::PrivateUse))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema() -> Value {
+        json!({ "type": "object", "properties": { "path": {}, "to": {} }, "oneOf": [{ "properties": { "n": {} } }] })
+    }
+
+    fn filled(template: &str, input: Value) -> String {
+        Headline::parse(template, &schema()).unwrap().filled(input.as_object().unwrap())
+    }
+
+    #[test]
+    fn inputs_fill_the_placeholders() {
+        for (template, input, expected) in [
+            ("Delete {path}?", json!({ "path": "notes.txt" }), "Delete notes.txt?"),
+            ("{path} to {to}", json!({ "path": "a", "to": "b" }), "a to b"),
+            ("{path}{path}", json!({ "path": "a" }), "aa"),
+            ("Go?", json!({}), "Go?"),
+            ("{{{path}}}", json!({ "path": "a" }), "{a}"),
+            ("{n} of it", json!({ "n": 7.5 }), "7.5 of it"),
+            ("{n}", json!({ "n": { "b": [1, "x"], "a": null } }), r#"{"b":[1,"x"],"a":null}"#),
+            ("Delete {path}?", json!({}), "Delete …?"),
+            ("Delete {path}?", json!({ "path": null }), "Delete …?"),
+            ("Delete {path}?", json!({ "path": "{to}", "to": "b" }), "Delete {to}?"),
+        ] {
+            assert_eq!(filled(template, input.clone()), expected, "{template} {input}");
+        }
+    }
+
+    #[test]
+    fn values_are_cut_and_hidden_characters_have_their_numbers() {
+        assert_eq!(filled("{path}", json!({ "path": "é".repeat(VALUE_MAX) })), "é".repeat(VALUE_MAX));
+        let long = filled("{path}", json!({ "path": "é".repeat(VALUE_MAX + 1) }));
+        assert_eq!(long, format!("{}…", "é".repeat(VALUE_MAX)));
+        for (hidden, number) in [
+            ('\u{202e}', "\\u{202e}"),
+            ('\u{200b}', "\\u{200b}"),
+            ('\n', "\\n"),
+            ('\u{1b}', "\\u{1b}"),
+            ('\u{a0}', "\\u{a0}"),
+            ('\u{2003}', "\\u{2003}"),
+            ('\u{2800}', "\\u{2800}"),
+            ('\u{e000}', "\\u{e000}"),
+        ] {
+            assert_eq!(filled("{path}", json!({ "path": format!("a{hidden}b") })), format!("a{number}b"));
+            let nested = filled("{n}", json!({ "n": [format!("a{hidden}b")] }));
+            assert!(!nested.contains(hidden), "{nested:?}");
+        }
+        assert_eq!(filled("{path}", json!({ "path": "a b 漢 🙂" })), "a b 漢 🙂");
+    }
+
+    #[test]
+    fn a_placeholder_that_is_no_property_is_refused() {
+        for (template, named) in [
+            ("Delete {file}?", "{file}"),
+            ("Delete {path.name}?", "{path.name}"),
+            ("Delete {}?", "{}"),
+            ("Delete { path }?", "{ path }"),
+            ("Delete {path", "{path"),
+            ("Delete path}", "}"),
+        ] {
+            let why = Headline::parse(template, &schema()).unwrap_err();
+            assert!(why.contains(named), "{template}: {why}");
+        }
+    }
+}
