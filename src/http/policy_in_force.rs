@@ -1,11 +1,17 @@
-//! The wire form of the policy in force in a session.
+//! The policy in force in a session.
 
+use super::Api;
+use super::auth::Caller;
+use super::error::ApiError;
 use super::formats::Id;
+use super::payload::{Json, Tag};
 use super::sessions::{ApprovalMode, GrantView, PolicyBody};
+use super::thread_ref::ThreadRef;
 use crate::approvals::{PolicyInForce, ToolInForce};
 use crate::domain::policy::{self, Requirement};
 use crate::store::source_text;
-use poem_openapi::{Enum, Object};
+use poem_openapi::param::Path;
+use poem_openapi::{Enum, Object, OpenApi};
 
 /// What the policy does with a call that none of the `rules` covers: it runs at once, is held, or never runs.
 #[derive(Debug, Clone, Copy, Enum)]
@@ -84,7 +90,7 @@ enum GrantsEnd {
 /// of the session itself, as it was set.
 #[derive(Debug, Object)]
 #[oai(rename = "PolicyInForce")]
-pub(super) struct PolicyInForceView {
+struct PolicyInForceView {
     /// The session in the path of the request, by its id.
     session_id: Id,
     mode: ApprovalMode,
@@ -95,7 +101,7 @@ pub(super) struct PolicyInForceView {
 }
 
 impl PolicyInForceView {
-    pub(super) fn of(policy: PolicyInForce<'_>) -> Self {
+    fn of(policy: PolicyInForce<'_>) -> Self {
         let PolicyInForce { session_id, session, mode, grants_last, tools } = policy;
         Self {
             session_id: Id::of(session_id),
@@ -123,5 +129,34 @@ impl ToolInForceView {
             rules: rules.collect(),
             grants: grants.iter().map(GrantView::of).collect(),
         }
+    }
+}
+
+pub(super) struct Policies(pub(super) Api);
+
+#[OpenApi]
+impl Policies {
+    /// Get the policy in force in a session
+    ///
+    /// What happens to calls of each tool, and by which part of the policy: the server's configuration, the
+    /// policy of the session, or a remembered approval. Allowed for the session's user and for operators. An
+    /// operator that reads another user's session sees the rules about roles as rules that cover some calls.
+    #[oai(
+        path = "/sessions/:session_id/policy",
+        method = "get",
+        operation_id = "getSessionPolicy",
+        tag = "Tag::Threads"
+    )]
+    async fn policy(
+        &self,
+        caller: Caller,
+        /// The id of the session, or the caller's own name for its root thread.
+        session_id: Path<ThreadRef>,
+    ) -> Result<Json<PolicyInForceView>, ApiError> {
+        let read = async |id| {
+            let in_force = self.0.approvals.policy_in_force(&caller.0, id).await?;
+            Ok(Json(PolicyInForceView::of(in_force)))
+        };
+        self.0.with_thread(&caller, &session_id, read).await
     }
 }

@@ -8,7 +8,6 @@ use super::formats::{Hash, Id, Time};
 use super::nullable::WordOrNull;
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
-use super::policy_in_force::PolicyInForceView;
 use super::thread_ref::ThreadRef;
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
@@ -154,30 +153,6 @@ impl Sessions {
         let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
         self.0.with_thread(&caller, &session_id, set).await?;
         Ok(Json(body.0))
-    }
-
-    /// Get the policy in force in a session
-    ///
-    /// What happens to calls of each tool, and by which part of the policy: the server's configuration, the
-    /// policy of the session, or a remembered approval. Allowed for the session's user and for operators. An
-    /// operator that reads another user's session sees the rules about roles as rules that cover some calls.
-    #[oai(
-        path = "/sessions/:session_id/policy",
-        method = "get",
-        operation_id = "getSessionPolicy",
-        tag = "Tag::Threads"
-    )]
-    async fn policy(
-        &self,
-        caller: Caller,
-        /// The id of the session, or the caller's own name for its root thread.
-        session_id: Path<ThreadRef>,
-    ) -> Result<Json<PolicyInForceView>, ApiError> {
-        let read = async |id| {
-            let in_force = self.0.approvals.policy_in_force(&caller.0, id).await?;
-            Ok(Json(PolicyInForceView::of(in_force)))
-        };
-        self.0.with_thread(&caller, &session_id, read).await
     }
 
     /// List the remembered approvals of a session, newest first
