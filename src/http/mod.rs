@@ -30,7 +30,6 @@ mod page;
 mod page_message;
 mod partial_json;
 mod payload;
-mod policy_in_force;
 mod posted;
 mod posted_text;
 mod qa;
@@ -39,6 +38,7 @@ mod request_id;
 mod runs;
 pub(crate) mod server;
 mod session_approvals;
+mod session_policy;
 mod sessions;
 mod stream_answer;
 mod templates;
@@ -148,6 +148,7 @@ type Routes = (
     threads::Threads,
     turns::Turns,
     runs::Runs,
+    session_policy::Policies,
     sessions::Sessions,
     session_approvals::SessionApprovals,
     call::Calls,
@@ -165,6 +166,7 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         threads::Threads(api.clone()),
         turns::Turns(api.clone()),
         runs::Runs(api.clone()),
+        session_policy::Policies(api.clone()),
         sessions::Sessions(api.clone()),
         session_approvals::SessionApprovals(api.clone()),
         call::Calls(api.clone()),

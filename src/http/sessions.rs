@@ -1,88 +1,16 @@
-//! Sessions. A session is a root thread with all threads below it.
+//! The remembered approvals of sessions. A session is a root thread with all threads below it.
 
 use super::Api;
 use super::auth::Caller;
-use super::body::Strict;
 use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
-use super::nullable::WordOrNull;
 use super::page::{Paged, RequestedSize, page_size};
-use super::payload::{Json, Tag};
-use super::policy_in_force::PolicyInForceView;
+use super::payload::Tag;
 use super::thread_ref::ThreadRef;
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
-use crate::domain::policy::{self, SessionPolicy};
 use poem_openapi::param::{Path, Query};
-use poem_openapi::types::Example;
-use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
-use serde::Deserialize;
-use std::collections::BTreeMap;
-
-/// The effect on calls of tools that require approval.
-#[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename_all = "kebab-case", remote = "policy::ApprovalMode")]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum ApprovalMode {
-    /// A person decides each call.
-    Manual,
-    /// The calls run.
-    AutoApprove,
-    /// The calls do not run.
-    AutoDeny,
-}
-
-/// The policy of a session for one tool.
-#[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename_all = "kebab-case", remote = "policy::ToolPolicy")]
-#[serde(rename_all = "kebab-case")]
-enum ToolPolicy {
-    /// The call runs without an approval.
-    Allow,
-    /// The call is held for an approval.
-    Ask,
-    /// The call does not run.
-    Deny,
-}
-
-/// The policy of a session, in addition to the server's policy.
-#[derive(Debug, Object, Deserialize)]
-#[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none, example)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PolicyBody {
-    /// The effect on calls of tools that require approval: `manual` holds them, `auto-approve` runs them,
-    /// `auto-deny` refuses them. Absent or null: as the server's mode says.
-    mode: Option<WordOrNull<ApprovalMode>>,
-    /// The policy of single tools, by the name of the tool.
-    #[serde(default)]
-    tools: Option<BTreeMap<String, ToolPolicy>>,
-}
-
-impl Example for PolicyBody {
-    fn example() -> Self {
-        Self { mode: Some(WordOrNull(ApprovalMode::AutoDeny)), tools: None }
-    }
-}
-
-impl From<&SessionPolicy> for PolicyBody {
-    fn from(policy: &SessionPolicy) -> Self {
-        let tools = policy.tools.iter().map(|(name, tool_policy)| (name.clone(), (*tool_policy).into()));
-        Self {
-            mode: policy.mode.map(|mode| WordOrNull(mode.into())),
-            tools: Some(tools.collect()).filter(|tools: &BTreeMap<_, _>| !tools.is_empty()),
-        }
-    }
-}
-
-impl From<&PolicyBody> for SessionPolicy {
-    fn from(body: &PolicyBody) -> Self {
-        let tools = body.tools.iter().flatten();
-        Self {
-            mode: body.mode.map(|mode| mode.0.into()),
-            tools: tools.map(|(name, tool_policy)| (name.clone(), (*tool_policy).into())).collect(),
-        }
-    }
-}
+use poem_openapi::{ApiResponse, Object, OpenApi};
 
 /// A remembered approval.
 #[derive(Debug, Object)]
@@ -132,54 +60,6 @@ pub(super) struct Sessions(pub(super) Api);
 
 #[OpenApi]
 impl Sessions {
-    /// Set the policy of a session
-    ///
-    /// The policy replaces the previous one. It takes precedence over the server's mode, but not over the
-    /// tools that the server always denies or always allows, and not over the server's rules. The session's
-    /// user may only tighten the policy; an operator may also loosen it.
-    #[oai(
-        path = "/sessions/:session_id/policy",
-        method = "put",
-        operation_id = "setSessionPolicy",
-        tag = "Tag::Threads"
-    )]
-    async fn set_policy(
-        &self,
-        caller: Caller,
-        /// The id of the session, or the caller's own name for its root thread.
-        session_id: Path<ThreadRef>,
-        body: Strict<PolicyBody>,
-    ) -> Result<Json<PolicyBody>, ApiError> {
-        let policy = &SessionPolicy::from(&body.0);
-        let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
-        self.0.with_thread(&caller, &session_id, set).await?;
-        Ok(Json(body.0))
-    }
-
-    /// Get the policy in force in a session
-    ///
-    /// What happens to calls of each tool, and by which part of the policy: the server's configuration, the
-    /// policy of the session, or a remembered approval. Allowed for the session's user and for operators. An
-    /// operator that reads another user's session sees the rules about roles as rules that cover some calls.
-    #[oai(
-        path = "/sessions/:session_id/policy",
-        method = "get",
-        operation_id = "getSessionPolicy",
-        tag = "Tag::Threads"
-    )]
-    async fn policy(
-        &self,
-        caller: Caller,
-        /// The id of the session, or the caller's own name for its root thread.
-        session_id: Path<ThreadRef>,
-    ) -> Result<Json<PolicyInForceView>, ApiError> {
-        let read = async |id| {
-            let in_force = self.0.approvals.policy_in_force(&caller.0, id).await?;
-            Ok(Json(PolicyInForceView::of(in_force)))
-        };
-        self.0.with_thread(&caller, &session_id, read).await
-    }
-
     /// List the remembered approvals of a session, newest first
     ///
     /// Returns the grants that are still in force. The session's user and operators see all of them. Another

@@ -11,7 +11,7 @@ use super::posted::{Bounds, CLIENT_ID_MAX};
 use super::runs::{FailureView, RunStatus};
 use super::thread_ref::{ClientName, ThreadRef};
 use super::threads::MessageView;
-use crate::chat::{Action, AdmitError, ThreadName, TurnRequest};
+use crate::chat::{Action, ThreadName, TurnRequest};
 use crate::domain::call::StateKind;
 use crate::domain::id::RunId;
 use crate::domain::run::RunOptions;
@@ -20,7 +20,7 @@ use crate::stream::ClientTraits;
 use poem::Request;
 use poem_openapi::param::{Header, Path};
 use poem_openapi::types::Example;
-use poem_openapi::{ApiResponse, Object, OpenApi};
+use poem_openapi::{Object, OpenApi};
 use serde::Deserialize;
 
 /// Maximum number of pending calls in a response.
@@ -63,18 +63,6 @@ struct TurnView {
     error: Option<FailureView>,
 }
 
-#[derive(ApiResponse)]
-enum TurnAnswer {
-    /// The turn has ended.
-    #[oai(status = 200)]
-    Ended(
-        Json<TurnView>,
-        /// `true` if an earlier request with this key has completed the turn.
-        #[oai(header = "idempotent-replayed")]
-        Option<String>,
-    ),
-}
-
 pub(super) struct Turns(pub(super) Api);
 
 #[OpenApi]
@@ -97,36 +85,19 @@ impl Turns {
         #[oai(name = "idempotency-key")]
         idempotency_key: Header<Option<Text<ClientName>>>,
         body: Strict<Option<RunTurn>>,
-    ) -> Result<TurnAnswer, ApiError> {
+    ) -> Result<Json<TurnView>, ApiError> {
         let key = checked_key(idempotency_key.0.map(String::from))?;
-        let ask = asked(request, body.0.unwrap_or_default(), key.clone())?;
+        let ask = asked(request, body.0.unwrap_or_default(), key)?;
         // Held until the response is ready, like the slot of a stream.
         let _slot = self.0.rates.stream(&caller.0)?;
         let name = ThreadName::Known(thread_id.0.to_string());
-        let admitted = Box::pin(self.0.chat.admit(&caller.0, &name, ask, ClientTraits::NO_CLIENT)).await;
-        let (run, replayed) = match (admitted, key) {
-            (Ok(started), _) => {
-                started.log.over().await;
-                (started.run_id, None)
-            }
-            (Err(AdmitError::NothingToContinue), Some(key)) => {
-                let run = self.answered(&caller, &thread_id, &key).await?;
-                (run.ok_or(AdmitError::NothingToContinue)?, Some("true".to_owned()))
-            }
-            (Err(error), _) => return Err(error.into()),
-        };
-        Ok(TurnAnswer::Ended(Json(self.view(&caller, run).await?), replayed))
+        let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, ClientTraits::NO_CLIENT)).await?;
+        started.log.over().await;
+        Ok(Json(self.view(&caller, started.run_id).await?))
     }
 }
 
 impl Turns {
-    /// Returns the run of the message with this name, if the thread has the message.
-    async fn answered(&self, caller: &Caller, thread: &str, key: &str) -> Result<Option<RunId>, ApiError> {
-        let read = self.0.store.read().await?;
-        let Some(thread) = read.thread_named(&caller.0, thread).await? else { return Ok(None) };
-        Ok(read.run_of_question(&thread, key).await?)
-    }
-
     /// Returns the state of a run whose turn has ended.
     async fn view(&self, caller: &Caller, run: RunId) -> Result<TurnView, ApiError> {
         let approvals = &self.0.approvals;
@@ -168,9 +139,9 @@ fn asked(request: &Request, body: RunTurn, key: Option<String>) -> Result<TurnRe
         Some(text) if text.len() > bounds.message_bytes => {
             return Err(ApiError::message_too_long(bounds.message_bytes));
         }
-        Some(text) => Action::New { text, client_id: key },
+        Some(text) => Action::New { text, client_id: None },
         None => Action::Continue { message: None },
     };
     let options = RunOptions { model, tools: tool_selection, ..RunOptions::default() };
-    Ok(TurnRequest { action, options, ..TurnRequest::continuation() })
+    Ok(TurnRequest { action, options, key, ..TurnRequest::continuation() })
 }

@@ -109,21 +109,6 @@ impl Read {
         Ok(thread.map(|thread| (run, thread)))
     }
 
-    /// Returns the run that the user message with this name started.
-    pub(crate) async fn run_of_question(
-        &self,
-        thread: &Thread,
-        client_id: &str,
-    ) -> Result<Option<RunId>, StoreError> {
-        let found = message::Entity::find()
-            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(message::Column::ClientId.eq(client_id))
-            .filter(message::Column::Status.ne(MessageStatus::Superseded))
-            .one(&self.tx)
-            .await?;
-        found.map(|message| rows::id("messages", &message.run_id)).transpose()
-    }
-
     /// Returns the pending calls of a run of this thread, in the order in which the model made them.
     pub(crate) async fn pending_of(
         &self,

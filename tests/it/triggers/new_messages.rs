@@ -179,7 +179,7 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
         (json!({ "messages": [before, with_file] }), "messages[1].parts[1] (file image/png)"),
         (json!({ "messages": [before, said(json!([file]))] }), "messages[1].parts[0] (file image/png)"),
         (json!({ "message": with_file }), "message.parts[1] (file image/png)"),
-        (ui_submit_at(CHAT, &[with_file.clone()], "u2"), "messages[0].parts[1] (file image/png)"),
+        (ui_submit_at(CHAT, std::slice::from_ref(&with_file), "u2"), "messages[0].parts[1] (file image/png)"),
         (
             json!({ "message": said(json!([{ "type": "file", "url": "x" }, text])) }),
             "message.parts[0] (file)",
