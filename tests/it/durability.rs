@@ -1,6 +1,6 @@
 //! An acknowledged change is on the disk of Postgres, whatever the settings of the role or the database.
 
-use crate::support::{Cluster, Embedded, Place, Process, Rows, Synced, eventually, postgres};
+use crate::support::{Cluster, Embedded, Place, Process, Rows, Synced, empty_postgres, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn on_postgres_every_writing_transaction_commits_synchronously() {
         ("on", "on"),
         ("remote_apply", "remote_apply"),
     ] {
-        let url = postgres().await;
+        let url = empty_postgres().await;
         let rows = Rows::open(&url).await;
         let name = url.rsplit_once('/').unwrap().1;
         rows.change(&format!("ALTER DATABASE {name} SET synchronous_commit = '{set}'")).await.unwrap();

@@ -1,7 +1,7 @@
 //! The numbering of events on Postgres.
 
 use super::seqs;
-use crate::support::{Embedded, Rows, Sse, call, eventually, postgres};
+use crate::support::{Embedded, Rows, Sse, call, empty_postgres, eventually, postgres};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -71,7 +71,7 @@ const TURNS: usize = 6;
 
 #[tokio::test]
 async fn on_postgres_passes_of_several_servers_at_once_leave_no_gap_and_repeat_no_number() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let rows = Rows::open(&url).await;
     let role = "slow_numbering";
     rows.change(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();

@@ -1,6 +1,6 @@
 //! A pooler between the server and Postgres that gives each transaction any one of a few sessions.
 
-use crate::support::{Embedded, Pgbouncer, Rows, call, eventually, postgres};
+use crate::support::{Embedded, Pgbouncer, Rows, call, empty_postgres, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::app::migrate;
 use holdpoint::config::Config;
@@ -80,7 +80,7 @@ async fn on_postgres_everything_works_through_a_pooler_that_shares_few_sessions(
 
 #[tokio::test]
 async fn on_postgres_a_session_sharing_pooler_is_refused_with_cached_statements() {
-    let url = postgres().await;
+    let url = empty_postgres().await;
     let pooler = Pgbouncer::before(&url, SESSIONS).await;
     let mut config = Config::default();
     config.database.url = pooler.url(&url).into();
