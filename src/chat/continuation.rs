@@ -81,16 +81,16 @@ impl Chat {
         };
         let is_last = run.id == last.id;
         let mut view = StoredView::of(run.clone(), is_last);
-        let is_over = !view.can_resume() && !(is_last && run.status == RunStatus::Running);
-        if is_over || !answered.is_empty() || !shown.open.is_empty() {
+        let goes_on = view.can_resume() || (is_last && run.status == RunStatus::Running);
+        if !goes_on || !answered.is_empty() || !shown.open.is_empty() {
             view.steps = Some(transcript.steps(run.assistant_message_id).to_vec());
         }
-        view.holds_elsewhere = is_over && holds_elsewhere(transcript, run.assistant_message_id);
+        view.holds_elsewhere = !goes_on && holds_elsewhere(transcript, run.assistant_message_id);
         let decided = step_of_one(view.steps(), answered);
         let open = step_of_one(view.steps(), &shown.open);
         if view.can_resume() {
             view.pausing = transcript.pausing_calls(run.assistant_message_id)?;
-        } else if !is_over && (decided.is_some() || open.is_some()) {
+        } else if goes_on && (decided.is_some() || open.is_some()) {
             view.steps_before_turn = write.steps_before_turn(thread, &view.run).await?;
         }
         let plan = plan(&view, Request::Post { decided, open, has_nothing }, client)?;

@@ -1,4 +1,4 @@
-//! What a client is told without a turn: the stored state of a message that cannot continue, and the decisions
+//! What a client gets without a turn: the stored state of a message that cannot continue, and the decisions
 //! about calls of other messages, which the client may still show as pending.
 
 use super::plan::{Report, StoredView};

@@ -22,7 +22,7 @@ pub(crate) struct TurnRequest {
     pub(crate) key: Option<String>,
 }
 
-/// What a client shows of the calls in its history. It only determines what the client is told.
+/// What a client shows of the calls in its history. It only determines what the server reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShownCalls {
     /// The calls that the client shows without an end.

@@ -33,6 +33,7 @@ impl Qa {
     /// The body has the text of a new user message, or no text to continue the run after a decision or a
     /// failure. The response streams the turn. The turn continues if the client disconnects.
     #[oai(path = "/qa/chat_streamed/:thread_id", method = "post", operation_id = "chat")]
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn chat(
         &self,
         caller: Caller,

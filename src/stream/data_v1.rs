@@ -5,7 +5,7 @@
 //! writes an event whole.
 
 use super::hold_parts::{decision, hold, in_order_of_decision};
-use super::told::Told;
+use super::written::Written;
 use super::{Audience, Encoder, failure, words};
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Source, Usage};
@@ -18,32 +18,32 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(super) struct DataV1 {
     audience: Audience,
-    told: Told,
+    written: Written,
 }
 
 impl DataV1 {
     pub(super) fn new(audience: Audience) -> Self {
-        Self { audience, told: Told::default() }
+        Self { audience, written: Written::default() }
     }
 
-    /// Writes the end of a call, unless the stream has told that end.
+    /// Writes the end of a call, unless the stream has that end.
     fn ended(&mut self, tool_call_id: ToolCallId, shown: &RenderedResult, out: &mut BytesMut) {
-        if !self.told.has_result(tool_call_id, shown) {
-            self.told.result(tool_call_id, shown);
+        if !self.written.has_result(tool_call_id, shown) {
+            self.written.result(tool_call_id, shown);
             line(out, b'a', &CallResult { tool_call_id, result: result(shown.clone()) });
         }
     }
 
     /// Writes the cards of calls.
     fn cards<'a>(&mut self, calls: impl Iterator<Item = &'a HeldCallStatus>, out: &mut BytesMut) {
-        let new = calls.filter(|call| self.told.hold(call.tool_call_id));
+        let new = calls.filter(|call| self.written.hold(call.tool_call_id));
         let cards = self.audience.cards.as_ref();
         data(out, &new.map(|call| hold(call.tool_call_id, &call.hold, cards)).collect::<Vec<_>>());
     }
 
     /// Writes the decisions in force about calls.
     fn decisions(&mut self, calls: &[HeldCallStatus], out: &mut BytesMut) {
-        let new = in_order_of_decision(calls).filter(|call| self.told.decision(call.tool_call_id));
+        let new = in_order_of_decision(calls).filter(|call| self.written.decision(call.tool_call_id));
         let audience = &self.audience;
         let parts = new.filter_map(|call| {
             let decided = call.decided.as_ref()?;

@@ -8,12 +8,12 @@ mod dialect;
 #[cfg(test)]
 mod fuzz;
 mod hold_parts;
-mod told;
 mod ui_message;
 mod ui_parts;
 mod ui_reload;
 mod v4_message;
 mod words;
+mod written;
 
 pub(crate) use dialect::{ClientTraits, Dialect, Head, NothingToRead};
 

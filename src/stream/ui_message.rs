@@ -6,8 +6,8 @@
 //! encoder leaves out absent fields, and fields that a later release of the generation added.
 
 use super::hold_parts::{decision, hold, in_order_of_decision};
-use super::told::Told;
 use super::ui_parts::{Metadata, Readable, Validation};
+use super::written::Written;
 use super::{Audience, Encoder, failure, words};
 use crate::config::UiDialect;
 use crate::domain::hold::DecisionInForce;
@@ -30,7 +30,7 @@ const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 pub(super) struct UiMessage {
     dialect: UiDialect,
     audience: Audience,
-    told: Told,
+    written: Written,
     /// The part that is being written.
     open: Option<Open>,
     /// The number of text and reasoning parts so far. Each part has its own id.
@@ -46,7 +46,7 @@ enum Open {
 
 impl UiMessage {
     pub(super) fn new(dialect: UiDialect, audience: Audience) -> Self {
-        Self { dialect, audience, told: Told::default(), open: None, parts: 0 }
+        Self { dialect, audience, written: Written::default(), open: None, parts: 0 }
     }
 
     fn words(&mut self, part: Open, delta: &str, out: &mut BytesMut) {
@@ -80,12 +80,12 @@ impl UiMessage {
         }
     }
 
-    /// Writes the end of a call, unless the stream has told that end.
+    /// Writes the end of a call, unless the stream has that end.
     fn ended(&mut self, tool_call_id: ToolCallId, shown: &RenderedResult, out: &mut BytesMut) {
-        if self.told.has_result(tool_call_id, shown) {
+        if self.written.has_result(tool_call_id, shown) {
             return;
         }
-        self.told.result(tool_call_id, shown);
+        self.written.result(tool_call_id, shown);
         let error = |error_text| Chunk::ToolOutputError { tool_call_id, error_text };
         let told = match shown {
             RenderedResult::Output(output) => {
@@ -118,7 +118,7 @@ impl UiMessage {
             let HeldCallStatus { tool_call_id, hold, input_to_show: shown_anew, .. } = call;
             let tool_name = &hold.tool_name;
             match &call.progress {
-                HoldProgress::Ended(shown) if self.told.has_result(*tool_call_id, shown) => {}
+                HoldProgress::Ended(shown) if self.written.has_result(*tool_call_id, shown) => {}
                 HoldProgress::Ended(shown) => {
                     if let Some(input) = shown_anew {
                         inputs(*tool_call_id, tool_name, input, out);
@@ -152,7 +152,7 @@ impl UiMessage {
     /// Writes the cards of calls.
     fn cards<'a>(&mut self, calls: impl Iterator<Item = &'a HeldCallStatus>, out: &mut BytesMut) {
         for call in calls {
-            if self.told.hold(call.tool_call_id) {
+            if self.written.hold(call.tool_call_id) {
                 event(out, &hold(call.tool_call_id, &call.hold, self.audience.cards.as_ref()));
             }
         }
@@ -161,7 +161,7 @@ impl UiMessage {
     /// Writes the decisions in force about calls.
     fn decisions(&mut self, calls: &[HeldCallStatus], out: &mut BytesMut) {
         for call in in_order_of_decision(calls) {
-            if self.told.decision(call.tool_call_id)
+            if self.written.decision(call.tool_call_id)
                 && let Some(decided) = &call.decided
             {
                 event(out, &decision(call.tool_call_id, decided, self.is_late(call, decided)));
@@ -176,7 +176,7 @@ impl UiMessage {
     /// Writes the decision in force as the answer to the approval request, which only AI SDK 7 reads.
     fn respond(&self, call: &HeldCallStatus, out: &mut BytesMut) {
         let Some(decided) = call.decided.as_ref().filter(|_| self.dialect == UiDialect::V7) else { return };
-        if self.told.has_decision(call.tool_call_id) {
+        if self.written.has_decision(call.tool_call_id) {
             return;
         }
         if self.is_late(call, decided) {

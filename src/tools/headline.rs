@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 /// Maximum length of a value in a headline, in characters.
 const VALUE_MAX: usize = 120;
-/// Stands for an absent input, and for the rest of a long one.
+/// In place of an absent input, and of the rest of a long one.
 const ELLIPSIS: char = '…';
 
 /// The headline of a tool.
@@ -51,7 +51,7 @@ impl Headline {
                     pieces.push(Piece::Text(std::mem::take(&mut text)));
                     pieces.push(Piece::Input(name));
                 }
-                '}' => return Err("a closing brace without a placeholder; }} stands for one".to_owned()),
+                '}' => return Err("a closing brace without a placeholder; write }} for one".to_owned()),
                 c => text.push(c),
             }
         }

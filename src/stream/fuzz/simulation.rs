@@ -287,7 +287,7 @@ impl<'a> Simulator<'a> {
                 Verdict::No(reason) => reason.clone(),
                 _ => None,
             };
-            // The calls of a step are decided in the reverse order, those before the hold is told first.
+            // The calls of a step are decided in the reverse order, those before the hold is emitted first.
             let since = if hold.meanwhile { 1000 } else { 2000 };
             let at = Timestamp::from_micros(since - i64::try_from(self.calls).unwrap());
             call.decision = in_force(&call, reason, at);

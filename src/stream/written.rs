@@ -1,26 +1,26 @@
-//! What a stream has told about calls, so that a reader gets each outcome once: a backfill and the turn after it
+//! What a stream has written about calls, so that a reader gets each outcome once: a backfill and the turn after it
 //! may both report a call.
 
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::RenderedResult;
 use std::collections::{HashMap, HashSet};
 
-/// What one stream has told.
+/// What one stream has written.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    results: HashMap<ToolCallId, ToldResult>,
+pub(super) struct Written {
+    results: HashMap<ToolCallId, WrittenResult>,
     holds: HashSet<ToolCallId>,
     decisions: HashSet<ToolCallId>,
 }
 
-/// A told result. An output does not change, and the text of a failure may.
+/// A written result. An output does not change, and the text of a failure may.
 #[derive(Debug, PartialEq, Eq)]
-enum ToldResult {
+enum WrittenResult {
     Output,
     Text(String),
 }
 
-impl ToldResult {
+impl WrittenResult {
     fn of(shown: &RenderedResult) -> Self {
         match shown {
             RenderedResult::Output(_) => Self::Output,
@@ -29,15 +29,15 @@ impl ToldResult {
     }
 }
 
-impl Told {
-    /// Whether the stream has told this result of the call.
+impl Written {
+    /// Whether the stream has this result of the call.
     pub(super) fn has_result(&self, call: ToolCallId, shown: &RenderedResult) -> bool {
-        self.results.get(&call).is_some_and(|told| *told == ToldResult::of(shown))
+        self.results.get(&call).is_some_and(|written| *written == WrittenResult::of(shown))
     }
 
     /// Notes a result.
     pub(super) fn result(&mut self, call: ToolCallId, shown: &RenderedResult) {
-        self.results.insert(call, ToldResult::of(shown));
+        self.results.insert(call, WrittenResult::of(shown));
     }
 
     /// Notes the card of a call. Returns whether it is new.
@@ -45,7 +45,7 @@ impl Told {
         self.holds.insert(call)
     }
 
-    /// Whether the stream has told the decision about the call.
+    /// Whether the stream has the decision about the call.
     pub(super) fn has_decision(&self, call: ToolCallId) -> bool {
         self.decisions.contains(&call)
     }
