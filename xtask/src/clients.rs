@@ -114,7 +114,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
         .iter()
         .map(|language| Client { language, root, tools: &tools, folder: root.join(MADE).join(language.name) })
         .collect();
-    for_each(&clients, "made", Client::make)?;
+    for_each(&clients, "made", |client| client.make())?;
     let folder = root.join(MADE).join("server");
     fresh_folder(&folder)?;
     let mut server = Server::start(root, &folder, &[])?;
@@ -159,16 +159,13 @@ fn for_each(
 ) -> Result<()> {
     let work = &work;
     let results: Vec<Result<()>> = thread::scope(|scope| {
-        let start = |client| {
-            scope.spawn(move || {
-                let started = Instant::now();
-                let name = client.language.name;
-                work(client).with_context(|| format!("the client in {name}"))?;
-                println!("{name}: {done} in {:.1} s", started.elapsed().as_secs_f64());
-                Ok(())
-            })
+        let timed = |client: &Client<'_>| {
+            let (name, started) = (client.language.name, Instant::now());
+            work(client).with_context(|| format!("the client in {name}"))?;
+            println!("{name}: {done} in {:.1} s", started.elapsed().as_secs_f64());
+            Ok(())
         };
-        let running: Vec<_> = clients.iter().map(start).collect();
+        let running: Vec<_> = clients.iter().map(|client| scope.spawn(move || timed(client))).collect();
         running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(anyhow!("it panicked")))).collect()
     });
     results.into_iter().collect()
