@@ -113,7 +113,7 @@ struct PostedPart {
 /// contradicting decisions about one call.
 #[derive(Debug, Object)]
 struct PostedApproval {
-    /// The id of the call.
+    /// The held call: the `toolCallId` of its part.
     id: String,
     /// True approves the call with its stored inputs; false rejects it.
     approved: bool,

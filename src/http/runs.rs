@@ -108,7 +108,7 @@ enum CancelRunAnswer {
 #[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct ApproveRun {
-    /// The id of the call.
+    /// The held call: the `tool_call_id` of its approval.
     tool_call_id: Id,
     /// Inputs that replace the proposed ones; absent or null means as proposed.
     validated_inputs: Option<JsonObject>,
@@ -127,7 +127,7 @@ impl Example for ApproveRun {
 #[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct RejectRun {
-    /// The id of the call.
+    /// The held call: the `tool_call_id` of its approval.
     tool_call_id: Id,
     /// The reason, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]

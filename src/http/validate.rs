@@ -29,7 +29,7 @@ pub(super) const REASON_MAX: usize = 2000;
 #[oai(deny_unknown_fields, rename_all = "camelCase", skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ValidateTool {
-    /// The id of the call.
+    /// The held call: the `tool_call_id` of its approval.
     pub(super) tool_call_id: Id,
     /// True approves the call, false rejects it.
     pub(super) is_validated: bool,

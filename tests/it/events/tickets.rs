@@ -34,7 +34,7 @@ async fn d10_a_ticket_opens_one_stream_for_its_user() {
     let path = format!("/ws?ticket={}", ticket(&app.client).await);
     assert!(Socket::open(&nobody, &path, &[]).await.is_ok());
     assert_eq!(Socket::open(&nobody, &path, &[]).await.err(), Some(401), "it is used");
-    assert_eq!(app.rows.count("used_tickets").await, 3);
+    assert_eq!(app.rows.count("used_tickets").await, 5);
 }
 
 #[tokio::test]
