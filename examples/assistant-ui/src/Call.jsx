@@ -1,4 +1,4 @@
-// A tool call. `approval` is there once the server holds the call, and `approved` once somebody has decided.
+// A tool call. `approval` is set for a call that the server holds, and its `approved` for a decided one.
 export function Call({ toolName, argsText, result, isError, approval, respondToApproval }) {
   const asks = approval && approval.approved === undefined && result === undefined;
   return (
