@@ -288,6 +288,10 @@ impl Client<'_> {
     }
 
     /// Runs a generator or a compiler. A warning is an error: a part of the client would be missing.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the search path of a started program is not configuration"
+    )]
     fn generate(&self, mut command: Command) -> Result<()> {
         let line = command_line(&command);
         // openapi-python-client formats with ruff, which stands beside it.
