@@ -49,7 +49,7 @@ pub(super) enum RiskLevel {
     High,
 }
 
-/// A tool call.
+/// A call of a tool by the model, from the proposal to the outcome.
 #[derive(Debug, Object)]
 #[oai(rename = "ToolCall", skip_serializing_if_is_none)]
 pub(super) struct CallView {
@@ -224,7 +224,7 @@ impl Calls {
     async fn get(
         &self,
         caller: Caller,
-        /// The `tool_call_id` of the call.
+        /// The tool call, as its approval or an event names it.
         tool_call_id: Path<Id>,
     ) -> Result<Json<CallView>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
@@ -249,7 +249,7 @@ impl Calls {
     async fn cancel(
         &self,
         caller: Caller,
-        /// The `tool_call_id` of the call.
+        /// The tool call, as its approval or an event names it.
         tool_call_id: Path<Id>,
     ) -> Result<CancelAnswer, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;

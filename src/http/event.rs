@@ -51,7 +51,7 @@ pub(super) enum EventType {
     RunCancelled,
 }
 
-/// An event.
+/// A change of a thread, a run or a tool call, recorded with the change itself.
 #[derive(Debug, Object)]
 #[oai(rename = "Event", skip_serializing_if_is_none)]
 pub(super) struct EventView {

@@ -132,7 +132,7 @@ impl EventStreams {
         &self,
         caller: Caller,
         expiry: Expiry,
-        /// The `run_id` of the run.
+        /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
         /// The `seq` of the last event that the client received.
         #[oai(name = "last-event-id")]
@@ -157,7 +157,7 @@ impl EventStreams {
         &self,
         caller: Caller,
         expiry: Expiry,
-        /// The `tool_call_id` of the call.
+        /// The tool call, as its approval or an event names it.
         tool_call_id: Path<Id>,
         /// The `seq` of the last event that the client received.
         #[oai(name = "last-event-id")]

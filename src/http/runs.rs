@@ -30,7 +30,7 @@ pub(super) enum RunStatus {
     Cancelled,
 }
 
-/// A run.
+/// The work for one user message, from the message to the final answer, with all pauses for decisions.
 #[derive(Debug, Object)]
 #[oai(rename = "Run", skip_serializing_if_is_none)]
 pub(super) struct RunView {
@@ -190,7 +190,7 @@ impl Runs {
     async fn get(
         &self,
         caller: Caller,
-        /// The `run_id` of the run.
+        /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
     ) -> Result<Json<RunView>, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
@@ -208,7 +208,7 @@ impl Runs {
     async fn cancel(
         &self,
         caller: Caller,
-        /// The `run_id` of the run.
+        /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
     ) -> Result<CancelRunAnswer, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
@@ -230,7 +230,7 @@ impl Runs {
     async fn approve(
         &self,
         caller: Caller,
-        /// The `run_id` of the run.
+        /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
         body: Strict<ApproveRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {
@@ -246,7 +246,7 @@ impl Runs {
     async fn reject(
         &self,
         caller: Caller,
-        /// The `run_id` of the run.
+        /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
         body: Strict<RejectRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {

@@ -109,7 +109,7 @@ impl Sessions {
         caller: Caller,
         /// The id of the session, or the caller's own name for its root thread.
         session_id: Path<ThreadRef>,
-        /// The `grant_id` of the grant.
+        /// The remembered approval, as the list of grants names it.
         grant_id: Path<Id>,
     ) -> Result<Revoked, ApiError> {
         let grant = grant_id.0.parse().map_err(|_| ApiError::not_found())?;

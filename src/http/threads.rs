@@ -123,7 +123,7 @@ enum MessageStatus {
     Superseded,
 }
 
-/// A message.
+/// A message of a thread: of the user, or the answer of the model with its tool calls.
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
 pub(super) struct MessageView {

@@ -12,7 +12,7 @@ use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use std::sync::Arc;
 
-/// A tool.
+/// A tool that the model may call.
 #[derive(Debug, Object)]
 #[oai(rename = "Tool")]
 struct ToolView {
@@ -36,7 +36,7 @@ struct Tools {
     results: Vec<ToolView>,
 }
 
-/// A model.
+/// A model that a turn may select.
 #[derive(Debug, Object)]
 #[oai(rename = "Model")]
 struct ModelView {

@@ -87,7 +87,7 @@ fn only_the_streams_of_pages_are_left_out_for_generators() {
         match generated.get(route) {
             Some(same) => {
                 let mut expected = (*operation).clone();
-                if let Some(parameters) = expected["parameters"].as_array_mut() {
+                if let Some(parameters) = expected.get_mut("parameters").and_then(Value::as_array_mut) {
                     parameters.retain(|parameter| parameter["name"] != "format");
                 }
                 assert_eq!(**same, expected, "{route}");

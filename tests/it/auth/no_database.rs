@@ -129,8 +129,6 @@ async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() 
             assert_eq!((answer.status, answer.code()), (404, "not_found"), "{method} {path}: {answer:?}");
         }
     }
-    let parent = ann.post("/threads", &json!({ "parent_id": "x" })).await;
-    assert_eq!(parent.status, 400, "{parent:?}");
     // Creating a ticket needs no database; redeeming it does.
     let late = ann.post("/tickets", &json!({})).await;
     assert_eq!(late.status, 201, "{late:?}");

@@ -174,8 +174,10 @@ impl Operation {
             }
         }
         let body = match self.id.as_str() {
-            // The event stream does not end.
-            "streamEvents" | "streamEventsAlias" if status == 200 => String::new(),
+            // An event stream does not end.
+            _ if status == 200 && (self.path == "/events" || self.path.ends_with("/events/stream")) => {
+                String::new()
+            }
             // Each ticket is different.
             "createTicket" if status == 201 => String::new(),
             _ => response.text().await.unwrap(),
