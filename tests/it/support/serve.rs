@@ -23,16 +23,21 @@ use tokio::task::JoinHandle;
 
 /// The URL of a SQLite file in this folder. The first call creates the file, with the schema.
 pub(crate) fn sqlite(dir: &TempDir) -> String {
-    // A copy of a migrated file costs less than a migration.
-    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
+    // A copy of a migrated database costs less than a migration. The file alone is not the database: a process
+    // that exits may leave committed pages in the write-ahead log, and a checkpoint half done.
+    static TEMPLATE: OnceLock<(Vec<u8>, Option<Vec<u8>>)> = OnceLock::new();
     if !file(dir).exists() {
         let migrated = || {
             let folder = tempfile::tempdir().unwrap();
             Ended::of(holdpoint(folder.path(), &empty_sqlite(&folder), &["migrate"]).output().unwrap())
                 .said();
-            fs::read(file(&folder)).unwrap()
+            (fs::read(file(&folder)).unwrap(), fs::read(write_ahead_log(&folder)).ok())
         };
-        fs::write(file(dir), TEMPLATE.get_or_init(migrated)).unwrap();
+        let (database, log) = TEMPLATE.get_or_init(migrated);
+        fs::write(file(dir), database).unwrap();
+        if let Some(log) = log {
+            fs::write(write_ahead_log(dir), log).unwrap();
+        }
     }
     empty_sqlite(dir)
 }
@@ -44,6 +49,10 @@ pub(crate) fn empty_sqlite(dir: &TempDir) -> String {
 
 fn file(dir: &TempDir) -> PathBuf {
     dir.path().join("holdpoint.db")
+}
+
+fn write_ahead_log(dir: &TempDir) -> PathBuf {
+    dir.path().join("holdpoint.db-wal")
 }
 
 /// A request to an endpoint in this process, from this peer, with the host name `localhost`.
