@@ -256,14 +256,9 @@ impl ChatBody {
     }
 
     /// Adds the key of the request.
-    pub(super) fn with_key(mut self, key: Option<String>) -> Result<Self, ApiError> {
-        let fits = |key: &String| (1..=CLIENT_ID_MAX).contains(&key.chars().count());
-        if key.as_ref().is_some_and(|key| !fits(key)) {
-            let expected = format!("idempotency-key: expected 1 to {CLIENT_ID_MAX} characters");
-            return Err(ApiError::bad_request(expected));
-        }
+    pub(super) fn with_key(mut self, key: Option<String>) -> Self {
         self.ask.key = key;
-        Ok(self)
+        self
     }
 
     fn of_data_stream(id: Option<String>, ask: TurnRequest) -> Self {

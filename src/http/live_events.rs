@@ -198,7 +198,7 @@ impl EventStreams {
 
 /// Parses `Last-Event-ID`, which a browser sends when it reconnects. An empty value counts as absent.
 pub(super) fn parse_last_event_id(header: &Header<Option<Position>>) -> Result<Option<i64>, ApiError> {
-    seq("Last-Event-ID", header.0.as_deref().filter(|id| !id.is_empty()))
+    seq("Last-Event-ID", header.0.as_deref())
 }
 
 /// Parses the `seq` of an event.

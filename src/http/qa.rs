@@ -5,11 +5,12 @@ use super::auth::Caller;
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::dialect_name::{Named, Protocol};
 use super::error::ApiError;
+use super::formats::Text;
 use super::payload::Tag;
 use super::rates::StreamSlot;
 use super::request_id::RequestId;
 use super::stream_answer::{AttachedStream, ChatStream};
-use super::thread_ref::ThreadRef;
+use super::thread_ref::{ClientName, ThreadRef, checked_key};
 use super::turn_stream::Listener;
 use crate::chat::{AdmitError, Started, ThreadName};
 use crate::config::UiDialect;
@@ -20,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The header that names a request, so that the client can repeat it.
-type KeyHeader = Header<Option<String>>;
+type KeyHeader = Header<Option<Text<ClientName>>>;
 /// The header that names the dialect of the stream.
 type DialectHeader = Header<Option<Named<Protocol>>>;
 
@@ -50,7 +51,7 @@ impl Qa {
         key: KeyHeader,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let (name, body) = (ThreadName::Known(thread_id.0.into()), body.with_key(key.0)?);
+        let (name, body) = (ThreadName::Known(thread_id.0.into()), body.with_key(checked_key(key)?));
         self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
@@ -73,7 +74,7 @@ impl Qa {
         key: KeyHeader,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
-        let (name, body) = (ThreadName::OrNew(body.id), body.chat.with_key(key.0)?);
+        let (name, body) = (ThreadName::OrNew(body.id), body.chat.with_key(checked_key(key)?));
         self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 

@@ -9,6 +9,7 @@ use super::error::ApiError;
 use super::formats::{Text, TextFormat};
 use super::posted::CLIENT_ID_MAX;
 use crate::domain::id::ThreadId;
+use poem_openapi::param::Header;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use std::future::Future;
 use uuid::Uuid;
@@ -28,6 +29,17 @@ impl TextFormat for ClientName {
             ..MetaSchema::new("string")
         }))
     }
+}
+
+/// Returns the name of the request that its `idempotency-key` gives.
+pub(super) fn checked_key(header: Header<Option<Text<ClientName>>>) -> Result<Option<String>, ApiError> {
+    let key: Option<String> = header.0.map(String::from);
+    let fits = |key: &String| (1..=CLIENT_ID_MAX).contains(&key.chars().count());
+    if key.as_ref().is_some_and(|key| !fits(key)) {
+        let expected = format!("idempotency-key: expected 1 to {CLIENT_ID_MAX} characters");
+        return Err(ApiError::bad_request(expected));
+    }
+    Ok(key)
 }
 
 impl Api {

@@ -7,9 +7,9 @@ use super::body::Strict;
 use super::error::ApiError;
 use super::formats::{Id, Text};
 use super::payload::{Json, Tag};
-use super::posted::{Bounds, CLIENT_ID_MAX};
+use super::posted::Bounds;
 use super::runs::{FailureView, RunStatus};
-use super::thread_ref::{ClientName, ThreadRef};
+use super::thread_ref::{ClientName, ThreadRef, checked_key};
 use super::threads::MessageView;
 use crate::chat::{Action, ThreadName, TurnRequest};
 use crate::domain::call::StateKind;
@@ -86,7 +86,7 @@ impl Turns {
         idempotency_key: Header<Option<Text<ClientName>>>,
         body: Strict<Option<RunTurn>>,
     ) -> Result<Json<TurnView>, ApiError> {
-        let key = checked_key(idempotency_key.0.map(String::from))?;
+        let key = checked_key(idempotency_key)?;
         let ask = asked(request, body.0.unwrap_or_default(), key)?;
         // Held until the response is ready, like the slot of a stream.
         let _slot = self.0.rates.stream(&caller.0)?;
@@ -118,16 +118,6 @@ impl Turns {
             pending: of_run.map(|held| ApprovalView::of(held, &caller.0, approvals)).collect(),
             error: run.error.as_ref().map(FailureView::of),
         })
-    }
-}
-
-fn checked_key(key: Option<String>) -> Result<Option<String>, ApiError> {
-    let fits = |key: &String| (1..=CLIENT_ID_MAX).contains(&key.chars().count());
-    match key {
-        Some(key) if !fits(&key) => {
-            Err(ApiError::bad_request(format!("Idempotency-Key: expected 1 to {CLIENT_ID_MAX} characters")))
-        }
-        key => Ok(key),
     }
 }
 

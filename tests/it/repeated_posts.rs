@@ -96,3 +96,24 @@ async fn a_card_says_what_its_reader_may_do() {
         assert_eq!(card["requestedBy"], "user:alice");
     }
 }
+
+#[tokio::test]
+async fn a_key_without_a_character_or_with_more_than_64_is_refused_by_every_route_that_takes_one() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let named = json!({ "id": "page-1", "content": "hi" });
+    let unnamed = json!({ "content": "hi" });
+    for (path, body) in [
+        ("/qa/chat_streamed".to_owned(), &named),
+        (format!("/qa/chat_streamed/{thread}"), &unnamed),
+        (format!("/threads/{thread}/turns"), &unnamed),
+    ] {
+        for key in [String::new(), "k".repeat(65)] {
+            let request = app.client.http.post(app.client.url(&path)).json(body);
+            let answer = app.client.send(request.header("idempotency-key", &key)).await;
+            assert_eq!(answer.status, 400, "{path}");
+            assert_eq!(answer.body["error"]["message"], "idempotency-key: expected 1 to 64 characters");
+        }
+    }
+    assert_eq!(app.rows.count("runs").await, 0);
+}

@@ -152,9 +152,11 @@ async fn the_feed_starts_now_or_after_the_last_event_of_the_reader() {
         let answer = app.client.get(&format!("/events?{unknown}")).await;
         assert_eq!((answer.status, answer.code()), (404, "not_found"), "a name of no thread: {unknown}");
     }
-    let wrong = app.client.http.get(app.client.url("/events")).header("last-event-id", "x");
-    let answer = app.client.send(wrong).await;
-    assert_eq!(answer.body["error"]["message"], "Last-Event-ID: expected the seq of an event");
+    for wrong in ["x", ""] {
+        let wrong = app.client.http.get(app.client.url("/events")).header("last-event-id", wrong);
+        let answer = app.client.send(wrong).await;
+        assert_eq!(answer.body["error"]["message"], "Last-Event-ID: expected the seq of an event");
+    }
 }
 
 #[tokio::test]
