@@ -1,5 +1,7 @@
 //! The composition root: the only module that names concrete components and connects them.
 
+mod tools;
+
 use crate::agent::{Agent, Executor, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
@@ -20,7 +22,6 @@ pub use crate::operator::{
 pub use crate::startup::summary;
 use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
 pub use crate::store::{Commit, CommitFailed, CommitHook};
-use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry, Unmatched};
 #[doc(inline)]
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+pub use tools::{configured_tools, demo_tools};
 pub use uuid::Uuid;
 
 /// The grace time of a metrics request that is in progress at shutdown.
@@ -94,22 +96,6 @@ impl From<RemoteError> for AppError {
         };
         Self::new(key, error)
     }
-}
-
-/// Returns the demo tools, on the folder that the configuration names.
-///
-/// # Errors
-/// The folder cannot be created or opened.
-pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
-    let folder = &config.tools.files_dir;
-    let failed = |error| AppError::new("tools.files_dir", format!("{}: {error}", folder.display()));
-    let files = Files::open(folder).map_err(failed)?;
-    let mut registry = ToolRegistry::new();
-    registry.register(ListFiles(files.clone()))?;
-    registry.register(ReadFile(files.clone()))?;
-    registry.register(WriteFile(files.clone()))?;
-    registry.register(DeleteFile(files))?;
-    Ok(registry)
 }
 
 /// Returns the model that the configuration names.

@@ -164,7 +164,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         return Ok(());
     }
     app::open_many_files(&config);
-    let tools = app::demo_tools(&config)?;
+    let tools = app::configured_tools(&config)?;
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
     // The listener comes first. `build` recovers the work of an earlier process, and no other process can

@@ -158,15 +158,20 @@ impl Executor {
                 None => std::future::pending().await,
             }
         };
+        // A tool that stopped and does not know its outcome leaves the outcome that is known without it.
+        let stopped = |returned| match outcome(returned, execution) {
+            Outcome::Lost => unknown.clone(),
+            known => known,
+        };
         tokio::select! {
             biased;
-            returned = &mut *tool => return Ok(outcome(returned, execution)),
+            returned = &mut *tool => return Ok(stopped(returned)),
             () = over, if !self.tasks.is_aborted() => return Err(unknown),
             () = self.tasks.aborted() => {}
         }
         // The process exits, and an outcome that is not stored soon is not stored at all.
         match timeout(self.gate.cancel_grace().min(FINAL_WRITE_TIMEOUT), &mut *tool).await {
-            Ok(returned) => Ok(outcome(returned, execution)),
+            Ok(returned) => Ok(stopped(returned)),
             Err(_elapsed) => {
                 tool.abort();
                 Err(unknown)

@@ -127,7 +127,8 @@ impl Approvals {
 
     /// Asks about one call, unless the question ends first, and applies the answer.
     async fn ask_handler_about(&self, lease: &Lease, call: &ToolCall, over: &CancellationToken) {
-        let request = ApprovalRequest::of(call, &lease.thread, &lease.run);
+        let constants = self.gate().registry().get(&call.name).and_then(|tool| tool.spec.constants());
+        let request = ApprovalRequest::of(call, constants, &lease.thread, &lease.run);
         let handler = &self.handler;
         let asked = AssertUnwindSafe(async { handler.ask(request).await }).catch_unwind();
         let answer = tokio::select! {

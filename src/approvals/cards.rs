@@ -34,6 +34,7 @@ impl Cards for RequesterCards {
             title: title(&hold.tool_name),
             description: tool.map(|tool| tool.spec.description.clone()),
             headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&hold.input)),
+            constants: tool.and_then(|tool| tool.spec.constants()),
             input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash),
             requested_by: self.requester.actor(),
             can_edit: can_approve,

@@ -7,6 +7,8 @@
 mod approval;
 mod auth;
 mod database;
+mod egress;
+mod http_tools;
 mod limits;
 mod log;
 mod model;
@@ -24,6 +26,9 @@ pub(crate) mod fuzz;
 pub use approval::{Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, WhilePending};
 pub use auth::{Auth, AuthMode};
 pub use database::Database;
+pub use egress::Egress;
+pub(crate) use http_tools::key as http_tool_key;
+pub use http_tools::{HttpTool, ToolRisk};
 pub(crate) use limits::Caps;
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
@@ -56,6 +61,8 @@ pub struct Config {
     pub model: Model,
     /// The tools that the model may call.
     pub tools: Tools,
+    /// The addresses that the server may send requests to.
+    pub egress: Egress,
     /// How callers authenticate.
     pub auth: Auth,
     /// How held calls are decided.
@@ -66,6 +73,9 @@ pub struct Config {
     pub limits: Limits,
     /// Logs and traces.
     pub log: Log,
+    /// Tools that other services run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub http_tools: Vec<HttpTool>,
 }
 
 /// The values of command line flags, which override all other sources.
@@ -134,6 +144,8 @@ impl Config {
         self.database.check()?;
         self.model.check()?;
         self.tools.check()?;
+        self.egress.check()?;
+        http_tools::check(&self.http_tools, &self.tools, &self.egress)?;
         self.auth.check()?;
         self.check_people()?;
         self.approval.check()?;

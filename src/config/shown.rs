@@ -76,6 +76,10 @@ pub(super) fn url<S: Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S
     }
 }
 
+pub(super) fn plain_url<S: Serializer>(url: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&masked(url))
+}
+
 /// Returns the URL without its password. A text that is not a URL is masked as a whole.
 pub(super) fn masked(url: &str) -> String {
     let Ok(mut parsed) = Url::parse(url) else { return MASK.to_owned() };

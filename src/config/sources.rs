@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::net::SocketAddr;
 
 /// Keys whose values are `true` or `false`.
-const SWITCHES: [&str; 3] = ["docs", "allow_insecure", "other_person"];
+const SWITCHES: [&str; 4] = ["docs", "allow_insecure", "other_person", "tools.demo"];
 
 /// Refuses a value that the library would convert silently: it rounds fractions and reads `true` as 1. The
 /// check skips `model.options`, which is passed on to the model's server.
@@ -156,6 +156,28 @@ pub(super) mod duration {
     }
 
     pub(in crate::config) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        humantime_serde::serialize(duration, to)
+    }
+}
+
+/// The same for an optional key.
+pub(super) mod some_duration {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        #[derive(Deserialize)]
+        struct Time(#[serde(with = "super::duration")] Duration);
+
+        Time::deserialize(deserializer).map(|Time(duration)| Some(duration))
+    }
+
+    pub(in crate::config) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         humantime_serde::serialize(duration, to)
     }
 }

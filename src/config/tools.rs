@@ -11,6 +11,8 @@ use std::time::Duration;
 /// `[tools]`
 #[derive(Debug, Clone, Serialize)]
 pub struct Tools {
+    /// `demo`: whether the server has the demo tools.
+    pub demo: bool,
     /// `files_dir`: the folder of the demo tools, created if it does not exist.
     pub files_dir: PathBuf,
     /// `timeout`: the longest execution of a tool. After it the call is cancelled.
@@ -28,6 +30,7 @@ pub struct Tools {
 impl Default for Tools {
     fn default() -> Self {
         Self {
+            demo: true,
             files_dir: PathBuf::from("holdpoint-files"),
             timeout: Duration::from_secs(60),
             cancel_grace: Duration::from_secs(5),
@@ -84,6 +87,7 @@ impl<'de> Deserialize<'de> for Tools {
         let mut tools = Self::default();
         for (key, value) in BTreeMap::<String, config::Value>::deserialize(deserializer)? {
             match key.as_str() {
+                "demo" => tools.demo = read(&key, value)?,
                 "files_dir" => tools.files_dir = read(&key, value)?,
                 "timeout" => tools.timeout = read::<Time, _>(&key, value)?.0,
                 "cancel_grace" => tools.cancel_grace = read::<Time, _>(&key, value)?.0,
@@ -92,7 +96,7 @@ impl<'de> Deserialize<'de> for Tools {
                 }
                 _ => {
                     let expected =
-                        "expected files_dir, timeout, cancel_grace, or a table with the name of a tool";
+                        "expected demo, files_dir, timeout, cancel_grace, or a table with the name of a tool";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }
             }

@@ -177,8 +177,8 @@ pub(crate) enum Outcome {
     FailedAgain(String),
     /// The outcome is unknown. The tool may have had its effect.
     Interrupted,
-    /// The outcome is unknown because the process that ran the call is gone. An idempotent call is started
-    /// again.
+    /// The outcome is unknown because the process that ran the call is gone, or because the tool lost track of
+    /// its effect. An idempotent call is started again.
     Lost,
 }
 

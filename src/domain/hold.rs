@@ -42,6 +42,8 @@ pub(crate) struct Card {
     pub(crate) description: Option<String>,
     /// The question to the approver, with the proposed inputs in it.
     pub(crate) headline: Option<String>,
+    /// The inputs that the operator sets, if there are any.
+    pub(crate) constants: Option<Input>,
     /// The hash that a decider echoes.
     pub(crate) input_hash: String,
     /// The user on whose behalf the tool would run, as an actor.

@@ -51,6 +51,7 @@ pub struct Permit<T: ?Sized = ()> {
     asked: Input,
     input: Input,
     execution: Execution,
+    approved_by: Vec<String>,
     cancellation: CancellationToken,
     tool: PhantomData<fn(&T)>,
 }
@@ -132,16 +133,19 @@ impl Permit {
         asked: Input,
         edited: Option<Input>,
         execution: Execution,
+        approved_by: Vec<String>,
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
         let key = IdempotencyKey::of(tool_call_id, requester);
         let cancellation = CancellationToken::new();
-        Self { tool_call_id, key, tool_name, asked, input, execution, cancellation, tool: PhantomData }
+        let tool = PhantomData;
+        Self { tool_call_id, key, tool_name, asked, input, execution, approved_by, cancellation, tool }
     }
 
     /// Returns the same right for the tool `T`, if the permit is for the tool of this name.
     pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
-        let Self { tool_call_id, key, tool_name, asked, input, execution, cancellation, tool: _ } = self;
+        let Self { tool_call_id, key, tool_name, asked, input, execution, approved_by, cancellation, .. } =
+            self;
         (tool_name == name).then(|| Permit {
             tool_call_id,
             key,
@@ -149,6 +153,7 @@ impl Permit {
             asked,
             input,
             execution,
+            approved_by,
             cancellation,
             tool: PhantomData,
         })
@@ -181,6 +186,12 @@ impl<T: ?Sized> Permit<T> {
     /// of the approver: an approver permits the call and lends no rights.
     pub fn requester(&self) -> &Requester {
         self.key.requester()
+    }
+
+    /// Returns the actors that approved these inputs, in the order of their approvals: `user:<id>` or
+    /// `handler:<name>`. Empty if the policy lets the call run without an approval.
+    pub fn approved_by(&self) -> &[String] {
+        &self.approved_by
     }
 
     /// Returns the inputs that may run: the stored inputs as the approver saw or edited them.

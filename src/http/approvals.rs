@@ -14,6 +14,7 @@ use crate::domain::Principal;
 use crate::domain::call::{CALL_STATES, StateKind};
 use crate::domain::id::ToolCallId;
 use crate::store::{CallScope, Listing, Read, VisibleCall};
+use crate::tools::ToolSpec;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 
@@ -27,6 +28,8 @@ pub(super) struct ApprovalView {
     tool_description: Option<String>,
     /// The JSON Schema of the tool's inputs. Absent if the tool no longer exists.
     input_schema: Option<JsonObject>,
+    /// Inputs that the operator sets and the tool adds to `input`. The model neither sees nor chooses them.
+    constants: Option<JsonObject>,
     /// Whether the call is pending and an approval by the caller would count. If false, the caller may still
     /// be allowed to reject the call.
     can_decide: bool,
@@ -45,6 +48,7 @@ impl ApprovalView {
             tool_call: CallView::of(&seen.call, &seen.thread, approvals),
             tool_description: tool.map(|tool| tool.description.clone()),
             input_schema: schema.map(JsonObject),
+            constants: tool.and_then(ToolSpec::constants).map(JsonObject),
             can_decide,
             required: required.try_into().unwrap_or(u64::MAX),
             approved_by,

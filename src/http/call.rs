@@ -77,7 +77,8 @@ pub(super) struct CallView {
     /// written with all its digits. A decision that echoes this hash is refused as `stale` if the tool's
     /// schema has changed.
     input_hash: Hash,
-    /// SHA-256 of the canonical JSON of the tool's input schema at the time of the call.
+    /// SHA-256 of the canonical JSON of the tool's input schema at the time of the call. For a tool with
+    /// constants, of `[input_schema, constants]`.
     schema_hash: Hash,
     /// Whether the call is or was held for an approval.
     held: bool,

@@ -226,7 +226,10 @@ impl Write {
         let new = NewDecision::of(answer, by);
         let (thread, call) = (&locked.thread, &locked.call);
         let Some(decision) = self.record(thread, call, moved, &new, event).await? else { return Ok(false) };
-        locked.call = rows::decided(call.clone(), answer, decision);
+        if matches!(answer, Choice::Approve { .. }) {
+            locked.approved_by = by.voted_before.iter().chain([&by.actor]).cloned().collect();
+        }
+        locked.call = rows::decided(locked.call.clone(), answer, decision);
         if locked.is_passed && locked.call.end().is_some() {
             self.complete_if_passed(&locked.thread, locked.call.run_id).await?;
         }

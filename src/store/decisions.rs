@@ -10,7 +10,7 @@ use crate::domain::event::system;
 use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::policy::Source;
 use sea_orm::sea_query::SimpleExpr;
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 use std::collections::HashMap;
 
 /// A decision to record.
@@ -135,6 +135,31 @@ impl Write {
 }
 
 impl Read {
+    /// Returns the decision in force for a call, and the people or the handler that approved the inputs of that
+    /// decision, oldest first.
+    pub(super) async fn decision_and_approvers(
+        &self,
+        call: &str,
+    ) -> Result<(Option<Decision>, Vec<String>), StoreError> {
+        let found = decision::Entity::find()
+            .filter(decision::Column::ToolCallId.eq(call))
+            .order_by_asc(decision::Column::At)
+            .order_by_asc(decision::Column::DecisionId)
+            .all(&self.tx)
+            .await?;
+        let Some(in_force) = found.iter().find(|row| row.is_final).cloned() else {
+            return Ok((None, Vec::new()));
+        };
+        let mut approved_by: Vec<String> = Vec::new();
+        for row in found {
+            let counts = row.verdict == Verdict::Approve.word() && row.input_hash == in_force.input_hash;
+            if counts && row.actor != system::POLICY && !approved_by.contains(&row.actor) {
+                approved_by.push(row.actor);
+            }
+        }
+        Ok((Some(rows::decision(in_force)?), approved_by))
+    }
+
     /// Returns the decisions in force for the calls that match the condition.
     pub(super) async fn decisions(&self, which: SimpleExpr) -> Result<HashMap<String, Decision>, StoreError> {
         let found = decision::Entity::find()

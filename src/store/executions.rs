@@ -30,6 +30,7 @@ pub(crate) struct OpenClaim {
     write: Write,
     requester: Requester,
     call: ToolCall,
+    approved_by: Vec<String>,
     execution: Execution,
 }
 
@@ -148,8 +149,8 @@ impl Write {
         }
         let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
         self.event(EventType::ToolStarted, owner_actor(call), &Subject::call(thread, call), data);
-        let (requester, call) = (thread.requester(), call.clone());
-        Ok(Claim::Made(Box::new(OpenClaim { write: self, requester, call, execution })))
+        let (requester, call, approved_by) = (thread.requester(), call.clone(), locked.approved_by.clone());
+        Ok(Claim::Made(Box::new(OpenClaim { write: self, requester, call, approved_by, execution })))
     }
 
     /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
@@ -175,7 +176,7 @@ impl Write {
         self.commit().await?;
         // A call with unreadable inputs has no permit.
         let held = held && !locked.call.unreadable;
-        Ok(held.then(|| permit(locked.thread.requester(), locked.call, execution)))
+        Ok(held.then(|| permit(locked.thread.requester(), locked.call, locked.approved_by, execution)))
     }
 
     /// Renews the lease of an execution.
@@ -404,18 +405,18 @@ fn unleased(moved: Move) -> Move {
 impl OpenClaim {
     /// Commits the claim, and with it everything else that its transaction wrote.
     pub(crate) async fn commit(self) -> Claimed {
-        let Self { write, requester, call, execution } = self;
+        let Self { write, requester, call, approved_by, execution } = self;
         match write.commit().await {
-            Ok(()) => Claimed::Taken(Box::new(permit(requester, call, execution))),
+            Ok(()) => Claimed::Taken(Box::new(permit(requester, call, approved_by, execution))),
             Err(error) => Claimed::Unknown(execution, error),
         }
     }
 }
 
 /// Builds the permit of a call that is committed as executing.
-fn permit(requester: Requester, call: ToolCall, execution: Execution) -> Permit {
+fn permit(requester: Requester, call: ToolCall, approved_by: Vec<String>, execution: Execution) -> Permit {
     let edited = call.edited_input().cloned();
-    Permit::committed(call.id, call.name, requester, call.input, edited, execution)
+    Permit::committed(call.id, call.name, requester, call.input, edited, execution, approved_by)
 }
 
 /// Returns the actor that caused the start of an approved call.

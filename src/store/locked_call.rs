@@ -1,7 +1,7 @@
 //! Calls that a transaction is about to move. One statement locks the call together with its thread and its
 //! run, and reads everything that a decision, a claim or an outcome depends on.
 
-use super::entity::{decision, message, run, thread, tool_call};
+use super::entity::{message, run, thread, tool_call};
 use super::inbox::visible_calls;
 use super::words::Word;
 use super::{StoreError, Thread, Visibility, Write, rows};
@@ -26,6 +26,8 @@ pub(crate) struct LockedCall {
     pub(crate) thread: Thread,
     /// The roles of the user of the run, as of the last start or resume of the run.
     pub(crate) roles: Vec<String>,
+    /// The actors that approved the inputs that run, if people or a handler approved the call.
+    pub(super) approved_by: Vec<String>,
     /// The number of executions so far.
     pub(super) attempts: i32,
     /// Whether the server resumes the run.
@@ -125,19 +127,19 @@ impl Write {
         Ok(Some(LockedRow { call, thread: Thread::of(thread)?, roles, server_resumes, is_passed }))
     }
 
-    /// Adds the decision in force. A pending call has none.
+    /// Adds the decision in force, and the approvals that it counted. A pending call has no decision.
     async fn with_decision(&self, found: Option<LockedRow>) -> Result<Option<LockedCall>, StoreError> {
         const TABLE: &str = "runs";
         let Some(LockedRow { call, thread, roles, server_resumes, is_passed }) = found else {
             return Ok(None);
         };
-        let decision = if call.state == StateKind::Pending.word() {
-            None
+        let (decision, approved_by) = if call.state == StateKind::Pending.word() {
+            (None, Vec::new())
         } else {
-            let id = call.tool_call_id.clone();
-            self.decisions(decision::Column::ToolCallId.eq(&id)).await?.remove(&id)
+            self.decision_and_approvers(&call.tool_call_id).await?
         };
         Ok(Some(LockedCall {
+            approved_by,
             attempts: call.exec_attempt,
             call: rows::call(call, decision)?,
             thread,

@@ -258,7 +258,19 @@ impl Write {
         self.commit().await?;
         let permits = running
             .into_iter()
-            .map(|it| Permit::committed(it.id, it.name, thread.requester(), it.input, None, it.execution))
+            .map(|it| {
+                // The policy alone lets these calls run.
+                let approved_by = Vec::new();
+                Permit::committed(
+                    it.id,
+                    it.name,
+                    thread.requester(),
+                    it.input,
+                    None,
+                    it.execution,
+                    approved_by,
+                )
+            })
             .collect();
         Ok(CommittedStep { calls, permits, ended: end })
     }

@@ -6,6 +6,7 @@ use crate::domain::call::ToolCall;
 use crate::domain::decision::Decision;
 use crate::domain::hold::{Card, DecisionInForce, Hold};
 use crate::domain::id::ToolCallId;
+use crate::domain::input::Input;
 use crate::domain::turn::HeldCallStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -36,6 +37,9 @@ pub(super) struct HoldPart<'a> {
     headline: Option<String>,
     /// As the model proposed them.
     input: Readable<'a>,
+    /// The inputs that the operator sets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    constants: Option<Input>,
     risk: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -70,7 +74,7 @@ pub(super) struct DecisionPart<'a> {
 /// Returns the card of a held call.
 pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> DataPart<HoldPart<'a>> {
     let card = cards.card(hold);
-    let Card { title, description, headline, input_hash, requested_by, .. } = card;
+    let Card { title, description, headline, constants, input_hash, requested_by, .. } = card;
     let Card { can_edit, can_remember, approvals_needed, .. } = card;
     let data = HoldPart {
         tool_call_id: id,
@@ -79,6 +83,7 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
         description,
         headline,
         input: Readable::Input(&hold.input),
+        constants,
         risk: words::risk(hold.risk),
         reason: hold.reason.as_deref(),
         expires_at: hold.expires_at.map(|at| at.to_rfc3339()),

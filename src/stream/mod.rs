@@ -84,6 +84,7 @@ impl Cards for NoTools {
             title: hold.tool_name.clone(),
             description: None,
             headline: None,
+            constants: None,
             input_hash: hold.schema_hash.clone(),
             requested_by: self.reader(),
             can_edit: false,

@@ -329,6 +329,7 @@ impl Gate {
         let ran = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind().await;
         match ran {
             Ok(Ok(output)) => self.succeeded(output),
+            Ok(Err(error)) if error.is_outcome_unknown() => Outcome::Lost,
             Ok(Err(error)) => Outcome::Failed(error.to_string()),
             Err(_panic) => {
                 tracing::error!("a tool panicked");

@@ -60,7 +60,7 @@ use serde::de::DeserializeOwned;
 /// A call can be cancelled while its tool runs ([`Permit::cancellation`]). A tool with a long run time
 /// listens, and returns soon with the truth of that moment: an output if the effect has happened, an error if
 /// the effect has not happened and will not. An error becomes `failed`, which means to the model and the user
-/// that the effect did not happen. A tool that does not know returns nothing until the grace time ends.
+/// that the effect did not happen. A tool that does not know returns [`ToolError::outcome_unknown`].
 ///
 /// ```
 /// # use holdpoint::tools::{Permit, Tool, ToolError};
@@ -132,7 +132,8 @@ pub trait Tool: Send + Sync + 'static {
     /// server stops, not when a client disconnects, the call is cancelled, or its time is up.
     ///
     /// # Errors
-    /// Returns the cause of the failure, in words for the model and the user.
+    /// Returns the cause of the failure, in words for the model and the user. A tool that does not know whether
+    /// its effect happened returns [`ToolError::outcome_unknown`].
     fn execute(
         &self,
         input: Self::Input,
@@ -174,16 +175,35 @@ pub enum Verified<Output> {
     Unknown,
 }
 
-/// The failure of a tool, in words that the model and the user may read.
+/// The reason why a tool has no output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ToolError {
-    message: String,
+#[error(transparent)]
+pub struct ToolError(Why);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Why {
+    #[error("{0}")]
+    Failed(String),
+    #[error("the outcome is unknown")]
+    OutcomeUnknown,
 }
 
 impl ToolError {
-    /// Creates a failure with this message.
+    /// Creates a failure with this message, which the model and the user may read. The effect did not happen,
+    /// and will not: the call is `failed`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self(Why::Failed(message.into()))
+    }
+
+    /// Creates the error of a tool that does not know whether its effect happened, such as after a lost
+    /// connection. The call begins again if the tool is [idempotent](Tool::IDEMPOTENT) and the server did not
+    /// ask it to stop. Otherwise the call is `interrupted`, and [`Tool::verify`] can settle it.
+    #[must_use]
+    pub const fn outcome_unknown() -> Self {
+        Self(Why::OutcomeUnknown)
+    }
+
+    pub(crate) const fn is_outcome_unknown(&self) -> bool {
+        matches!(self.0, Why::OutcomeUnknown)
     }
 }

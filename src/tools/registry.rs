@@ -6,11 +6,12 @@ use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
-use crate::domain::canonical::canonical_hash;
+use crate::domain::canonical::{canonical_hash, inexact_numbers};
+use crate::domain::pointer;
 use crate::domain::text::cut;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,8 +32,11 @@ pub struct ToolSpec {
     pub risk: RiskLevel,
     /// The question to the approver of a call: [`Tool::HEADLINE`].
     pub headline: Option<String>,
-    /// The JSON Schema of the inputs, which are an object.
+    /// The JSON Schema of the inputs that the model chooses, which are an object.
     pub input_schema: Value,
+    /// Inputs that the operator sets. The model neither sees nor chooses them. An approver sees them, and the tool
+    /// adds them to the inputs of each call.
+    pub constants: Input,
 }
 
 impl ToolSpec {
@@ -51,7 +55,13 @@ impl ToolSpec {
             risk: RiskLevel::High,
             headline: None,
             input_schema,
+            constants: Input::new(),
         }
+    }
+
+    /// Returns the constants, if there are any.
+    pub(crate) fn constants(&self) -> Option<Input> {
+        Some(&self.constants).filter(|constants| !constants.is_empty()).cloned()
     }
 
     fn of<T: Tool>() -> Self {
@@ -63,6 +73,7 @@ impl ToolSpec {
             risk: T::RISK,
             headline: T::HEADLINE.map(str::to_owned),
             input_schema: schema_of::<T::Input>(),
+            constants: Input::new(),
         }
     }
 }
@@ -135,6 +146,9 @@ pub enum RegistryError {
     /// The input schema is not a valid schema, or not a schema of an object.
     #[error("tool {0:?}: the input schema {1}")]
     Schema(String, String),
+    /// The tool has a constant that the inputs have too, or a constant that pages cannot show exactly.
+    #[error("tool {0:?}: the constant {1:?}: {2}")]
+    Constant(String, String, &'static str),
     /// The headline has a placeholder that is no property of the inputs, or a single brace.
     #[error("tool {0:?}: the headline: {1}")]
     Headline(String, String),
@@ -182,14 +196,17 @@ impl Registered {
 
     /// Returns the errors in these inputs.
     pub(crate) fn errors(&self, input: &Input) -> Vec<InputError> {
-        self.validator
-            .iter_errors(&Value::Object(input.clone()))
-            .take(ERRORS_MAX)
-            .map(|error| InputError {
-                pointer: error.instance_path().to_string(),
-                message: cut(error.to_string(), MESSAGE_BYTES_MAX),
-            })
-            .collect()
+        let constants = input.keys().filter(|name| self.spec.constants.contains_key(*name));
+        let constants = constants.map(|name| InputError {
+            pointer: pointer::join("", name),
+            message: "the operator sets this input".to_owned(),
+        });
+        let input = Value::Object(input.clone());
+        let errors = self.validator.iter_errors(&input).map(|error| InputError {
+            pointer: error.instance_path().to_string(),
+            message: cut(error.to_string(), MESSAGE_BYTES_MAX),
+        });
+        constants.chain(errors).take(ERRORS_MAX).collect()
     }
 
     /// Whether the inputs fit the tool's schema.
@@ -259,7 +276,11 @@ impl ToolRegistry {
             .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
         let headline = spec.headline.as_deref().map(|text| Headline::parse(text, &spec.input_schema));
         let headline = headline.transpose().map_err(|why| RegistryError::Headline(name.clone(), why))?;
-        let schema_hash = canonical_hash(&spec.input_schema);
+        check_constants(&spec)?;
+        let schema_hash = match spec.constants.is_empty() {
+            true => canonical_hash(&spec.input_schema),
+            false => canonical_hash(&json!([spec.input_schema, spec.constants])),
+        };
         let rules = ToolRules::default();
         self.tools.insert(name, Registered { spec, schema_hash, rules, does, headline, validator });
         Ok(())
@@ -297,10 +318,21 @@ impl ToolRegistry {
     }
 }
 
+fn check_constants(spec: &ToolSpec) -> Result<(), RegistryError> {
+    let wrong = |name: &str, why| Err(RegistryError::Constant(spec.name.clone(), name.to_owned(), why));
+    let inputs = spec.input_schema.get("properties");
+    if let Some(name) = spec.constants.keys().find(|name| inputs.is_some_and(|it| it.get(name).is_some())) {
+        return wrong(name, "the model chooses an input of this name");
+    }
+    match inexact_numbers(&spec.constants).first() {
+        Some((at, _)) => wrong(at, "expected a number that a page can show exactly, or a text"),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     struct Late(Value, &'static str);
 

@@ -113,5 +113,6 @@ pub(super) fn spec<T: SubAgent>() -> ToolSpec {
         risk: T::RISK,
         headline: T::HEADLINE.map(str::to_owned),
         input_schema: super::schema::schema_of::<T::Input>(),
+        constants: Input::new(),
     }
 }

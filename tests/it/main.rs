@@ -36,6 +36,7 @@ mod hashes;
 mod health;
 mod history;
 mod http;
+mod http_tools;
 mod idempotent;
 mod inbox;
 mod json_turns;

@@ -102,6 +102,8 @@ pub struct ApprovalRequest {
     pub tool_name: String,
     /// The inputs that the call would run with.
     pub input: Input,
+    /// Inputs that the operator sets, and that the tool adds to these.
+    pub constants: Input,
     /// How much harm the tool can do.
     pub risk: RiskLevel,
     /// Why the call is held.
@@ -123,7 +125,7 @@ impl fmt::Debug for ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    pub(super) fn of(call: &ToolCall, thread: &Thread, run: &Run) -> Self {
+    pub(super) fn of(call: &ToolCall, constants: Option<Input>, thread: &Thread, run: &Run) -> Self {
         let since_1970 = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or_default());
         Self {
             tool_call_id: call.id,
@@ -132,6 +134,7 @@ impl ApprovalRequest {
             run_id: run.id,
             tool_name: call.name.clone(),
             input: call.input.clone(),
+            constants: constants.unwrap_or_default(),
             risk: call.risk,
             reason: call.reason.clone(),
             requester: thread.requester(),

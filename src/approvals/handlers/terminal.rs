@@ -117,7 +117,12 @@ impl<R: BufRead, W: Write> Asked<R, W> {
         let input = Value::Object(request.input.clone()).to_string();
         let (tool, risk) = (visible(&request.tool_name), request.risk);
         let why = request.reason.as_deref().map(visible).unwrap_or_default();
-        self.show(&format!("\n{tool} ({risk:?} risk) wants to run with\n  {}\n{why}\n", visible(&input)))?;
+        self.show(&format!("\n{tool} ({risk:?} risk) wants to run with\n  {}\n", visible(&input)))?;
+        if !request.constants.is_empty() {
+            let constants = Value::Object(request.constants.clone()).to_string();
+            self.show(&format!("and with the constants\n  {}\n", visible(&constants)))?;
+        }
+        self.show(&format!("{why}\n"))?;
         loop {
             // After the inputs are shown, and before the prompt: earlier input answers nothing.
             (self.discard)(&mut self.lines)?;

@@ -2,9 +2,12 @@
 
 use super::{pays, words};
 use crate::support::{Embedded, eventually};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use holdpoint::config::Config;
 use holdpoint::handlers::Terminal;
-use serde_json::json;
+use holdpoint::tools::{DynTool, Input, Permit, ToolError, ToolRegistry, ToolSpec};
+use serde_json::{Value, json};
 use std::io::{self, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -76,6 +79,43 @@ async fn the_terminal_shows_the_call_and_takes_the_decision() {
     assert!(shown.contains(r#"{"note":"1\u001b[2K0\u{202e}\u{61c}\u{e0041}\u{fe0f}\u{ad}é"}"#), "{shown}");
     let because = app.rows.all("SELECT reason FROM decisions WHERE reason IS NOT NULL ORDER BY at").await;
     assert_eq!(because, [json!({ "reason": "it is too much" }), json!({ "reason": "not now" })]);
+}
+
+/// A tool with a constant, which it returns with its inputs.
+struct Account;
+
+impl DynTool for Account {
+    fn spec(&self) -> ToolSpec {
+        let schema = json!({ "type": "object", "properties": { "note": { "type": "string" } } });
+        let constants = Input::from_iter([("account".to_owned(), json!("ac\u{202e}me"))]);
+        ToolSpec { constants, ..ToolSpec::unclassified("pay", "Pays.", schema) }
+    }
+
+    fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
+        let mut output = permit.input().clone();
+        output.extend(self.spec().constants);
+        async { Ok(Value::Object(output)) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn the_terminal_shows_the_constants_of_a_tool() {
+    let (typed, lines) = channel();
+    let screen = Screen::default();
+    let terminal = Terminal::between(BufReader::new(Keyboard(lines)), screen.clone());
+    let mut tools = ToolRegistry::new();
+    tools.register_dyn(Arc::new(Account)).unwrap();
+    let app = Embedded::start().await.redeploy_asking(terminal, tools, |_| {}).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "I see.");
+    typed.send("y\n".to_owned()).unwrap();
+    let turn = app.client.say(&thread, "pay").await;
+    assert_eq!(words(&turn), ["pending", "approved"]);
+    assert_eq!(turn.one('a')["result"], json!({ "note": "10", "account": "ac\u{202e}me" }));
+    let shown = screen.shown();
+    let expected =
+        "wants to run with\n  {\"note\":\"10\"}\nand with the constants\n  {\"account\":\"ac\\u{202e}me\"}\n";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod postgres;
 mod process;
 mod proxy;
 mod recording;
+mod remote_tool;
 mod rows;
 mod serve;
 mod socket;
@@ -57,6 +58,7 @@ pub(crate) use postgres::{Cluster, Synced, empty_postgres, postgres, postgres_if
 pub(crate) use process::Process;
 pub(crate) use proxy::{Commit, Proxy};
 pub(crate) use recording::{Cost, Transactions};
+pub(crate) use remote_tool::{Does, Received, RemoteTool};
 pub(crate) use rows::Rows;
 pub(crate) use serve::{Embedded, asked_from, empty_sqlite, sqlite};
 pub(crate) use socket::Socket;

@@ -27,6 +27,7 @@ const RANKS: &[(&str, u8)] = &[
     ("operator", 3),
     ("startup", 3),
     ("agent", 2),
+    ("http_tools", 2),
     ("tools", 1),
     ("llm", 1),
     ("stream", 1),
@@ -37,6 +38,7 @@ const RANKS: &[(&str, u8)] = &[
     ("egress", 0),
     ("entropy", 0),
     ("metrics", 0),
+    ("standard_webhooks", 0),
 ];
 
 /// The crates that the domain must not use: the domain computes with values only, without a runtime, network

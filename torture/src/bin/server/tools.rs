@@ -8,7 +8,7 @@ use holdpoint::tools::{
     DynTool, IdempotencyKey, Permit, RegistryError, RiskLevel, ToolError, ToolRegistry, ToolSpec, Verified,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +104,7 @@ impl DynTool for Ledgered {
             idempotent,
             risk: if hil { RiskLevel::High } else { RiskLevel::Low },
             input_schema: schema(self.changed),
+            constants: Map::new(),
         }
     }
 

@@ -1,4 +1,12 @@
-//! The HTTP client for outgoing requests.
+//! The HTTP clients for outgoing requests: one for addresses of the operator, such as models, and the [`Reach`]
+//! for the addresses of tools.
+
+mod addresses;
+mod reach;
+mod trace;
+
+pub(crate) use reach::Reach;
+pub(crate) use trace::continue_trace;
 
 use reqwest::Url;
 use std::error::Error;
@@ -12,14 +20,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// only. The client uses the proxy from the environment, except for loopback addresses, because a proxy could
 /// forge the responses of a local server.
 pub(crate) fn client(url: &Url) -> Result<reqwest::Client, String> {
+    let client = if is_here(url) { builder().no_proxy() } else { builder() };
+    client.build().map_err(chain)
+}
+
+fn builder() -> reqwest::ClientBuilder {
     // reqwest panics without a provider, even for plain HTTP. A provider that the process installed before
     // stays in place.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none());
-    let client = if is_here(url) { client.no_proxy() } else { client };
-    client.build().map_err(chain)
+    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none())
 }
 
 /// Whether the address is a loopback address.

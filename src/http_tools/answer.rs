@@ -1,0 +1,143 @@
+//! What the answer of a service says about a call.
+
+use crate::domain::output::DEPTH_MAX;
+use crate::domain::strict_json;
+use crate::tools::{ToolError, Verified};
+use serde_json::Value;
+
+/// What came back after a request.
+#[derive(Debug, PartialEq)]
+pub(super) enum Answered {
+    /// The request was not sent, for this reason.
+    NotSent(String),
+    /// The request may have been read, and there is no answer, for this reason.
+    Unknown(String),
+    /// The service answered.
+    Status {
+        status: u16,
+        body: String,
+        /// Whether this is the whole body.
+        whole: bool,
+    },
+}
+
+impl Answered {
+    /// No answer in time.
+    pub(super) fn late() -> Self {
+        Self::Unknown("the service did not answer in time".to_owned())
+    }
+
+    /// Returns the result of an execution.
+    pub(super) fn into_result(self) -> Result<Value, ToolError> {
+        match self {
+            Self::NotSent(_) => Err(ToolError::new("its service could not be reached; the tool did not run")),
+            Self::Unknown(_) => Err(ToolError::outcome_unknown()),
+            Self::Status { status: 200, body, whole: true } => Ok(value(body)),
+            // The store cuts the text, because it is longer than the limit.
+            Self::Status { status: 200, body, whole: false } => Ok(Value::String(body)),
+            Self::Status { status: status @ 400..=499, body, .. } => {
+                Err(refusal(&body).map_or_else(|| unknown(status), ToolError::new))
+            }
+            Self::Status { status, .. } => Err(unknown(status)),
+        }
+    }
+
+    /// Returns the outcome of an interrupted call.
+    pub(super) fn into_verified(self) -> Result<Verified<Value>, ToolError> {
+        let Self::Status { status: 200, body, whole: true } = self else {
+            return Err(ToolError::outcome_unknown());
+        };
+        let body = strict_json::parse(&body, DEPTH_MAX).unwrap_or_default();
+        match body.get("outcome").and_then(Value::as_str) {
+            Some("succeeded") => Ok(Verified::Happened(body.get("result").cloned().unwrap_or_default())),
+            Some("failed") => Ok(Verified::NeverHappened),
+            Some("unknown") => Ok(Verified::Unknown),
+            _ => {
+                tracing::warn!("an HTTP tool was asked for an outcome and answered with something else");
+                Err(ToolError::outcome_unknown())
+            }
+        }
+    }
+}
+
+/// Returns the reason in the body of a refusal, if it has one.
+fn refusal(body: &str) -> Option<String> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    Some(body.get("error")?.as_str()?.to_owned())
+}
+
+fn unknown(status: u16) -> ToolError {
+    tracing::warn!(status, "the outcome of an HTTP tool is unknown");
+    ToolError::outcome_unknown()
+}
+
+/// Returns a body as JSON. A body that is no JSON, or whose numbers or keys would change by parsing, is a text.
+fn value(body: String) -> Value {
+    if body.trim().is_empty() {
+        return Value::Null;
+    }
+    strict_json::parse(&body, DEPTH_MAX).unwrap_or(Value::String(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn status(status: u16, body: &str) -> Answered {
+        Answered::Status { status, body: body.to_owned(), whole: true }
+    }
+
+    #[test]
+    fn a_200_is_the_result_in_the_form_that_changes_nothing() {
+        for (body, expected) in [
+            (r#"{"a":[1,2.5,null]}"#, json!({ "a": [1, 2.5, null] })),
+            ("plain words", json!("plain words")),
+            ("", json!(null)),
+            (r#"{"a":1,"a":2}"#, json!(r#"{"a":1,"a":2}"#)),
+            ("123456789012345678901234567890", json!("123456789012345678901234567890")),
+            (r#""\u0000""#, json!(r#""\u0000""#)),
+        ] {
+            assert_eq!(status(200, body).into_result(), Ok(expected), "{body}");
+        }
+        let deep = "[".repeat(1000) + &"]".repeat(1000);
+        assert_eq!(status(200, &deep).into_result(), Ok(json!(deep)));
+    }
+
+    #[test]
+    fn only_a_refusal_in_words_is_a_failure() {
+        let refused = status(422, r#"{"error":"no such account","code":7}"#).into_result();
+        assert_eq!(refused, Err(ToolError::new("no such account")));
+        let unknown = Err(ToolError::outcome_unknown());
+        for (code, body) in [
+            (201, "{}"),
+            (202, r#"{"error":"later"}"#),
+            (204, ""),
+            (301, r#"{"error":"moved"}"#),
+            (400, "{}"),
+            (400, "nope"),
+            (404, r#"{"error":{"message":"x"}}"#),
+            (500, r#"{"error":"broken"}"#),
+            (503, ""),
+        ] {
+            assert_eq!(status(code, body).into_result(), unknown, "{code} {body}");
+        }
+        assert_eq!(Answered::late().into_result(), unknown);
+    }
+
+    #[test]
+    fn the_outcome_of_an_interrupted_call_is_read_from_a_200_alone() {
+        for (body, expected) in [
+            (r#"{"outcome":"succeeded","result":{"n":1}}"#, Verified::Happened(json!({ "n": 1 }))),
+            (r#"{"outcome":"succeeded"}"#, Verified::Happened(json!(null))),
+            (r#"{"outcome":"failed","error":"no"}"#, Verified::NeverHappened),
+            (r#"{"outcome":"unknown"}"#, Verified::Unknown),
+        ] {
+            assert_eq!(status(200, body).into_verified(), Ok(expected), "{body}");
+            assert!(status(202, body).into_verified().is_err());
+        }
+        for body in ["", "{}", r#"{"outcome":"maybe"}"#, r#"["succeeded"]"#] {
+            assert!(status(200, body).into_verified().is_err(), "{body}");
+        }
+    }
+}
