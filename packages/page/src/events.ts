@@ -10,8 +10,8 @@ export type Subscription = {
    */
   onEvents(events: HoldpointEvent[]): void | Promise<void>;
   /**
-   * Called when the events cannot be read, and when `onEvents` fails. The subscription goes on by itself, unless the
-   * server refused it for good (400, 403 or 404): no such thread, for example.
+   * Called when the events cannot be read, and when `onEvents` fails. The subscription then connects again by itself,
+   * unless the server refused it for good (400, 403 or 404): no such thread, for example.
    */
   onError?(error: unknown): void;
   /** Begins after the event with this `seq`, in place of now. */

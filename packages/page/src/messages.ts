@@ -18,9 +18,9 @@ type AnyPart = {
 /** A held call, as the messages of a page show it. */
 export type HeldCall = {
   hold: ToolHold;
-  /** The decision in force, once the page was told. */
+  /** The decision in force, once the page knows of it. */
   decision?: ToolDecision;
-  /** Whether this page has answered (`addToolApprovalResponse`) and was not told the decision yet. */
+  /** Whether this page has answered (`addToolApprovalResponse`) and does not know of a decision yet. */
   answered: boolean;
 };
 
@@ -30,7 +30,7 @@ export function heldCalls(messages: readonly AnyMessage[]): Map<string, HeldCall
   const decisions = new Map<string, ToolDecision>();
   const answered = new Set<string>();
   for (const part of partsOf(messages)) {
-    // A later part of the same call counts: a decision is told in the message that is the newest at the time.
+    // The last part about a call counts: a decision is in the message that was the newest when the page learned of it.
     if (part.type === HOLD) calls.set(part.id ?? '', { hold: part.data as ToolHold, answered: false });
     if (part.type === DECISION) decisions.set(part.id ?? '', part.data as ToolDecision);
     if (part.state === 'approval-responded' && part.toolCallId) answered.add(part.toolCallId);
