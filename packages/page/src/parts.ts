@@ -16,7 +16,7 @@ export type ToolHold = {
   /** Why the call is held. */
   reason?: string;
   /** When the time to decide ends (RFC 3339). */
-  expiresAt?: string;
+  expiresAt: string;
   /** For `inputHash` of a decision: the server refuses the decision if the tool has changed meanwhile. */
   inputHash: string;
   /** The user of the thread, such as `user:ada`. */

@@ -16,9 +16,11 @@ type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 
 const holds = <_ extends true>() => undefined;
 
 type ChatMessage = UIMessage<HoldpointMetadata, HoldpointDataParts>;
-type DataOf<K extends string> = Extract<ChatMessage['parts'][number], { type: `data-${K}` }>['data'];
-holds<Same<DataOf<'tool-hold'>, ToolHold>>();
-holds<Same<DataOf<'tool-decision'>, ToolDecision>>();
+type Part = ChatMessage['parts'][number];
+holds<Same<Extract<Part, { type: 'data-tool-hold' }>['data'], ToolHold>>();
+holds<Same<Extract<Part, { type: 'data-tool-decision' }>['data'], ToolDecision>>();
+// @ts-expect-error: the data of a decision is no card
+holds<Same<Extract<Part, { type: 'data-tool-decision' }>['data'], ToolHold>>();
 // @ts-expect-error: a card has no such field
 holds<Same<ToolHold['deadline'], string>>();
 
@@ -40,7 +42,7 @@ const merged: OwnMessage[] = withStored(messages, (await client.messages<OwnMess
 const again: boolean = needsReload(merged);
 const hold: ToolHold | undefined = heldCalls(merged).get('call')?.hold;
 // @ts-expect-error: a reload of other messages than those of the page
-withStored(messages, [{ id: 'a', role: 'user', parts: [] }] as UIMessage[]);
+const others: OwnMessage[] = withStored(messages, [] as UIMessage[]);
 
 const edited: Answer = { approved: true, input: { note: '7' }, remember: 'session' };
 // @ts-expect-error: an answer says yes or no
@@ -49,4 +51,4 @@ await client.decideAll([{ toolCallId: 'call', ...edited, ...nothing }]);
 client.subscribe('chat', { onEvents: ([first]) => void (first?.type === 'tool.approved' && first.tool_call_id) });
 // @ts-expect-error: no event has this type
 client.subscribe('chat', { onEvents: ([first]) => void (first?.type === 'tool.approve') });
-export { again, hold };
+export { again, hold, others };
