@@ -40,6 +40,8 @@ export type Answer = {
   resume?: boolean;
   /** Inputs to run in place of the proposed ones. Ignored in a rejection. */
   input?: object;
+  /** The same as JSON, in place of `input`: its numbers keep all their digits. */
+  inputText?: string;
   /** `session`: later calls of the tool in the session run without a question. Refused in a rejection. */
   remember?: 'session';
 };

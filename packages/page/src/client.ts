@@ -28,11 +28,14 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
   const send: typeof globalThis.fetch = (input, init) => (fetch ?? globalThis.fetch)(input, init);
   const thread = (id: string) => `/threads/${encodeURIComponent(id)}`;
 
-  async function request<T = unknown>(method: string, path: string, body?: unknown): Promise<T> {
+  const request = <T = unknown>(method: string, path: string, body?: unknown): Promise<T> =>
+    requestText(method, path, body === undefined ? undefined : JSON.stringify(body));
+
+  async function requestText<T>(method: string, path: string, body: string | undefined): Promise<T> {
     const response = await send(server + path, {
       method,
       headers: { ...(await ownHeaders()), ...(body !== undefined && { 'content-type': 'application/json' }) },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(body !== undefined && { body }),
     });
     if (!response.ok) throw await HoldpointError.from(response);
     if (response.status === 204) return undefined as T;
@@ -96,12 +99,13 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
      * `sendMessage()`, unless the answer has `resume`.
      */
     decide: (toolCallId: string, answer: Answer): Promise<Decided> =>
-      request('POST', '/qa/validate_tool', decision(toolCallId, answer)),
+      requestText('POST', '/qa/validate_tool', decision(toolCallId, answer)),
 
     /** Decides several held calls. Each succeeds or fails by itself. */
     decideAll: async (answers: ({ toolCallId: string } & Answer)[]): Promise<BatchItem[]> => {
       const decisions = answers.map(({ toolCallId, ...answer }) => decision(toolCallId, answer));
-      return (await request<Results<BatchItem>>('POST', '/qa/validate_tools', { decisions })).results;
+      const body = `{"decisions":[${decisions.join(',')}]}`;
+      return (await requestText<Results<BatchItem>>('POST', '/qa/validate_tools', body)).results;
     },
 
     /** A tool, with the JSON Schema of its inputs. */
@@ -130,12 +134,14 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
 // A development server answers with its own page where it forwards nothing.
 const isOf = (response: Response, type: string): boolean => response.headers.get('content-type')?.startsWith(type) === true;
 
-const decision = (toolCallId: string, { approved, input, ...rest }: Answer) => ({
-  toolCallId,
-  isValidated: approved,
-  ...(input !== undefined && { validatedInputs: input }),
-  ...rest,
-});
+// The JSON of a decision. A text of inputs stays as it is, because JavaScript would round its large numbers.
+function decision(toolCallId: string, { approved, input, inputText, ...rest }: Answer): string {
+  if (inputText === undefined) {
+    return JSON.stringify({ toolCallId, isValidated: approved, validatedInputs: input, ...rest });
+  }
+  JSON.parse(inputText);
+  return `{"validatedInputs":${inputText},${JSON.stringify({ toolCallId, isValidated: approved, ...rest }).slice(1)}`;
+}
 
 function withQuery(path: string, query: Record<string, string | number | undefined>): string {
   const given = Object.entries(query).flatMap(([name, value]) => (value === undefined ? [] : [[name, `${value}`]]));
