@@ -98,7 +98,7 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
      * Approves or rejects a held call, and waits for the outcome for a while. The page continues with
      * `sendMessage()`, unless the answer has `resume`.
      */
-    decide: (toolCallId: string, answer: Answer): Promise<Decided> =>
+    decide: async (toolCallId: string, answer: Answer): Promise<Decided> =>
       requestText('POST', '/qa/validate_tool', decision(toolCallId, answer)),
 
     /** Decides several held calls. Each succeeds or fails by itself. */
@@ -113,7 +113,8 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
 
     /**
      * Reads the events of a thread, in any tab or process: calls that are held, decided and finished, runs that start
-     * and end. Returns a function that ends the subscription. It connects again by itself, and misses nothing.
+     * and end. Returns a function that ends the subscription. It connects again by itself, and misses nothing. The
+     * thread has to exist: a chat id that no message was posted under is refused.
      */
     subscribe: (threadId: string, subscription: Subscription): (() => void) =>
       subscribe(
@@ -132,7 +133,8 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
 }
 
 // A development server answers with its own page where it forwards nothing.
-const isOf = (response: Response, type: string): boolean => response.headers.get('content-type')?.startsWith(type) === true;
+const isOf = (response: Response, type: string): boolean =>
+  response.headers.get('content-type')?.startsWith(type) === true;
 
 // The JSON of a decision. A text of inputs stays as it is, because JavaScript would round its large numbers.
 function decision(toolCallId: string, { approved, input, inputText, ...rest }: Answer): string {

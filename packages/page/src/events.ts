@@ -5,8 +5,9 @@ import { HoldpointError } from './errors.js';
 export type Subscription = {
   /**
    * Called with what happened in the thread, oldest first. The first call has no events: it says that the
-   * subscription has begun, and knows nothing of what happened before. The next call comes after the promise of this
-   * one is settled, with all the events of the meantime, so calls never overlap.
+   * subscription has begun, and knows nothing of what happened before. So does a call after a break before the first
+   * event. The next call comes after the promise of this one is settled, with all the events of the meantime, so calls
+   * never overlap.
    */
   onEvents(events: HoldpointEvent[]): void | Promise<void>;
   /**

@@ -1,6 +1,17 @@
 export { createClient } from './client.js';
 export type { Client, ClientOptions } from './client.js';
-export type { Answer, BatchItem, Decided, Dialect, EventType, HoldpointEvent, Results, Thread, Tool, ToolCallState } from './api.js';
+export type {
+  Answer,
+  BatchItem,
+  Decided,
+  Dialect,
+  EventType,
+  HoldpointEvent,
+  Results,
+  Thread,
+  Tool,
+  ToolCallState,
+} from './api.js';
 export type { Subscription } from './events.js';
 export { HoldpointError, errorOf, errorText } from './errors.js';
 export { decisionOf, heldCalls, holdOf, lateAnswers, needsReload, pendingCalls, withStored } from './messages.js';

@@ -3,7 +3,11 @@
 import type { ToolDecision, ToolHold } from './parts.js';
 
 /** A message of AI SDK 5, 6 or 7, as far as the functions read it. */
-export type AnyMessage = { readonly id: string; readonly role: string; readonly parts: readonly { readonly type: string }[] };
+export type AnyMessage = {
+  readonly id: string;
+  readonly role: string;
+  readonly parts: readonly { readonly type: string }[];
+};
 
 /** A part, with the fields that the functions look for. */
 type AnyPart = {
