@@ -16,9 +16,19 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 /// The folder of the tools, below `target`, so that a cache of the build also caches the tools.
 const TOOLS: &str = "target/tools";
 
+/// The npm package of the repository.
+const PAGE_PACKAGE: &str = "packages/page";
+
 /// The directories with npm packages for the tests. A directory may be missing.
-const NODE_PROJECTS: &[&str] =
-    &["tests/wire", "tests/oidc", "tests/browser", "tests/clients", "examples/page", "examples/assistant-ui"];
+const NODE_PROJECTS: &[&str] = &[
+    PAGE_PACKAGE,
+    "tests/wire",
+    "tests/oidc",
+    "tests/browser",
+    "tests/clients",
+    "examples/page",
+    "examples/assistant-ui",
+];
 
 /// Packages from PyPI: their list, and the folder of their environment below [`TOOLS`].
 pub(crate) struct PythonPackages {
@@ -185,9 +195,39 @@ fn way_to_root() -> Result<Option<&'static [&'static str]>> {
     Ok(asked.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
 }
 
-/// Installs the locked npm packages of the tests that are missing or out of date.
+/// Installs the locked npm packages of the tests that are missing or out of date, and compiles the package of the
+/// repository.
 pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
-    NODE_PROJECTS.iter().try_for_each(|project| install_node_project(root, project))
+    NODE_PROJECTS.iter().try_for_each(|project| install_node_project(root, project))?;
+    compile_page_package(root)
+}
+
+/// Compiles the npm package of the repository after a change of its sources. Example pages import what is compiled.
+fn compile_page_package(root: &Path) -> Result<()> {
+    // A second caller waits for the first.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _compiling = COMPILING.lock();
+    let directory = root.join(PAGE_PACKAGE);
+    let (compiled, stamp) = (directory.join("dist"), directory.join("node_modules/.compiled-from"));
+    let mut wanted =
+        fs::read_to_string(directory.join("tsconfig.json")).context("tsconfig.json of the package")?;
+    let sources = directory.join("src");
+    let files = fs::read_dir(&sources).with_context(|| format!("could not list {}", sources.display()))?;
+    let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    files.sort();
+    for file in files {
+        wanted += &format!("\n{}\n", file.display());
+        wanted += &fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    }
+    if compiled.exists() && read_if_there(&stamp)?.as_ref() == Some(&wanted) {
+        return Ok(());
+    }
+    println!("compiling {PAGE_PACKAGE}");
+    if compiled.exists() {
+        fs::remove_dir_all(&compiled).context("could not remove the compiled package")?;
+    }
+    run(Command::new(directory.join("node_modules/.bin/tsc")).current_dir(&directory))?;
+    fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))
 }
 
 /// Installs the locked npm packages of a directory if they are missing or out of date.
