@@ -15,7 +15,7 @@ export type Subscription = {
    * unless the server refused it for good (400, 403 or 404): no such thread, for example.
    */
   onError?(error: unknown): void;
-  /** Begins after the event with this `seq`, in place of now. */
+  /** Begins after the event with this `seq`, in place of now. The first call has events then. */
   after?: number;
   /** Ends the subscription, as the returned function does. */
   signal?: AbortSignal;
