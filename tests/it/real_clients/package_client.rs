@@ -186,6 +186,8 @@ async fn a_subscription_gives_every_event_once_also_after_a_break() {
     assert_eq!(*first, &format!("/events/stream?thread_id={CHAT}"));
     assert_eq!(*again, &format!("/events/stream?thread_id={CHAT}&after={}", stored[waiting + before]["seq"]));
     assert_eq!(page.package["errors"].as_array().unwrap().len(), 1, "the break was reported");
+    let batches = page.package["batches"].as_array().unwrap();
+    assert!(batches[1..].iter().all(|batch| *batch != json!([])), "it does not begin anew: {batches:?}");
 }
 
 #[tokio::test]
@@ -218,6 +220,19 @@ async fn a_subscription_to_an_unknown_thread_ends_with_the_refusal() {
     assert_eq!(refused.status, 404);
     assert_eq!(page.package["errors"], json!([refused.message()]));
     assert_eq!(page.package["batches"], json!([]));
+    // Each reconnection of another subscription takes half a second or more, and one of the first would take a second
+    // at most.
+    app.scene.says("Hello.");
+    page.send("hello").await;
+    page.act(&json!({ "do": "subscribe", "after": 0, "until": "answered" })).await;
+    for _ in 0..3 {
+        page.act(&json!({ "do": "breakStreams", "until": "answered" })).await;
+    }
+    let path = |request: &Value| request["path"].as_str().unwrap().to_owned();
+    let opened: Vec<String> =
+        page.requests.iter().map(path).filter(|path| path.starts_with("/events")).collect();
+    let first = opened.iter().filter(|path| !path.contains("after=")).count();
+    assert_eq!((first, opened.len()), (1, 5), "{opened:?}");
 }
 
 #[tokio::test]
