@@ -30,6 +30,11 @@ const NODE_PROJECTS: &[&str] = &[
     "examples/assistant-ui",
 ];
 
+/// The folder with the compiled files of the npm package.
+const COMPILED: &str = "dist";
+/// The file with the sources of the compiled files.
+const COMPILED_STAMP: &str = "node_modules/.compiled-from";
+
 /// Packages from PyPI: their list, and the folder of their environment below [`TOOLS`].
 pub(crate) struct PythonPackages {
     list: &'static str,
@@ -208,26 +213,32 @@ fn compile_page_package(root: &Path) -> Result<()> {
     static COMPILING: Mutex<()> = Mutex::new(());
     let _compiling = COMPILING.lock();
     let directory = root.join(PAGE_PACKAGE);
-    let (compiled, stamp) = (directory.join("dist"), directory.join("node_modules/.compiled-from"));
-    let mut wanted =
-        fs::read_to_string(directory.join("tsconfig.json")).context("tsconfig.json of the package")?;
-    let sources = directory.join("src");
-    let files = fs::read_dir(&sources).with_context(|| format!("could not list {}", sources.display()))?;
-    let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
-    files.sort();
-    for file in files {
-        wanted += &format!("\n{}\n", file.display());
-        wanted += &fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
-    }
-    if compiled.exists() && read_if_there(&stamp)?.as_ref() == Some(&wanted) {
+    let Some(sources) = pending_compile(&directory)? else {
         return Ok(());
-    }
+    };
     println!("compiling {PAGE_PACKAGE}");
+    let compiled = directory.join(COMPILED);
     if compiled.exists() {
-        fs::remove_dir_all(&compiled).context("could not remove the compiled package")?;
+        fs::remove_dir_all(&compiled).with_context(|| format!("could not remove {}", compiled.display()))?;
     }
     run(Command::new(directory.join("node_modules/.bin/tsc")).current_dir(&directory))?;
-    fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))
+    let stamp = directory.join(COMPILED_STAMP);
+    fs::write(&stamp, sources).with_context(|| format!("could not write {}", stamp.display()))
+}
+
+/// Returns the sources of a package that has to be compiled, or `None` if the compiled files are of these sources.
+fn pending_compile(directory: &Path) -> Result<Option<String>> {
+    let folder = directory.join("src");
+    let files = fs::read_dir(&folder).with_context(|| format!("could not list {}", folder.display()))?;
+    let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    files.sort();
+    let mut sources = String::new();
+    for file in [directory.join("tsconfig.json")].iter().chain(&files) {
+        let text = fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))?;
+        sources += &format!("{}\n{text}\n", file.display());
+    }
+    let of_these = read_if_there(&directory.join(COMPILED_STAMP))?.as_ref() == Some(&sources);
+    Ok((!of_these || !directory.join(COMPILED).exists()).then_some(sources))
 }
 
 /// Installs the locked npm packages of a directory if they are missing or out of date.
@@ -288,6 +299,32 @@ mod tests {
         assert_eq!(pending(), None, "up to date");
         fs::write(directory.join("package-lock.json"), "2").unwrap();
         assert_eq!(pending().as_deref(), Some("{}2"), "the lock file changed");
+
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_package_is_compiled_when_missing_and_after_a_change_only() {
+        let directory = std::env::temp_dir().join(format!("compiling-{}", std::process::id()));
+        for folder in ["src", "node_modules"] {
+            fs::create_dir_all(directory.join(folder)).unwrap();
+        }
+        let pending = || pending_compile(&directory).unwrap();
+        let write = |file: &str, text: &str| fs::write(directory.join(file), text).unwrap();
+
+        write("tsconfig.json", "{}");
+        write("src/index.ts", "1");
+        let sources = pending().expect("never compiled");
+        write(COMPILED_STAMP, &sources);
+        assert_eq!(pending(), Some(sources), "the compiled files are missing");
+        fs::create_dir(directory.join(COMPILED)).unwrap();
+        assert_eq!(pending(), None, "up to date");
+        write("src/more.ts", "");
+        assert!(pending().is_some(), "a new file");
+        fs::remove_file(directory.join("src/more.ts")).unwrap();
+        assert_eq!(pending(), None);
+        write("src/index.ts", "2");
+        assert!(pending().is_some(), "a changed file");
 
         fs::remove_dir_all(&directory).unwrap();
     }
