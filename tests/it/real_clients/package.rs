@@ -164,6 +164,26 @@ async fn a_decision_about_an_earlier_message_is_found_and_asks_for_a_reload() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_cancelled_after_its_approval_is_settled_for_the_page() {
+    for (version, dialect) in PAGES {
+        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let call = page.first();
+        // The sweeper takes no call whose approval lies in the future.
+        app.commit_yes(&call, "expires_at", "expires_at").await;
+        let cancelled = app.client.post(&format!("/tool_calls/{call}/cancel"), &Value::Null).await;
+        assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+        page.send_nothing().await;
+        assert_eq!(
+            (page.error.as_deref(), page.held(&call)["decision"]["decision"].as_str()),
+            (None, Some("approve"))
+        );
+        page.load_stored().await;
+        assert_eq!((page.needs_reload(), page.listed("pending").len(), &page.invalid), (false, 0, &None));
+        assert_eq!(page.states(), ["output-error"]);
+    }
+}
+
+#[tokio::test]
 async fn loading_the_newest_messages_keeps_the_older_ones() {
     for (version, dialect) in PAGES {
         let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
