@@ -1,6 +1,11 @@
 //! The tarball of `@holdpoint/page`, and its types: the examples of its README compile against AI SDK 5, 6 and 7.
 
+use super::decided_elsewhere::{DECISION, HOLD, How, decide};
+use super::native_approval::{PAY, asked};
+use super::page::{UI_V7, Version};
 use crate::support::{PagePackage, in_repository};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -75,6 +80,68 @@ fn the_examples_of_the_readme_and_the_types_compile_against_each_sdk() {
     fs::create_dir(&modules).unwrap();
     symlink(wire.join("node_modules/@types"), modules.join("@types")).unwrap();
     compiles(&home);
+}
+
+/// The text of this type in a source of the package.
+fn declared(source: &str, name: &str) -> String {
+    let text = fs::read_to_string(in_repository("packages/page/src").join(source)).unwrap();
+    let (_, rest) = text.split_once(&format!("export type {name} =")).unwrap();
+    rest.split("\n};").next().unwrap().split("\n\n").next().unwrap().to_owned()
+}
+
+/// The words of a type that is one of several texts.
+fn words(source: &str, name: &str) -> BTreeSet<String> {
+    declared(source, name).split('\'').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The fields of a type, and whether each has to be there.
+fn fields(source: &str, name: &str) -> BTreeMap<String, bool> {
+    let text = declared(source, name);
+    let lines = text.split(['\n', ';', '{', '}']).map(str::trim).filter(|line| !line.starts_with(['/', '*']));
+    let fields = lines.filter_map(|line| line.split_once(": ")).map(|(field, _)| field);
+    fields.map(|field| (field.trim_end_matches('?').to_owned(), !field.ends_with('?'))).collect()
+}
+
+#[test]
+fn the_types_are_those_of_the_openapi_document() {
+    let document = fs::read_to_string(in_repository("openapi/holdpoint.json")).unwrap();
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let schema = |name: &str| &document["components"]["schemas"][name];
+    let texts = |list: &Value| -> BTreeSet<String> {
+        list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    for name in ["EventType", "ToolCallState"] {
+        assert_eq!(words("api.ts", name), texts(&schema(name)["enum"]), "{name}");
+    }
+    for (own, name) in [
+        ("Thread", "ChatThread"),
+        ("Tool", "Tool"),
+        ("HoldpointEvent", "Event"),
+        ("Decided", "ValidateToolResult"),
+    ] {
+        let required = texts(&schema(name)["required"]);
+        let properties = schema(name)["properties"].as_object().unwrap().keys();
+        let expected = properties.map(|field| (field.clone(), required.contains(field))).collect();
+        assert_eq!(fields("api.ts", own), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_types_of_the_data_parts_have_the_fields_that_the_server_sends() {
+    let (app, mut page) = asked(Version::V7, &PAY, &["--header", UI_V7]).await;
+    let call = page.first();
+    decide(&app, &call, How::Edit).await;
+    page.answer(&call, false).await;
+    for (part, name) in [(HOLD, "ToolHold"), (DECISION, "ToolDecision")] {
+        let sent = page.data_about(part, &call);
+        let (sent, fields) = (sent.as_object().unwrap(), fields("parts.ts", name));
+        assert!(sent.keys().all(|field| fields.contains_key(field)), "{name}: {sent:?}");
+        assert!(
+            fields.iter().all(|(field, required)| !required || sent.contains_key(field)),
+            "{name}: {sent:?}"
+        );
+        assert!(fields.len() <= sent.len() + 1, "{name}: {fields:?}");
+    }
 }
 
 fn compiles(project: &Path) {
