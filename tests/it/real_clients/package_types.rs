@@ -38,6 +38,7 @@ fn the_tarball_has_the_compiled_package_and_its_texts() {
     let installed =
         fs::read_to_string(package.folder.join("node_modules/@holdpoint/page/package.json")).unwrap();
     let installed: serde_json::Value = serde_json::from_str(&installed).unwrap();
+    assert_eq!(installed["version"], env!("CARGO_PKG_VERSION"), "the package has the version of the server");
     for kind in ["dependencies", "peerDependencies", "optionalDependencies"] {
         assert_eq!(installed.get(kind), None);
     }
