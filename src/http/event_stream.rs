@@ -11,12 +11,15 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaSchema, MetaSchemaRef};
+use std::future::ready;
 use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The media type of Server-Sent Events.
 pub(super) const MEDIA_TYPE: &str = "text/event-stream";
+/// The first comment. A proxy may hold the head of a response back until the first byte of the body.
+const OPEN: Bytes = Bytes::from_static(b": open\n\n");
 /// The keep-alive comment.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
@@ -65,7 +68,8 @@ pub(super) async fn end(until: Option<Instant>) {
 
 impl IntoResponse for EventStream {
     fn into_response(self) -> Response {
-        let pieces = stream::unfold(self, Self::next).map(Ok::<_, io::Error>);
+        let pieces =
+            stream::once(ready(OPEN)).chain(stream::unfold(self, Self::next)).map(Ok::<_, io::Error>);
         Response::builder()
             .content_type(MEDIA_TYPE)
             // A buffering proxy would delay the events.

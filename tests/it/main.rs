@@ -23,6 +23,7 @@ mod config;
 mod crash;
 mod decide;
 mod deployment_files;
+mod dev_server;
 mod duplicates;
 mod durability;
 mod events;

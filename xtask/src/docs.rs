@@ -62,7 +62,7 @@ fn private_words(root: &Path) -> Result<Vec<String>> {
 }
 
 /// The folders whose comments are in plain technical English.
-const PLAIN_ENGLISH: [&str; 4] = ["src/", "serve/", "migrations/", "examples/"];
+const PLAIN_ENGLISH: [&str; 5] = ["src/", "serve/", "migrations/", "examples/", "packages/"];
 
 const PRIVATE_WORDS: [&str; 8] =
     ["whoever", "somebody", "nobody", "everybody", "told", "goes on", "stands", "stood"];
@@ -82,7 +82,7 @@ fn private_word(line: &str) -> Option<&'static str> {
 
 fn pages(root: &Path) -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
-    for folder in [root.to_path_buf(), root.join("docs")] {
+    for folder in [root.to_path_buf(), root.join("docs"), root.join("packages/page")] {
         for entry in fs::read_dir(&folder).with_context(|| format!("could not list {}", folder.display()))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "md") {

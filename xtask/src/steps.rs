@@ -262,8 +262,9 @@ fn run_suite(command: &mut Command, args: &[String], for_tests: &[&str]) -> Resu
 
 /// Tests that do not run a second time on Postgres: those that name their database, which have run on it, and the
 /// modules about what no database can change: the bytes to and from model servers, the transport and its memory, the
-/// configuration, the document, the example page. Every other test reads or writes rows.
-const NOT_ON_POSTGRES: [&str; 11] = [
+/// configuration, the document, the example page, development servers, the types of the npm package. Every other test
+/// reads or writes rows.
+const NOT_ON_POSTGRES: [&str; 13] = [
     "on_sqlite",
     "on_postgres",
     "upstream::",
@@ -275,6 +276,8 @@ const NOT_ON_POSTGRES: [&str; 11] = [
     "readme::",
     "examples::",
     "browser::",
+    "dev_server::",
+    "package_types::",
 ];
 
 /// The black-box tests on Postgres, but for [`NOT_ON_POSTGRES`].

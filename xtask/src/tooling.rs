@@ -16,9 +16,24 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 /// The folder of the tools, below `target`, so that a cache of the build also caches the tools.
 const TOOLS: &str = "target/tools";
 
+/// The npm package of the repository.
+const PAGE_PACKAGE: &str = "packages/page";
+
 /// The directories with npm packages for the tests. A directory may be missing.
-const NODE_PROJECTS: &[&str] =
-    &["tests/wire", "tests/oidc", "tests/browser", "tests/clients", "examples/page", "examples/assistant-ui"];
+const NODE_PROJECTS: &[&str] = &[
+    PAGE_PACKAGE,
+    "tests/wire",
+    "tests/oidc",
+    "tests/browser",
+    "tests/clients",
+    "examples/page",
+    "examples/assistant-ui",
+];
+
+/// The folder with the compiled files of the npm package.
+const COMPILED: &str = "dist";
+/// The file with the sources of the compiled files.
+const COMPILED_STAMP: &str = "node_modules/.compiled-from";
 
 /// Packages from PyPI: their list, and the folder of their environment below [`TOOLS`].
 pub(crate) struct PythonPackages {
@@ -185,9 +200,45 @@ fn way_to_root() -> Result<Option<&'static [&'static str]>> {
     Ok(asked.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
 }
 
-/// Installs the locked npm packages of the tests that are missing or out of date.
+/// Installs the locked npm packages of the tests that are missing or out of date, and compiles the package of the
+/// repository.
 pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
-    NODE_PROJECTS.iter().try_for_each(|project| install_node_project(root, project))
+    NODE_PROJECTS.iter().try_for_each(|project| install_node_project(root, project))?;
+    compile_page_package(root)
+}
+
+/// Compiles the npm package of the repository after a change of its sources. Example pages import what is compiled.
+fn compile_page_package(root: &Path) -> Result<()> {
+    // A second caller waits for the first.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _compiling = COMPILING.lock();
+    let directory = root.join(PAGE_PACKAGE);
+    let Some(sources) = pending_compile(&directory)? else {
+        return Ok(());
+    };
+    println!("compiling {PAGE_PACKAGE}");
+    let compiled = directory.join(COMPILED);
+    if compiled.exists() {
+        fs::remove_dir_all(&compiled).with_context(|| format!("could not remove {}", compiled.display()))?;
+    }
+    run(Command::new(directory.join("node_modules/.bin/tsc")).current_dir(&directory))?;
+    let stamp = directory.join(COMPILED_STAMP);
+    fs::write(&stamp, sources).with_context(|| format!("could not write {}", stamp.display()))
+}
+
+/// Returns the sources of a package that has to be compiled, or `None` if the compiled files are of these sources.
+fn pending_compile(directory: &Path) -> Result<Option<String>> {
+    let folder = directory.join("src");
+    let files = fs::read_dir(&folder).with_context(|| format!("could not list {}", folder.display()))?;
+    let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    files.sort();
+    let mut sources = String::new();
+    for file in [directory.join("tsconfig.json")].iter().chain(&files) {
+        let text = fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))?;
+        sources += &format!("{}\n{text}\n", file.display());
+    }
+    let of_these = read_if_there(&directory.join(COMPILED_STAMP))?.as_ref() == Some(&sources);
+    Ok((!of_these || !directory.join(COMPILED).exists()).then_some(sources))
 }
 
 /// Installs the locked npm packages of a directory if they are missing or out of date.
@@ -248,6 +299,32 @@ mod tests {
         assert_eq!(pending(), None, "up to date");
         fs::write(directory.join("package-lock.json"), "2").unwrap();
         assert_eq!(pending().as_deref(), Some("{}2"), "the lock file changed");
+
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_package_is_compiled_when_missing_and_after_a_change_only() {
+        let directory = std::env::temp_dir().join(format!("compiling-{}", std::process::id()));
+        for folder in ["src", "node_modules"] {
+            fs::create_dir_all(directory.join(folder)).unwrap();
+        }
+        let pending = || pending_compile(&directory).unwrap();
+        let write = |file: &str, text: &str| fs::write(directory.join(file), text).unwrap();
+
+        write("tsconfig.json", "{}");
+        write("src/index.ts", "1");
+        let sources = pending().expect("never compiled");
+        write(COMPILED_STAMP, &sources);
+        assert_eq!(pending(), Some(sources), "the compiled files are missing");
+        fs::create_dir(directory.join(COMPILED)).unwrap();
+        assert_eq!(pending(), None, "up to date");
+        write("src/more.ts", "");
+        assert!(pending().is_some(), "a new file");
+        fs::remove_file(directory.join("src/more.ts")).unwrap();
+        assert_eq!(pending(), None);
+        write("src/index.ts", "2");
+        assert!(pending().is_some(), "a changed file");
 
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -174,6 +174,21 @@ async fn a_stream_of_events_sends_keep_alives_and_ends_with_the_server() {
 }
 
 #[tokio::test]
+async fn a_silent_stream_of_events_sends_a_comment_at_once() {
+    let app = Embedded::with(|config| config.stream.keep_alive = Duration::ZERO).await;
+    let (_, id) = app.held("pay", "10").await;
+    for path in ["/events", "/events/stream"] {
+        let mut stream = app.client.http.get(app.client.url(path)).send().await.unwrap();
+        let first = tokio::time::timeout(Duration::from_secs(10), stream.chunk()).await;
+        assert_eq!(first.expect("a proxy waits for it").unwrap().unwrap(), ": open\n\n", "{path}");
+    }
+    let path = format!("/tool_calls/{id}/events/stream");
+    let mut stream = app.client.http.get(app.client.url(&path)).send().await.unwrap();
+    let first = stream.chunk().await.unwrap().unwrap();
+    assert!(first.starts_with(b": open\n\n"), "{first:?}");
+}
+
+#[tokio::test]
 async fn each_stream_of_events_has_a_route_of_its_own() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;

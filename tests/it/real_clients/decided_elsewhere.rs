@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 /// The pages, with their flags.
 const PAGES: [(Version, &[&str]); 4] =
     [(Version::V4, &[]), (Version::V5, &[]), (Version::V6, &[]), (Version::V7, &["--header", UI_V7])];
-const HOLD: &str = "data-tool-hold";
-const DECISION: &str = "data-tool-decision";
+pub(super) const HOLD: &str = "data-tool-hold";
+pub(super) const DECISION: &str = "data-tool-decision";
 
 /// How a call is decided outside the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(super) enum How {
     Approve,
     Edit,
     Reject,
@@ -24,9 +24,9 @@ enum How {
     Cancel,
 }
 
-const ALL: [How; 5] = [How::Approve, How::Edit, How::Reject, How::Expire, How::Cancel];
+pub(super) const ALL: [How; 5] = [How::Approve, How::Edit, How::Reject, How::Expire, How::Cancel];
 
-async fn decide(app: &Embedded, call: &str, how: How) {
+pub(super) async fn decide(app: &Embedded, call: &str, how: How) {
     let body = |yes: bool| json!({ "toolCallId": call, "isValidated": yes });
     let answer = match how {
         How::Approve => app.client.validate(&body(true)).await,
@@ -53,7 +53,7 @@ async fn decide(app: &Embedded, call: &str, how: How) {
 }
 
 /// The decision in force, as a page has to show it.
-async fn in_force(app: &Embedded, call: &str, late: bool) -> Value {
+pub(super) async fn in_force(app: &Embedded, call: &str, late: bool) -> Value {
     let stored = app.client.call(call).await;
     let decision = &stored["decision"];
     let mut expected = json!({

@@ -68,6 +68,8 @@ pub(super) struct Page {
     pub(super) data: Vec<Value>,
     /// What `safeValidateUIMessages` of 5 to 7 refuses in its messages.
     pub(super) invalid: Option<String>,
+    /// What `@holdpoint/page` makes of it, on a page that uses the package.
+    pub(super) package: Value,
     /// The `format` of the messages that it shows.
     pub(super) format: &'static str,
     /// The calls that its own user answered, in 6 and 7.
@@ -105,7 +107,7 @@ impl Page {
             all.extend(["--header", "x-stream-protocol: ui-v5"]);
         }
         all.extend(flags);
-        let format = match flags.contains(&UI_V7) {
+        let format = match flags.iter().any(|flag| [UI_V7, "ui-v7"].contains(flag)) {
             true => "ui-v7",
             false => version.format(),
         };
@@ -118,6 +120,7 @@ impl Page {
             messages: Vec::new(),
             data: Vec::new(),
             invalid: None,
+            package: Value::Null,
             format,
             answered: Vec::new(),
             node,
@@ -127,7 +130,7 @@ impl Page {
     }
 
     /// Performs this action of the page's user.
-    async fn act(&mut self, act: &Value) {
+    pub(super) async fn act(&mut self, act: &Value) {
         let node = self.node.as_mut().unwrap();
         let shown = tokio::time::timeout(Duration::from_secs(30), node.act(act)).await;
         let mut shown =
@@ -142,6 +145,7 @@ impl Page {
         self.messages = list("messages");
         self.data = list("data");
         self.invalid = shown["invalid"].as_str().map(str::to_owned);
+        self.package = shown["package"].take();
         if act.get("until").is_none() {
             assert_eq!(shown["status"], if self.error.is_some() { "error" } else { "ready" }, "{self:#?}");
         }

@@ -88,6 +88,7 @@ function chat(Chat, sdk, { api, headers, chatId, fetch, initialMessages, posts, 
   return {
     finishes,
     get messages() { return chat.messages; },
+    set messages(messages) { chat.messages = messages; },
     get status() { return chat.status; },
     get error() { return chat.error; },
     data: [],

@@ -1,0 +1,110 @@
+// What the routes of the server take and give, as far as a page uses them.
+
+/** The stream of one generation of the AI SDK: 4, 5, 6, 7. A page on AI SDK 7 may use `ui-v6` too. */
+export type Dialect = 'data-v1' | 'ui-v5' | 'ui-v6' | 'ui-v7';
+
+/** One part of a list. `next_cursor` leads to the next one. */
+export type Results<T> = { results: T[]; has_more: boolean; next_cursor?: string };
+
+/** A conversation of one user. */
+export type Thread = {
+  thread_id: string;
+  session_id: string;
+  parent_id?: string;
+  client_id?: string;
+  title: string;
+  created_at: string;
+  updated_at: string;
+  active_run_id?: string;
+  pending_count: number;
+};
+
+/** A tool. `input_schema` is the JSON Schema of its inputs. */
+export type Tool = {
+  tool_name: string;
+  description: string;
+  hil: boolean;
+  idempotent: boolean;
+  risk_level: 'low' | 'medium' | 'high';
+  input_schema: Record<string, unknown>;
+};
+
+/** What a person says to a held call. */
+export type Answer = {
+  approved: boolean;
+  /** For the model and the record, at most 2,000 characters. */
+  reason?: string;
+  /** `inputHash` of the card that the person saw. */
+  inputHash?: string;
+  /** Whether the server continues the run. If not, the next request of a page does. */
+  resume?: boolean;
+  /** Inputs to run in place of the proposed ones. Ignored in a rejection. */
+  input?: object;
+  /** The same as JSON, in place of `input`: its numbers keep all their digits. */
+  inputText?: string;
+  /** `session`: later calls of the tool in the session run without a question. Refused in a rejection. */
+  remember?: 'session';
+};
+
+export type ToolCallState =
+  | 'pending'
+  | 'approved'
+  | 'executing'
+  | 'succeeded'
+  | 'failed'
+  | 'interrupted'
+  | 'rejected'
+  | 'expired'
+  | 'cancelled'
+  | 'invalid';
+
+/** What became of a call by a decision. */
+export type Decided = {
+  toolCallId: string;
+  /** `executing`: approved, and not ended yet. `pending`: approved, and more people have to approve. */
+  state: ToolCallState;
+  /** Whether the call was rejected as asked, or ran and succeeded. */
+  success: boolean;
+  /** The text that the model reads. */
+  result: string;
+  /** The inputs that ran, if they were edited. */
+  validatedInputs?: Record<string, unknown>;
+};
+
+/** What became of one decision of several: `Decided` with a `status` below 300, `error` otherwise. */
+export type BatchItem = { toolCallId: string; status: number } & (
+  | (Decided & { idempotentReplayed?: true; error?: never })
+  | { error: { code: string; message: string; details?: unknown }; retryAfter?: number }
+);
+
+export type EventType =
+  | 'tool.called'
+  | 'tool.requires_approval'
+  | 'tool.blocked'
+  | 'tool.approved'
+  | 'tool.rejected'
+  | 'tool.expired'
+  | 'tool.cancelled'
+  | 'tool.started'
+  | 'tool.succeeded'
+  | 'tool.failed'
+  | 'tool.interrupted'
+  | 'run.started'
+  | 'run.waiting'
+  | 'run.resumed'
+  | 'run.completed'
+  | 'run.failed'
+  | 'run.cancelled';
+
+/** One change of a call or a run. */
+export type HoldpointEvent = {
+  seq: number;
+  type: EventType;
+  at: string;
+  actor: string;
+  session_id: string;
+  thread_id: string;
+  run_id?: string;
+  tool_call_id?: string;
+  data: Record<string, unknown>;
+};

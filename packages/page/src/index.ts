@@ -1,0 +1,20 @@
+export { createClient } from './client.js';
+export type { Client, ClientOptions } from './client.js';
+export type {
+  Answer,
+  BatchItem,
+  Decided,
+  Dialect,
+  EventType,
+  HoldpointEvent,
+  Results,
+  Thread,
+  Tool,
+  ToolCallState,
+} from './api.js';
+export type { Subscription } from './events.js';
+export { HoldpointError, errorOf, errorText } from './errors.js';
+export { decisionOf, heldCalls, holdOf, lateAnswers, needsReload, pendingCalls, withStored } from './messages.js';
+export type { AnyMessage, HeldCall } from './messages.js';
+export type { HoldpointDataParts, HoldpointMetadata, ToolDecision, ToolHold, ToolValidation } from './parts.js';
+export { visible } from './text.js';

@@ -1,0 +1,65 @@
+// The data parts of held calls. These are types, not interfaces, because the AI SDK wants an index signature.
+
+/** The data of a part `data-tool-hold`: what a person needs to decide on a held call. */
+export type ToolHold = {
+  toolCallId: string;
+  toolName: string;
+  /** The name of the tool in words. */
+  title: string;
+  /** What the tool does. Absent if the tool no longer exists. */
+  description?: string;
+  /** A question with inputs in it, such as `Delete notes.txt?`. Show it beside the inputs, not in their place. */
+  headline?: string;
+  /** The inputs as the model proposed them, also after an edit. */
+  input: unknown;
+  risk: 'low' | 'medium' | 'high';
+  /** Why the call is held. */
+  reason?: string;
+  /** When the time to decide ends (RFC 3339). */
+  expiresAt: string;
+  /** For `inputHash` of a decision: the server refuses the decision if the tool has changed meanwhile. */
+  inputHash: string;
+  /** The user of the thread, such as `user:ada`. */
+  requestedBy: string;
+  /** Whether this user may approve the call, and so edit its inputs. If not, offer a rejection only. */
+  canEdit: boolean;
+  /** Whether an approval of this user may be remembered for the session. */
+  canRemember: boolean;
+  /** How many people have to approve. */
+  approvalsNeeded: number;
+};
+
+/** The data of a part `data-tool-decision`: the decision in force about a held call. */
+export type ToolDecision = {
+  toolCallId: string;
+  decision: 'approve' | 'reject' | 'expire' | 'cancel';
+  /** Such as `user:bob`, `handler:desk` or `system:expiry`. */
+  by: string;
+  /** RFC 3339. */
+  at: string;
+  /** Whether other inputs than the proposed ones were approved. */
+  edited: boolean;
+  /** The approved inputs, if they were edited. */
+  input?: unknown;
+  reason?: string;
+  /** This page answered too, after the decision. */
+  late?: true;
+};
+
+/** The data of a part `data-tool-validation`: the state of a held call, on `ui-v5` alone. */
+export type ToolValidation = {
+  toolCallId: string;
+  validated: 'pending' | 'approved' | 'rejected' | 'expired' | 'cancelled' | 'interrupted';
+};
+
+/** The data parts of a message: `UIMessage<HoldpointMetadata, HoldpointDataParts>`. */
+export type HoldpointDataParts = {
+  'tool-hold': ToolHold;
+  'tool-decision': ToolDecision;
+  'tool-validation': ToolValidation;
+};
+
+/** The metadata of a message: `UIMessage<HoldpointMetadata, HoldpointDataParts>`. */
+export type HoldpointMetadata = {
+  usage?: { inputTokens: number; outputTokens: number };
+};
