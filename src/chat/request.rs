@@ -29,6 +29,8 @@ pub(crate) struct ShownCalls {
     pub(crate) open: HashSet<ToolCallId>,
     /// The calls whose decisions the client has.
     pub(crate) told: HashSet<ToolCallId>,
+    /// Those of them whose decision is not marked as one that an answer of the client came after.
+    pub(crate) on_time: HashSet<ToolCallId>,
 }
 
 /// The action of a request.

@@ -104,6 +104,8 @@ pub(super) struct Parts {
     pub(super) open: Vec<ToolCallId>,
     /// The calls whose decisions the page has, in an assistant message.
     pub(super) told: Vec<ToolCallId>,
+    /// Those of them whose decision is not marked as one that an answer of the page came after.
+    pub(super) on_time: Vec<ToolCallId>,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +118,7 @@ struct Part {
     id: Found<Id>,
     call: Found<Id>,
     invocation: Found<Invocation>,
+    data: Found<DecisionData>,
 }
 
 #[derive(Debug)]
@@ -147,15 +150,21 @@ struct Invocation {
 #[derive(Debug, Default)]
 struct Approval {
     id: Found<Id>,
-    approved: Found<Approved>,
+    approved: Found<Flag>,
     reason: Found<Reason>,
+}
+
+/// The content of a part about a decision.
+#[derive(Debug, Default)]
+struct DecisionData {
+    late: Found<Flag>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Id(ToolCallId);
 
 #[derive(Debug, Clone, Copy)]
-struct Approved(bool);
+struct Flag(bool);
 
 /// A reason, cut to the length that can be stored. A refusal would repeat for every later request, because
 /// the page posts the reason again each time.
@@ -357,6 +366,7 @@ impl Kept for Parts {
                 parts.approved.extend(part.approved());
                 parts.open.extend(part.open());
                 parts.told.extend(part.told());
+                parts.on_time.extend(part.told().filter(|_| !part.is_late()));
                 parts.answers.extend(part.answer());
             }
             place += 1;
@@ -387,6 +397,7 @@ impl Kept for Part {
             "id" => self.id = reader.value(value)?,
             "toolCallId" => self.call = reader.value(value)?,
             "toolInvocation" => self.invocation = reader.value(value)?,
+            "data" => self.data = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -420,6 +431,12 @@ impl Part {
     fn told(&self) -> Option<ToolCallId> {
         let Found::Is(Kind::Decision(_)) = self.kind else { return None };
         self.id.as_is().map(|id| id.0)
+    }
+
+    /// Whether the part about a decision says that an answer of the page came after the decision.
+    fn is_late(&self) -> bool {
+        let late = self.data.as_is().and_then(|data| data.late.as_is());
+        late.is_some_and(|late| late.0)
     }
 
     /// Returns the call that the part shows as approved, whatever the state of the part.
@@ -518,6 +535,27 @@ impl Kept for Approval {
     }
 }
 
+impl Kept for DecisionData {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "late" => self.late = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
+    }
+}
+
 impl Kept for Id {
     type With = Bounds;
 
@@ -526,7 +564,7 @@ impl Kept for Id {
     }
 }
 
-impl Kept for Approved {
+impl Kept for Flag {
     type With = Bounds;
 
     fn of_bool(value: bool) -> Option<Self> {

@@ -200,7 +200,9 @@ impl Qa {
         }
         let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
-        let answers = ask.decisions.iter().map(|answer| (answer.tool_call_id, answer.approved)).collect();
+        // With a loaded message a page posts the stored decision as if it were an answer of its own.
+        let own = ask.decisions.iter().filter(|answer| !ask.shown.on_time.contains(&answer.tool_call_id));
+        let answers = own.map(|answer| (answer.tool_call_id, answer.approved)).collect();
         let cards = Arc::new(self.0.approvals.cards(&caller.0));
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
         let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };

@@ -92,6 +92,7 @@ pub(super) fn shown_calls(fields: &mut Fields) -> ShownCalls {
     for parts in shown(fields) {
         calls.open.extend(std::mem::take(&mut parts.open));
         calls.told.extend(std::mem::take(&mut parts.told));
+        calls.on_time.extend(std::mem::take(&mut parts.on_time));
     }
     calls
 }

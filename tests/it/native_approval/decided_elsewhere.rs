@@ -329,3 +329,21 @@ async fn tabs_at_two_processes_run_the_call_once_and_are_both_settled_on_postgre
     let decision = one.client.call(&id).await["decision"].clone();
     assert_eq!((&decision["surface"], &decision["by"]), (&json!("stream"), &json!("user:local")));
 }
+
+#[tokio::test]
+async fn a_stored_decision_that_a_page_loads_and_posts_is_not_a_late_answer() {
+    let decision =
+        |call: &str, data: Value| json!({ "type": "data-tool-decision", "id": call, "data": data });
+    for (shown, late) in [(None, true), (Some(json!({})), false), (Some(json!({ "late": true })), true)] {
+        let app = Embedded::start().await;
+        let page = Page::holding(&app, &[("pay", "10")]).await;
+        let call = &page.calls[0];
+        app.client.approve(call).await;
+        app.scene.says("Paid.");
+        let shown_parts = shown.iter().map(|data| decision(call, data.clone()));
+        let parts: Vec<Value> = page.yes().into_iter().chain(shown_parts).collect();
+        let turn = page.posts(&parts).await;
+        let told = turn.one("data-tool-decision");
+        assert_eq!(told["data"]["late"] == json!(true), late, "{shown:?}: {}", turn.raw);
+    }
+}
