@@ -12,6 +12,8 @@ export type ToolHold = {
   headline?: string;
   /** The inputs as the model proposed them, also after an edit. */
   input: unknown;
+  /** Inputs that the operator sets, and that the tool adds. Show them too. */
+  constants?: Record<string, unknown>;
   risk: 'low' | 'medium' | 'high';
   /** Why the call is held. */
   reason?: string;
