@@ -343,7 +343,7 @@ async fn a_stored_decision_that_a_page_loads_and_posts_is_not_a_late_answer() {
         let shown_parts = shown.iter().map(|data| decision(call, data.clone()));
         let parts: Vec<Value> = page.yes().into_iter().chain(shown_parts).collect();
         let turn = page.posts(&parts).await;
-        let told = turn.one("data-tool-decision");
-        assert_eq!(told["data"]["late"] == json!(true), late, "{shown:?}: {}", turn.raw);
+        assert_eq!(turn.raw.matches("data-tool-decision").count(), 1, "{}", turn.raw);
+        assert_eq!(turn.raw.contains(r#""late":true"#), late, "{shown:?}: {}", turn.raw);
     }
 }
