@@ -67,6 +67,8 @@ fn gate(criterion: &mut Criterion) {
         when: vec![when],
         roles: Vec::new(),
         unless_roles: Vec::new(),
+        escalate_after: None,
+        escalate_to: Vec::new(),
         reason: None,
     };
     let mut config = Config::default();

@@ -2,16 +2,18 @@
 -- `holdpoint migrate` and then this file, both again for each release. The schema is `holdpoint` here, the
 -- default of `database.schema`. The server's role is `holdpoint_app` here, created by
 --     CREATE ROLE holdpoint_app LOGIN PASSWORD '…';
--- The role reads and writes rows. It deletes only used tickets. It cannot change tables, guards or rights.
+-- The role reads and writes rows. It deletes only used tickets, and definitions that no MCP server lists any more.
+-- It cannot change tables, guards or rights.
 BEGIN;
 SET LOCAL search_path = holdpoint;
 GRANT USAGE ON SCHEMA holdpoint TO holdpoint_app;
 GRANT SELECT ON seaql_migrations TO holdpoint_app;
 GRANT SELECT, INSERT
-    ON threads, messages, message_steps, runs, tool_calls, decisions, sent_answers, events, grants
+    ON threads, messages, message_steps, runs, tool_calls, tool_requests, decisions, sent_answers, events,
+    grants, delegations, escalations
     TO holdpoint_app;
--- Decisions, sent answers and events are never updated,
-GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls TO holdpoint_app;
+-- Decisions, escalations, sent answers and events are never updated,
+GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls, tool_requests TO holdpoint_app;
 -- except for the number of an event, which the server sets after the commit of the event.
 GRANT SELECT, UPDATE (last) ON event_sequence TO holdpoint_app;
 GRANT UPDATE (seq) ON events TO holdpoint_app;
@@ -19,6 +21,13 @@ GRANT UPDATE (seq) ON events TO holdpoint_app;
 -- expiry.
 GRANT SELECT, INSERT ON ticket_keys TO holdpoint_app;
 GRANT SELECT, INSERT, DELETE ON used_tickets TO holdpoint_app;
+-- The cursor of an endpoint, and how its delivery goes.
+GRANT SELECT, INSERT, UPDATE ON endpoints TO holdpoint_app;
 -- A grant is revoked by an update. No other column of a grant is updated.
 GRANT UPDATE (revoked_at, revoked_by) ON grants TO holdpoint_app;
+-- A later delegation of the same approver replaces one. No other column of a delegation is updated.
+GRANT UPDATE (replaced_at) ON delegations TO holdpoint_app;
+-- The definitions of MCP tools follow their servers. What was accepted of them stays.
+GRANT SELECT, INSERT, UPDATE, DELETE ON listed_definitions TO holdpoint_app;
+GRANT SELECT, INSERT ON accepted_definitions TO holdpoint_app;
 COMMIT;

@@ -1,5 +1,6 @@
 //! The composition root: the only module that names concrete components and connects them.
 
+mod deliveries;
 mod tools;
 
 use crate::agent::{Agent, Executor, Tasks, Wake};
@@ -11,19 +12,20 @@ pub use crate::domain::clock::{Clock, SystemClock, Timestamp};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::feed::Feed;
 use crate::http::health::Scrape;
-use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming, Tickets};
+use crate::http::{self, Api, Authenticator, Cors, DialectHint, Rates, Streaming, Tickets};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
 pub use crate::operator::{
-    CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, Purged, WAITING_STATES,
+    CALL_STATES, CallLine, Fenced, Fencer, FieldChange, Finding, Operator, OperatorError, Purged, ToolLine,
+    WAITING_STATES, WebhookLine,
 };
 pub use crate::startup::summary;
 use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
 pub use crate::store::{Commit, CommitFailed, CommitHook};
-use crate::tools::gate::Gate;
-use crate::tools::{RegistryError, ToolRegistry, Unmatched};
+use crate::tools::gate::Gates;
+use crate::tools::{CurrentTools, RegistryError, ToolRegistry, Unmatched};
 #[doc(inline)]
 pub use holdpoint_serve::Deadlines;
 use holdpoint_serve::WriteDeadline;
@@ -288,6 +290,7 @@ impl AppBuilder {
     /// date. In mode `manual` there is no approval handler, or the handler has an unusable name.
     pub async fn build(mut self) -> Result<App, AppError> {
         self.config.check()?;
+        tools::announce(&mut self.tools, &self.config)?;
         self.tools.check()?;
         self.check_handler()?;
         self.tools.apply_rules(&self.config.tools.rules)?;
@@ -295,7 +298,8 @@ impl AppBuilder {
             tracing::warn!(key, "{why}");
         }
         warn_of_dangers(&self.config);
-        App::start(self).await
+        // Boxed for the same reason as in `start`.
+        Box::pin(App::start(self)).await
     }
 
     fn check_handler(&self) -> Result<(), AppError> {
@@ -351,7 +355,7 @@ impl App {
     async fn start(parts: AppBuilder) -> Result<Self, AppError> {
         let config = &parts.config;
         let (clock, hook) = (parts.clock.clone(), parts.commit_hook.clone());
-        let names = parts.tools.specs().map(|spec| spec.name.clone());
+        let names = parts.tools.names();
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
         let sole = ProcessLock::take(config.database.url.expose_secret());
         let sole = sole.await.map_err(|error| database_error(config, &error))?;
@@ -361,9 +365,14 @@ impl App {
         let tickets = Tickets::new(store.ticket_key(fresh_key(&SystemEntropy)?).await?, clock.clone());
         let app = Self::join(parts, store, metrics, tickets)?;
         app.warn_of_inexact_numbers();
+        let servers = tools::mcp_servers(&app.config, &app.api)?;
         // The future is large. Boxing keeps it out of the futures of all callers.
         Box::pin(app.prepare()).await?;
         app.auth.prepare();
+        for server in servers {
+            let tasks = app.tasks.clone();
+            app.tasks.spawn_background(async move { server.keep_connected(tasks).await });
+        }
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
         let (feed, database) = (app.api.feed.clone(), &app.config.database);
@@ -371,6 +380,7 @@ impl App {
         app.tasks.spawn(async move { feed.keep_going(hints).await });
         let chat = app.api.chat.clone();
         app.tasks.spawn(async move { chat.keep_resuming(every).await });
+        Box::pin(app.api.deliveries.start()).await?;
         Ok(app)
     }
 
@@ -379,16 +389,18 @@ impl App {
         // Without a handler, rules and sessions can still hold calls. The routes decide these calls.
         let handler = handler.unwrap_or_else(|| Arc::new(Deferred));
         let tasks = Tasks::new();
-        let auth = Authenticator::new(&config, clock.clone(), tasks.clone(), tickets.clone());
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let auth =
+            Authenticator::new(&config, clock.clone(), tasks.clone(), tickets.clone(), entropy.clone());
         let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
-        let tools = Arc::new(tools);
+        let tools = CurrentTools::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
-        let gate = Gate::new(tools.clone(), &config, &owner, handlers::actor(handler.as_ref()));
+        let gates = Gates::new(tools.clone(), &config, &owner, handlers::actor(handler.as_ref()));
         let approval = config.approval.clone();
         let executor = Executor {
             store: store.clone(),
-            gate,
+            gates,
             tasks: tasks.clone(),
             lease: approval.lease,
             start_deadline: approval.start_deadline,
@@ -403,13 +415,13 @@ impl App {
             store: store.clone(),
             executor: executor.clone(),
             clock: clock.clone(),
-            entropy: Arc::new(SystemEntropy),
+            entropy: entropy.clone(),
             model: config.model.clone(),
             limits: config.limits.clone(),
             approval: approval.clone(),
         };
         let caps = config.limits.caps(config.auth.mode);
-        let approvals = Approvals::new(store.clone(), executor, handler, owner, &config);
+        let approvals = Approvals::new(store.clone(), executor, handler, owner, entropy, &config);
         let feed = Feed::new(store.clone(), tasks.clone());
         let rates = Arc::new(Rates::new(&caps, config.limits.bodies_in_flight_bytes));
         let chat =
@@ -420,14 +432,17 @@ impl App {
             piece_bytes: config.limits.stream_buffer_bytes,
             keep_alive: config.stream.keep_alive,
             default_ui_dialect: config.stream.default_ui_dialect,
+            hint: DialectHint::default(),
         };
-        let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
+        let deliveries = deliveries::deliveries(&config, &store, &feed, &tasks, &clock, &metrics)?;
+        let scrape = Scrape::new(&store, &metrics, &tasks, &clock, &deliveries);
         let decisions_max = config.limits.batch;
         let api = Api {
             store,
             chat,
             approvals,
             feed,
+            deliveries,
             tools,
             models,
             clock,
@@ -503,6 +518,7 @@ impl App {
             chat_body_bytes: self.config.limits.chat_body_bytes,
             message_bytes: self.config.limits.message_bytes,
             docs: self.config.serves_docs(),
+            console: self.config.serves_console(),
             // With tokens there is a proxy. The proxy may run on this machine and forward requests of any
             // client.
             metrics: loopback && server.metrics_bind.is_none() && self.config.faces_only_this_machine(),

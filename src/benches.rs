@@ -3,7 +3,7 @@
 
 use crate::agent::project;
 use crate::config::Config;
-use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall};
+use crate::domain::call::{Approval, End, ExecutedBy, Execution, RiskLevel, State, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
@@ -12,11 +12,10 @@ use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::store::{SealKind, Sent, Transcript};
 use crate::stream::{Audience, Dialect};
-use crate::tools::ToolRegistry;
-use crate::tools::gate::{Gate, PolicyContext};
+use crate::tools::gate::{Gate, Gates, PolicyContext};
+use crate::tools::{CurrentTools, ToolRegistry};
 use bytes::BytesMut;
 use serde_json::json;
-use std::sync::Arc;
 use uuid::Uuid;
 
 const AT: Timestamp = Timestamp::from_micros(0);
@@ -104,7 +103,7 @@ impl JudgingGate {
     /// Returns a gate for these tools.
     #[must_use]
     pub fn new(tools: ToolRegistry, config: &Config) -> Self {
-        Self(Gate::new(Arc::new(tools), config, "bench", String::new()))
+        Self(Gates::new(CurrentTools::new(tools), config, "bench", String::new()).now())
     }
 
     /// Judges a call, and returns whether the call is held; `None` if it neither is held nor runs.
@@ -167,11 +166,19 @@ fn call(turn: u32) -> ToolCall {
         held: true,
         risk: RiskLevel::High,
         reason: None,
-        state: State::Succeeded(Approval { inputs: None }, execution, json!({ "deleted": turn }), end),
+        preview: None,
+        state: State::Succeeded(
+            Approval { inputs: None, preview: None },
+            execution,
+            json!({ "deleted": turn }),
+            end,
+        ),
         decision: None,
         created_at: AT,
         expires_at: None,
-        child_run_id: None,
+        remind_at: None,
+        escalation: None,
+        executed_by: ExecutedBy::Process,
         unreadable: false,
     }
 }

@@ -83,23 +83,30 @@ mod approvals;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod benches;
+mod callback;
 mod chat;
 pub mod config;
+mod delivery;
 mod domain;
 mod egress;
 mod entropy;
 mod feed;
 mod http;
 mod http_tools;
+mod keyboard;
 pub mod llm;
+mod mcp;
 mod metrics;
 mod operator;
 mod rate_limit;
+mod signed_post;
 mod standard_webhooks;
 mod startup;
 mod store;
 mod stream;
 pub mod telemetry;
+#[doc(hidden)]
+pub mod terminal;
 pub mod tools;
 
 pub use approvals::handlers;

@@ -1,16 +1,20 @@
-//! The command line of the server.
+//! The command line: the server, its operator, and an approver at a terminal.
 
 use anyhow::{Context, bail};
-use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
-use holdpoint::app::{self, App, CALL_STATES, CallLine, Fenced, Finding, Purged, WAITING_STATES};
-use holdpoint::config::{Config, Flags};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use holdpoint::app::{
+    self, App, CallLine, Fenced, FieldChange, Finding, Purged, ToolLine, WAITING_STATES, WebhookLine,
+};
+use holdpoint::config::{Client, ClientFlags, Config, Flags};
 use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
+use holdpoint::terminal::{self, Failure, Found, List, Resolve};
 use humantime_serde::re::humantime;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,9 +52,14 @@ enum Command {
     },
     /// Print the configuration in force as a file; secrets are masked
     Config,
-    /// List calls, and record the outcome of an interrupted call
+    /// List, show, decide and watch held calls, and record the outcome of an interrupted call
+    Approvals(ApprovalsArgs),
+    /// List the tools of MCP servers, and accept their definitions
     #[command(subcommand)]
-    Approvals(Approvals),
+    Tools(Tools),
+    /// Show how the delivery of events to webhooks goes, and enable a webhook
+    #[command(subcommand)]
+    Webhooks(Webhooks),
     /// After a restore or a failover that lost commits: close all open work, so that nothing is rerun
     ///
     /// Run the command before a server uses the database. Open work may have happened in the lost time. The
@@ -70,51 +79,63 @@ enum Command {
         #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
         older_than: Duration,
     },
-}
-
-#[derive(Debug, Subcommand)]
-enum Approvals {
-    /// List calls, newest first
-    List {
-        /// Only calls in these states [default: pending, interrupted]
-        #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(CALL_STATES))]
-        state: Vec<String>,
-        /// Maximum number of calls
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-        limit: u32,
+    /// Print the completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
     },
-    /// Record the outcome of an interrupted call. The model reads that an operator established it
-    Resolve {
-        /// Id of the call
-        tool_call_id: String,
-        /// Name of the operator, for the audit trail
-        #[arg(long, value_name = "NAME")]
-        by: String,
-        #[command(flatten)]
-        finding: Found,
-        /// Evidence for the outcome
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
+    /// Print the man page, or write the man pages of all commands into a folder
+    Man {
+        /// The folder
+        folder: Option<PathBuf>,
     },
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-struct Found {
-    /// The call took effect; the value is its output, if known
-    #[arg(long, value_name = "JSON", num_args = 0..=1, default_missing_value = "null", value_parser = json)]
-    succeeded: Option<serde_json::Value>,
-    /// The call failed or never ran; the value is the cause
-    #[arg(long, value_name = "TEXT")]
-    failed: Option<String>,
+struct ApprovalsArgs {
+    /// The address of a server [default: HOLDPOINT_URL]
+    #[arg(long, global = true)]
+    url: Option<String>,
+    /// A file with the access token for the server [default: HOLDPOINT_TOKEN_FILE, or the token in HOLDPOINT_TOKEN]
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    #[command(subcommand)]
+    command: terminal::Command,
 }
 
-fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
-    serde_json::from_str(text)
+#[derive(Debug, Subcommand)]
+enum Tools {
+    /// List the tools, and how the definitions that are not accepted differ from the accepted ones
+    List,
+    /// Accept the definition of a tool as its server lists it, so that calls run again where the policy lets them
+    Accept {
+        /// Name of the tool in holdpoint
+        tool: String,
+        /// Hash of the definition that you have read
+        #[arg(long)]
+        hash: String,
+        /// Name of the operator, for the audit trail
+        #[arg(long, value_name = "NAME")]
+        by: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Webhooks {
+    /// List the webhooks of all tenants
+    List,
+    /// Forget the failed attempts of a webhook. The servers continue with the first event that was not delivered
+    Enable {
+        /// Name of the webhook
+        name: String,
+    },
 }
 
 /// The exit code of a process that a second signal ended: 128 and the number of SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
+
+/// The number of calls that `approvals list` reads from the database by default.
+const CALLS_LISTED: u32 = 50;
 
 /// The time after which a command shows its progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
@@ -122,19 +143,46 @@ const SHOW_AFTER: Duration = Duration::from_secs(1);
 /// Prints an error with its causes. Prints no backtrace, because the reader is an operator.
 #[tokio::main]
 async fn main() -> ExitCode {
-    match Box::pin(run(Cli::parse())).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("Error: {error:#}");
-            ExitCode::FAILURE
-        }
+    let Err(error) = Box::pin(run(Cli::parse())).await else { return ExitCode::SUCCESS };
+    let code = error.downcast_ref().map_or(1, Failure::exit_code);
+    if code != 0 {
+        eprintln!("Error: {error:#}");
     }
+    ExitCode::from(code)
 }
 
 async fn run(cli: Cli) -> anyhow::Result<()> {
-    if let Some(Command::Openapi { full }) = cli.command {
-        println!("{}", app::document(full).await?);
-        return Ok(());
+    match &cli.command {
+        Some(Command::Openapi { full }) => {
+            return print(format!("{}\n", app::document(*full).await?).as_bytes());
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "holdpoint", &mut script);
+            return print(&script);
+        }
+        Some(Command::Man { folder }) => return man(folder.as_deref()),
+        Some(Command::Approvals(ApprovalsArgs { url, token_file, command })) => {
+            let flags = ClientFlags { url: url.clone(), token_file: token_file.clone() };
+            let client = Client::load(flags).map_err(Failure::from)?;
+            match command {
+                // `--database-url` names the database in spite of the variable.
+                terminal::Command::List(list)
+                    if url.is_none() && (!client.has_url() || cli.database_url.is_some()) =>
+                {
+                    list.check_without_server()?;
+                }
+                // So does `--by`, the name of an operator without a token.
+                terminal::Command::Resolve(Resolve { by: Some(_), .. }) if url.is_none() => {}
+                terminal::Command::Resolve(Resolve { by: None, .. }) if !client.has_url() => {
+                    let expected =
+                        "--by or --url: expected the name of an operator, or the address of a server";
+                    return Err(Failure::Usage(expected.to_owned()).into());
+                }
+                command => return Ok(command.run(client).await?),
+            }
+        }
+        _ => {}
     }
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
     let config = Config::load(&flags).context("configuration")?;
@@ -143,15 +191,35 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             print!("{}", config.in_force()?);
             return Ok(());
         }
-        Some(Command::Approvals(Approvals::List { state, limit })) => {
-            return list(&config, state, *limit).await;
+        Some(Command::Approvals(args)) => {
+            return match &args.command {
+                terminal::Command::List(list) => list_database(&config, list).await,
+                terminal::Command::Resolve(Resolve {
+                    tool_call_id, by: Some(by), finding, reason, ..
+                }) => resolve(&config, tool_call_id, by, finding, reason.as_deref()).await,
+                _ => bail!("the command needs a server"),
+            };
         }
-        Some(Command::Approvals(Approvals::Resolve { tool_call_id, by, finding, reason })) => {
-            return resolve(&config, tool_call_id, by, finding, reason.as_deref()).await;
+        Some(Command::Tools(Tools::List)) => return list_tools(&config).await,
+        Some(Command::Tools(Tools::Accept { tool, hash, by })) => {
+            return accept(&config, tool, hash, by).await;
+        }
+        Some(Command::Webhooks(Webhooks::List)) => return list_webhooks(&config).await,
+        Some(Command::Webhooks(Webhooks::Enable { name })) => {
+            app::operator(&config).await?.enable_webhook(name).await?;
+            println!("{name} is enabled; its delivery continues within 5 s");
+            return Ok(());
         }
         Some(Command::Fence { by }) => return fence(&config, by).await,
         Some(Command::Purge { older_than }) => return purge(&config, *older_than).await,
-        Some(Command::Serve | Command::Migrate | Command::Openapi { .. }) | None => {}
+        Some(
+            Command::Serve
+            | Command::Migrate
+            | Command::Openapi { .. }
+            | Command::Completions { .. }
+            | Command::Man { .. },
+        )
+        | None => {}
     }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
     let mut stop = pin!(asked_to_stop()?);
@@ -211,28 +279,78 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-async fn list(config: &Config, states: &[String], limit: u32) -> anyhow::Result<()> {
+/// Lists the calls of all users, as the database has them.
+async fn list_database(config: &Config, list: &List) -> anyhow::Result<()> {
+    let limit = list.limit.unwrap_or(CALLS_LISTED);
     let operator = app::operator(config).await?;
-    let asked: Vec<&str> = states.iter().map(String::as_str).collect();
+    let asked: Vec<&str> = list.state.iter().map(String::as_str).collect();
     let states = if asked.is_empty() { &WAITING_STATES[..] } else { &asked };
     let (calls, more) = operator.calls(states, limit.into()).await?;
-    let mut out = std::io::stdout().lock();
-    let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"].map(str::to_owned);
-    let lines: Vec<[String; 6]> = std::iter::once(head).chain(calls.iter().map(CallLine::cells)).collect();
-    for line in &lines {
-        let mut padded = String::new();
-        for (column, cell) in line.iter().enumerate() {
-            let widest =
-                lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
-            padded += &format!("{cell:<0$}  ", widest.unwrap_or_default());
-        }
-        writeln!(out, "{}", padded.trim_end())?;
-    }
-    drop(out);
+    let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"];
+    print_table(head, calls.iter().map(CallLine::cells))?;
     if more {
         eprintln!("there are more than {limit} calls; use a larger --limit to see them");
     }
     Ok(())
+}
+
+async fn list_webhooks(config: &Config) -> anyhow::Result<()> {
+    let webhooks = app::operator(config).await?.webhooks().await?;
+    let head = ["NAME", "STATE", "TENANT", "CURSOR", "FAILURES", "LAST", "FAILING SINCE"];
+    print_table(head, webhooks.iter().map(WebhookLine::cells))
+}
+
+/// Prints columns as wide as their widest cells.
+fn print_table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> anyhow::Result<()> {
+    let head = head.map(str::to_owned);
+    let lines: Vec<Vec<String>> = std::iter::once(head).chain(rows).map(Vec::from).collect();
+    print(terminal::table(&lines).as_bytes())
+}
+
+async fn list_tools(config: &Config) -> anyhow::Result<()> {
+    let tools = app::operator(config).await?.tools().await?;
+    let head = ["TOOL", "DEFINITION", "ACCEPTED BY", "ACCEPTED", "HASH"];
+    print_table(head, tools.iter().map(ToolLine::cells))?;
+    let mut out = Vec::new();
+    for ToolLine { tool, changes, .. } in tools.iter().filter(|tool| !tool.changes.is_empty()) {
+        for FieldChange { field, accepted, current } in changes {
+            writeln!(out, "\n{tool}, {field}:")?;
+            for (sign, text) in [('-', accepted), ('+', current)] {
+                for line in text.iter().flat_map(|text| text.lines()) {
+                    writeln!(out, "{sign} {line}")?;
+                }
+            }
+        }
+    }
+    print(&out)
+}
+
+async fn accept(config: &Config, tool: &str, hash: &str, by: &str) -> anyhow::Result<()> {
+    app::operator(config).await?.accept(tool, hash, by).await?;
+    println!("the definition of {tool} is accepted; servers learn it within seconds");
+    Ok(())
+}
+
+/// Prints the man page, or writes one page for each command.
+fn man(folder: Option<&Path>) -> anyhow::Result<()> {
+    let command = Cli::command();
+    match folder {
+        None => {
+            let mut page = Vec::new();
+            Man::new(command).render(&mut page)?;
+            print(&page)
+        }
+        Some(folder) => clap_mangen::generate_to(command, folder)
+            .with_context(|| format!("the man pages: {}", folder.display())),
+    }
+}
+
+/// Prints a text. A reader that has closed its end is no failure.
+fn print(text: &[u8]) -> anyhow::Result<()> {
+    Ok(std::io::stdout().write_all(text).map_err(Failure::from)?)
 }
 
 async fn resolve(

@@ -110,6 +110,17 @@ struct ModelCall {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Webhook {
+    webhook: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    webhook: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Pool {
     pool: &'static str,
 }
@@ -134,11 +145,15 @@ struct Inner {
     decisions: Family<Decision, Counter>,
     decision_age: Timed<Verdict>,
     tool_seconds: Timed<Tool>,
+    claims_waiting: Family<Tool, Gauge>,
     leases_lost: Family<Work, Counter>,
     swept: Family<Action, Counter>,
     model_first: Timed<Provider>,
     model_seconds: Timed<ModelCall>,
     model_retries: Family<Provider, Counter>,
+    webhook_attempts: Family<Attempt, Counter>,
+    webhooks_disabled: Family<Webhook, Gauge>,
+    webhook_lag: Family<Webhook, Gauge<f64, AtomicU64>>,
     connection_seconds: Timed<Pool>,
     connection_timeouts: Family<Pool, Counter>,
 }
@@ -218,6 +233,12 @@ impl Metrics {
                 timed(people),
             ),
             tool_seconds: add(of, "tool_duration_seconds", "Run time of tools", timed(works)),
+            claims_waiting: add(
+                of,
+                "worker_claims_waiting",
+                "Claims of workers that wait in this process for a call of the tool",
+                Family::default(),
+            ),
             leases_lost: add(
                 of,
                 "leases_lost",
@@ -238,6 +259,25 @@ impl Metrics {
                 timed(works),
             ),
             model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
+            webhook_attempts: add(
+                of,
+                "webhook_attempts",
+                "Attempts of this process to deliver an event, by outcome",
+                Family::default(),
+            ),
+            webhooks_disabled: add(
+                of,
+                "webhook_disabled",
+                "1 if nothing is delivered to the webhook until an operator enables it; absent while the database does \
+                 not respond",
+                Family::default(),
+            ),
+            webhook_lag: add(
+                of,
+                "webhook_lag_seconds",
+                "Age of the oldest event that is not delivered; absent while the database does not respond",
+                Family::default(),
+            ),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
@@ -344,6 +384,11 @@ impl Metrics {
         self.0.tool_seconds.get_or_create(&Tool { tool: self.tool(tool) }).observe(time.as_secs_f64());
     }
 
+    /// Counts a claim that waits for a call of this tool, until the returned value is dropped.
+    pub(crate) fn claim_waits(&self, tool: &str) -> Now {
+        Now::begin(&self.0.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
+    }
+
     /// Records the lost lease of this kind of work.
     pub(crate) fn lease_lost(&self, work: &'static str) {
         self.0.leases_lost.get_or_create(&Work { work }).inc();
@@ -371,6 +416,24 @@ impl Metrics {
         self.0.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
     }
 
+    /// Records an attempt to deliver an event to a webhook.
+    pub(crate) fn webhook_attempted(&self, webhook: &str, delivered: bool) {
+        let outcome = if delivered { "delivered" } else { "failed" };
+        self.0.webhook_attempts.get_or_create(&Attempt { webhook: webhook.to_owned(), outcome }).inc();
+    }
+
+    /// Sets the values of endpoints that only the database has; none while they are unknown.
+    pub(crate) fn endpoints(&self, found: Vec<EndpointFound>) {
+        let Inner { webhooks_disabled, webhook_lag, .. } = &*self.0;
+        webhooks_disabled.clear();
+        webhook_lag.clear();
+        for EndpointFound { name, disabled, lag } in found {
+            let label = Webhook { webhook: name };
+            webhooks_disabled.get_or_create(&label).set(disabled.into());
+            webhook_lag.get_or_create(&label).set(lag.as_secs_f64());
+        }
+    }
+
     /// Records how long a transaction waited for a connection.
     pub(crate) fn connection_waited(&self, pool: &'static str, time: Duration) {
         self.0.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
@@ -381,9 +444,14 @@ impl Metrics {
         self.0.connection_timeouts.get_or_create(&Pool { pool }).inc();
     }
 
-    /// Returns the label of a tool. Names that a model made up become [`OTHER`].
+    /// Returns the label of a tool. A tool of an MCP server that the configuration does not name has the label of its
+    /// server, as `files__*`. Names that a model made up become [`OTHER`].
     fn tool(&self, name: &str) -> String {
-        if self.0.tools.contains(name) { name.to_owned() } else { OTHER.to_owned() }
+        if self.0.tools.contains(name) {
+            return name.to_owned();
+        }
+        let of_server = name.split_once("__").map(|(server, _)| format!("{server}__*"));
+        of_server.filter(|label| self.0.tools.contains(label)).unwrap_or_else(|| OTHER.to_owned())
     }
 }
 
@@ -415,7 +483,18 @@ pub(crate) struct Found {
     pub(crate) unnumbered_events: u64,
 }
 
-/// The same values for the collector. They are absent while the database does not respond.
+/// Values of one endpoint that only the database has.
+#[derive(Debug, Clone)]
+pub(crate) struct EndpointFound {
+    /// The name in the configuration.
+    pub(crate) name: String,
+    /// Whether the endpoint is disabled.
+    pub(crate) disabled: bool,
+    /// The age of the oldest event that is not delivered.
+    pub(crate) lag: Duration,
+}
+
+/// The values of [`Found`] for the collector. They are absent while the database does not respond.
 #[derive(Debug, Default)]
 struct Open(Mutex<Option<Found>>);
 

@@ -1,21 +1,25 @@
-//! The operator's commands at a terminal, next to running servers: list calls, resolve an interrupted call,
-//! purge deleted threads, and fence a database that lost commits.
+//! The operator's commands at a terminal, next to running servers: list calls, resolve an interrupted call, list the
+//! tools of MCP servers and accept their definitions, purge deleted threads, and fence a database that lost commits.
+
+mod webhooks;
 
 use crate::config::Config;
-pub use crate::domain::call::CALL_STATES;
-use crate::domain::call::{Outcome, State, StateKind, ToolCall, established};
+pub use crate::domain::call::{CALL_STATES, WAITING_STATES};
+use crate::domain::call::{Outcome, StateKind};
+use crate::domain::decision::Surface;
+use crate::domain::definition::{Cause, Change, Unaccepted};
 use crate::domain::id::ThreadId;
 use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
 use crate::domain::visible::visible;
-use crate::store::{Erased, FencedThread, ListedCall, ResolvedBy, Store, StoreError};
+use crate::store::{
+    self, AcceptOutcome, Erased, Established, FencedThread, ListedCall, ListedTool, Store, StoreError,
+};
 use serde_json::Value;
 use std::time::Duration;
+pub use webhooks::WebhookLine;
 
 /// Maximum length of an operator's name and of a reason, in characters.
 const TEXT_MAX: usize = 2000;
-
-/// The states that need a person: a decision about a pending call, or the outcome of an interrupted call.
-pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.name(), StateKind::Interrupted.name()];
 
 /// An operator at a terminal, with access to the database of the servers.
 #[derive(Debug)]
@@ -39,6 +43,33 @@ pub struct CallLine {
     pub user_id: String,
     /// The time at which the call entered the state, RFC 3339.
     pub since: String,
+}
+
+/// A tool of an MCP server in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolLine {
+    /// The name of the tool.
+    pub tool: String,
+    /// `accepted`, or why the definition is not: `changed` or `new`.
+    pub definition: String,
+    /// The hash of the definition, as the server lists it.
+    pub hash: String,
+    /// The actor that accepted the definition in force, and the time, RFC 3339; none if none was ever accepted.
+    pub accepted: Option<(String, String)>,
+    /// How the definition differs from the accepted one: nothing for an accepted one.
+    pub changes: Vec<FieldChange>,
+}
+
+/// A field of a definition that differs from the accepted one. The texts have no characters that control a terminal
+/// besides line ends and tabs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldChange {
+    /// The name of the field.
+    pub field: String,
+    /// The accepted value, if there is one.
+    pub accepted: Option<String>,
+    /// The value now, if there is one.
+    pub current: Option<String>,
 }
 
 /// The outcome of an interrupted call, as the operator established it.
@@ -99,6 +130,23 @@ pub enum OperatorError {
         /// The state of the call.
         state: &'static str,
     },
+    /// No MCP server lists the tool.
+    #[error("no MCP server lists a tool {0}")]
+    NoTool(String),
+    /// The server of the tool lists another definition.
+    #[error(
+        "the definition of {tool} has another hash now: {current}; read it again with `holdpoint tools list`"
+    )]
+    Moved {
+        /// The name of the tool.
+        tool: String,
+        /// The hash of the definition now.
+        current: String,
+    },
+
+    /// No server has delivered to a webhook of this name.
+    #[error("there is no webhook {0:?}; `holdpoint webhooks list` names them")]
+    NoWebhook(String),
     /// The database failed.
     #[error("the database: {0}")]
     Database(String),
@@ -152,21 +200,40 @@ impl Operator {
         let no_call = || OperatorError::NoCall(tool_call_id.to_owned());
         let id = tool_call_id.parse().map_err(|_| no_call())?;
         let write = self.store.write().await?;
-        let call = write.any_call(id).await?.ok_or_else(no_call)?;
-        let State::Interrupted(_, execution, _) = &call.state else { return Err(not_interrupted(&call)) };
-        let result = established(&outcome, &call, reason, self.config.limits.result_bytes);
-        let by = ResolvedBy::Operator { actor: &actor, reason };
-        if write.resolve(id, *execution, &outcome, &result, by).await? {
-            return Ok(write.commit().await?);
-        }
-        Err(match write.any_call(id).await? {
-            None => no_call(),
-            Some(call) if matches!(call.state, State::Interrupted(..)) => {
-                OperatorError::Purged(tool_call_id.to_owned())
+        let locked = write.lock_call(id).await?.ok_or_else(no_call)?;
+        let finding = store::Finding { outcome, actor: &actor, reason, surface: Surface::Terminal };
+        match write.establish(&locked, &finding, self.config.limits.result_bytes).await? {
+            Established::Now => Ok(write.commit().await?),
+            Established::NotInterrupted(state) => {
+                Err(OperatorError::NotInterrupted { id: id.to_string(), state: state.name() })
             }
-            // The late result of the execution was stored first.
-            Some(call) => not_interrupted(&call),
-        })
+            Established::Erased => Err(OperatorError::Purged(tool_call_id.to_owned())),
+        }
+    }
+
+    /// Returns the tools that MCP servers list, as the servers of holdpoint saw them last.
+    ///
+    /// # Errors
+    /// Returns an error if the database fails.
+    pub async fn tools(&self) -> Result<Vec<ToolLine>, OperatorError> {
+        let tools = self.store.read().await?.listed_tools().await?;
+        Ok(tools.into_iter().map(ToolLine::of).collect())
+    }
+
+    /// Accepts the definition with this hash, which the server of the tool has to list now. The servers of holdpoint
+    /// learn it within seconds.
+    ///
+    /// # Errors
+    /// Returns an error if an argument is invalid, if no MCP server lists the tool, or lists it with another
+    /// definition, or if the database fails.
+    pub async fn accept(&self, tool: &str, hash: &str, by: &str) -> Result<(), OperatorError> {
+        let actor = actor(by)?;
+        let write = self.store.write().await?;
+        match write.accept_definition(tool, hash, &actor).await? {
+            AcceptOutcome::Accepted(_) => Ok(write.commit().await?),
+            AcceptOutcome::Moved { current } => Err(OperatorError::Moved { tool: visible(tool), current }),
+            AcceptOutcome::NoTool => Err(OperatorError::NoTool(visible(tool))),
+        }
     }
 
     /// Erases the content of threads that were deleted at least this long ago: texts, titles, and the inputs
@@ -273,6 +340,32 @@ impl CallLine {
     }
 }
 
+impl ToolLine {
+    fn of(tool: ListedTool) -> Self {
+        let ListedTool { listed, accepted } = tool;
+        let unaccepted = match &accepted {
+            Some((_, accepted)) if accepted.hash == listed.hash => None,
+            Some((text, _)) => Some(Unaccepted::new(&listed, Cause::Changed, Some(text))),
+            None => Some(Unaccepted::new(&listed, Cause::New, None)),
+        };
+        let change =
+            |Change { field, accepted, current }| FieldChange { field: field.to_owned(), accepted, current };
+        Self {
+            tool: listed.tool_name,
+            definition: unaccepted.as_ref().map_or("accepted", |it| it.cause.as_str()).to_owned(),
+            hash: listed.hash,
+            accepted: accepted.map(|(_, accepted)| (accepted.by, accepted.at.to_rfc3339())),
+            changes: unaccepted.into_iter().flat_map(|it| it.changes).map(change).collect(),
+        }
+    }
+
+    /// Returns the fields, in order, in a form that is safe for a terminal.
+    pub fn cells(&self) -> [String; 5] {
+        let (by, at) = self.accepted.clone().unwrap_or_default();
+        [&self.tool, &self.definition, &by, &at, &self.hash].map(|text| visible(text))
+    }
+}
+
 fn actor(by: &str) -> Result<String, OperatorError> {
     Ok(format!("user:{}", checked_text("--by", by)?))
 }
@@ -285,8 +378,4 @@ fn checked_text<'a>(field: &'static str, text: &'a str) -> Result<&'a str, Opera
         return Err(OperatorError::InvalidArgument { field, expected });
     }
     Ok(text)
-}
-
-fn not_interrupted(call: &ToolCall) -> OperatorError {
-    OperatorError::NotInterrupted { id: call.id.to_string(), state: call.state.name() }
 }

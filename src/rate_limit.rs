@@ -3,6 +3,7 @@
 //! The limiter counts the caller, never a name in a request.
 
 use crate::domain::Principal;
+use crate::domain::id::ToolCallId;
 use governor::clock::Clock;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use std::num::NonZeroU32;
@@ -22,6 +23,11 @@ impl User {
     /// Returns the user of the principal, regardless of roles.
     pub(crate) fn of(principal: &Principal) -> Self {
         Self { tenant_id: principal.tenant_id.clone(), user_id: principal.user_id.clone() }
+    }
+
+    /// Returns the one who reports the outcome of this call. No tenant has an empty name.
+    pub(crate) fn reporting(call: ToolCallId) -> Self {
+        Self { tenant_id: String::new(), user_id: call.to_string() }
     }
 }
 
@@ -59,12 +65,17 @@ impl RateLimit {
 
     /// Counts one request of this principal, or returns an error if the limit is reached.
     pub(crate) fn count(&self, principal: &Principal) -> Result<(), RateLimited> {
+        self.count_one(&User::of(principal))
+    }
+
+    /// Counts one request of this user.
+    pub(crate) fn count_one(&self, user: &User) -> Result<(), RateLimited> {
         let Some(limited) = &self.0 else { return Ok(()) };
         if limited.counted.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             limited.limiter.retain_recent();
             limited.limiter.shrink_to_fit();
         }
-        limited.limiter.check_key(&User::of(principal)).map_err(|until| {
+        limited.limiter.check_key(user).map_err(|until| {
             let wait = until.wait_time_from(limited.limiter.clock().now());
             // Rounds up to whole seconds.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);

@@ -1,7 +1,7 @@
-//! Signatures of outgoing requests by Standard Webhooks 1.0.0, with HMAC-SHA256.
+//! Signatures of requests by Standard Webhooks 1.0.0, with HMAC-SHA256.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
@@ -13,12 +13,38 @@ pub(crate) const TIMESTAMP: &str = "webhook-timestamp";
 /// The header with the signatures, with a space between two.
 pub(crate) const SIGNATURE: &str = "webhook-signature";
 
+/// How far the time of a received message may be from the time here, in seconds: as the libraries of the
+/// specification have it.
+const TOLERANCE: u64 = 300;
+/// The word of the kind of signature, before each signature.
+const VERSION: &str = "v1,";
+
 /// The beginning of a secret; the key follows in base64.
 const PREFIX: &str = "whsec_";
+/// Maximum number of signatures that are compared for one message.
+const MACS_MAX: usize = 8;
 /// The shortest and the longest key, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// The keys of one receiver. The receiver may know any of them, so a key can be replaced without a pause.
+/// The headers of a received message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signed<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) timestamp: &'a str,
+    pub(crate) signature: &'a str,
+}
+
+/// Why a received message is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The message is too old, or from the future, or its time cannot be read.
+    Time,
+    /// None of its signatures is made with one of the keys.
+    Signature,
+}
+
+/// The keys that the server shares with one service. Each side may know any of them, so a key can be replaced
+/// without a pause.
 #[derive(Clone)]
 pub(crate) struct Signer(Vec<Hmac<Sha256>>);
 
@@ -41,15 +67,50 @@ impl Signer {
 
     /// Returns the value of the header [`SIGNATURE`] for a message: one signature per key.
     pub(crate) fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
-        let signature = |key: &Hmac<Sha256>| {
-            let mut mac = key.clone();
-            for piece in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
-                mac.update(piece);
-            }
-            format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
-        };
-        self.0.iter().map(signature).collect::<Vec<_>>().join(" ")
+        let signatures = self.0.iter().map(|key| {
+            let mac = over(key, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]);
+            format!("{VERSION}{}", STANDARD.encode(mac.finalize().into_bytes()))
+        });
+        signatures.collect::<Vec<_>>().join(" ")
     }
+
+    /// Verifies a received message at this time, in seconds since 1970. One valid signature of one key is enough.
+    pub(crate) fn verify(&self, signed: Signed<'_>, body: &[u8], now: i64) -> Result<(), Refused> {
+        let Signed { id, timestamp, signature } = signed;
+        let at = timestamp.parse::<i64>().map_err(|_| Refused::Time)?;
+        if now.abs_diff(at) > TOLERANCE {
+            return Err(Refused::Time);
+        }
+        let signatures =
+            signature.split(' ').filter_map(|one| STANDARD.decode(one.strip_prefix(VERSION)?).ok());
+        let pieces = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+        if self.made_one_of(&pieces, signatures) { Ok(()) } else { Err(Refused::Signature) }
+    }
+
+    /// Returns the HMACs by which the server recognizes a text that it gave away: one for each key. The text must not
+    /// begin like a message, so that no signature is such an HMAC.
+    pub(crate) fn macs(&self, text: &str) -> String {
+        let mac = |key| URL_SAFE_NO_PAD.encode(over(key, &[text.as_bytes()]).finalize().into_bytes());
+        self.0.iter().map(mac).collect::<Vec<_>>().join(".")
+    }
+
+    /// Whether one of these HMACs is one of the text with one of the keys.
+    pub(crate) fn recognizes(&self, text: &str, macs: &str) -> bool {
+        let macs = macs.split('.').filter_map(|mac| URL_SAFE_NO_PAD.decode(mac).ok());
+        self.made_one_of(&[text.as_bytes()], macs)
+    }
+
+    /// Compares in constant time.
+    fn made_one_of(&self, pieces: &[&[u8]], macs: impl Iterator<Item = Vec<u8>>) -> bool {
+        let mut macs = macs.take(MACS_MAX);
+        macs.any(|mac| self.0.iter().any(|key| over(key, pieces).verify_slice(&mac).is_ok()))
+    }
+}
+
+fn over(key: &Hmac<Sha256>, pieces: &[&[u8]]) -> Hmac<Sha256> {
+    let mut mac = key.clone();
+    pieces.iter().for_each(|piece| mac.update(piece));
+    mac
 }
 
 fn key(secret: &str) -> Option<Hmac<Sha256>> {
@@ -75,6 +136,42 @@ mod tests {
         let each = keys.map(|key| Signer::parse(&format!("whsec_{key}")).unwrap().sign("a", "1", b"{}"));
         assert_eq!(both.sign("a", "1", b"{}"), each.join(" "));
         assert_ne!(each[0], each[1]);
+    }
+
+    #[test]
+    fn a_received_message_needs_one_signature_of_one_key_and_a_time_near_now() {
+        let keys = ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
+        let [old, new] = keys.map(|key| Signer::parse(&format!("whsec_{key}")).unwrap());
+        let both = Signer::parse(&format!("whsec_{}\nwhsec_{}", keys[0], keys[1])).unwrap();
+        let verify = |by: &Signer, timestamp: &str, signature: &str, body: &[u8]| {
+            by.verify(Signed { id: "a", timestamp, signature }, body, 1000)
+        };
+        for signs in [&old, &new, &both] {
+            for verifies in [&old, &new, &both] {
+                let known = std::ptr::eq(signs, verifies)
+                    || std::ptr::eq(signs, &both)
+                    || std::ptr::eq(verifies, &both);
+                let signature = signs.sign("a", "1000", b"{}");
+                assert_eq!(verify(verifies, "1000", &signature, b"{}").is_ok(), known);
+                assert_eq!(verifies.recognizes("text", &signs.macs("text")), known);
+                assert!(!verifies.recognizes("texts", &signs.macs("text")));
+            }
+        }
+        let signature = old.sign("a", "1000", b"{}");
+        assert_eq!(verify(&old, "1000", &signature, b"{ }"), Err(Refused::Signature));
+        assert_eq!(verify(&old, "1001", &signature, b"{}"), Err(Refused::Signature));
+        assert_eq!(verify(&old, "1000", &signature.replace("v1,", "v1a,"), b"{}"), Err(Refused::Signature));
+        for (timestamp, near) in
+            [("700", true), ("699", false), ("1300", true), ("1301", false), ("x", false), ("", false)]
+        {
+            let signature = old.sign("a", timestamp, b"{}");
+            assert_eq!(verify(&old, timestamp, &signature, b"{}").is_ok(), near, "{timestamp}");
+        }
+        for macs in ["", ".", "x", "AAAA.BBBB"] {
+            assert!(!old.recognizes("text", macs), "{macs}");
+        }
+        let ninth = format!("{}{}", "AAAA.".repeat(8), old.macs("text"));
+        assert!(!old.recognizes("text", &ninth));
     }
 
     #[test]

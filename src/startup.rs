@@ -1,9 +1,23 @@
 //! What a server prints when it starts to serve: the answers to an operator's first questions.
 
-use crate::config::{ApprovalMode, AuthMode, Config};
+use crate::config::{ApprovalMode, AuthMode, Config, McpServer};
 use crate::domain::visible::visible;
 use crate::llm::LanguageModel;
-use crate::tools::ToolRegistry;
+use crate::mcp::local_name;
+use crate::tools::{SEPARATOR, ToolRegistry};
+
+/// Returns the names of the tools of an MCP server that ask, or of those that do not. The server need not be connected.
+fn at_server(server: &McpServer, asks: bool) -> Vec<String> {
+    match &server.tools {
+        Some(tools) => {
+            let tools = tools.iter().filter(|tool| server.asks(tool) == asks);
+            tools.map(|tool| local_name(&server.name, tool)).collect()
+        }
+        // Without a list of tools, all of them ask.
+        None if asks => vec![format!("{}{SEPARATOR}*", server.name)],
+        None => Vec::new(),
+    }
+}
 
 /// The database, the model, the callers, the tools and the documents of a server at this URL, a line each. Passwords
 /// are masked.
@@ -18,7 +32,8 @@ pub fn summary(config: &Config, tools: &ToolRegistry, model: &dyn LanguageModel,
         ApprovalMode::AutoDeny => "denied (approval.mode = \"auto-deny\")",
     };
     let named = |hil: bool| {
-        let names: Vec<&str> = tools.specs().filter(|tool| tool.hil == hil).map(|tool| &*tool.name).collect();
+        let names = tools.specs().filter(|tool| tool.hil == hil).map(|tool| tool.name.clone());
+        let names: Vec<String> = names.chain(config.mcp.iter().flat_map(|it| at_server(it, hil))).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     let approval = &config.approval;
@@ -33,6 +48,7 @@ pub fn summary(config: &Config, tools: &ToolRegistry, model: &dyn LanguageModel,
         ("callers", callers.to_owned()),
         ("tools that ask", format!("{}: {mode}{exceptions}", named(true))),
         ("other tools", named(false)),
+        ("console", if config.serves_console() { format!("{url}/") } else { "none".to_owned() }),
         ("documents", format!("{url}/{}", if config.serves_docs() { "docs" } else { "openapi.json" })),
     ];
     lines.map(|(name, value)| format!("  {name:<15} {}\n", visible(&value))).concat()

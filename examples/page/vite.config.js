@@ -1,9 +1,13 @@
-import { defineConfig } from 'vite';
+import { defineConfig, searchForWorkspaceRoot } from 'vite';
 
-// The page asks its own origin, so that the browser has no cross-origin request to ask leave for.
-const server = process.env.HOLDPOINT_URL ?? 'http://127.0.0.1:8080';
+// The page asks its own origin, and Vite forwards the requests, so no CORS is involved.
+const target = process.env.HOLDPOINT_URL ?? 'http://127.0.0.1:8080';
 
 export default defineConfig({
-  // `vite preview` takes these too.
-  server: { proxy: { '/qa': server, '/threads': server } },
+  server: {
+    // `vite preview` takes the proxy too.
+    proxy: { '/api': target },
+    // Where `@holdpoint/page` is, which this page takes from the repository.
+    fs: { allow: [searchForWorkspaceRoot(process.cwd()), '../../packages/page'] },
+  },
 });

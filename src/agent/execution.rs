@@ -4,15 +4,19 @@ use super::heartbeat::{Halt, Heartbeat};
 use super::retry::persist;
 use super::tasks::{Tasks, Work};
 use super::wake::Wake;
+use crate::domain::asking::Asks;
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Execution, Outcome, State};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::model_texts;
 use crate::domain::permit::Permit;
+use crate::domain::waited::Waited;
 use crate::metrics::Metrics;
 use crate::store::{AgentLimits, Delegated, Settled, Store, StoreError};
-use crate::tools::gate::Gate;
+use crate::tools::asking::time_without_waits;
+use crate::tools::gate::{Gate, Gates, Returned};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
@@ -30,7 +34,7 @@ pub(crate) enum Ran {
     Ended(Box<State>),
     /// The call has not ended: it will begin again.
     Again,
-    /// The call has not ended: a child run executes it.
+    /// The call has not ended here: a child run executes it, or its owner.
     Delegated,
 }
 
@@ -38,7 +42,7 @@ pub(crate) enum Ran {
 #[derive(Debug, Clone)]
 pub(crate) struct Executor {
     pub(crate) store: Store,
-    pub(crate) gate: Gate,
+    pub(crate) gates: Gates,
     pub(crate) tasks: Tasks,
     /// How long an execution may go without a renewal before it counts as dead.
     pub(crate) lease: Duration,
@@ -52,8 +56,13 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Runs one call and settles it, or delegates it to a child run.
-    pub(crate) async fn run(&self, permit: Permit) -> Result<Ran, StoreError> {
+    /// Returns the gate with the tools of this moment.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gates.now()
+    }
+
+    /// Runs one call and settles it, or delegates it to a child run or to an owner.
+    pub(crate) async fn run(&self, permit: Permit, asks: Arc<dyn Asks>) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
             tool_call_id = %permit.tool_call_id(),
@@ -64,8 +73,8 @@ impl Executor {
             gen_ai.tool.call.id = %permit.tool_call_id(),
         );
         let run = async {
-            match self.gate.assignment(&permit) {
-                None => self.run_and_settle(permit).await,
+            match self.gate().assignment(&permit) {
+                None => self.run_and_settle(permit.asking(asks)).await,
                 Some(assignment) => self.delegate(permit, assignment).await,
             }
         };
@@ -110,16 +119,19 @@ impl Executor {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
-        let cancellation = permit.cancellation().clone();
+        let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
         let heartbeat = self.keep(tool_call_id, execution);
         let executor = self.clone();
         // In a task of its own: a tool that does not stop when asked to continues, and is not dropped.
         let mut tool = self.tasks.spawn(async move { executor.begin(permit).await });
-        let ended = self.end_of(&mut tool, execution, &heartbeat, &cancellation).await;
+        let ended = self.end_of(&mut tool, execution, &heartbeat, (&cancellation, &waited)).await;
         self.metrics.tool_ran(&tool_name, began.elapsed());
         drop(heartbeat);
         let unknown = match ended {
-            Ok(outcome) => return self.write_down(tool_call_id, execution, &asked, &ran, outcome).await,
+            Ok(Returned::Outcome(outcome)) => {
+                return self.write_down(tool_call_id, execution, &asked, &ran, outcome).await;
+            }
+            Ok(Returned::Accepted(within)) => return self.hand_over(tool_call_id, execution, within).await,
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
@@ -130,25 +142,43 @@ impl Executor {
         written
     }
 
-    /// Waits for a tool until its call has to end. Returns the outcome of the tool, or as the error the
+    /// Hands a call over to the service that accepted it. Until that commit only the lease says that the call goes
+    /// on, so the write is retried until the lease is over. A report of the service settles the call in any case.
+    async fn hand_over(
+        &self,
+        tool_call_id: ToolCallId,
+        execution: Execution,
+        within: Duration,
+    ) -> Result<Ran, StoreError> {
+        let hand_over = || async {
+            let write = self.store.urgent_write().await?;
+            write.hand_over(tool_call_id, execution, within).await
+        };
+        if persist(self.lease, hand_over).await?.value {
+            return Ok(Ran::Delegated);
+        }
+        Ok(self.settled_elsewhere(tool_call_id).await?.1)
+    }
+
+    /// Waits for a tool until its call has to end. Returns what the tool returned, or as the error the
     /// outcome that is known without it. Asks the tool to stop before that, and lets it return.
     async fn end_of(
         &self,
-        tool: &mut JoinHandle<Outcome>,
+        tool: &mut JoinHandle<Returned>,
         execution: Execution,
         heartbeat: &Heartbeat,
-        cancellation: &CancellationToken,
-    ) -> Result<Outcome, Outcome> {
+        (cancellation, waited): (&CancellationToken, &Waited),
+    ) -> Result<Returned, Outcome> {
         let halt = tokio::select! {
             // A known outcome is not discarded.
             biased;
-            returned = &mut *tool => return Ok(outcome(returned, execution)),
+            returned = &mut *tool => return Ok(returned_by(returned, execution)),
             halt = heartbeat.halt() => Some(halt),
-            () = sleep(self.gate.timeout()) => None,
+            () = time_without_waits(self.gate().timeout(), waited) => None,
         };
         cancellation.cancel();
         let (unknown, grace) = match halt {
-            Some(Halt::Cancelled) | None => (Outcome::Interrupted, Some(self.gate.cancel_grace())),
+            Some(Halt::Cancelled) | None => (Outcome::Interrupted, Some(self.gate().cancel_grace())),
             // The effect of the tool cannot be stopped, and its late outcome can still be stored.
             Some(Halt::Lost | Halt::Leaving) => (Outcome::Lost, None),
         };
@@ -159,8 +189,8 @@ impl Executor {
             }
         };
         // A tool that stopped and does not know its outcome leaves the outcome that is known without it.
-        let stopped = |returned| match outcome(returned, execution) {
-            Outcome::Lost => unknown.clone(),
+        let stopped = |returned| match returned_by(returned, execution) {
+            Returned::Outcome(Outcome::Lost) => unknown.clone().into(),
             known => known,
         };
         tokio::select! {
@@ -170,7 +200,7 @@ impl Executor {
             () = self.tasks.aborted() => {}
         }
         // The process exits, and an outcome that is not stored soon is not stored at all.
-        match timeout(self.gate.cancel_grace().min(FINAL_WRITE_TIMEOUT), &mut *tool).await {
+        match timeout(self.gate().cancel_grace().min(FINAL_WRITE_TIMEOUT), &mut *tool).await {
             Ok(returned) => Ok(stopped(returned)),
             Err(_elapsed) => {
                 tool.abort();
@@ -182,20 +212,20 @@ impl Executor {
     /// Settles an abandoned call when its tool returns, unless the process exits first.
     async fn settle_late(
         &self,
-        mut tool: JoinHandle<Outcome>,
+        mut tool: JoinHandle<Returned>,
         tool_call_id: ToolCallId,
         execution: Execution,
         asked: &Input,
         ran: &Input,
     ) {
-        let outcome = tokio::select! {
+        let returned = tokio::select! {
             biased;
-            returned = &mut tool => outcome(returned, execution),
+            returned = &mut tool => returned_by(returned, execution),
             () = self.tasks.aborted() => return tool.abort(),
         };
-        if !matches!(outcome, Outcome::Succeeded(_) | Outcome::Failed(_)) {
+        let Returned::Outcome(outcome @ (Outcome::Succeeded(_) | Outcome::Failed(_))) = returned else {
             return;
-        }
+        };
         match self.write_down(tool_call_id, execution, asked, ran, outcome).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
@@ -211,7 +241,7 @@ impl Executor {
         ran: &Input,
         outcome: Outcome,
     ) -> Result<Ran, StoreError> {
-        let result = self.gate.result_text(&outcome, asked, ran);
+        let result = self.gate().result_text(&outcome, asked, ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
         match settled.value {
@@ -219,27 +249,37 @@ impl Executor {
             Settled::Again => return Ok(Ran::Again),
             Settled::Nothing => {}
         }
-        // The call was settled elsewhere, or a commit that reported an error succeeded.
-        let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
-        let Some(stored) = stored else { return Ok(Ran::Again) };
+        let (stored, ran) = self.settled_elsewhere(tool_call_id).await?;
         if !settled.tried_before {
-            tracing::warn!(state = stored.state.name(), "ignored an outcome that came too late");
+            tracing::warn!(state = stored, "ignored an outcome that came too late");
         }
+        Ok(ran)
+    }
+
+    /// Returns the result for a call that was settled elsewhere, or by a commit that reported an error, with the name
+    /// of its state.
+    async fn settled_elsewhere(
+        &self,
+        tool_call_id: ToolCallId,
+    ) -> Result<(Option<&'static str>, Ran), StoreError> {
+        let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
+        let Some(stored) = stored else { return Ok((None, Ran::Again)) };
+        let state = Some(stored.state.name());
         Ok(match stored {
-            ended if ended.end().is_some() => Ran::Ended(Box::new(ended.state)),
-            child if child.is_delegated() => Ran::Delegated,
-            _ => Ran::Again,
+            ended if ended.end().is_some() => (state, Ran::Ended(Box::new(ended.state))),
+            delegated if delegated.is_delegated() => (state, Ran::Delegated),
+            _ => (state, Ran::Again),
         })
     }
 
-    async fn begin(&self, permit: Permit) -> Outcome {
+    async fn begin(&self, permit: Permit) -> Returned {
         if self.tasks.is_aborted() && permit.execution().attempt > 1 {
-            return Outcome::Lost;
+            return Outcome::Lost.into();
         }
         if self.tasks.is_aborted() {
-            return Outcome::Failed("the server stopped before it began; it did not run".to_owned());
+            return Outcome::Failed("the server stopped before it began; it did not run".to_owned()).into();
         }
-        self.gate.run(permit).await
+        self.gate().run(permit).await
     }
 
     fn keep(&self, tool_call_id: ToolCallId, execution: Execution) -> Heartbeat {
@@ -271,10 +311,10 @@ impl Executor {
 }
 
 /// Converts the result of a tool's task. A task that failed outside of the tool may have had its effect.
-fn outcome(returned: Result<Outcome, JoinError>, execution: Execution) -> Outcome {
+fn returned_by(returned: Result<Returned, JoinError>, execution: Execution) -> Returned {
     match returned {
-        Ok(Outcome::Failed(message)) if execution.attempt > 1 => Outcome::FailedAgain(message),
-        Ok(outcome) => outcome,
-        Err(_broken) => Outcome::Interrupted,
+        Ok(Returned::Outcome(outcome)) => outcome.of_attempt(execution.attempt).into(),
+        Ok(accepted @ Returned::Accepted(_)) => accepted,
+        Err(_broken) => Outcome::Interrupted.into(),
     }
 }

@@ -1,5 +1,6 @@
 //! The judgement of the calls of a step, in the transaction that stores them.
 
+use super::previews::Previews;
 use super::step::ProposedCall;
 use crate::config;
 use crate::domain::call::ToolCall;
@@ -77,6 +78,8 @@ pub(super) struct Judge<'a> {
     pub(super) lease: &'a Lease,
     /// Whether the step comes after the last step that may have tools.
     pub(super) last: bool,
+    /// The previews made so far.
+    pub(super) previews: &'a Previews,
 }
 
 impl Judge<'_> {
@@ -116,6 +119,7 @@ impl Judge<'_> {
             // The arguments as shown and run, not as the model wrote them.
             _ => Value::Object(judged.input.clone()).to_string(),
         };
+        let preview = self.previews.get(&call.id).filter(|_| matches!(judgement, Judgement::Held { .. }));
         NewCall {
             id: call.id,
             provider_call_id: call.provider_call_id,
@@ -124,7 +128,9 @@ impl Judge<'_> {
             input: judged.input,
             schema_hash: judged.schema_hash,
             idempotent: judged.idempotent,
+            by_worker: judged.by_worker,
             risk: judged.risk,
+            preview: preview.cloned(),
             judgement,
         }
     }

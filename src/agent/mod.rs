@@ -9,6 +9,7 @@ mod execution;
 mod heartbeat;
 mod history;
 mod judge;
+mod previews;
 mod retry;
 mod step;
 mod tasks;

@@ -46,6 +46,10 @@ pub(crate) struct Tasks {
     stopping: CancellationToken,
     /// Cancelled when running work is aborted.
     aborted: CancellationToken,
+    /// What the work uses, which ends after the work.
+    background: TaskTracker,
+    /// Cancelled when the work has ended.
+    over: CancellationToken,
     /// The work that a request of this process wants to end. Only the heartbeat of that work renews its lease
     /// at once, so this is not a [`Wake`](super::Wake).
     renewals: broadcast::Sender<Work>,
@@ -57,6 +61,8 @@ impl Tasks {
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
             aborted: CancellationToken::new(),
+            background: TaskTracker::new(),
+            over: CancellationToken::new(),
             renewals: broadcast::Sender::new(RENEWALS_CAPACITY),
         }
     }
@@ -68,6 +74,16 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         self.tracker.spawn(work.in_current_span())
+    }
+
+    /// Runs something that other work uses, until that work has [ended](Self::over).
+    pub(crate) fn spawn_background(&self, used: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(used.in_current_span());
+    }
+
+    /// Completes when the work of this process has ended.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
     }
 
     /// Returns the number of tasks that have not ended.
@@ -129,6 +145,15 @@ impl Tasks {
     pub(crate) async fn finish(&self, grace: Duration, connections: impl Future<Output = ()>) {
         self.stop();
         self.tracker.close();
+        self.finish_work(grace, connections).await;
+        self.over.cancel();
+        self.background.close();
+        if tokio::time::timeout(CLEANUP_TIMEOUT, self.background.wait()).await.is_err() {
+            tracing::error!("some connections to other servers did not end");
+        }
+    }
+
+    async fn finish_work(&self, grace: Duration, connections: impl Future<Output = ()>) {
         let finished = async {
             // An open connection can still start a task.
             connections.await;

@@ -5,9 +5,11 @@ use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::judge::{Judge, PendingCalls};
+use super::previews::{self, Previews, Wanted};
 use super::retry::persist;
-use super::step::{self, ModelCaller, ModelOutput, StepEnd, Stopped};
+use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
 use crate::config;
+use crate::domain::asking::Asks;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
@@ -46,6 +48,8 @@ pub(crate) struct Turn<'a> {
     /// Asks the handler of this process about the held calls of a step. Without a handler the turn ends at a
     /// hold.
     pub(crate) asks: Option<AskHandler<'a>>,
+    /// Asks people on behalf of the tools that run.
+    pub(crate) people: Arc<dyn Asks>,
 }
 
 /// Asks about held calls, and returns them with their status after the answers.
@@ -79,6 +83,13 @@ struct StepPlan {
     last: bool,
     /// Whether the thread has calls. While the turn holds its lease, only the turn adds calls.
     has_calls: bool,
+}
+
+/// The result of a try to commit a step.
+enum Tried {
+    Committed(CommittedStep),
+    /// The previews of these held calls are missing, and nothing was committed.
+    Lacks(Vec<Wanted>),
 }
 
 impl OpenedStep {
@@ -145,7 +156,7 @@ impl Agent {
                 None => called.await,
             };
             if let Err(broke) = result {
-                self.break_off(turn, step.n, output).await;
+                self.break_off(turn, step.n, output.parts).await;
                 return Err(broke);
             }
             let step_usage = output.end.as_ref().and_then(|end| end.usage);
@@ -156,21 +167,22 @@ impl Agent {
             let (reason, committed) = self.commit(turn, step, output).await?;
             let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
-            let mut delegated = false;
+            // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends all the same.
+            let mut elsewhere = calls.iter().any(|call| call.ends_elsewhere() && call.end().is_none());
             if !permits.is_empty() {
-                delegated = self.run_cleared(turn, permits, emit).await?;
+                elsewhere |= self.run_cleared(turn, permits, emit).await?;
                 calls = self.decided(turn, calls).await?;
             }
 
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
             after_hold = !held.is_empty();
-            let mut waits = delegated || after_hold;
+            let mut waits = elsewhere || after_hold;
             if after_hold {
                 emit(TurnEvent::Held(held.clone()));
             }
             emit(TurnEvent::StepFinished { reason, usage: step_usage });
             if after_hold && let Some(asks) = turn.asks {
-                waits = self.ask_handler(turn, asks, calls.clone(), &held, emit).await? || delegated;
+                waits = self.ask_handler(turn, asks, calls.clone(), &held, emit).await? || elsewhere;
             }
             if let Some(end) = ended {
                 return Ok(Ended { end, reason, is_committed: true });
@@ -299,8 +311,9 @@ impl Agent {
     }
 
     fn offered(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
-        let specs = self.executor.gate.registry().specs();
-        specs
+        let gate = self.executor.gate();
+        gate.registry()
+            .specs()
             .filter(|spec| lease.run.options.offers(&spec.name))
             .map(|spec| {
                 Arc::new(ToolDefinition {
@@ -312,11 +325,12 @@ impl Agent {
             .collect()
     }
 
-    /// Judges the calls of a step, and commits the step with them.
+    /// Judges the calls of a step, and commits the step with them. Held calls of tools with previews are
+    /// stored with their previews.
     async fn commit(
         &self,
         turn: &Turn<'_>,
-        StepPlan { n, last, has_calls }: StepPlan,
+        step: StepPlan,
         output: ModelOutput,
     ) -> Result<(FinishReason, CommittedStep), Stopped> {
         let ModelOutput { parts, calls, end, .. } = output;
@@ -330,12 +344,38 @@ impl Agent {
             origin: turn.model.origin().to_owned(),
             provider_state: end.provider_state,
         };
+        let (mut previews, requester) = (Previews::new(), turn.lease.thread.requester());
+        loop {
+            let wanted = match self.try_commit(turn, step, &result, &calls, &previews).await? {
+                Tried::Committed(committed) => return Ok((reason, committed)),
+                Tried::Lacks(wanted) => wanted,
+            };
+            let gate = self.executor.gate();
+            tokio::select! {
+                made = previews::make(&gate, &requester, wanted) => previews.extend(made),
+                halt = turn.heartbeat.halt() => {
+                    self.break_off(turn, step.n, result.parts).await;
+                    return Err(Stopped::Halted(halt));
+                }
+            }
+        }
+    }
+
+    /// Commits a step, unless previews of its held calls are missing.
+    async fn try_commit(
+        &self,
+        turn: &Turn<'_>,
+        StepPlan { n, last, has_calls }: StepPlan,
+        result: &StepResult,
+        calls: &[ProposedCall],
+        previews: &Previews,
+    ) -> Result<Tried, Stopped> {
         // A commit that ends the turn is retried: it starts no tool, and its outcome can be looked up.
         let commit = || async {
             let write = self.store.write().await?;
             let Some(held) = write.lock_turn(turn.lease).await? else {
                 let found = find_end(&write, turn, n).await?;
-                return Ok(found.ok_or_else(|| TurnError::taken_over().into()));
+                return Ok(found.map(Tried::Committed).ok_or_else(|| TurnError::taken_over().into()));
             };
             if !calls.is_empty() && held.is_asked_to_stop {
                 // No call begins, and no call is held.
@@ -344,18 +384,23 @@ impl Agent {
                 let broken = write.commit().await.map_err(|error| internal(error).into());
                 return Ok(broken.and(Err(Stopped::Halted(Halt::Cancelled))));
             }
-            let mut earlier = PendingCalls::none_at(write.now());
+            let (mut earlier, gate) = (PendingCalls::none_at(write.now()), self.executor.gate());
             if !calls.is_empty() {
-                earlier.find(&self.executor.gate, &write, &held, &calls, has_calls).await?;
+                earlier.find(&gate, &write, &held, calls, has_calls).await?;
             }
-            let judge = Judge { gate: &self.executor.gate, limits: &self.limits, lease: turn.lease, last };
+            let judge = Judge { gate: &gate, limits: &self.limits, lease: turn.lease, last, previews };
             let calls = calls.iter().cloned().enumerate();
-            let calls = calls.map(|(ordinal, call)| judge.judge(ordinal, call, &mut earlier)).collect();
+            let calls: Vec<_> =
+                calls.map(|(ordinal, call)| judge.judge(ordinal, call, &mut earlier)).collect();
+            let wanted = previews::missing(&gate, &calls);
+            if !wanted.is_empty() {
+                return Ok(Ok(Tried::Lacks(wanted)));
+            }
             let (earlier, may_wait) = (earlier.into_earlier(), turn.asks.is_none());
-            let step = NewStep { n, result: &result, calls, earlier };
+            let step = NewStep { n, result, calls, earlier };
             match write.commit_step(&held, step, &self.approval, may_wait).await {
                 Err(error) if !turn.lease.may_have_ended() => Ok(Err(internal(error).into())),
-                committed => committed.map(Ok),
+                committed => committed.map(|committed| Ok(Tried::Committed(committed))),
             }
         };
         let commit = || async {
@@ -366,8 +411,7 @@ impl Agent {
                 tried => tried,
             }
         };
-        let committed = persist(self.approval.lease, commit).await.map_err(internal)?.value?;
-        Ok((reason, committed))
+        persist(self.approval.lease, commit).await.map_err(internal)?.value
     }
 
     /// Emits the stored calls, and the end of each call that ended with the commit.
@@ -408,7 +452,8 @@ impl Agent {
             .into_iter()
             .map(|permit| {
                 let (executor, tool_call_id) = (self.executor.clone(), permit.tool_call_id());
-                let task = self.executor.tasks.spawn(async move { executor.run(permit).await });
+                let people = turn.people.clone();
+                let task = self.executor.tasks.spawn(async move { executor.run(permit, people).await });
                 async move { (tool_call_id, task.await) }
             })
             .collect();
@@ -447,8 +492,8 @@ impl Agent {
     }
 
     /// Stores the output of a step that broke off.
-    async fn break_off(&self, turn: &Turn<'_>, n: i32, output: ModelOutput) {
-        let result = broken_off(turn, output.parts);
+    async fn break_off(&self, turn: &Turn<'_>, n: i32, parts: Vec<Part>) {
+        let result = broken_off(turn, parts);
         let write = async {
             let write = self.store.write().await?;
             let Some(held) = write.lock_turn(turn.lease).await? else { return Ok(false) };

@@ -1,12 +1,14 @@
 //! The tools of a server, as the configuration describes them.
 
 use super::AppError;
-use crate::config::Config;
+use crate::config::{Config, ConfigError, mcp_key, worker_tool_key};
 use crate::domain::clock::SystemClock;
 use crate::egress::Reach;
+use crate::http::Api;
 use crate::http_tools::HttpTool;
-use crate::tools::ToolRegistry;
+use crate::mcp::{self, Server};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
+use crate::tools::{ToolRegistry, ToolSpec};
 use std::sync::Arc;
 
 /// Returns the demo tools, on the folder that the configuration names.
@@ -25,17 +27,53 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     Ok(registry)
 }
 
-/// Returns the tools of the configuration: the demo tools, unless `tools.demo` is off, and `[[http_tools]]`.
+/// Returns the tools of the configuration: the demo tools, unless `tools.demo` is off, `[[http_tools]]` and
+/// `[[worker_tools]]`.
 ///
 /// # Errors
-/// As [`demo_tools`]. A file of an HTTP tool cannot be read, a value of it cannot be used, or two tools have the
+/// As [`demo_tools`]. A file of a tool cannot be read, a value of it cannot be used, or two tools have the
 /// same name.
 pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     let mut registry = if config.tools.demo { demo_tools(config)? } else { ToolRegistry::new() };
-    let reach = Reach::new(config.egress.networks(), config.egress.hosts());
+    let reach = reach(config);
     for (place, tool) in config.http_tools.iter().enumerate() {
-        let tool = HttpTool::new(config, place, tool, &reach, Arc::new(SystemClock))?;
+        let (name, entry) = (&tool.name, tool);
+        let tool = HttpTool::new(config, place, entry, &reach, Arc::new(SystemClock))?;
+        let keys = tool.callback_keys();
         registry.register_dyn(Arc::new(tool))?;
+        if let Some(keys) = keys {
+            registry.take_callbacks(name, keys);
+        }
+    }
+    for (place, tool) in config.worker_tools.iter().enumerate() {
+        let spec = ToolSpec::configured(&tool.entry(), &worker_tool_key(place))?;
+        registry.register_worker_tool(spec, tool.timeout(&config.tools))?;
     }
     Ok(registry)
+}
+
+/// Announces the tools of `[[mcp]]`, which are there once their servers are connected.
+pub(super) fn announce(tools: &mut ToolRegistry, config: &Config) -> Result<(), ConfigError> {
+    for (place, server) in config.mcp.iter().enumerate() {
+        if let Some(taken) = tools.announce(mcp::announced(server)) {
+            let key = format!("{}.name", mcp_key(place));
+            let why = format!("expected another name, because the tool {taken:?} begins with this one");
+            return Err(ConfigError::Value { key, why });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the servers of `[[mcp]]`, not yet connected.
+pub(super) fn mcp_servers(config: &Config, api: &Api) -> Result<Vec<Server>, ConfigError> {
+    let reach = reach(config);
+    let servers = config.mcp.iter().enumerate();
+    let server =
+        |(place, server)| Server::new(config, place, server, &reach, api.tools.clone(), api.store.clone());
+    servers.map(server).collect()
+}
+
+/// Returns the addresses that requests to services may reach.
+pub(super) fn reach(config: &Config) -> Reach {
+    Reach::new(config.egress.networks(), config.egress.hosts())
 }

@@ -127,8 +127,9 @@ impl Approvals {
 
     /// Asks about one call, unless the question ends first, and applies the answer.
     async fn ask_handler_about(&self, lease: &Lease, call: &ToolCall, over: &CancellationToken) {
-        let constants = self.gate().registry().get(&call.name).and_then(|tool| tool.spec.constants());
-        let request = ApprovalRequest::of(call, constants, &lease.thread, &lease.run);
+        let gate = self.gate();
+        let shown = gate.shown_hash(call);
+        let request = ApprovalRequest::of(call, &gate, &lease.thread, &lease.run);
         let handler = &self.handler;
         let asked = AssertUnwindSafe(async { handler.ask(request).await }).catch_unwind();
         let answer = tokio::select! {
@@ -159,7 +160,7 @@ impl Approvals {
             }
             HandlerAnswer::Deferred => return,
         };
-        match self.decide_for_handler(lease, call.id, answer, remember).await {
+        match self.decide_for_handler(lease, call.id, answer, (remember, shown)).await {
             // Another decider was faster, or the call expired.
             Ok(()) | Err(DecideError::Closed(_)) => {}
             Err(DecideError::InvalidInputs(errors)) => {
@@ -180,14 +181,15 @@ impl Approvals {
         lease: &Lease,
         tool_call_id: ToolCallId,
         answer: Choice,
-        remember: Option<Remember>,
+        (remember, shown): (Option<Remember>, String),
     ) -> Result<(), DecideError> {
         let requester = requester(lease);
         let actor = self.handler_actor();
         let request = DecisionRequest {
             tool_call_id,
             choice: answer,
-            input_hash: None,
+            input_hash: Some(shown),
+            preview_hash: None,
             surface: Surface::Handler,
             remember,
             scope: Scope::Run(lease.run.id),

@@ -6,40 +6,44 @@ use crate::domain::call::input_hash;
 use crate::domain::hold::{Card, Hold};
 use crate::domain::policy::MayDecide;
 use crate::stream::Cards;
-use crate::tools::gate::Gate;
+use crate::tools::gate::Gates;
 
 /// The cards for the user of a thread.
 #[derive(Debug)]
 struct RequesterCards {
-    gate: Gate,
+    gates: Gates,
     requester: Principal,
 }
 
 impl Approvals {
     /// Returns the cards for the user of the thread that is read.
     pub(crate) fn cards(&self, requester: &Principal) -> impl Cards + 'static {
-        RequesterCards { gate: self.gate().clone(), requester: requester.clone() }
+        RequesterCards { gates: self.executor.gates.clone(), requester: requester.clone() }
     }
 }
 
 impl Cards for RequesterCards {
     fn card(&self, hold: &Hold) -> Card {
-        let registry = self.gate.registry();
+        let gate = self.gates.now();
+        let registry = gate.registry();
         let tool = registry.get(&hold.tool_name);
-        let may = registry.may_decide(&self.requester, true, &hold.tool_name);
+        let may = registry.may_decide(&self.requester, true, (&hold.tool_name, &[]));
         let can_approve = may == MayDecide::ApproveOrReject && tool.is_some() && !hold.unreadable;
         let approvals_needed = registry.quorum(&hold.tool_name).people;
+        let unaccepted = tool.and_then(|tool| tool.acceptance.unaccepted()).cloned();
         let schema_hash = tool.map_or(&hold.schema_hash, |tool| &tool.schema_hash);
         Card {
-            title: title(&hold.tool_name),
+            title: title(tool.and_then(|tool| tool.remote.as_ref()).map_or(&hold.tool_name, |it| &it.tool)),
             description: tool.map(|tool| tool.spec.description.clone()),
             headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&hold.input)),
+            mcp: tool.and_then(|tool| tool.remote.clone()),
             constants: tool.and_then(|tool| tool.spec.constants()),
-            input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash),
+            input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash, hold.preview.as_ref()),
             requested_by: self.requester.actor(),
             can_edit: can_approve,
-            can_remember: can_approve && approvals_needed == 1,
+            can_remember: can_approve && approvals_needed == 1 && unaccepted.is_none(),
             approvals_needed,
+            unaccepted,
         }
     }
 

@@ -2,18 +2,19 @@
 
 use super::execute::{Running, is_under_way};
 use super::grants::may_be_remembered;
-use super::{Approvals, Scope};
+use super::{Approvals, Scope, own_right};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::canonical::same_object;
-use crate::domain::decision::{Choice, Remember, Surface, Verdict};
+use crate::domain::decision::{Choice, Remember, Surface};
 use crate::domain::id::ToolCallId;
+use crate::domain::input::Input;
 use crate::domain::permit::Permit;
 use crate::domain::policy::MayDecide;
 use crate::rate_limit::RateLimited;
 use crate::store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
 use crate::tools::InputError;
-use crate::tools::gate::Recheck;
+use crate::tools::gate::{Gate, Recheck};
 use futures::FutureExt;
 use futures::future::join_all;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) struct DecisionRequest {
     pub(crate) choice: Choice,
     /// The hash of what the decider was shown, if the request has one.
     pub(crate) input_hash: Option<String>,
+    /// The hash of the edited inputs and the preview that the decider was shown, if the request has one.
+    pub(crate) preview_hash: Option<String>,
     /// The surface of the decision.
     pub(crate) surface: Surface,
     /// How far the approval extends beyond the call, if it is remembered.
@@ -37,6 +40,22 @@ pub(crate) struct DecisionRequest {
     /// Whether the server resumes the run if this is the last decision about its holds. Otherwise a client
     /// resumes the run.
     pub(crate) server_resumes: bool,
+}
+
+impl DecisionRequest {
+    /// An approval that names no hash, of a caller that decides nothing yet and needs the rights of an approver.
+    pub(super) fn undecided(tool_call_id: ToolCallId, inputs: Option<Input>) -> Self {
+        Self {
+            tool_call_id,
+            choice: Choice::Approve { inputs },
+            input_hash: None,
+            preview_hash: None,
+            surface: Surface::Rest,
+            remember: None,
+            scope: Scope::Anything,
+            server_resumes: false,
+        }
+    }
 }
 
 /// The author of a decision.
@@ -159,6 +178,10 @@ pub(crate) enum DecideError {
         /// The hash of what would run.
         input_hash: String,
     },
+    /// The decider edited the inputs and was shown no preview of them, or another one than the tool gives now.
+    /// The call stays pending.
+    #[error("the edited inputs were not shown with the current preview")]
+    StalePreview,
     /// The inputs do not fit the tool. The call stays pending.
     #[error("the inputs do not fit the tool")]
     InvalidInputs(Vec<InputError>),
@@ -173,7 +196,7 @@ pub(crate) enum DecideError {
 impl DecideError {
     /// Returns the name of the error for metrics: the code that clients see, if the error is specific to
     /// decisions.
-    const fn outcome(&self) -> &'static str {
+    pub(super) const fn outcome(&self) -> &'static str {
         match self {
             Self::TooOften(_) => "rate_limited",
             Self::NotFound => "not_found",
@@ -186,7 +209,7 @@ impl DecideError {
             },
             Self::Unreadable => "unreadable",
             Self::ToolUnavailable(_) => "tool_unavailable",
-            Self::Stale { .. } => "stale",
+            Self::Stale { .. } | Self::StalePreview => "stale",
             Self::InvalidInputs(_) => "invalid_inputs",
             Self::NotRemembered(_) => "not_remembered",
             Self::Store(_) => "failed",
@@ -202,7 +225,15 @@ impl Approvals {
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
         let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
-        self.decide_and_begin(by, &request).instrument(span).await
+        let decided = async {
+            let decided = Box::pin(self.decide_and_begin(by, &request)).await;
+            if let Err(error) = &decided {
+                self.record_refusal(by, &request, error).await;
+            }
+            decided
+        };
+        // The future is large. Boxing keeps it out of the futures of all callers.
+        Box::pin(decided.instrument(span)).await
     }
 
     /// Waits for the ends of decided calls, at most `approval.wait`, and updates the calls.
@@ -252,10 +283,7 @@ impl Approvals {
     }
 
     pub(super) fn measure(&self, request: &DecisionRequest, decided: Result<&Decided, &DecideError>) {
-        let verdict = match request.choice {
-            Choice::Approve { .. } => Verdict::Approve.name(),
-            Choice::Reject { .. } => Verdict::Reject.name(),
-        };
+        let verdict = request.choice.verdict().name();
         let outcome = match decided {
             Ok(Decided { replayed: true, .. }) => "replayed",
             Ok(Decided { missing: 1.., .. }) => "counted",
@@ -270,6 +298,37 @@ impl Approvals {
         self.executor.metrics.decided(verdict, request.surface.name(), outcome);
     }
 
+    /// Locks a call for a decider, in their own right or as a delegate. A pending call whose time is over expires
+    /// first.
+    pub(super) async fn lock_for(
+        &self,
+        gate: &Gate,
+        by: Decider<'_>,
+        request: &DecisionRequest,
+    ) -> Result<(Write, LockedCall), DecideError> {
+        let visibility = self.visibility(by.visible_as());
+        loop {
+            let write = self.store.urgent_write().await?;
+            let found = write.lock_visible_call(by.visible_as(), &visibility, request.tool_call_id).await?;
+            let mut locked = found
+                .filter(|found| found.call.held && request.scope.contains(&found.call, &found.thread))
+                .ok_or(DecideError::NotFound)?;
+            // Before all other checks: their errors reveal the state of the call.
+            if let Err(refused) = Self::check_decider(gate, by, &locked.thread, &locked.call, &request.choice)
+            {
+                let delegator = Self::delegator(gate, &write, by, &locked).await?;
+                locked.on_behalf_of = Some(delegator.ok_or(refused)?);
+            }
+            let LockedCall { call, thread, .. } = &locked;
+            let is_over = call.expires_at.is_some_and(|at| at <= write.now());
+            if !(is_over && matches!(call.state, State::Pending)) {
+                return Ok((write, locked));
+            }
+            write.expire(thread, call).await?;
+            write.commit().await?;
+        }
+    }
+
     async fn commit_decision(
         &self,
         by: Decider<'_>,
@@ -279,17 +338,11 @@ impl Approvals {
             self.count(principal)?;
         }
         may_be_remembered(request)?;
-        let visibility = self.visibility(by.visible_as());
+        let (gate, mut edited_preview) = (self.gate(), None);
         // Of several decisions at once, the first to lock the call decides. The others find its decision.
         loop {
-            let write = self.store.urgent_write().await?;
-            let found = write.lock_visible_call(by.visible_as(), &visibility, request.tool_call_id).await?;
-            let mut locked = found
-                .filter(|found| found.call.held && request.scope.contains(&found.call, &found.thread))
-                .ok_or(DecideError::NotFound)?;
+            let (write, mut locked) = self.lock_for(&gate, by, request).await?;
             let LockedCall { call, thread, .. } = &locked;
-            // Before all other checks: their errors reveal the state of the call.
-            self.check_decider(by, thread, call, &request.choice)?;
             if !matches!(call.state, State::Pending) {
                 return match is_repeat(call, &request.choice) {
                     true => {
@@ -299,32 +352,46 @@ impl Approvals {
                     false => Err(DecideError::Closed(Box::new(locked.call))),
                 };
             }
-            if call.expires_at.is_some_and(|at| at <= write.now()) {
-                write.expire(thread, call).await?;
-                write.commit().await?;
-                continue;
+            let answer = check(&gate, call, request)?;
+            if request.remember.is_some() && !Self::may_leave_grant(&gate, by, &locked) {
+                let expected = "expected a caller that approves the calls of the tool in their own right";
+                return Err(DecideError::NotRemembered(expected));
             }
-            let answer = self.check(call, request)?;
             if request.remember.is_some() {
                 // Before the policy is read under a shared lock. Two transactions with that lock would each
                 // wait for the other one here.
                 write.lock_session(thread).await?;
             }
-            self.check_policy(&write, &locked, &answer).await?;
-            let runs = match &answer {
-                Choice::Approve { inputs: Some(inputs) } => inputs,
-                Choice::Approve { inputs: None } | Choice::Reject { .. } => &call.input,
+            self.check_policy(&gate, &write, &locked, &answer).await?;
+            if let (Some(inputs), None) = (needs_preview(&gate, call, &answer), &edited_preview) {
+                if request.preview_hash.is_none() {
+                    return Err(DecideError::StalePreview);
+                }
+                // No transaction is open while a tool works. Everything is checked again after it.
+                drop(write);
+                edited_preview = Some(gate.preview(&call.name, inputs, &thread.requester()).await);
+                continue;
+            }
+            let (runs, preview) = match &answer {
+                Choice::Approve { inputs: Some(inputs) } => (inputs, edited_preview.as_ref()),
+                Choice::Approve { inputs: None } | Choice::Reject { .. } => {
+                    (&call.input, call.preview.as_ref())
+                }
             };
-            let grant = self.to_grant(&write, by, thread, call, request, runs).await?;
+            let input_hash = input_hash(&call.name, runs, gate.current_schema(call), preview);
+            check_preview(request, &input_hash)?;
+            let grant = self.to_grant((&gate, &write), by, thread, call, request, runs).await?;
             let mut vote = Vote {
                 actor: by.actor(),
+                on_behalf_of: locked.on_behalf_of.clone(),
                 surface: request.surface,
-                input_hash: input_hash(&call.name, runs, self.current_schema(call)),
+                input_hash,
+                edited_preview: edited_preview.clone(),
                 source: None,
                 grant: grant.as_ref().map(|new| new.grant.id),
                 voted_before: Vec::new(),
             };
-            match self.count_vote(&write, &locked, &answer, &vote).await? {
+            match self.count_vote(&gate, &write, &locked, &answer, &vote).await? {
                 Counted::Enough(with) => vote.voted_before = with,
                 Counted::Short { missing, repeated } => {
                     write.commit().await?;
@@ -333,9 +400,9 @@ impl Approvals {
                 }
             }
             if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
-                self.grant(&write, &locked.thread, grant).await?;
+                self.grant(&gate, &write, &locked.thread, grant).await?;
                 write.let_resume(&locked, request.server_resumes).await?;
-                let permit = self.commit_decided(write, &mut locked).await?;
+                let permit = self.commit_decided(&gate, write, &mut locked).await?;
                 return Ok(Committed { decided: Decided::now(locked.call), thread: locked.thread, permit });
             }
         }
@@ -343,14 +410,14 @@ impl Approvals {
 
     /// Checks that the decider may make this choice.
     pub(super) fn check_decider(
-        &self,
+        gate: &Gate,
         by: Decider<'_>,
         thread: &Thread,
         call: &ToolCall,
         answer: &Choice,
     ) -> Result<(), DecideError> {
         let Decider::Person(principal) = by else { return Ok(()) };
-        match (self.gate().registry().may_decide(principal, thread.is_of(principal), &call.name), answer) {
+        match (own_right(gate, principal, thread, call), answer) {
             (MayDecide::ApproveOrReject, _) | (MayDecide::OnlyReject, Choice::Reject { .. }) => Ok(()),
             (MayDecide::OnlyReject, Choice::Approve { .. }) | (MayDecide::Nothing, _) => {
                 Err(DecideError::Forbidden)
@@ -360,16 +427,17 @@ impl Approvals {
 
     /// Refuses to approve a call that the policy now forbids with these inputs. Until the transaction ends,
     /// the policy of the session stays as it is.
-    async fn check_policy(
+    pub(super) async fn check_policy(
         &self,
+        gate: &Gate,
         write: &Write,
         locked: &LockedCall,
         answer: &Choice,
     ) -> Result<(), DecideError> {
         let Choice::Approve { inputs } = answer else { return Ok(()) };
-        let Some(tool) = self.gate().registry().get(&locked.call.name) else { return Ok(()) };
+        let Some(tool) = gate.registry().get(&locked.call.name) else { return Ok(()) };
         let runs = inputs.as_ref().unwrap_or(&locked.call.input);
-        match self.recheck(write, locked, tool, runs).await? {
+        match self.recheck(gate, write, locked, tool, runs).await? {
             Recheck::Never(message) if inputs.is_some() => {
                 Err(DecideError::InvalidInputs(vec![InputError { pointer: String::new(), message }]))
             }
@@ -377,35 +445,57 @@ impl Approvals {
             Recheck::Yes | Recheck::NotUnasked => Ok(()),
         }
     }
+}
 
-    /// Checks the choice for a pending call, and returns it. Inputs that equal the model's are no edit.
-    fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Choice, DecideError> {
-        let tool = self.gate().registry().get(&call.name);
-        let approves = matches!(request.choice, Choice::Approve { .. });
-        if approves && call.unreadable {
-            return Err(DecideError::Unreadable);
-        }
-        if approves && tool.is_none() {
-            return Err(DecideError::ToolUnavailable(call.name.clone()));
-        }
-        let current = self.shown_hash(call);
-        if request.input_hash.as_ref().is_some_and(|shown| *shown != current) {
-            return Err(DecideError::Stale { input_hash: current });
-        }
-        match &request.choice {
-            Choice::Approve { inputs } => {
-                let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
-                let runs = inputs.as_ref().unwrap_or(&call.input);
-                let edited = inputs.as_ref().map(|_| &call.input);
-                let errors = tool.map_or_else(Vec::new, |tool| self.gate().errors(tool, runs, edited));
-                if errors.is_empty() {
-                    Ok(Choice::Approve { inputs })
-                } else {
-                    Err(DecideError::InvalidInputs(errors))
-                }
+/// Checks the choice for a pending call, and returns it. Inputs that equal the model's are no edit.
+pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> Result<Choice, DecideError> {
+    let tool = gate.registry().get(&call.name);
+    let approves = matches!(request.choice, Choice::Approve { .. });
+    if approves && call.unreadable {
+        return Err(DecideError::Unreadable);
+    }
+    if approves && tool.is_none() {
+        return Err(DecideError::ToolUnavailable(call.name.clone()));
+    }
+    let current = gate.shown_hash(call);
+    if request.input_hash.as_ref().is_some_and(|shown| *shown != current) {
+        return Err(DecideError::Stale { input_hash: current });
+    }
+    // A server can change the definition of its tool at any time, so an approval of the call as it was has to name
+    // the hash of the new definition.
+    let has_moved = tool.is_some_and(|tool| tool.remote.is_some() && tool.schema_hash != call.schema_hash);
+    if approves && has_moved && request.input_hash.is_none() {
+        return Err(DecideError::Stale { input_hash: current });
+    }
+    match &request.choice {
+        Choice::Approve { inputs } => {
+            let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
+            let runs = inputs.as_ref().unwrap_or(&call.input);
+            let edited = inputs.as_ref().map(|_| &call.input);
+            let errors = tool.map_or_else(Vec::new, |tool| gate.errors(tool, runs, edited));
+            if errors.is_empty() {
+                Ok(Choice::Approve { inputs })
+            } else {
+                Err(DecideError::InvalidInputs(errors))
             }
-            Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),
         }
+        Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),
+    }
+}
+
+/// Returns the edited inputs that need a preview of their own: the tool has previews, or had one for the proposed
+/// inputs.
+pub(super) fn needs_preview<'a>(gate: &Gate, call: &ToolCall, answer: &'a Choice) -> Option<&'a Input> {
+    let Choice::Approve { inputs } = answer else { return None };
+    inputs.as_ref().filter(|_| call.preview.is_some() || gate.has_preview(&call.name))
+}
+
+/// Checks that an approval is about the inputs and the preview that the decider was shown, if it names them.
+fn check_preview(request: &DecisionRequest, input_hash: &str) -> Result<(), DecideError> {
+    let approves = matches!(request.choice, Choice::Approve { .. });
+    match &request.preview_hash {
+        Some(shown) if approves && shown != input_hash => Err(DecideError::StalePreview),
+        _ => Ok(()),
     }
 }
 

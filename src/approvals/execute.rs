@@ -2,16 +2,29 @@
 
 use super::Approvals;
 use crate::agent::{Ran, Wait, WakeSignal, persist};
-use crate::domain::call::{Execution, State, ToolCall, input_hash};
+use crate::domain::call::{ExecutedBy, Execution, State, ToolCall};
 use crate::domain::grant::Grant;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::permit::Permit;
-use crate::store::{Again, Claim, Claimed, LockedCall, StoreError, Write};
+use crate::store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write};
 use crate::tools::Registered;
-use crate::tools::gate::{PolicyContext, Recheck};
+use crate::tools::gate::{Gate, PolicyContext, Recheck};
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// The result of a claim.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// The call is claimed.
+    Claimed(Claimed),
+    /// The call is not approved any more.
+    Gone,
+    /// The call stays approved, and this process may not begin it.
+    LeftAlone,
+}
 
 /// An execution of this process.
 #[derive(Debug)]
@@ -33,14 +46,16 @@ impl Approvals {
     /// The call of a sub-agent is claimed later, by the task that creates the child run.
     pub(super) async fn commit_decided(
         &self,
+        gate: &Gate,
         write: Write,
         locked: &mut LockedCall,
     ) -> Result<Option<Box<Permit>>, StoreError> {
         let call = &locked.call;
         let approved = matches!(call.state, State::Approved(_));
-        let tool = self.runnable(call).filter(|tool| approved && !tool.is_sub_agent());
+        let tool = self.runnable(gate, call).filter(|tool| approved && tool.executes());
+        let by = Claimant::Process(&self.owner);
         let claim = match tool {
-            Some(tool) => write.claim(locked, &self.owner, self.approval.lease, again(tool)).await?,
+            Some(tool) => write.claim(locked, by, self.approval.lease, again(tool)).await?,
             None => Claim::Refused(Box::new(write)),
         };
         let claim = match claim {
@@ -87,7 +102,7 @@ impl Approvals {
         if let Some(permit) = permit {
             return Some(self.begin(call.thread_id, *permit));
         }
-        if matches!(call.state, State::Approved(_)) {
+        if matches!(call.state, State::Approved(_)) && call.executed_by != ExecutedBy::Worker {
             self.execute(call);
         }
         None
@@ -116,45 +131,69 @@ impl Approvals {
     /// process has to run it.
     pub(super) async fn claim(&self, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
         match self.take(call).await? {
-            Some(claimed) => self.permit(call, claimed).await,
+            Some(claimed) => self.permit(call.id, claimed).await,
             None => Ok(None),
         }
     }
 
     /// Claims the call in the database. Returns `None` if another process has claimed it or has to run it.
     pub(super) async fn take(&self, call: &ToolCall) -> Result<Option<Claimed>, StoreError> {
-        let Some(tool) = self.runnable(call) else { return Ok(None) };
+        let gate = self.gate();
+        let Some(tool) = self.runnable(&gate, call) else { return Ok(None) };
+        let by = Claimant::Process(&self.owner);
+        Ok(match self.take_for(&gate, call.id, tool, by, self.approval.lease).await? {
+            Taken::Claimed(claimed) => Some(claimed),
+            Taken::Gone | Taken::LeftAlone => None,
+        })
+    }
+
+    /// Claims an approved call in the database for this claimant, who has this tool.
+    pub(super) async fn take_for(
+        &self,
+        gate: &Gate,
+        call: ToolCallId,
+        tool: &Registered,
+        claimant: Claimant<'_>,
+        lease: Duration,
+    ) -> Result<Taken, StoreError> {
         let write = self.store.urgent_write().await?;
-        let locked = write.lock_call(call.id).await?;
+        let locked = write.lock_call(call).await?;
         let Some(locked) = locked.filter(|locked| matches!(locked.call.state, State::Approved(_))) else {
-            return Ok(None);
+            return Ok(Taken::Gone);
         };
-        match self.recheck(&write, &locked, tool, locked.call.effective_input()).await? {
+        if !is_as_decided(tool, &locked.call) {
+            return Ok(Taken::LeftAlone);
+        }
+        match self.recheck(gate, &write, &locked, tool, locked.call.effective_input()).await? {
             Recheck::Yes => {}
-            Recheck::NotUnasked => return Ok(None),
+            Recheck::NotUnasked => return Ok(Taken::LeftAlone),
             Recheck::Never(why) => {
-                tracing::info!(tool_call_id = %call.id, %why, "the policy forbids an approved call");
+                tracing::info!(tool_call_id = %call, %why, "the policy forbids an approved call");
                 write.block(&locked.thread, &locked.call, &why).await?;
                 write.commit().await?;
-                return Ok(None);
+                self.wake_waiters_in(locked.thread.id);
+                return Ok(Taken::Gone);
             }
         }
-        Ok(match write.claim(&locked, &self.owner, self.approval.lease, again(tool)).await? {
-            Claim::Made(claim) => Some(claim.commit().await),
-            Claim::Refused(_) => None,
+        Ok(match write.claim(&locked, claimant, lease, again(tool)).await? {
+            Claim::Made(claim) => Taken::Claimed(claim.commit().await),
+            Claim::Refused(_) => Taken::LeftAlone,
         })
     }
 
     /// Returns the tool with which this process may run an approved call.
-    fn runnable(&self, call: &ToolCall) -> Option<&Registered> {
-        let tool = self.gate().registry().get(&call.name).filter(|tool| is_as_decided(tool, call));
-        tool.filter(|_| !self.tasks().is_stopping())
+    fn runnable<'a>(&self, gate: &'a Gate, call: &ToolCall) -> Option<&'a Registered> {
+        let tool = gate.registry().get(&call.name).filter(|tool| is_as_decided(tool, call));
+        let runs_here =
+            |tool: &&Registered| call.executed_by != ExecutedBy::Worker && tool.worker_timeout().is_none();
+        tool.map(|tool| &**tool).filter(runs_here).filter(|_| !self.tasks().is_stopping())
     }
 
     /// Checks a call against the current policy, on behalf of the user that the call would run for. The
     /// policy and the grants of the session stay as they are until the transaction ends.
     pub(super) async fn recheck(
         &self,
+        gate: &Gate,
         write: &Write,
         locked: &LockedCall,
         tool: &Registered,
@@ -164,13 +203,13 @@ impl Approvals {
         let judge = |grants: &[Grant]| {
             let context =
                 PolicyContext { roles: &locked.roles, session: &session, requester: &requester, grants };
-            self.gate().recheck(tool, input, locked.call.held, context)
+            gate.recheck(tool, input, locked.call.held, context)
         };
         match judge(&[]) {
             Recheck::Yes => Ok(Recheck::Yes),
             // A grant only lets more calls run.
             Recheck::NotUnasked | Recheck::Never(_) => {
-                let process = self.gate().remembering().process.as_deref();
+                let process = gate.remembering().process.as_deref();
                 let about = [locked.call.name.as_str()];
                 Ok(judge(&write.grants_about(&locked.thread, about, process).await?))
             }
@@ -180,12 +219,12 @@ impl Approvals {
     /// Returns the permit of a claim.
     pub(super) async fn permit(
         &self,
-        call: &ToolCall,
+        call: ToolCallId,
         claimed: Claimed,
     ) -> Result<Option<Permit>, StoreError> {
         match claimed {
             Claimed::Taken(permit) => Ok(Some(*permit)),
-            Claimed::Unknown(execution, error) => self.find_claim(call.id, execution, &error).await,
+            Claimed::Unknown(execution, error) => self.find_claim(call, execution, &error).await,
         }
     }
 
@@ -206,7 +245,7 @@ impl Approvals {
     /// Runs a claimed call of this thread. Returns the state in which the execution has ended the call.
     pub(super) async fn run(&self, thread: ThreadId, permit: Permit) -> Option<State> {
         let tool_call_id = permit.tool_call_id();
-        let ended = match self.executor.run(permit).await {
+        let ended = match self.executor.run(permit, Arc::new(self.clone())).await {
             Ok(Ran::Ended(state)) => Some(*state),
             Ok(Ran::Again | Ran::Delegated) => None,
             Err(error) => {
@@ -278,7 +317,7 @@ fn again(tool: &Registered) -> Again {
 /// give the same inputs another meaning. A process with the old tool may still claim the call until the start
 /// deadline.
 fn is_as_decided(tool: &Registered, call: &ToolCall) -> bool {
-    let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
+    let here = call.effective_hash(&tool.schema_hash);
     call.decision.as_ref().is_some_and(|decision| decision.input_hash == here)
 }
 

@@ -1,6 +1,6 @@
 //! Grants: an approval that is remembered, and the pending calls that it covers.
 //!
-//! A grant lets later calls run without a hold. The policy decides that ([`Gate`](crate::tools::gate::Gate)).
+//! A grant lets later calls run without a hold. The policy decides that ([`Gate`]).
 //! For calls that are already pending, the author of the grant decides: each call separately, as the current
 //! policy judges it.
 
@@ -11,9 +11,9 @@ use crate::domain::decision::Choice;
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::policy::Source;
+use crate::domain::policy::{MayDecide, Source};
 use crate::store::{Granted, LockedCall, NewGrant, Page, StoreError, Thread, Vote, Write};
-use crate::tools::gate::PolicyContext;
+use crate::tools::gate::{Gate, PolicyContext};
 
 /// The reason why a grant is not found or not revoked.
 #[derive(Debug, thiserror::Error)]
@@ -35,10 +35,19 @@ pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideE
 }
 
 impl Approvals {
+    /// Whether an approval of this decider may cover later calls: neither a delegate nor a role to which one call was
+    /// escalated decides about them.
+    pub(super) fn may_leave_grant(gate: &Gate, by: Decider<'_>, locked: &LockedCall) -> bool {
+        let Decider::Person(principal) = by else { return true };
+        let LockedCall { call, thread, on_behalf_of, .. } = locked;
+        let own = gate.registry().may_decide(principal, thread.is_of(principal), (&call.name, &[]));
+        on_behalf_of.is_none() && own == MayDecide::ApproveOrReject
+    }
+
     /// Returns the grant of an approval that runs these inputs, if the approval is to be remembered.
     pub(super) async fn to_grant(
         &self,
-        write: &Write,
+        (gate, write): (&Gate, &Write),
         by: Decider<'_>,
         thread: &Thread,
         call: &ToolCall,
@@ -48,13 +57,16 @@ impl Approvals {
         if request.remember.is_none() {
             return Ok(None);
         }
-        if self.gate().registry().quorum(&call.name).people > 1 {
+        if gate.registry().quorum(&call.name).people > 1 {
             return Err(DecideError::NotRemembered("expected a tool whose calls one person approves"));
         }
-        let remembering = self.gate().remembering();
+        if gate.unaccepted(call).is_some() {
+            return Err(DecideError::NotRemembered("expected a tool whose definition is accepted"));
+        }
+        let remembering = gate.remembering();
         // The hash of the schema that was shown. If the tool has changed since, the decider approved this one
         // call only.
-        let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash));
+        let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash, None));
         let (actor, process) = (by.actor(), remembering.process.as_deref());
         let grant = write.to_grant(thread, (&actor, by.roles()), call, inputs, process).await?;
         let gone = DecideError::NotRemembered("expected a session whose root thread is not deleted");
@@ -64,12 +76,13 @@ impl Approvals {
     /// Inserts the grant after its decision.
     pub(super) async fn grant(
         &self,
+        gate: &Gate,
         write: &Write,
         thread: &Thread,
         new: Option<NewGrant>,
     ) -> Result<(), StoreError> {
         match new {
-            Some(new) => write.grant(thread, &new, self.gate().remembering().process.as_deref()).await,
+            Some(new) => write.grant(thread, &new, gate.remembering().process.as_deref()).await,
             None => Ok(()),
         }
     }
@@ -106,20 +119,23 @@ impl Approvals {
     ) -> Result<(), StoreError> {
         let write = self.store.urgent_write().await?;
         let (principal, visibility) = (by.visible_as(), self.visibility(by.visible_as()));
+        let gate = self.gate();
         let Some(mut locked) = write.lock_visible_call(principal, &visibility, id).await? else {
             return Ok(());
         };
         let LockedCall { call, thread, .. } = &locked;
         let yes = Choice::Approve { inputs: None };
         let waits = call.held && !call.unreadable && matches!(call.state, State::Pending);
-        if !waits || self.check_decider(by, thread, call, &yes).is_err() {
+        if !waits || Self::check_decider(&gate, by, thread, call, &yes).is_err() {
             return Ok(());
         }
-        let Some(grant) = self.is_covered(&write, by, &locked).await? else { return Ok(()) };
+        let Some(grant) = self.is_covered(&gate, &write, by, &locked).await? else { return Ok(()) };
         let vote = Vote {
             actor: by.actor(),
+            on_behalf_of: None,
             surface: granting.surface,
-            input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
+            input_hash: call.proposed_hash(&call.schema_hash),
+            edited_preview: None,
             source: Some(Source::Remembered(grant)),
             grant: None,
             voted_before: Vec::new(),
@@ -128,11 +144,12 @@ impl Approvals {
             return Ok(());
         }
         write.let_resume(&locked, granting.server_resumes).await?;
-        let permit = self.commit_decided(write, &mut locked).await?;
+        let permit = self.commit_decided(&gate, write, &mut locked).await?;
         let request = DecisionRequest {
             tool_call_id: id,
             choice: yes,
             input_hash: None,
+            preview_hash: None,
             remember: None,
             ..granting.clone()
         };
@@ -146,20 +163,21 @@ impl Approvals {
     /// the grants of the session stay as they are until the transaction ends.
     async fn is_covered(
         &self,
+        gate: &Gate,
         write: &Write,
         by: Decider<'_>,
         locked: &LockedCall,
     ) -> Result<Option<GrantId>, StoreError> {
         let LockedCall { call, thread, roles, .. } = locked;
-        let tool = self.gate().registry().get(&call.name);
+        let tool = gate.registry().get(&call.name);
         let Some(tool) = tool.filter(|tool| tool.schema_hash == call.schema_hash) else { return Ok(None) };
         let session = write.hold_session(&locked.thread).await?;
-        let process = self.gate().remembering().process.as_deref();
+        let process = gate.remembering().process.as_deref();
         let mut grants = write.grants_about(thread, [call.name.as_str()], process).await?;
         let actor = by.actor();
         grants.retain(|grant| grant.by == actor);
         let context = PolicyContext { roles, session: &session, requester: &thread.actor(), grants: &grants };
-        Ok(self.gate().covering_grant(tool, &call.input, context))
+        Ok(gate.covering_grant(tool, &call.input, context))
     }
 
     /// Returns the grants of a session, newest first, from before a given grant. Its user and operators get
@@ -171,9 +189,9 @@ impl Approvals {
         before: Option<GrantId>,
         size: u64,
     ) -> Result<Page<Grant>, GrantError> {
-        let read = self.store.read().await?;
+        let (read, gate) = (self.store.read().await?, self.gate());
         let root = read.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
-        let (actor, process) = (principal.actor(), self.gate().remembering().process.as_deref());
+        let (actor, process) = (principal.actor(), gate.remembering().process.as_deref());
         let whose = self.whose(principal, &root, &actor);
         let page = read.grants(&root, whose, process, before, size).await?;
         match whose {
@@ -191,10 +209,10 @@ impl Approvals {
         session: ThreadId,
         grant: GrantId,
     ) -> Result<(), GrantError> {
-        let write = self.store.urgent_write().await?;
+        let (write, gate) = (self.store.urgent_write().await?, self.gate());
         let root = write.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
         write.lock_thread(&root).await?;
-        let (actor, process) = (principal.actor(), self.gate().remembering().process.as_deref());
+        let (actor, process) = (principal.actor(), gate.remembering().process.as_deref());
         let whose = self.whose(principal, &root, &actor);
         if !write.revoke_grant(&root, whose, process, grant, &actor).await? {
             return Err(GrantError::NotFound);

@@ -1,19 +1,28 @@
 //! Held calls as a list shows them to a possible decider.
 
-use super::Approvals;
+use super::{Approvals, own_right};
 use crate::domain::Principal;
 use crate::domain::call::State;
 use crate::domain::policy::MayDecide;
+use crate::domain::quorum::ApprovalVote;
 use crate::store::VisibleCall;
-use crate::tools::ToolSpec;
+use crate::tools::Registered;
+use crate::tools::gate::Gate;
 
 /// The status of the decision about a held call.
 #[derive(Debug)]
 pub(crate) struct DecisionStatus<'a> {
     /// The tool, if it exists now.
-    pub(crate) tool: Option<&'a ToolSpec>,
+    pub(crate) tool: Option<&'a Registered>,
+    /// The question to the approver, if the tool has one, with the proposed inputs in it.
+    pub(crate) headline: Option<String>,
     /// Whether an approval of this principal would be accepted now, and would be a new one.
     pub(crate) can_decide: bool,
+    /// Whether a rejection by this principal would be accepted now.
+    pub(crate) can_reject: bool,
+    /// The approver in whose place this principal would decide, as an actor. `None` if the principal decides in
+    /// their own right, or not at all.
+    pub(crate) on_behalf_of: Option<String>,
     /// The number of approvals that the call needs.
     pub(crate) required: usize,
     /// The approvers of the inputs that run or ran. For a pending call, the approvers of the proposed inputs.
@@ -22,20 +31,42 @@ pub(crate) struct DecisionStatus<'a> {
 
 impl Approvals {
     /// Returns the status of the decision about a call, for this principal.
-    pub(crate) fn decision_status(&self, principal: &Principal, seen: &VisibleCall) -> DecisionStatus<'_> {
-        let VisibleCall { call, thread, votes } = seen;
-        let registry = self.gate().registry();
-        let tool = registry.get(&call.name).map(|tool| &tool.spec);
+    pub(crate) fn decision_status<'a>(
+        &self,
+        gate: &'a Gate,
+        principal: &Principal,
+        seen: &VisibleCall,
+    ) -> DecisionStatus<'a> {
+        let VisibleCall { call, thread, votes, .. } = seen;
+        let registry = gate.registry();
+        let tool = registry.get(&call.name).map(|tool| &**tool);
+        let headline = tool.filter(|_| !call.unreadable).and_then(|tool| tool.headline(&call.input));
         let quorum = registry.quorum(&call.name);
         let agreed_on = match &call.decision {
             Some(decision) => decision.input_hash.clone(),
-            None => self.shown_hash(call),
+            None => gate.shown_hash(call),
         };
-        let approved_by = quorum.agreed(votes, &thread.actor(), &agreed_on);
-        let may =
-            registry.may_decide(principal, thread.is_of(principal), &call.name) == MayDecide::ApproveOrReject;
-        let is_news = !approved_by.contains(&principal.actor());
-        let can_decide = may && is_news && tool.is_some() && call.state == State::Pending;
-        DecisionStatus { tool, can_decide, required: quorum.people, approved_by }
+        let agreed = quorum.agreed(votes, &thread.actor(), &agreed_on);
+        let own = own_right(gate, principal, thread, call);
+        let is_pending = call.state == State::Pending;
+        let on_behalf_of = match own {
+            MayDecide::Nothing if is_pending => self.would_represent(gate, principal, seen),
+            _ => None,
+        };
+        let may = if on_behalf_of.is_some() { MayDecide::ApproveOrReject } else { own };
+        let is_theirs =
+            |vote: &&ApprovalVote| vote.shares_a_person(&principal.actor(), on_behalf_of.as_deref());
+        let is_news = !agreed.iter().any(is_theirs);
+        let may_approve = may == MayDecide::ApproveOrReject && tool.is_some();
+        let approved_by = agreed.into_iter().map(|vote| vote.by.clone()).collect();
+        DecisionStatus {
+            tool,
+            headline,
+            can_decide: may_approve && is_news && is_pending,
+            can_reject: may != MayDecide::Nothing && is_pending,
+            on_behalf_of,
+            required: quorum.people,
+            approved_by,
+        }
     }
 }

@@ -6,8 +6,12 @@
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
 //! ask      the handler of this process decides while the turn waits for it
+//! input    executing: a tool asks people, and one answer goes to the tool
 //! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    after a deadline
+//! report   executing -> succeeded | failed    by the service that owns the call; also interrupted -> …
 //! verify   interrupted -> succeeded | failed    if the tool knows the outcome
+//! resolve  interrupted -> succeeded | failed    if an operator found out the outcome
+//! workers  approved -> executing -> succeeded | failed | interrupted    over HTTP, by programs outside
 //! ```
 //!
 //! Every surface for decisions ends in [`Approvals::decide`].
@@ -16,27 +20,48 @@ mod ask_handler;
 mod cancel;
 mod cards;
 mod decide;
+mod definitions;
+mod delegate;
+mod detail;
 mod execute;
+mod extend;
 mod grants;
 pub mod handlers;
 mod inbox;
+mod input;
+mod previews;
 mod quorum;
+mod refusals;
+mod report;
+mod resolve;
 mod scope;
 mod session;
 mod sweeper;
 mod verify;
+mod workers;
 
 pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest};
+pub(crate) use definitions::AcceptError;
+pub(crate) use delegate::{DelegateError, NotDelegated};
+pub(crate) use detail::ApprovalDetail;
+pub(crate) use extend::ExtendError;
 pub(crate) use grants::GrantError;
 pub(crate) use inbox::DecisionStatus;
+pub(crate) use input::{AnswerError, Answered};
+pub(crate) use previews::EditPreview;
+pub(crate) use report::{Report, ReportError, Reported};
+pub(crate) use resolve::ResolveError;
 pub(crate) use scope::Scope;
 pub(crate) use session::{PolicyError, PolicyInForce, ToolInForce};
+pub(crate) use workers::{HandedOver, WorkerError};
 
 use crate::agent::{Executor, Tasks};
 use crate::config;
 use crate::domain::Principal;
-use crate::domain::call::{ToolCall, input_hash};
+use crate::domain::call::ToolCall;
 use crate::domain::id::ToolCallId;
+use crate::domain::policy::MayDecide;
+use crate::entropy::Entropy;
 use crate::rate_limit::RateLimit;
 use crate::store::{Read, Store, StoreError, Thread, Visibility};
 use crate::tools::gate::Gate;
@@ -58,6 +83,13 @@ pub(crate) struct Approvals {
     verifications: Arc<Verifications>,
     /// The roles of operators.
     operators: Vec<String>,
+    /// The roles that accept definitions of MCP tools; `None` without authentication, when the one user does.
+    accepting: Option<Vec<String>>,
+    /// Whether the server has no authentication, and so one user.
+    has_one_user: bool,
+    /// Maximum length of the text that the model reads about an outcome, in bytes.
+    result_bytes: usize,
+    workers: workers::Workers,
 }
 
 impl Approvals {
@@ -66,17 +98,37 @@ impl Approvals {
         executor: Executor,
         handler: Arc<dyn ApprovalHandler>,
         owner: String,
+        entropy: Arc<dyn Entropy>,
         config: &config::Config,
     ) -> Self {
         let caps = config.limits.caps(config.auth.mode);
         let (approval, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
+        let accepting = config.auth.accepting();
+        let has_one_user = config.auth.mode == config::AuthMode::None;
+        let result_bytes = config.limits.result_bytes;
         let rate_limit = Arc::new(RateLimit::new(caps.decisions_per_minute));
         let verifications = Arc::default();
-        Self { store, executor, handler, owner, approval, rate_limit, verifications, operators }
+        let workers = workers::Workers::new(&config.auth, entropy);
+        Self {
+            store,
+            executor,
+            handler,
+            owner,
+            approval,
+            rate_limit,
+            verifications,
+            operators,
+            accepting,
+            has_one_user,
+            result_bytes,
+            workers,
+        }
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.executor.gate
+    /// Returns the gate with the tools of this moment. A decision uses one gate from its checks to its commit: what
+    /// the decider was shown has to be what runs.
+    pub(crate) fn gate(&self) -> Gate {
+        self.executor.gate()
     }
 
     fn tasks(&self) -> &Tasks {
@@ -102,18 +154,12 @@ impl Approvals {
         if principal.has_one_of(&self.operators) {
             return Visibility::Operator;
         }
-        Visibility::Approver(self.gate().registry().approved_by(principal))
+        let tools = self.gate().registry().approved_by(principal);
+        Visibility::Approver { tools, delegated_at: Some(self.store.process_time()), escalated: true }
     }
+}
 
-    /// Returns the hash that a client echoes to prove what it was shown. The hash includes the current schema
-    /// of the tool, so that a changed tool is detected.
-    pub(crate) fn shown_hash(&self, call: &ToolCall) -> String {
-        input_hash(&call.name, &call.input, self.current_schema(call))
-    }
-
-    /// Returns the current schema hash of the call's tool, or the stored one if the tool is gone.
-    fn current_schema<'a>(&'a self, call: &'a ToolCall) -> &'a str {
-        let registered = self.gate().registry().get(&call.name);
-        registered.map_or(&call.schema_hash, |tool| &tool.schema_hash)
-    }
+/// Returns the decisions that this principal may make about a held call in their own right.
+fn own_right(gate: &Gate, principal: &Principal, thread: &Thread, call: &ToolCall) -> MayDecide {
+    gate.registry().may_decide(principal, thread.is_of(principal), (&call.name, call.escalated_to()))
 }

@@ -7,17 +7,19 @@
 use super::Approvals;
 use crate::domain::decision::Choice;
 use crate::store::{Counted, LockedCall, StoreError, Vote, Write};
+use crate::tools::gate::Gate;
 
 impl Approvals {
     /// Counts a vote before it decides. One rejection is always enough.
     pub(super) async fn count_vote(
         &self,
+        gate: &Gate,
         write: &Write,
         locked: &LockedCall,
         answer: &Choice,
         vote: &Vote,
     ) -> Result<Counted, StoreError> {
-        let quorum = self.gate().registry().quorum(&locked.call.name);
+        let quorum = gate.registry().quorum(&locked.call.name);
         if quorum.people <= 1 || matches!(answer, Choice::Reject { .. }) {
             return Ok(Counted::Enough(Vec::new()));
         }

@@ -7,6 +7,7 @@ use crate::domain::id::ThreadId;
 use crate::domain::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy};
 use crate::store::StoreError;
 use crate::tools::ToolSpec;
+use crate::tools::gate::Gate;
 
 /// The policy in force in a session.
 #[derive(Debug)]
@@ -58,17 +59,18 @@ pub(crate) enum PolicyError {
 
 impl Approvals {
     /// Returns the policy in force in a session, for its user and for operators.
-    pub(crate) async fn policy_in_force(
+    pub(crate) async fn policy_in_force<'a>(
         &self,
+        gate: &'a Gate,
         principal: &Principal,
         session: ThreadId,
-    ) -> Result<PolicyInForce<'_>, PolicyError> {
+    ) -> Result<PolicyInForce<'a>, PolicyError> {
         let operates = principal.has_one_of(&self.operators);
         let read = self.store.read().await?;
         let root = read.any_session(principal, session).await?;
         let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
         let policy = read.session_policy(&root).await?;
-        let (gate, of_caller) = (self.gate(), root.is_of(principal));
+        let of_caller = root.is_of(principal);
         // The roles of another user are unknown here.
         let roles = of_caller.then_some(principal.roles.as_slice());
         let tools = gate.registry().registered();
@@ -107,7 +109,8 @@ impl Approvals {
         let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
         write.lock_thread(&root).await?;
         let before = write.session_policy(&root).await?;
-        let registry = self.gate().registry();
+        let gate = self.gate();
+        let registry = gate.registry();
         // The stored policy may name tools of another build. A tool that the principal may not run counts as
         // unknown.
         let is_known = |name: &str| {
@@ -117,7 +120,7 @@ impl Approvals {
         if let Some(unknown) = policy.tools.keys().find(|name| !is_known(name)) {
             return Err(PolicyError::UnknownTool(unknown.clone()));
         }
-        if !operates && let Some(loosened) = self.gate().loosened(&before, policy) {
+        if !operates && let Some(loosened) = gate.loosened(&before, policy) {
             return Err(match loosened {
                 Loosened::Tool(tool) => PolicyError::Loosened(tool.to_owned()),
                 Loosened::Mode => PolicyError::ModeLoosened,

@@ -81,6 +81,16 @@ impl Approvals {
                 metrics.swept("expired");
                 tracing::info!(tool_call_id = %id, "a call expired without a decision");
             }
+            Swept::Noticed { escalated, reminded } => {
+                for (done, what) in [(escalated, "escalated"), (reminded, "reminded")] {
+                    if done {
+                        metrics.swept(what);
+                        tracing::info!(tool_call_id = %id, what, "a call still waits for a decision");
+                    }
+                }
+                // The call has not moved.
+                return Ok(());
+            }
             Swept::NotStarted => {
                 metrics.swept("not_started");
                 tracing::warn!(tool_call_id = %id, "a call missed its start deadline and will not run");
@@ -88,6 +98,10 @@ impl Approvals {
             Swept::Interrupted => {
                 metrics.swept("interrupted");
                 tracing::warn!(tool_call_id = %id, "the lease of a call is over; the outcome is unknown");
+            }
+            Swept::Unreported => {
+                metrics.swept("unreported");
+                tracing::warn!(tool_call_id = %id, "the result deadline of a call is over; the outcome is unknown");
             }
             Swept::Repeatable => {
                 metrics.swept("repeatable");
@@ -107,7 +121,7 @@ impl Approvals {
 
     /// Runs a claimed call. The lookup of an unknown claim takes time, and a sweep must not wait for it.
     async fn run_swept(&self, call: &ToolCall, claimed: Claimed) {
-        match self.permit(call, claimed).await {
+        match self.permit(call.id, claimed).await {
             Ok(Some(permit)) => {
                 self.executor.metrics.swept("claimed");
                 self.run(call.thread_id, permit).await;

@@ -11,7 +11,6 @@ use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunOptions};
 use crate::store::{Extent, NewRun, NewThread, Question, StoreError, Thread, Transcript, Which, Write};
 use crate::stream::ClientTraits;
-use crate::tools::ToolRegistry;
 use std::collections::HashSet;
 
 /// The title of a thread that was created without one.
@@ -57,7 +56,8 @@ impl Chat {
         {
             return Err(AdmitError::UnknownModel(id.clone()));
         }
-        match options.tools.iter().flatten().find(|name| !self.tools().has_for(principal, name)) {
+        let gate = self.agent.executor.gate();
+        match options.tools.iter().flatten().find(|name| !gate.registry().has_for(principal, name)) {
             Some(unknown) => Err(AdmitError::UnknownTool(unknown.clone())),
             None => Ok(()),
         }
@@ -82,13 +82,10 @@ impl Chat {
         Ok(())
     }
 
-    fn tools(&self) -> &ToolRegistry {
-        self.agent.executor.gate.registry()
-    }
-
     /// Returns the options on behalf of this principal, without the tools that the principal may not run.
     pub(super) fn on_behalf_of(&self, principal: &Principal, options: RunOptions) -> RunOptions {
-        options.on_behalf_of(principal.roles.clone(), self.tools().only_for(principal))
+        options
+            .on_behalf_of(principal.roles.clone(), self.agent.executor.gate().registry().only_for(principal))
     }
 
     /// Returns the named thread, locked.

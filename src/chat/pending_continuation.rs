@@ -50,7 +50,7 @@ impl Chat {
     /// begin the call after the first process died.
     fn wait_limit(&self, client: ClientTraits) -> Duration {
         if client.reposts_until_settled {
-            self.agent.executor.gate.longest().saturating_add(self.approval.lease)
+            self.agent.executor.gate().longest().saturating_add(self.approval.lease)
         } else {
             self.approval.wait
         }

@@ -75,6 +75,7 @@ impl PostedDecision {
             tool_call_id: self.tool_call_id,
             choice: answer,
             input_hash: None,
+            preview_hash: None,
             surface: Surface::Stream,
             remember: None,
             scope: Scope::Anything,

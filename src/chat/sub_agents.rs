@@ -64,8 +64,8 @@ impl Chat {
     async fn settle_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
         let write = self.store.urgent_write().await?;
         let Some(ended) = write.ended_child(delegated).await? else { return Ok(false) };
-        let gate = &self.agent.executor.gate;
-        let outcome = outcome(&ended, gate);
+        let gate = self.agent.executor.gate();
+        let outcome = outcome(&ended, &gate);
         let result = gate.result_text(&outcome, &ended.call.input, ended.call.effective_input());
         let settled = write.settle_child(&ended, &outcome, result).await?;
         write.commit().await?;

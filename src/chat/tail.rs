@@ -143,7 +143,7 @@ impl Tail {
             tokio::select! {
                 () = sleep(POLL_INTERVAL) => {}
                 () = self.tasks.stopping() => {
-                    let message = "The server stopped before the answer was complete; it goes on elsewhere.";
+                    let message = "The server stopped before the answer was complete; another server continues it.";
                     let error = TurnError { code: TurnErrorCode::Interrupted, message: message.to_owned() };
                     return self.give_up(error);
                 }

@@ -146,7 +146,8 @@ impl TurnTask {
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
         let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
-        let turn = Turn { lease, heartbeat, model: model.as_ref(), asks };
+        let people = Arc::new(approvals.clone());
+        let turn = Turn { lease, heartbeat, model: model.as_ref(), asks, people };
         self.chat.agent.run(&turn, (first, begun), spent, &|event| self.log.emit(event)).await
     }
 

@@ -12,10 +12,27 @@ pub struct Approval {
     /// `pending_ttl`: how long a call is held for a decision. After it the call expires.
     #[serde(with = "super::sources::duration")]
     pub pending_ttl: Duration,
+    /// `ttl_max`: the longest time that an approver may hold a call for a decision, from the call's creation. It does
+    /// not shorten `pending_ttl`.
+    #[serde(with = "super::sources::duration")]
+    pub ttl_max: Duration,
+    /// `remind_before`: how long before its deadline a pending call is announced once more, as the event `tool.reminded`.
+    /// Zero is never. A call that waits no longer than this has no reminder.
+    #[serde(with = "super::sources::duration")]
+    pub remind_before: Duration,
+    /// `escalate_after`: how long a call waits before the roles `escalate_to` may decide it too.
+    #[serde(with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub escalate_after: Option<Duration>,
+    /// `escalate_to`: the roles that may decide a call besides those of its tool, after `escalate_after`.
+    #[serde(deserialize_with = "super::sources::list")]
+    pub escalate_to: Vec<String>,
     /// `handler_timeout`: how long an approval handler of this process may take to answer. After it the call
     /// is cancelled.
     #[serde(with = "super::sources::duration")]
     pub handler_timeout: Duration,
+    /// `answer_timeout`: how long a tool that runs waits for the answer of a person to a request.
+    #[serde(with = "super::sources::duration")]
+    pub answer_timeout: Duration,
     /// `start_deadline`: how long after its approval a call may start, or start again after an interruption.
     /// Also how long the server asks the tool about the outcome of an interrupted call.
     #[serde(with = "super::sources::duration")]
@@ -54,6 +71,9 @@ pub struct Approval {
     /// `exact_numbers`: whether the server holds a call with a number that JavaScript pages cannot show
     /// exactly.
     pub exact_numbers: ExactNumbers,
+    /// `share_context`: which callers read the words around a held call.
+    #[serde(deserialize_with = "super::sources::word")]
+    pub share_context: ShareContext,
     /// `[[approval.rules]]`: rules that ask or forbid, by the inputs of a call and the roles of its user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ApprovalRule>,
@@ -63,7 +83,12 @@ impl Default for Approval {
     fn default() -> Self {
         Self {
             pending_ttl: Duration::from_secs(24 * 60 * 60),
+            ttl_max: Duration::from_secs(7 * 24 * 60 * 60),
+            remind_before: Duration::from_secs(60 * 60),
+            escalate_after: None,
+            escalate_to: Vec::new(),
             handler_timeout: Duration::from_secs(120),
+            answer_timeout: Duration::from_secs(10 * 60),
             start_deadline: Duration::from_secs(5 * 60),
             lease: Duration::from_secs(30),
             sweep: Duration::from_secs(5),
@@ -75,6 +100,7 @@ impl Default for Approval {
             remember: RememberIn::Store,
             remember_inputs: RememberInputs::Any,
             exact_numbers: ExactNumbers::Require,
+            share_context: ShareContext::Requester,
             rules: Vec::new(),
         }
     }
@@ -125,6 +151,16 @@ pub enum ExactNumbers {
     Allow,
 }
 
+/// Which callers read the last words of the user and the words of the model before a held call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareContext {
+    /// The user of the thread alone.
+    Requester,
+    /// Also the callers that may decide the call.
+    Approvers,
+}
+
 /// What a new message does while calls are pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -138,18 +174,31 @@ pub enum WhilePending {
 }
 
 impl Approval {
+    /// Returns the time after which a held call is escalated, and the roles: those of the rule that holds the call, if
+    /// it has some.
+    pub(crate) fn escalation(&self, rule: Option<&str>) -> Option<(Duration, &[String])> {
+        let rule = self.rules.iter().find(|it| Some(it.name.as_str()) == rule);
+        let of_rule = rule.and_then(|rule| Some((rule.escalate_after?, rule.escalate_to.as_slice())));
+        of_rule.or_else(|| Some((self.escalate_after?, self.escalate_to.as_slice())))
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         for (key, duration) in [
             ("approval.lease", self.lease),
             ("approval.sweep", self.sweep),
             ("approval.handler_timeout", self.handler_timeout),
+            ("approval.answer_timeout", self.answer_timeout),
         ] {
             if duration.is_zero() {
                 return wrong(key, "expected more than 0s");
             }
         }
         duration("approval.pending_ttl", self.pending_ttl)?;
+        duration("approval.ttl_max", self.ttl_max)?;
+        duration("approval.remind_before", self.remind_before)?;
+        rules::escalation("approval.", self.escalate_after, &self.escalate_to)?;
         duration("approval.handler_timeout", self.handler_timeout)?;
+        duration("approval.answer_timeout", self.answer_timeout)?;
         duration("approval.start_deadline", self.start_deadline)?;
         duration("approval.lease", self.lease)?;
         duration("approval.sweep", self.sweep)?;

@@ -1,8 +1,9 @@
 //! `[auth]`: how callers authenticate.
 
-use super::{ConfigError, shown, wrong};
+use super::{ConfigError, Server, shown, wrong};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -10,6 +11,16 @@ use std::net::IpAddr;
 const SECRET_BYTES_MIN: usize = 32;
 /// The longest name of a tenant in characters, as in a token.
 const TENANT_CHARS_MAX: usize = 256;
+/// The parameters of an authorization request that the server sets itself (RFC 6749, 4.1.1; RFC 7636, 4.3).
+const OWN_PARAMETERS: [&str; 7] = [
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "redirect_uri",
+    "response_mode",
+    "response_type",
+    "state",
+];
 
 /// `[auth]`
 #[derive(Clone, Deserialize, Serialize)]
@@ -44,6 +55,18 @@ pub struct Auth {
     /// `operator_roles`: the roles of operators. An operator may loosen the policy of a session.
     #[serde(deserialize_with = "super::sources::list")]
     pub operator_roles: Vec<String>,
+    /// `accept_roles`: the roles that accept definitions of MCP tools, for all tenants. Default: `operator_roles`.
+    #[serde(deserialize_with = "super::sources::list")]
+    pub accept_roles: Vec<String>,
+    /// `worker_roles`: the roles of workers. A worker claims and settles calls of `[[worker_tools]]`.
+    #[serde(deserialize_with = "super::sources::list")]
+    pub worker_roles: Vec<String>,
+    /// `client_id`: the name of the server at the issuer, as a public client. With it people sign in to the
+    /// console. Needs `jwks_url` and `server.public_url`.
+    pub client_id: Option<String>,
+    /// `sign_in_params`: further parameters of the authorization request, such as `scope`, `resource` or
+    /// `audience`.
+    pub sign_in_params: BTreeMap<String, String>,
 }
 
 impl Default for Auth {
@@ -60,6 +83,10 @@ impl Default for Auth {
             default_tenant: None,
             roles_claim: "roles".to_owned(),
             operator_roles: Vec::new(),
+            accept_roles: Vec::new(),
+            worker_roles: Vec::new(),
+            client_id: None,
+            sign_in_params: BTreeMap::new(),
         }
     }
 }
@@ -82,10 +109,11 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, server: &Server) -> Result<(), ConfigError> {
         if self.mode == AuthMode::None {
             return self.check_unused();
         }
+        self.check_sign_in(server)?;
         match (&self.secret, &self.jwks_url) {
             (Some(secret), None) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
                 wrong("auth.secret", format!("expected at least {SECRET_BYTES_MIN} bytes"))?;
@@ -123,6 +151,38 @@ impl Auth {
 }
 
 impl Auth {
+    fn check_sign_in(&self, server: &Server) -> Result<(), ConfigError> {
+        if let Some(name) = self.sign_in_params.keys().find(|name| OWN_PARAMETERS.contains(&name.as_str())) {
+            let why = "expected another parameter: the server sets this one";
+            return wrong(format!("auth.sign_in_params.{name}"), why);
+        }
+        match &self.client_id {
+            None if self.sign_in_params.is_empty() => Ok(()),
+            None => wrong("auth.sign_in_params", "expected auth.client_id beside it"),
+            Some(id) if id.is_empty() => wrong("auth.client_id", "expected a name"),
+            Some(_) if self.secret.is_some() => wrong(
+                "auth.client_id",
+                "expected auth.jwks_url: with auth.secret there is no issuer to sign in at",
+            ),
+            Some(_) if !self.issuer.as_deref().is_some_and(is_safe) => wrong(
+                "auth.issuer",
+                "expected an https:// URL, or http:// on this machine, for auth.client_id",
+            ),
+            Some(_) if !server.public_url.as_deref().is_some_and(is_safe) => wrong(
+                "server.public_url",
+                "expected an https:// URL, or http:// on this machine, where browsers come back to after the \
+                 sign-in (auth.client_id)",
+            ),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Returns the roles that accept definitions of MCP tools. `None` in mode `none`, where the one user does.
+    pub(crate) fn accepting(&self) -> Option<Vec<String>> {
+        let roles = if self.accept_roles.is_empty() { &self.operator_roles } else { &self.accept_roles };
+        (self.mode != AuthMode::None).then(|| roles.clone())
+    }
+
     /// Refuses keys of token checks in mode `none`. An operator that sets such a key expects the checks.
     fn check_unused(&self) -> Result<(), ConfigError> {
         let set = [
@@ -130,6 +190,8 @@ impl Auth {
             ("auth.jwks_url", self.jwks_url.is_some()),
             ("auth.issuer", self.issuer.is_some()),
             ("auth.audience", self.audience.is_some()),
+            ("auth.client_id", self.client_id.is_some()),
+            ("auth.sign_in_params", !self.sign_in_params.is_empty()),
         ];
         match set.iter().find(|(_, is_set)| *is_set) {
             Some((key, _)) => wrong("auth.mode", format!("expected \"jwt\", since {key} is set")),
@@ -139,7 +201,7 @@ impl Auth {
 }
 
 /// Returns whether traffic to the URL stays on this machine or uses TLS.
-pub(super) fn is_safe(url: &str) -> bool {
+pub(crate) fn is_safe(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else { return false };
     let host = url.host_str().unwrap_or_default();
     match url.scheme() {

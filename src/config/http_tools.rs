@@ -1,15 +1,20 @@
 //! `[[http_tools]]`: tools that other services run.
 
-use super::{ConfigError, Egress, Tools, duration, shown, wrong};
-use serde::{Deserialize, Deserializer, Serialize};
+use super::sources::text_of_file;
+use super::tool_entry::{self, ToolEntry, ToolRisk, in_order, yes};
+use super::{ConfigError, Egress, Server, Tools, duration, shown, wrong};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The longest time that a service has to answer, unless the tool has a `timeout` of its own.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a service has to report the outcome of a call that it accepted, unless the tool has a `result_deadline`
+/// of its own.
+const RESULT_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `[[http_tools]]`
 #[derive(Clone, Deserialize, Serialize)]
@@ -62,34 +67,16 @@ pub struct HttpTool {
     /// `timeout`: how long the service has to answer. At most `tools.timeout`.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// `result_deadline`: how long the service has to report the outcome of a call that it accepted with 202. After
+    /// it the outcome is unknown. Needs `server.public_url`.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub result_deadline: Option<Duration>,
     /// `verify_url`: the address that knows the outcome of an interrupted call.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub verify_url: Option<String>,
-}
-
-/// The harm that a tool can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ToolRisk {
-    /// The tool reads, or its effect is easily undone.
-    Low,
-    /// The tool changes something that matters.
-    Medium,
-    /// The effect of the tool cannot be undone.
-    High,
-}
-
-const fn yes() -> bool {
-    true
-}
-
-/// Reads a table, or a JSON object in a text. A table has no order of its own, so its fields are sorted: the model
-/// reads the same schema after each start.
-fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
-    let mut fields = super::sources::table_or_json(deserializer)?;
-    fields.sort_keys();
-    fields.values_mut().for_each(Value::sort_all_objects);
-    Ok(fields)
+    /// `preview_url`: the address that says what a call would do, before it is decided.
+    #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
+    pub preview_url: Option<String>,
 }
 
 impl fmt::Debug for HttpTool {
@@ -104,38 +91,50 @@ impl HttpTool {
         self.timeout.unwrap_or_else(|| TIMEOUT.min(tools.timeout))
     }
 
+    /// Returns how long the service has to report the outcome of a call that it accepted.
+    pub(crate) fn result_deadline(&self) -> Duration {
+        self.result_deadline.unwrap_or(RESULT_DEADLINE)
+    }
+
     /// Returns the text of the file with the secrets.
     pub(crate) fn read_secrets(&self, key: &str) -> Result<String, ConfigError> {
-        read(&format!("{key}.secret_file"), &self.secret_file)
+        text_of_file(&format!("{key}.secret_file"), &self.secret_file)
     }
 
-    /// Returns the schema of the inputs that the model chooses.
-    pub(crate) fn read_schema(&self, key: &str) -> Result<Map<String, Value>, ConfigError> {
-        let Some(path) = &self.input_schema_file else { return Ok(self.input_schema.clone()) };
-        let key = format!("{key}.input_schema_file");
-        let read = serde_json::from_str(&read(&key, path)?);
-        read.map_err(|error| ConfigError::Value { key, why: format!("{}: {error}", path.display()) })
+    /// Returns the description of the tool.
+    pub(crate) fn entry(&self) -> ToolEntry<'_> {
+        ToolEntry {
+            name: &self.name,
+            description: &self.description,
+            input_schema: &self.input_schema,
+            input_schema_file: self.input_schema_file.as_ref(),
+            hil: self.hil,
+            risk: self.risk,
+            headline: self.headline.as_ref(),
+            idempotent: self.idempotent,
+        }
     }
 
-    fn check(&self, key: &str, tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {
+    fn check(&self, key: &str, tools: &Tools, egress: &Egress, server: &Server) -> Result<(), ConfigError> {
+        self.entry().check(key)?;
         let key = |field: &str| format!("{key}.{field}");
-        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if !(1..=64).contains(&self.name.len()) || !self.name.chars().all(usable) {
-            return wrong(key("name"), "expected 1 to 64 of a-z, A-Z, 0-9, _ and -");
-        }
-        if self.description.trim().is_empty() {
-            return wrong(key("description"), "expected what the tool does, for the model and the approver");
-        }
         egress.check_url(&key("url"), &self.url)?;
         if let Some(url) = &self.verify_url {
             egress.check_url(&key("verify_url"), url)?;
         }
-        match (self.input_schema.is_empty(), &self.input_schema_file) {
-            (true, None) => return wrong(key("input_schema"), "expected this or input_schema_file"),
-            (false, Some(_)) => {
-                return wrong(key("input_schema"), "expected either this or input_schema_file, not both");
+        if let Some(url) = &self.preview_url {
+            egress.check_url(&key("preview_url"), url)?;
+        }
+        match self.result_deadline {
+            Some(_) if server.public_url.is_none() => {
+                let why = "expected server.public_url, which is the address for outcomes that come later";
+                return wrong(key("result_deadline"), why);
             }
-            (true, Some(_)) | (false, None) => {}
+            Some(deadline) if deadline.is_zero() => {
+                return wrong(key("result_deadline"), "expected more than 0s");
+            }
+            Some(deadline) => duration(&key("result_deadline"), deadline)?,
+            None => {}
         }
         match self.timeout {
             Some(timeout) if timeout.is_zero() => wrong(key("timeout"), "expected more than 0s"),
@@ -153,21 +152,14 @@ pub(crate) fn key(place: usize) -> String {
     format!("http_tools[{place}]")
 }
 
-pub(super) fn check(all: &[HttpTool], tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {
-    let mut seen = BTreeSet::new();
+pub(super) fn check(
+    all: &[HttpTool],
+    tools: &Tools,
+    egress: &Egress,
+    server: &Server,
+) -> Result<(), ConfigError> {
     for (place, tool) in all.iter().enumerate() {
-        tool.check(&key(place), tools, egress)?;
-        if !seen.insert(&tool.name) {
-            let why = format!("expected another name than {:?}, which another tool has", tool.name);
-            return wrong(format!("{}.name", key(place)), why);
-        }
+        tool.check(&key(place), tools, egress, server)?;
     }
-    Ok(())
-}
-
-fn read(key: &str, path: &std::path::Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError::Value {
-        key: key.to_owned(),
-        why: format!("{}: {error}", path.display()),
-    })
+    tool_entry::check_names("http_tools", all.iter().map(|tool| &tool.name))
 }

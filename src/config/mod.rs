@@ -6,11 +6,13 @@
 
 mod approval;
 mod auth;
+mod client;
 mod database;
 mod egress;
 mod http_tools;
 mod limits;
 mod log;
+mod mcp;
 mod model;
 mod provider;
 mod rules;
@@ -18,20 +20,29 @@ mod server;
 mod shown;
 mod sources;
 mod stream;
+mod tool_entry;
 mod tools;
+mod webhooks;
+mod worker_tools;
 
 #[cfg(test)]
 pub(crate) mod fuzz;
 
-pub use approval::{Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, WhilePending};
+pub use approval::{
+    Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, ShareContext, WhilePending,
+};
+pub(crate) use auth::is_safe;
 pub use auth::{Auth, AuthMode};
+pub use client::{Client, ClientFlags};
 pub use database::Database;
 pub use egress::Egress;
+pub use http_tools::HttpTool;
 pub(crate) use http_tools::key as http_tool_key;
-pub use http_tools::{HttpTool, ToolRisk};
 pub(crate) use limits::Caps;
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
+pub use mcp::McpServer;
+pub(crate) use mcp::{Reached, key as mcp_key};
 pub use model::Model;
 #[cfg(test)]
 pub(crate) use model::OWN_FIELDS;
@@ -39,7 +50,13 @@ pub use provider::Provider;
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
 pub use stream::{Stream, UiDialect};
+pub(crate) use tool_entry::ToolEntry;
+pub use tool_entry::ToolRisk;
 pub use tools::{ToolRules, Tools};
+pub(crate) use webhooks::key as webhook_key;
+pub use webhooks::{Webhook, WebhookBody};
+pub use worker_tools::WorkerTool;
+pub(crate) use worker_tools::key as worker_tool_key;
 
 use config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
@@ -76,6 +93,15 @@ pub struct Config {
     /// Tools that other services run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_tools: Vec<HttpTool>,
+    /// Tools whose calls workers execute.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub worker_tools: Vec<WorkerTool>,
+    /// MCP servers, whose tools the model may call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<McpServer>,
+    /// Addresses that get the events of a tenant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<Webhook>,
 }
 
 /// The values of command line flags, which override all other sources.
@@ -145,9 +171,13 @@ impl Config {
         self.model.check()?;
         self.tools.check()?;
         self.egress.check()?;
-        http_tools::check(&self.http_tools, &self.tools, &self.egress)?;
-        self.auth.check()?;
+        http_tools::check(&self.http_tools, &self.tools, &self.egress, &self.server)?;
+        worker_tools::check(&self.worker_tools)?;
+        mcp::check(&self.mcp, &self.tools, &self.egress)?;
+        webhooks::check(&self.webhooks, &self.egress, self.auth.mode)?;
+        self.auth.check(&self.server)?;
         self.check_people()?;
+        self.check_workers()?;
         self.approval.check()?;
         self.stream.check()?;
         self.limits.check()?;
@@ -166,9 +196,26 @@ impl Config {
         }
     }
 
+    /// Refuses worker tools without a role of workers in mode `jwt`: no token could claim their calls.
+    fn check_workers(&self) -> Result<(), ConfigError> {
+        let no_worker = self.auth.mode == AuthMode::Jwt && self.auth.worker_roles.is_empty();
+        if no_worker && !self.worker_tools.is_empty() {
+            return wrong(
+                "auth.worker_roles",
+                "expected a role: without one no token claims calls of worker_tools",
+            );
+        }
+        Ok(())
+    }
+
     /// Returns whether the server serves `/docs`.
     pub(crate) fn serves_docs(&self) -> bool {
         self.server.docs.unwrap_or(self.server.bind.ip().is_loopback())
+    }
+
+    /// Returns whether the server serves the console.
+    pub(crate) fn serves_console(&self) -> bool {
+        self.server.console.unwrap_or(self.auth.mode == AuthMode::Jwt || self.faces_only_this_machine())
     }
 
     /// Returns whether only this machine may call. Every caller is then the one user.

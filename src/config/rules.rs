@@ -1,9 +1,10 @@
 //! `[[approval.rules]]`: rules that ask or forbid, by the inputs of a call and the roles of its user.
 
-use super::{ConfigError, wrong};
+use super::{ConfigError, duration, wrong};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// One rule. A rule only tightens: it asks for an approval or forbids the call.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -26,6 +27,13 @@ pub struct ApprovalRule {
     /// `unless_roles`: the rule does not cover users with one of these roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unless_roles: Vec<String>,
+    /// `escalate_after`: how long a call that the rule holds waits before the roles `escalate_to` may decide it too, in
+    /// place of the key of `[approval]`.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub escalate_after: Option<Duration>,
+    /// `escalate_to`: the roles, in place of the key of `[approval]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalate_to: Vec<String>,
     /// `reason`: the reason for the approver and for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -96,6 +104,23 @@ pub(super) fn names(key: &str, names: &[String]) -> Result<(), ConfigError> {
     }
 }
 
+/// Refuses a time without roles, and roles without a time. `place` is the beginning of the keys.
+pub(super) fn escalation(place: &str, after: Option<Duration>, to: &[String]) -> Result<(), ConfigError> {
+    let key = |name: &str| format!("{place}{name}");
+    match after {
+        Some(after) if after.is_zero() => wrong(key("escalate_after"), "expected more than 0s"),
+        Some(_) if to.is_empty() => {
+            wrong(key("escalate_to"), "expected at least one role, with escalate_after")
+        }
+        None if !to.is_empty() => wrong(key("escalate_after"), "expected a duration, with escalate_to"),
+        _ if to.iter().any(|role| role.trim().is_empty()) => {
+            wrong(key("escalate_to"), "expected roles, not a blank text")
+        }
+        Some(after) => duration(&key("escalate_after"), after),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn check(rules: &[ApprovalRule]) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     for (at, rule) in rules.iter().enumerate() {
@@ -109,6 +134,11 @@ pub(super) fn check(rules: &[ApprovalRule]) -> Result<(), ConfigError> {
                 key("name"),
                 format!("expected another name than {:?}, which another rule has", rule.name),
             );
+        }
+        let place = format!("approval.rules[{at}].");
+        escalation(&place, rule.escalate_after, &rule.escalate_to)?;
+        if rule.effect == RuleEffect::Deny && rule.escalate_after.is_some() {
+            return wrong(key("escalate_after"), "expected only with the effect ask");
         }
         if rule.tools.is_empty() {
             return wrong(key("tools"), "expected at least one name of a tool, as \"*\"");

@@ -1,6 +1,7 @@
 //! `[server]`: how the server faces the network.
 
 use super::{ConfigError, duration, wrong};
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -18,11 +19,17 @@ pub struct Server {
     pub cors_origins: Vec<String>,
     /// `docs`: whether the server serves `/docs`. Default: only on loopback.
     pub docs: Option<bool>,
+    /// `console`: whether the server serves the console at `/`. Default: not if other machines may call without
+    /// authentication.
+    pub console: Option<bool>,
     /// `metrics_bind`: a separate address for `/metrics`. On loopback it answers only to the names of this
     /// machine. Without this key, `/metrics` is served beside the routes, but only if the server serves only
     /// this machine.
     #[serde(deserialize_with = "super::sources::some_address")]
     pub metrics_bind: Option<SocketAddr>,
+    /// `public_url`: the address of the server as services reach it, with the path before the routes if a proxy adds
+    /// one. Services of tools report outcomes there that come later.
+    pub public_url: Option<String>,
     /// `grace`: how long a stopping server waits for running work. After it the server abandons the work.
     #[serde(with = "super::sources::duration")]
     pub grace: Duration,
@@ -34,7 +41,9 @@ impl Default for Server {
             bind: SocketAddr::from(([127, 0, 0, 1], 8080)),
             cors_origins: Vec::new(),
             docs: None,
+            console: None,
             metrics_bind: None,
+            public_url: None,
             // Most supervisors kill a process after 30 s. The outcomes of abandoned work must be stored
             // before.
             grace: Duration::from_secs(20),
@@ -54,8 +63,22 @@ impl Server {
                 ),
             );
         }
+        if self.public_url.as_deref().is_some_and(|url| !is_base_url(url)) {
+            let expected = "expected an https:// or http:// URL without a user name, a query, a fragment and a slash at \
+                            its end, like https://chat.example";
+            return wrong("server.public_url", expected);
+        }
         duration("server.grace", self.grace)
     }
+}
+
+/// Whether the path of a route can be appended to this text.
+fn is_base_url(text: &str) -> bool {
+    let Ok(url) = Url::parse(text) else { return false };
+    let plain = url.username().is_empty() && url.password().is_none();
+    let plain = plain && url.query().is_none() && url.fragment().is_none() && url.has_host();
+    let printable = text.chars().all(|c| c.is_ascii_graphic());
+    plain && printable && matches!(url.scheme(), "http" | "https") && !text.ends_with('/')
 }
 
 /// Returns whether a browser writes an origin in this form (RFC 6454, 6.2). Another form would never match.

@@ -5,6 +5,7 @@ use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The text in place of a secret.
@@ -20,6 +21,7 @@ impl Config {
     pub fn in_force(&self) -> Result<String, ConfigError> {
         let mut shown = self.clone();
         shown.server.docs = Some(self.serves_docs());
+        shown.server.console = Some(self.serves_console());
         shown.limits = self.limits.in_force(self.auth.mode);
         toml::to_string(&shown)
             .map_err(|error| ConfigError::Value { key: "configuration".to_owned(), why: error.to_string() })
@@ -56,6 +58,11 @@ pub(super) fn secret<S: Serializer>(secret: &Option<SecretString>, to: S) -> Res
         Some(_) => to.serialize_some(MASK),
         None => to.serialize_none(),
     }
+}
+
+/// Serializes the names of values that may be secret.
+pub(super) fn secrets<S: Serializer>(values: &BTreeMap<String, String>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(values.keys().map(|name| (name, MASK)))
 }
 
 pub(super) fn secret_url<S: Serializer>(url: &SecretString, to: S) -> Result<S::Ok, S::Error> {

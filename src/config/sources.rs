@@ -6,9 +6,10 @@ use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Keys whose values are `true` or `false`.
-const SWITCHES: [&str; 4] = ["docs", "allow_insecure", "other_person", "tools.demo"];
+const SWITCHES: [&str; 5] = ["docs", "console", "allow_insecure", "other_person", "tools.demo"];
 
 /// Refuses a value that the library would convert silently: it rounds fractions and reads `true` as 1. The
 /// check skips `model.options`, which is passed on to the model's server.
@@ -53,7 +54,7 @@ pub(super) fn own_variables() -> Result<config::Map<String, String>, ConfigError
         };
         if key.contains("__") {
             keys.insert(variable.to_owned(), value.to_owned());
-        } else if !is_of_service(key, value) {
+        } else if !is_of_service(key, value) && !is_of_client(key, value) {
             let expected = match likely(key) {
                 likely if likely.is_empty() => {
                     "HOLDPOINT_<SECTION>__<KEY>, with two underscores between".to_owned()
@@ -64,6 +65,40 @@ pub(super) fn own_variables() -> Result<config::Map<String, String>, ConfigError
         }
     }
     Ok(keys)
+}
+
+/// Returns whether this variable is one of the commands of an approver, which address a server over HTTP.
+fn is_of_client(key: &str, value: &str) -> bool {
+    let is_address = || value.starts_with("http://") || value.starts_with("https://");
+    matches!(key, "TOKEN" | "TOKEN_FILE") || (key == "URL" && is_address())
+}
+
+/// The variables of the commands of an approver. An empty one counts as not set.
+pub(super) struct ClientVariables {
+    pub(super) url: Option<String>,
+    pub(super) token: Option<String>,
+    pub(super) token_file: Option<String>,
+    /// Whether a terminal may show colours (<https://no-color.org>).
+    pub(super) colours: bool,
+}
+
+/// Reads the variables of the commands of an approver.
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+pub(super) fn client_variables() -> Result<ClientVariables, ConfigError> {
+    let set = |name: &str| match std::env::var(name) {
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(ConfigError::Value { key: name.to_owned(), why: "expected text in UTF-8".to_owned() })
+        }
+        found => Ok(found.ok().filter(|value| !value.is_empty())),
+    };
+    let no_colours = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_plain = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    Ok(ClientVariables {
+        url: set("HOLDPOINT_URL")?,
+        token: set("HOLDPOINT_TOKEN")?,
+        token_file: set("HOLDPOINT_TOKEN_FILE")?,
+        colours: !no_colours && !is_plain,
+    })
 }
 
 /// Returns whether Kubernetes sets this variable for a service, in its own form or in the form of Docker
@@ -132,12 +167,22 @@ pub(super) fn read_secrets(read: config::Config) -> Result<config::Value, Config
         if keys.contains_key(key) {
             wrong(&named, format!("expected either this or {section}.{key}, not both"))?;
         }
-        let unreadable = |why: String| ConfigError::Value { key: named.clone(), why };
-        let path = path.into_string().map_err(|_| unreadable("expected the path of a file".to_owned()))?;
-        let text = std::fs::read_to_string(&path).map_err(|error| unreadable(format!("{path}: {error}")))?;
-        keys.insert(key.to_owned(), text.trim_end_matches(['\r', '\n']).into());
+        let no_path =
+            || ConfigError::Value { key: named.clone(), why: "expected the path of a file".to_owned() };
+        let path = path.into_string().map_err(|_| no_path())?;
+        keys.insert(key.to_owned(), text_of_file(&named, Path::new(&path))?.into());
     }
     Ok(all)
+}
+
+/// Returns the text of the file that this key names, without the line end at its end.
+pub(super) fn text_of_file(key: &str, path: &Path) -> Result<String, ConfigError> {
+    let read = std::fs::read_to_string(path);
+    let text = read.map_err(|error| ConfigError::Value {
+        key: key.to_owned(),
+        why: format!("{}: {error}", path.display()),
+    })?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// Durations in the notation of humantime.
@@ -229,4 +274,9 @@ pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
             words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         }
     })
+}
+
+/// Parses a list, for an optional key.
+pub(super) fn some_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    list(deserializer).map(Some)
 }

@@ -22,6 +22,9 @@ pub struct Tools {
     /// unknown.
     #[serde(with = "super::sources::duration")]
     pub cancel_grace: Duration,
+    /// `preview_timeout`: the longest preview of a call. The call is held after it, with or without a preview.
+    #[serde(with = "super::sources::duration")]
+    pub preview_timeout: Duration,
     /// `[tools.<name>]`: the settings of one tool. Every other key of the section is the name of a tool.
     #[serde(flatten)]
     pub rules: BTreeMap<String, ToolRules>,
@@ -34,11 +37,14 @@ impl Default for Tools {
             files_dir: PathBuf::from("holdpoint-files"),
             timeout: Duration::from_secs(60),
             cancel_grace: Duration::from_secs(5),
+            preview_timeout: Duration::from_secs(5),
             rules: BTreeMap::new(),
         }
     }
 }
 
+/// The most that a preview may delay a hold. A user waits for the answer meanwhile.
+const PREVIEW_TIMEOUT_MAX: Duration = Duration::from_secs(30);
 /// The most approvals that a tool can require.
 const APPROVALS_MAX: u8 = 10;
 
@@ -91,12 +97,13 @@ impl<'de> Deserialize<'de> for Tools {
                 "files_dir" => tools.files_dir = read(&key, value)?,
                 "timeout" => tools.timeout = read::<Time, _>(&key, value)?.0,
                 "cancel_grace" => tools.cancel_grace = read::<Time, _>(&key, value)?.0,
+                "preview_timeout" => tools.preview_timeout = read::<Time, _>(&key, value)?.0,
                 _ if matches!(value.kind, ValueKind::Table(_)) => {
                     tools.rules.insert(key.clone(), read(&key, value)?);
                 }
                 _ => {
-                    let expected =
-                        "expected demo, files_dir, timeout, cancel_grace, or a table with the name of a tool";
+                    let expected = "expected demo, files_dir, timeout, cancel_grace, preview_timeout, \
+                                    or a table with the name of a tool";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }
             }
@@ -109,6 +116,10 @@ impl Tools {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         duration("tools.timeout", self.timeout)?;
         duration("tools.cancel_grace", self.cancel_grace)?;
+        if self.preview_timeout.is_zero() || self.preview_timeout > PREVIEW_TIMEOUT_MAX {
+            let why = format!("expected more than 0s, and at most {}s", PREVIEW_TIMEOUT_MAX.as_secs());
+            return wrong("tools.preview_timeout", why);
+        }
         for (name, rules) in &self.rules {
             for (key, roles) in [("run_roles", &rules.run_roles), ("approve_roles", &rules.approve_roles)] {
                 if let Some(role) = roles.iter().find(|role| role.is_empty() || role.trim() != *role) {

@@ -7,6 +7,7 @@
 //!                    └─► cancelled
 //!  model ─► executing (allowed by the policy)       model ─► rejected (forbidden by the policy)
 //!  model ─► cancelled (the same call is pending)    model ─► invalid (the call cannot run)
+//!  model ─► approved (allowed by the policy, and a worker executes the call)
 //! ```
 //!
 //! A lost execution leaves its call `interrupted`, or `approved` again if the tool is idempotent.
@@ -21,6 +22,7 @@ use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use super::input::Input;
 use super::model_texts;
 use super::output::Output;
+use super::preview::Preview;
 use super::text::{cut, without_nul};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -55,6 +57,8 @@ pub(crate) struct ToolCall {
     pub(crate) risk: RiskLevel,
     /// The reason why the call is held.
     pub(crate) reason: Option<String>,
+    /// The preview of the proposed inputs, if the call is held and its tool had previews then.
+    pub(crate) preview: Option<Preview>,
     /// The state.
     pub(crate) state: State,
     /// The decision in force.
@@ -63,11 +67,34 @@ pub(crate) struct ToolCall {
     pub(crate) created_at: Timestamp,
     /// The deadline for a decision.
     pub(crate) expires_at: Option<Timestamp>,
-    /// The run of the child thread that executes the call, or executed it.
-    pub(crate) child_run_id: Option<RunId>,
+    /// When people are reminded of the deadline, if they were not and are to be.
+    pub(crate) remind_at: Option<Timestamp>,
+    /// The escalation of the hold, if it has one.
+    pub(crate) escalation: Option<Escalation>,
+    /// Where the call is executed, or was executed. A process if the call has not begun, unless the call is for a
+    /// worker.
+    pub(crate) executed_by: ExecutedBy,
     /// Whether the stored inputs cannot be read. Such a call is shown without inputs, and is never approved
     /// or started.
     pub(crate) unreadable: bool,
+}
+
+/// The further roles that may decide a call after a time without a decision, as configured when the call was held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Escalation {
+    /// The roles.
+    pub(crate) to: Vec<String>,
+    /// The time from which the roles may decide.
+    pub(crate) due: Timestamp,
+    /// When the call was escalated. Until then the roles may not decide.
+    pub(crate) at: Option<Timestamp>,
+}
+
+impl ToolCall {
+    /// Returns the roles to which the call was escalated. They may decide besides the roles of its tool.
+    pub(crate) fn escalated_to(&self) -> &[String] {
+        self.escalation.as_ref().filter(|it| it.at.is_some()).map_or(&[], |it| &it.to)
+    }
 }
 
 macro_rules! state_kinds {
@@ -112,15 +139,18 @@ state_kinds! {
     Invalid "invalid",
 }
 
+/// The states that need a person: a decision about a pending call, or the outcome of an interrupted call.
+pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.name(), StateKind::Interrupted.name()];
+
 /// The state of a call, with the facts of that state. Each variant names what moves the call on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum State {
     /// The call waits for a decision. A decision or the deadline moves the call.
     Pending,
-    /// The call may run and no process runs it. A claim moves the call, until the start deadline.
+    /// The call may run and nothing runs it. A claim moves the call, until the start deadline.
     Approved(Approval),
-    /// A process runs the call. The owner of the execution settles the call, or the sweeper after the lease
-    /// ends.
+    /// The call runs. The one that [executes](ExecutedBy) the call settles it, or the sweeper after the lease or
+    /// the result deadline.
     Executing(Approval, Execution),
     /// The call ran and returned this output.
     Succeeded(Approval, Execution, Value, End),
@@ -144,9 +174,11 @@ pub(crate) enum State {
 pub(crate) struct Approval {
     /// Inputs that run in place of the model's, if the approver edited them.
     pub(crate) inputs: Option<Input>,
+    /// The preview of these inputs that the approver was shown, if the tool had previews then.
+    pub(crate) preview: Option<Preview>,
 }
 
-/// One execution of a call. The owner of the execution may settle the call, once.
+/// One execution of a call. The holder of the execution may settle the call, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Execution {
     /// The id of the execution.
@@ -155,6 +187,22 @@ pub(crate) struct Execution {
     pub(crate) attempt: i32,
     /// The time of the claim.
     pub(crate) started_at: Timestamp,
+}
+
+/// The party that executes a call, and so ends it. A call has exactly one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExecutedBy {
+    /// A process of a server, which has a lease on the call.
+    Process,
+    /// A worker outside of the servers, which has a lease on the call. No process of a server executes it.
+    Worker,
+    /// The run of a child thread.
+    Child(RunId),
+    /// The owner of the call: an external service that accepted it and reports the outcome later.
+    Owner {
+        /// The time after which the outcome is unknown.
+        result_deadline: Timestamp,
+    },
 }
 
 /// The end of a call, for the model and for the record.
@@ -199,16 +247,43 @@ impl ToolCall {
         self.edited_input().unwrap_or(&self.input)
     }
 
-    /// Whether a child run executes the call now. This process does not wait for the child, because the
-    /// child's calls may be held.
+    /// Returns the run of the child thread that executes the call, or executed it.
+    pub(crate) const fn child_run_id(&self) -> Option<RunId> {
+        match self.executed_by {
+            ExecutedBy::Child(run) => Some(run),
+            ExecutedBy::Process | ExecutedBy::Worker | ExecutedBy::Owner { .. } => None,
+        }
+    }
+
+    /// Returns the time until which the owner of the call reports its outcome, if the call has or had an owner.
+    pub(crate) const fn result_deadline(&self) -> Option<Timestamp> {
+        match self.executed_by {
+            ExecutedBy::Owner { result_deadline } => Some(result_deadline),
+            ExecutedBy::Process | ExecutedBy::Worker | ExecutedBy::Child(_) => None,
+        }
+    }
+
+    /// Whether a child run or an owner executes the call now. No process waits for it: the child's calls may be
+    /// held, and the owner may take days.
     pub(crate) fn is_delegated(&self) -> bool {
-        self.child_run_id.is_some() && self.end().is_none()
+        matches!(self.executed_by, ExecutedBy::Child(_) | ExecutedBy::Owner { .. }) && self.end().is_none()
+    }
+
+    /// Whether the call ends outside of its turn although it is not held: a child run, a worker or an owner
+    /// executes it, or executed it.
+    pub(crate) fn ends_elsewhere(&self) -> bool {
+        let elsewhere = match self.executed_by {
+            ExecutedBy::Process => false,
+            ExecutedBy::Worker => self.validated() == Some(true),
+            ExecutedBy::Child(_) | ExecutedBy::Owner { .. } => true,
+        };
+        !self.held && elsewhere
     }
 
     /// Whether the turn ends after this call and resumes once the call has ended: the call is held, or a
-    /// child run executes it.
+    /// child run, a worker or an owner executes it.
     pub(crate) fn pauses(&self) -> bool {
-        self.held || self.child_run_id.is_some()
+        self.held || self.ends_elsewhere()
     }
 
     /// Whether the call was cancelled before it ran. For a call that was open when the database lost commits,
@@ -225,13 +300,37 @@ impl ToolCall {
 
     /// Returns the inputs that an approver put in place of the model's.
     pub(crate) fn edited_input(&self) -> Option<&Input> {
+        self.approval()?.inputs.as_ref()
+    }
+
+    /// Returns the preview of the inputs that an approver put in place of the model's.
+    pub(crate) fn edited_preview(&self) -> Option<&Preview> {
+        self.approval()?.preview.as_ref()
+    }
+
+    /// Returns the preview of the inputs that run or ran.
+    pub(crate) fn effective_preview(&self) -> Option<&Preview> {
+        if self.edited_input().is_some() { self.edited_preview() } else { self.preview.as_ref() }
+    }
+
+    /// Returns the hash of the call as the model proposed it, with this schema of the tool.
+    pub(crate) fn proposed_hash(&self, schema_hash: &str) -> String {
+        input_hash(&self.name, &self.input, schema_hash, self.preview.as_ref())
+    }
+
+    /// Returns the hash of the call as it runs or ran, with this schema of the tool.
+    pub(crate) fn effective_hash(&self, schema_hash: &str) -> String {
+        input_hash(&self.name, self.effective_input(), schema_hash, self.effective_preview())
+    }
+
+    fn approval(&self) -> Option<&Approval> {
         match &self.state {
             State::Approved(approval)
             | State::Executing(approval, _)
             | State::Succeeded(approval, ..)
             | State::Failed(approval, ..)
-            | State::Interrupted(approval, ..) => approval.inputs.as_ref(),
-            State::Cancelled(approval, _) => approval.as_ref()?.inputs.as_ref(),
+            | State::Interrupted(approval, ..) => Some(approval),
+            State::Cancelled(approval, _) => approval.as_ref(),
             State::Pending | State::Rejected(_) | State::Expired(_) | State::Invalid(_) => None,
         }
     }
@@ -331,6 +430,14 @@ impl State {
 }
 
 impl Outcome {
+    /// Returns the outcome of a call that this attempt, the first or a later one, returned.
+    pub(crate) fn of_attempt(self, attempt: i32) -> Self {
+        match self {
+            Self::Failed(message) if attempt > 1 => Self::FailedAgain(message),
+            other => other,
+        }
+    }
+
     /// Returns the result text for the model, at most `bytes_max` bytes, with the edit first if there was
     /// one.
     pub(crate) fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
@@ -400,9 +507,19 @@ fn because(what: &str, reason: Option<&str>) -> String {
     }
 }
 
-/// Returns the hash of the facts that a decider sees: the tool, the inputs, and the tool's schema.
-pub(crate) fn input_hash(tool_name: &str, input: &Input, schema_hash: &str) -> String {
-    canonical_hash(&json!([tool_name, input, schema_hash]))
+/// Returns the hash of the facts that a decider sees: the tool, the inputs, the tool's schema, and the preview if
+/// there is one.
+pub(crate) fn input_hash(
+    tool_name: &str,
+    input: &Input,
+    schema_hash: &str,
+    preview: Option<&Preview>,
+) -> String {
+    canonical_hash(&match preview {
+        None => json!([tool_name, input, schema_hash]),
+        Some(Preview::Text(text)) => json!([tool_name, input, schema_hash, { "text": text }]),
+        Some(Preview::Failed(why)) => json!([tool_name, input, schema_hash, { "failed": why }]),
+    })
 }
 
 /// Returns the schema hash of an unknown tool. Its schema is `false`, which accepts nothing.

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
+use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use uuid::Uuid;
 
@@ -38,6 +39,12 @@ impl Timestamp {
     /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or_default())
+    }
+
+    /// Parses a moment in RFC 3339, with any offset.
+    pub(crate) fn of_rfc3339(text: &str) -> Option<Self> {
+        let nanos = OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos();
+        i64::try_from(nanos / 1000).ok().map(Self)
     }
 
     /// Formats the moment as RFC 3339 in UTC. The second always has six digits, so the texts sort like the
@@ -84,5 +91,8 @@ mod tests {
     fn times_are_written_with_six_digits() {
         assert_eq!(Timestamp::from_micros(0).to_rfc3339(), "1970-01-01T00:00:00.000000Z");
         assert_eq!(Timestamp::from_micros(1_700_000_000_120_001).to_rfc3339(), "2023-11-14T22:13:20.120001Z");
+        let parsed = Timestamp::of_rfc3339("2023-11-14T23:13:20.120001+01:00");
+        assert_eq!(parsed, Some(Timestamp::from_micros(1_700_000_000_120_001)));
+        assert_eq!(["", "2023-11-14", "2023-11-14T23:13:20"].map(Timestamp::of_rfc3339), [None; 3]);
     }
 }

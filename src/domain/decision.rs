@@ -10,6 +10,8 @@ pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
     /// The actor: `user:<sub>`, `system:policy` and the like.
     pub(crate) by: String,
+    /// The approver as whose delegate the actor decided, as an actor.
+    pub(crate) on_behalf_of: Option<String>,
     /// The time of the decision.
     pub(crate) at: Timestamp,
     /// Whether the decider approved inputs other than the model's.
@@ -105,4 +107,14 @@ pub(crate) enum Choice {
         /// The reason, for the model and the record.
         reason: Option<String>,
     },
+}
+
+impl Choice {
+    /// Returns the verdict.
+    pub(crate) const fn verdict(&self) -> Verdict {
+        match self {
+            Self::Approve { .. } => Verdict::Approve,
+            Self::Reject { .. } => Verdict::Reject,
+        }
+    }
 }

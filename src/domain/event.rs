@@ -17,12 +17,28 @@ pub(crate) enum EventType {
     ToolApproved,
     /// The call was rejected.
     ToolRejected,
+    /// A person's decision was refused and changed nothing.
+    ToolDecisionRefused,
+    /// The call waits longer for its decision.
+    ToolExtended,
+    /// An approver delegated the call to another person.
+    ToolDelegated,
+    /// People were reminded of the deadline of the call.
+    ToolReminded,
+    /// Further roles may decide the call.
+    ToolEscalated,
     /// No decision arrived in time.
     ToolExpired,
     /// The call was withdrawn and did not run.
     ToolCancelled,
     /// An execution was claimed.
     ToolStarted,
+    /// A service accepted the call, owns it now, and reports its outcome later.
+    ToolAccepted,
+    /// The tool asked people for an answer while its call ran.
+    ToolInputRequested,
+    /// The request was answered, expired or withdrawn.
+    ToolInputEnded,
     /// The call ran and returned an output.
     ToolSucceeded,
     /// The call ran and failed, or could not run.
@@ -31,7 +47,7 @@ pub(crate) enum EventType {
     ToolInterrupted,
     /// A run started.
     RunStarted,
-    /// The run waits for held or delegated calls.
+    /// The run waits for held calls, or for calls that child runs, workers or owners execute.
     RunWaiting,
     /// The run resumed.
     RunResumed,
@@ -59,6 +75,14 @@ impl EventType {
             Self::ToolFailed => StateKind::Failed,
             Self::ToolInterrupted => StateKind::Interrupted,
             Self::ToolCalled
+            | Self::ToolDecisionRefused
+            | Self::ToolExtended
+            | Self::ToolDelegated
+            | Self::ToolReminded
+            | Self::ToolEscalated
+            | Self::ToolAccepted
+            | Self::ToolInputRequested
+            | Self::ToolInputEnded
             | Self::RunStarted
             | Self::RunWaiting
             | Self::RunResumed
@@ -73,6 +97,8 @@ impl EventType {
 /// unreadable ids is delivered too.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
+    /// The id, which is the same for every reader and every delivery.
+    pub(crate) event_id: String,
     /// The position among all events. Each position is unique. A reader that has read one event never finds a
     /// lower one later.
     pub(crate) seq: i64,
@@ -102,10 +128,12 @@ pub(crate) mod system {
     pub(crate) const POLICY: &str = "system:policy";
     /// A deadline passed.
     pub(crate) const EXPIRY: &str = "system:expiry";
-    /// The sweeper closed the work of a lost process.
+    /// The sweeper closed the work of a lost process, reminded people of a deadline, or escalated a call.
     pub(crate) const SWEEPER: &str = "system:sweeper";
     /// The model made a call that cannot run.
     pub(crate) const INVALID: &str = "system:invalid";
+    /// An MCP server listed its tools for the first time, and so their definitions are accepted.
+    pub(crate) const FIRST_LISTING: &str = "system:first_listing";
     /// The model repeated a pending call.
     pub(crate) const DUPLICATE: &str = "system:duplicate";
 }

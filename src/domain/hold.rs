@@ -3,7 +3,10 @@
 use super::call::{RiskLevel, ToolCall};
 use super::clock::Timestamp;
 use super::decision::Decision;
+use super::definition::Unaccepted;
 use super::input::Input;
+use super::preview::Preview;
+use super::remote::Remote;
 
 /// The stored facts of a hold. They never change.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,8 @@ pub(crate) struct Hold {
     pub(crate) reason: Option<String>,
     /// The deadline for a decision.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The preview of the proposed inputs, if the tool had previews then.
+    pub(crate) preview: Option<Preview>,
     /// Whether the stored inputs cannot be read.
     pub(crate) unreadable: bool,
 }
@@ -42,6 +47,8 @@ pub(crate) struct Card {
     pub(crate) description: Option<String>,
     /// The question to the approver, with the proposed inputs in it.
     pub(crate) headline: Option<String>,
+    /// The place of the tool, if an MCP server has it.
+    pub(crate) mcp: Option<Remote>,
     /// The inputs that the operator sets, if there are any.
     pub(crate) constants: Option<Input>,
     /// The hash that a decider echoes.
@@ -54,6 +61,8 @@ pub(crate) struct Card {
     pub(crate) can_remember: bool,
     /// The number of people that have to approve.
     pub(crate) approvals_needed: usize,
+    /// The definition of the tool, if it is not accepted.
+    pub(crate) unaccepted: Option<Unaccepted>,
 }
 
 impl Hold {
@@ -66,6 +75,7 @@ impl Hold {
             risk: call.risk,
             reason: call.reason.clone(),
             expires_at: call.expires_at,
+            preview: call.preview.clone(),
             unreadable: call.unreadable,
         }
     }

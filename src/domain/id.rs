@@ -52,8 +52,10 @@ ids! {
     pub RunId,
     /// The id of a tool call. The server mints it, because providers repeat and omit theirs.
     pub ToolCallId,
-    /// The id of one execution of a call. The owner of the execution may settle the call.
+    /// The id of one execution of a call. The holder of the execution may settle the call.
     pub(crate) ExecId,
+    /// The id of a request of a call to people.
+    pub RequestId,
     /// The id of a grant.
     pub(crate) GrantId,
     /// The id of a ticket, which replaces a token once.

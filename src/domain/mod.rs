@@ -6,11 +6,15 @@
 //! models' servers in `llm`. A value has at most one name, the one in the documentation, for people, logs,
 //! metrics and routes. A change of that name changes neither a row nor a byte of a stream.
 
+pub(crate) mod asking;
 pub(crate) mod assignment;
 pub(crate) mod call;
 pub(crate) mod canonical;
 pub(crate) mod clock;
 pub(crate) mod decision;
+pub(crate) mod definition;
+pub(crate) mod delegation;
+pub(crate) mod endpoint;
 pub(crate) mod event;
 pub(crate) mod grant;
 pub(crate) mod hex;
@@ -24,13 +28,17 @@ pub(crate) mod output;
 pub(crate) mod permit;
 pub(crate) mod pointer;
 pub(crate) mod policy;
+pub(crate) mod preview;
 pub(crate) mod quorum;
+pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod strict_json;
 pub(crate) mod text;
+pub(crate) mod tool_request;
 pub(crate) mod turn;
 pub(crate) mod visible;
+pub(crate) mod waited;
 
 /// The user of a request. Everything that is read or changed for the request belongs to this user, or is
 /// visible to this user.
@@ -57,6 +65,6 @@ impl Principal {
 
     /// Returns this principal as the actor of an event or a decision.
     pub(crate) fn actor(&self) -> String {
-        format!("user:{}", self.user_id)
+        delegation::actor_of(&self.user_id)
     }
 }

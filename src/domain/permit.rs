@@ -1,10 +1,14 @@
 //! Permits: the rights to run tools. No tool can run without one.
 
+use super::asking::{Asker, Asks};
 use super::call::Execution;
 use super::id::ToolCallId;
 use super::input::Input;
+use super::tool_request::{Answer, Question, RequestKind};
+use super::waited::Waited;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// The right to run one call of the tool `T` once. Without `T`, the tool is known only at run time.
@@ -45,6 +49,12 @@ use tokio_util::sync::CancellationToken;
 /// }
 /// ```
 pub struct Permit<T: ?Sized = ()> {
+    call: PermittedCall,
+    tool: PhantomData<fn(&T)>,
+}
+
+/// What a permit says about its call, whatever the tool.
+struct PermittedCall {
     tool_call_id: ToolCallId,
     key: IdempotencyKey,
     tool_name: String,
@@ -53,7 +63,9 @@ pub struct Permit<T: ?Sized = ()> {
     execution: Execution,
     approved_by: Vec<String>,
     cancellation: CancellationToken,
-    tool: PhantomData<fn(&T)>,
+    waited: Waited,
+    /// `None` until the tool begins.
+    asks: Option<Arc<dyn Asks>>,
 }
 
 /// The key that identifies a call to the services that its tool uses. All attempts of the call have the same
@@ -136,67 +148,71 @@ impl Permit {
         approved_by: Vec<String>,
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
-        let key = IdempotencyKey::of(tool_call_id, requester);
-        let cancellation = CancellationToken::new();
-        let tool = PhantomData;
-        Self { tool_call_id, key, tool_name, asked, input, execution, approved_by, cancellation, tool }
-    }
-
-    /// Returns the same right for the tool `T`, if the permit is for the tool of this name.
-    pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
-        let Self { tool_call_id, key, tool_name, asked, input, execution, approved_by, cancellation, .. } =
-            self;
-        (tool_name == name).then(|| Permit {
+        let call = PermittedCall {
             tool_call_id,
-            key,
+            key: IdempotencyKey::of(tool_call_id, requester),
             tool_name,
             asked,
             input,
             execution,
             approved_by,
-            cancellation,
-            tool: PhantomData,
-        })
+            cancellation: CancellationToken::new(),
+            waited: Waited::default(),
+            asks: None,
+        };
+        Self { call, tool: PhantomData }
+    }
+
+    /// Returns the permit of a tool that begins, and that asks people in this way.
+    pub(crate) fn asking(mut self, asks: Arc<dyn Asks>) -> Self {
+        self.call.asks = Some(asks);
+        self
+    }
+
+    /// Returns the same right for the tool `T`, if the permit is for the tool of this name.
+    pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
+        let Self { call, tool: _ } = self;
+        (call.tool_name == name).then_some(Permit { call, tool: PhantomData })
     }
 }
 
 impl<T: ?Sized> Permit<T> {
     /// Returns the id of the call.
     pub fn tool_call_id(&self) -> ToolCallId {
-        self.tool_call_id
+        self.call.tool_call_id
     }
 
     /// Returns the key that identifies this call to the services that the tool uses.
     pub fn idempotency_key(&self) -> &IdempotencyKey {
-        &self.key
+        &self.call.key
     }
 
     /// Returns the number of this attempt at the call, from 1. Only a tool that is `IDEMPOTENT` gets a later
     /// attempt: the earlier attempt was cut off, and may have had its effect.
     pub fn attempt(&self) -> u32 {
-        self.execution.attempt.unsigned_abs()
+        self.call.execution.attempt.unsigned_abs()
     }
 
     /// Returns the name of the tool that may run.
     pub fn tool_name(&self) -> &str {
-        &self.tool_name
+        &self.call.tool_name
     }
 
     /// Returns the user on whose behalf the tool runs. The rights of this user limit the tool, not the rights
     /// of the approver: an approver permits the call and lends no rights.
     pub fn requester(&self) -> &Requester {
-        self.key.requester()
+        self.call.key.requester()
     }
 
     /// Returns the actors that approved these inputs, in the order of their approvals: `user:<id>` or
     /// `handler:<name>`. Empty if the policy lets the call run without an approval.
     pub fn approved_by(&self) -> &[String] {
-        &self.approved_by
+        &self.call.approved_by
     }
 
     /// Returns the inputs that may run: the stored inputs as the approver saw or edited them.
     pub fn input(&self) -> &Input {
-        &self.input
+        &self.call.input
     }
 
     /// Returns the token that is triggered when the call has to stop: the call or its run was cancelled, its
@@ -204,17 +220,43 @@ impl<T: ?Sized> Permit<T> {
     /// A result that the tool returns within `tools.cancel_grace` after that is the outcome of the call. Then
     /// the call becomes `interrupted`, and a later result still settles it.
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.cancellation
+        &self.call.cancellation
+    }
+
+    /// Asks the people that may decide this call for the fields of a form, and returns the first answer. The handler of
+    /// the process may answer as well. The schema describes an object: its `properties` are the fields, and a
+    /// content that does not fit, or has another field, is refused before it gets here.
+    ///
+    /// Without an answer within `approval.answer_timeout` the answer is [`Answer::Cancel`]. The call stays
+    /// `executing` meanwhile, and `tools.timeout` leaves the wait out. If the process dies, the call is cut off as
+    /// in any other moment. A message of more than 4 KiB, a schema of more than 16 KiB and the eleventh request of a
+    /// call are declined, and so is a request after a cancel of the call. A dropped future withdraws the request.
+    pub async fn ask(&self, message: &str, schema: Input) -> Answer {
+        self.asker().ask(Question::new(RequestKind::Custom, message, schema)).await
+    }
+
+    /// Returns the right of this execution to ask.
+    pub(crate) fn asker(&self) -> Asker {
+        Asker::new(
+            self.call.asks.clone(),
+            (self.call.tool_call_id, self.call.execution),
+            self.call.waited.clone(),
+        )
+    }
+
+    /// Returns the time that the execution waits for people.
+    pub(crate) fn waited(&self) -> &Waited {
+        &self.call.waited
     }
 
     /// Returns the inputs that the model proposed.
     pub(crate) fn asked(&self) -> &Input {
-        &self.asked
+        &self.call.asked
     }
 
     /// Returns the execution that this permit belongs to.
     pub(crate) fn execution(&self) -> Execution {
-        self.execution
+        self.call.execution
     }
 }
 
@@ -222,8 +264,8 @@ impl<T: ?Sized> fmt::Debug for Permit<T> {
     /// Leaves out the inputs, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
-            .field("tool_call_id", &self.tool_call_id)
-            .field("tool_name", &self.tool_name)
+            .field("tool_call_id", &self.call.tool_call_id)
+            .field("tool_name", &self.call.tool_name)
             .finish_non_exhaustive()
     }
 }

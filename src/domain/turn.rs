@@ -114,18 +114,18 @@ impl TurnEvent<'static> {
         emitted
     }
 
-    /// Returns the statuses of a step's calls, if the step holds any or child runs executed some. With held
-    /// calls, the results of the other calls are included, because a page may have missed them.
+    /// Returns the statuses of a step's calls, if the step holds any, or child runs, workers or owners executed some.
+    /// With held calls, the results of the other calls are included, because a page may have missed them.
     pub(crate) fn catch_up(step: &Step) -> Vec<Self> {
         let held: Vec<HeldCallStatus> =
             step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
         let others = step.calls.iter().filter(|call| !call.held);
         let ended = others.filter_map(|call| Some((call, RenderedResult::of(call)?)));
-        let emitted = ended.filter_map(|(call, shown)| match call.child_run_id {
-            // No turn has emitted the result of a child run.
-            Some(_) => Some(Self::CallEnded { tool_call_id: call.id, result: shown }),
-            None if held.is_empty() => None,
-            None => Some(Self::ResultCatchUp { tool_call_id: call.id, result: shown }),
+        let emitted = ended.filter_map(|(call, shown)| match call.ends_elsewhere() {
+            // No turn has emitted the result of a child run, a worker or an owner.
+            true => Some(Self::CallEnded { tool_call_id: call.id, result: shown }),
+            false if held.is_empty() => None,
+            false => Some(Self::ResultCatchUp { tool_call_id: call.id, result: shown }),
         });
         let emitted: Vec<Self> = emitted.collect();
         emitted.into_iter().chain((!held.is_empty()).then_some(Self::Continued(held))).collect()

@@ -2,6 +2,7 @@
 
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
+use serde_json::{Map, Value};
 
 /// Returns the text with escapes in place of characters that a reader cannot recognise: controls, controls of
 /// the text direction, and invisible characters such as tags, variation selectors and soft hyphens.
@@ -9,6 +10,38 @@ pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut visible, c));
     visible
+}
+
+/// Returns the text in this form, with its lines and tabs.
+pub(crate) fn visible_lines(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => visible.push(c),
+            c => push_visible(&mut visible, c),
+        }
+    }
+    visible
+}
+
+/// Escapes such characters in the texts of a schema. So the model reads nothing that an approver does not.
+pub(crate) fn show_texts(schema: &mut Map<String, Value>) {
+    for (key, value) in schema {
+        match value {
+            Value::String(text) if matches!(key.as_str(), "title" | "description" | "$comment") => {
+                *text = visible_lines(text);
+            }
+            value => show_texts_in(value),
+        }
+    }
+}
+
+fn show_texts_in(value: &mut Value) {
+    match value {
+        Value::Object(fields) => show_texts(fields),
+        Value::Array(items) => items.iter_mut().for_each(show_texts_in),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Appends one character in this form.
@@ -20,7 +53,8 @@ pub(crate) fn push_visible(text: &mut String, c: char) {
     }
 }
 
-fn is_visible(c: char) -> bool {
+/// Whether a reader can recognise the character.
+pub(crate) fn is_visible(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }

@@ -1,10 +1,12 @@
 //! The HTTP clients for outgoing requests: one for addresses of the operator, such as models, and the [`Reach`]
-//! for the addresses of tools.
+//! for the addresses of tools. [`Frames`] reads streamed responses.
 
 mod addresses;
+mod frames;
 mod reach;
 mod trace;
 
+pub(crate) use frames::{Broken, Frame, Frames, Framing};
 pub(crate) use reach::Reach;
 pub(crate) use trace::continue_trace;
 
@@ -36,6 +38,18 @@ fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Reads the body of a response of at most this many bytes.
+pub(crate) async fn read(mut response: reqwest::Response, bytes_max: usize) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(chain)? {
+        body.extend_from_slice(&piece);
+        if body.len() > bytes_max {
+            return Err(format!("more than {bytes_max} bytes"));
+        }
+    }
+    Ok(body)
 }
 
 /// Returns the error with its causes. Only the first error contains the URL, which is removed.

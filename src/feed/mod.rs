@@ -11,8 +11,10 @@
 
 mod sequencer;
 mod subscription;
+mod tenant_news;
 
 pub(crate) use subscription::Subscription;
+pub(crate) use tenant_news::TenantNews;
 
 use crate::agent::Tasks;
 use crate::store::{EventFilter, EventReader, Range, Read, Store, StoreError};
@@ -79,5 +81,10 @@ impl Feed {
         // A number that was never assigned belongs to lost rows: a backup was restored.
         let after = after.map_or(last, |after| after.min(last));
         Ok(Subscription::new(self.clone(), reader, about, batches, Range { after, last }))
+    }
+
+    /// Returns the news about the events of a tenant, from now on.
+    pub(crate) fn news_of(&self, tenant_id: &str) -> TenantNews {
+        TenantNews::new(tenant_id.to_owned(), self.batches.subscribe())
     }
 }

@@ -91,7 +91,9 @@ impl Subscription {
     /// Whether the batch may contain events for this reader. The rows decide.
     fn is_touched(&self, batch: &Batch) -> bool {
         let Some(touched) = &batch.touched else { return true };
-        let (principal, sees_others) = (&self.reader.principal, self.reader.sees_others());
+        // A call may be delegated to the reader.
+        let sees_others = self.reader.sees_others() || self.about.call.is_some();
+        let principal = &self.reader.principal;
         touched.iter().any(|(tenant, user)| {
             *tenant == principal.tenant_id && (sees_others || *user == principal.user_id)
         })

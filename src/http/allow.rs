@@ -13,8 +13,8 @@ pub(super) struct Allowed(Templates<HeaderValue>);
 
 impl Allowed {
     /// The methods in the document, and GET for the paths in `beside`.
-    pub(super) fn of(document: &Value, beside: &[&'static str]) -> Self {
-        let beside = beside.iter().map(|path| (*path, vec![Method::GET]));
+    pub(super) fn of(document: &Value, beside: impl Iterator<Item = &'static str>) -> Self {
+        let beside = beside.map(|path| (path, vec![Method::GET]));
         let of_document = document::operations(document).map(|(path, operations)| {
             (path, operations.into_iter().map(|(method, _)| method).collect::<Vec<_>>())
         });

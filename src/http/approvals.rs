@@ -5,18 +5,22 @@ use super::auth::Caller;
 use super::body::JsonObject;
 use super::call::{CallState, CallView};
 use super::error::ApiError;
-use super::formats::{Id, Text};
+use super::formats::{Id, Searched, Text, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::Tag;
 use super::thread_ref::ThreadRef;
+use super::tools::McpToolView;
 use crate::approvals::{Approvals, DecisionStatus};
 use crate::domain::Principal;
-use crate::domain::call::{CALL_STATES, StateKind};
+use crate::domain::call::{CALL_STATES, Escalation, StateKind};
 use crate::domain::id::ToolCallId;
 use crate::store::{CallScope, Listing, Read, VisibleCall};
-use crate::tools::ToolSpec;
+use crate::tools::gate::Gate;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
+
+/// Maximum length of a search, in characters.
+const SEARCH_CHARS: usize = 200;
 
 /// A call that is or was held for an approval.
 #[derive(Debug, Object)]
@@ -24,32 +28,74 @@ use poem_openapi::{Object, OpenApi};
 pub(super) struct ApprovalView {
     #[oai(flatten)]
     tool_call: CallView,
+    /// The user of the thread, on whose behalf the tool would run: `user:<sub>`.
+    requested_by: String,
+    /// The title of the thread. The user gave it; for the thread of a sub-agent, the tool.
+    thread_title: String,
+    /// The tool's question to the approver, with the proposed inputs in it. Each value is cut, and characters that hide
+    /// or reverse text are replaced by their numbers. Show the inputs beside it.
+    headline: Option<String>,
     /// The description of the tool. Absent if the tool no longer exists.
     tool_description: Option<String>,
     /// The JSON Schema of the tool's inputs. Absent if the tool no longer exists.
     input_schema: Option<JsonObject>,
     /// Inputs that the operator sets and the tool adds to `input`. The model neither sees nor chooses them.
     constants: Option<JsonObject>,
+    mcp: Option<McpToolView>,
     /// Whether the call is pending and an approval by the caller would count. If false, the caller may still
     /// be allowed to reject the call.
     can_decide: bool,
+    /// Whether the call is pending and the caller may reject it.
+    can_reject: bool,
+    /// The approver in whose place the caller would decide, as an actor: an approver delegated the call to the caller.
+    on_behalf_of: Option<String>,
+    /// When the server writes the event `tool.reminded` about the deadline. Absent if it has, or will not.
+    remind_at: Option<Time>,
+    escalation: Option<EscalationView>,
     /// How many people must approve the same inputs before the call runs.
     required: u64,
     /// The actors that approved the inputs that run or ran; for a pending call, the inputs as proposed.
     approved_by: Vec<String>,
 }
 
+/// The further roles that may decide the call, if it waits long. Absent if no role is configured.
+#[derive(Debug, Object)]
+#[oai(rename = "Escalation", skip_serializing_if_is_none)]
+struct EscalationView {
+    /// The roles, as configured when the call was held.
+    roles: Vec<String>,
+    /// The time after which the roles may decide.
+    due_at: Time,
+    /// When the call was escalated: from then on the roles see it and may decide it.
+    escalated_at: Option<Time>,
+}
+
+impl EscalationView {
+    fn of(escalation: &Escalation) -> Self {
+        let Escalation { to, due, at } = escalation.clone();
+        Self { roles: to, due_at: due.into(), escalated_at: at.map(Time::from) }
+    }
+}
+
 impl ApprovalView {
-    pub(super) fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals) -> Self {
-        let DecisionStatus { tool, can_decide, required, approved_by } =
-            approvals.decision_status(principal, seen);
-        let schema = tool.map(|tool| tool.input_schema.as_object().cloned().unwrap_or_default());
+    pub(super) fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals, gate: &Gate) -> Self {
+        let DecisionStatus { tool, headline, can_decide, can_reject, on_behalf_of, required, approved_by } =
+            approvals.decision_status(gate, principal, seen);
+        let schema = tool.map(|tool| tool.spec.input_schema.as_object().cloned().unwrap_or_default());
         Self {
-            tool_call: CallView::of(&seen.call, &seen.thread, approvals),
-            tool_description: tool.map(|tool| tool.description.clone()),
+            tool_call: CallView::of(&seen.call, &seen.thread, gate),
+            requested_by: seen.thread.actor(),
+            thread_title: seen.thread.title.clone(),
+            headline,
+            tool_description: tool.map(|tool| tool.spec.description.clone()),
             input_schema: schema.map(JsonObject),
-            constants: tool.and_then(ToolSpec::constants).map(JsonObject),
+            constants: tool.and_then(|tool| tool.spec.constants()).map(JsonObject),
+            mcp: tool.and_then(|tool| tool.remote.as_ref()).map(McpToolView::of),
             can_decide,
+            can_reject,
+            on_behalf_of,
+            remind_at: seen.call.remind_at.map(Time::from),
+            escalation: seen.call.escalation.as_ref().map(EscalationView::of),
             required: required.try_into().unwrap_or(u64::MAX),
             approved_by,
         }
@@ -61,6 +107,8 @@ impl ApprovalView {
 struct Asked {
     state: Option<Text<CallState>>,
     tool_name: Option<String>,
+    /// The text of a search.
+    q: Option<Text<Searched>>,
     cursor: Option<Id>,
     page_size: Option<RequestedSize>,
 }
@@ -71,9 +119,11 @@ pub(super) struct Inbox(pub(super) Api);
 impl Inbox {
     /// List held calls of all threads, newest first
     ///
-    /// Returns the calls of the caller's threads and the calls of tools whose calls the caller may approve.
+    /// Returns the calls of the caller's threads, the calls of tools whose calls the caller may approve, and the calls
+    /// that are delegated to the caller.
     /// An operator gets all calls of the tenant.
     #[oai(path = "/approvals", method = "get", operation_id = "listApprovals")]
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn list(
         &self,
         caller: Caller,
@@ -83,6 +133,9 @@ impl Inbox {
         tool_name: Query<Option<String>>,
         /// Only calls of this session: its id, or the caller's own name for its root thread.
         session_id: Query<Option<ThreadRef>>,
+        /// Only calls with this text in the name of the tool, the user, the title of the thread or the id of the call,
+        /// in any case: at most 200 characters. Searches the newest 5000 held calls of the tenant in that state.
+        q: Query<Option<Text<Searched>>>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
@@ -90,8 +143,8 @@ impl Inbox {
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let session = self.0.selected_thread(&caller, session_id.0.as_ref()).await?;
         let place = session.map_or(CallScope::Anywhere, CallScope::Session);
-        let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        let asked = Asked { state, tool_name, cursor, page_size };
+        let (state, tool_name, q, cursor, page_size) = (state.0, tool_name.0, q.0, cursor.0, page_size.0);
+        let asked = Asked { state, tool_name, q, cursor, page_size };
         let listing = asked.listing(place, &self.0)?;
         self.page(&self.0.store.read().await?, &caller.0, &listing).await
     }
@@ -116,7 +169,7 @@ impl Inbox {
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        let asked = &Asked { state, tool_name, cursor, page_size };
+        let asked = &Asked { state, tool_name, q: None, cursor, page_size };
         let page = async |id| self.page_of(&caller.0, CallScope::Thread(id), asked).await;
         self.0.with_thread(&caller, &thread_id, page).await
     }
@@ -140,7 +193,7 @@ impl Inbox {
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        let asked = &Asked { state, tool_name, cursor, page_size };
+        let asked = &Asked { state, tool_name, q: None, cursor, page_size };
         let page = async |id| self.page_of(&caller.0, CallScope::Session(id), asked).await;
         self.0.with_thread(&caller, &session_id, page).await
     }
@@ -170,10 +223,12 @@ impl Inbox {
         listing: &Listing<'_>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let approvals = &self.0.approvals;
+        let gate = approvals.gate();
         let page = read.visible_holds(principal, &approvals.visibility(principal), listing).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for seen in &page.items {
-            if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, principal, approvals)]) {
+            if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, principal, approvals, &gate)])
+            {
                 break;
             }
         }
@@ -191,8 +246,13 @@ impl Asked {
         if tool.is_some_and(|name| name.contains('\0')) {
             return Err(ApiError::bad_request("tool_name: expected the name of a tool"));
         }
+        let q = self.q.as_deref().unwrap_or_default();
+        if q.chars().count() > SEARCH_CHARS || q.contains('\0') {
+            return Err(ApiError::bad_request(format!("q: expected at most {SEARCH_CHARS} characters")));
+        }
+        let text = Some(q.trim()).filter(|text| !text.is_empty());
         let before = self.cursor.as_ref().map(|cursor| cursor.parse::<ToolCallId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        Ok(Listing { scope: place, state, tool, before, page: api.page(page_size(self.page_size)?) })
+        Ok(Listing { scope: place, state, tool, text, before, page: api.page(page_size(self.page_size)?) })
     }
 }

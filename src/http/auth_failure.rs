@@ -65,6 +65,14 @@ pub(in crate::http) enum Unknown {
     TicketExpired,
     #[error("The ticket was used before, or has expired.")]
     TicketUsed,
+    #[error("The URL is no callback_url, or was made with other secrets than those of its tool.")]
+    Callback,
+    #[error("The headers webhook-id, webhook-timestamp and webhook-signature are not all there.")]
+    Unsigned,
+    #[error("The webhook-timestamp is no time, or is more than 5 minutes from now.")]
+    WebhookTime,
+    #[error("The webhook-signature was made with other secrets than those of the tool, or over other bytes.")]
+    WebhookSignature,
 }
 
 impl Unknown {
@@ -72,6 +80,13 @@ impl Unknown {
     /// 3.1).
     pub(in crate::http) fn is_without_credentials(&self) -> bool {
         matches!(self, Self::NoToken | Self::OtherScheme)
+    }
+}
+
+impl Unknown {
+    /// Whether the request was for a `callback_url`, which needs no token.
+    pub(in crate::http) fn is_of_callback(&self) -> bool {
+        matches!(self, Self::Callback | Self::Unsigned | Self::WebhookTime | Self::WebhookSignature)
     }
 }
 

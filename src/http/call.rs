@@ -2,19 +2,24 @@
 
 use super::Api;
 use super::auth::Caller;
-use super::body::JsonObject;
+use super::body::{JsonObject, Strict};
 use super::decision_view::DecisionView;
+use super::definitions::UnacceptedView;
 use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
 use super::payload::{Json, Tag};
-use crate::approvals::Approvals;
+use crate::approvals::EditPreview;
 use crate::domain::call::{self, State, ToolCall};
+use crate::domain::input::Input;
+use crate::domain::preview::Preview;
 use crate::store::Thread;
+use crate::tools::gate::Gate;
 use poem_openapi::param::Path;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
-use poem_openapi::types::{Any, ParseFromJSON, ParseResult, ToJSON, Type};
+use poem_openapi::types::{Any, Example, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// The state of a tool call. `pending` waits for a decision; `approved` and `executing` go on by themselves; the
@@ -49,6 +54,26 @@ pub(super) enum RiskLevel {
     High,
 }
 
+/// What a tool says that a call would do, for an approver: `preview` with the proposed inputs, `validated_preview`
+/// with those that replaced them. It has either `text` or `failed`, and is absent if the tool has no previews.
+#[derive(Debug, Object)]
+#[oai(rename = "Preview", skip_serializing_if_is_none)]
+pub(super) struct PreviewView {
+    /// What the call would do. Plain text, at most 8 KiB.
+    text: Option<String>,
+    /// Why the tool says nothing. The call can be decided all the same.
+    failed: Option<String>,
+}
+
+impl PreviewView {
+    pub(super) fn of(preview: &Preview) -> Self {
+        match preview {
+            Preview::Text(text) => Self { text: Some(text.clone()), failed: None },
+            Preview::Failed(why) => Self { text: None, failed: Some(why.clone()) },
+        }
+    }
+}
+
 /// A call of a tool by the model, from the proposal to the outcome.
 #[derive(Debug, Object)]
 #[oai(rename = "ToolCall", skip_serializing_if_is_none)]
@@ -70,9 +95,12 @@ pub(super) struct CallView {
     /// True if the stored inputs cannot be read. `input` is then empty. The call can be rejected or
     /// cancelled, and never runs.
     unreadable: Option<bool>,
+    preview: Option<PreviewView>,
     /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
-    /// SHA-256 of the canonical JSON of `[tool_name, input, schema_hash]`, where `schema_hash` is that of the
+    validated_preview: Option<PreviewView>,
+    /// SHA-256 of the canonical JSON of `[tool_name, input, schema_hash]`, with `preview` as the fourth item if the
+    /// call has one, where `schema_hash` is that of the
     /// tool as registered now. Canonical JSON follows RFC 8785, except that a number without a fraction is
     /// written with all its digits. A decision that echoes this hash is refused as `stale` if the tool's
     /// schema has changed.
@@ -89,9 +117,13 @@ pub(super) struct CallView {
     risk_level: RiskLevel,
     /// The reason for the hold.
     reason: Option<String>,
+    unaccepted_definition: Option<UnacceptedView>,
     decision: Option<DecisionView>,
     /// The run of the child thread that executes the call, if the tool is a sub-agent.
     child_run_id: Option<Id>,
+    /// Present if the tool's service accepted the call (202): the time until which the service reports the outcome.
+    /// After it the outcome is unknown, until the service reports it.
+    result_deadline: Option<Time>,
     /// The text that the model reads.
     result: Option<String>,
     /// The output of the tool.
@@ -147,7 +179,7 @@ impl ToJSON for Validated {
 }
 
 impl CallView {
-    pub(super) fn of(call: &ToolCall, thread: &Thread, approvals: &Approvals) -> Self {
+    pub(super) fn of(call: &ToolCall, thread: &Thread, gate: &Gate) -> Self {
         let output = match &call.state {
             State::Succeeded(_, _, output, _) => Some(Any(output.clone())),
             _ => None,
@@ -161,16 +193,20 @@ impl CallView {
             tool_name: call.name.clone(),
             input: JsonObject(call.input.clone()),
             unreadable: call.unreadable.then_some(true),
+            preview: call.preview.as_ref().map(PreviewView::of),
             validated_inputs: call.edited_input().cloned().map(JsonObject),
-            input_hash: approvals.shown_hash(call).into(),
+            validated_preview: call.edited_preview().map(PreviewView::of),
+            input_hash: gate.shown_hash(call).into(),
             schema_hash: call.schema_hash.clone().into(),
             held: call.held,
             validated: Validated(call.validated()),
             state: (&call.state).into(),
             risk_level: call.risk.into(),
             reason: call.reason.clone(),
+            unaccepted_definition: gate.unaccepted(call).map(UnacceptedView::of),
             decision: call.decision.as_ref().map(DecisionView::of),
-            child_run_id: call.child_run_id.map(Id::of),
+            child_run_id: call.child_run_id().map(Id::of),
+            result_deadline: call.result_deadline().map(Time::from),
             result: call.end().map(|end| end.result.clone()),
             output,
             created_at: call.created_at.into(),
@@ -196,6 +232,31 @@ impl CancelView {
     fn of(call: &ToolCall) -> Self {
         Self { success: call.is_withdrawn(), tool_call_id: Id::of(call.id), state: (&call.state).into() }
     }
+}
+
+/// Other inputs for a held call.
+#[derive(Debug, Object, Deserialize)]
+#[oai(deny_unknown_fields, example)]
+#[serde(deny_unknown_fields)]
+struct PreviewEdit {
+    /// Inputs that would replace the proposed ones.
+    validated_inputs: JsonObject,
+}
+
+impl Example for PreviewEdit {
+    fn example() -> Self {
+        Self { validated_inputs: JsonObject(Input::from_iter([("path".to_owned(), json!("new.txt"))])) }
+    }
+}
+
+/// What the call would do with other inputs.
+#[derive(Debug, Object)]
+#[oai(rename = "EditPreview", skip_serializing_if_is_none)]
+struct EditPreviewView {
+    preview: Option<PreviewView>,
+    /// For `preview_hash` of the approval with these inputs. SHA-256 of the inputs and the preview, as `input_hash`
+    /// of a call.
+    preview_hash: Hash,
 }
 
 #[derive(ApiResponse)]
@@ -232,7 +293,37 @@ impl Calls {
         let read = self.0.store.read().await?;
         let seen = self.0.approvals.visible_call(&read, &caller.0, id).await?;
         let (call, thread) = seen.ok_or_else(ApiError::not_found)?;
-        Ok(Json(CallView::of(&call, &thread, &self.0.approvals)))
+        Ok(Json(CallView::of(&call, &thread, &self.0.approvals.gate())))
+    }
+
+    /// Preview a held call with other inputs
+    ///
+    /// Asks the tool what the call would do with these inputs. Nothing is stored and nothing runs. Allowed for
+    /// callers that may approve the call; the inputs have to pass the checks of an approval. If the tool has
+    /// previews, an approval with these inputs has to name the `preview_hash`: the decision makes the preview
+    /// again, and is refused as `stale` if it is another one. Counts as a decision for the rate limit.
+    #[oai(
+        path = "/tool_calls/:tool_call_id/preview",
+        method = "post",
+        operation_id = "previewToolCall",
+        tag = "Tag::ToolCalls"
+    )]
+    async fn preview(
+        &self,
+        caller: Caller,
+        /// The tool call, as its approval or an event names it.
+        tool_call_id: Path<Id>,
+        body: Strict<PreviewEdit>,
+    ) -> Result<Json<EditPreviewView>, ApiError> {
+        let Ok(id) = tool_call_id.0.parse() else {
+            // An invalid id names no call. The attempt still counts, as for a decision.
+            self.0.approvals.count(&caller.0)?;
+            return Err(ApiError::not_found());
+        };
+        let previewed = self.0.approvals.preview_edit(&caller.0, id, body.0.validated_inputs.0).await;
+        let EditPreview { preview, hash } = previewed.map_err(ApiError::not_decided_here)?;
+        let preview = preview.as_ref().map(PreviewView::of);
+        Ok(Json(EditPreviewView { preview, preview_hash: hash.into() }))
     }
 
     /// Cancel a tool call

@@ -1,7 +1,7 @@
 //! Cross-origin requests: the allowed origins, and the headers for their browsers (Fetch, 3.2).
 //!
-//! Only the configured origins are allowed, compared byte by byte. Credentials are never allowed, because the
-//! server uses no cookies. A response to any other origin has no CORS headers, so the browser withholds the
+//! Only the configured origins are allowed, compared byte by byte. Credentials are never allowed: the
+//! cookie of a sign-in is for pages of the server itself. A response to any other origin has no CORS headers, so the browser withholds the
 //! response from its page.
 
 use poem::http::header::{

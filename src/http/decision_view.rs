@@ -47,6 +47,8 @@ pub(super) struct DecisionView {
     decision: Verdict,
     /// The actor: `user:<sub>`, `system:policy` and others.
     by: String,
+    /// The approver in whose place the actor decided, as an actor. Absent if the actor decided in their own right.
+    on_behalf_of: Option<String>,
     /// When the decision was committed.
     at: Time,
     /// Whether the approved inputs differ from the proposed ones.
@@ -67,6 +69,7 @@ impl DecisionView {
         Self {
             decision: decision.verdict.into(),
             by: decision.by.clone(),
+            on_behalf_of: decision.on_behalf_of.clone(),
             at: decision.at.into(),
             edited: decision.edited,
             reason: decision.reason.clone(),

@@ -24,6 +24,31 @@ const LINKS: [(&str, &str, &str, &str, &str); 10] = [
     ("cancelToolCall", "202", "getToolCall", "tool_call_id", "$response.body#/tool_call_id"),
 ];
 
+/// A body whose fields depend on the word of one of them.
+struct Dependent {
+    schema: &'static str,
+    /// The field with the word.
+    field: &'static str,
+    alternatives: &'static [Alternative],
+}
+
+/// The fields of a body with this word.
+struct Alternative {
+    word: &'static str,
+    required: &'static [&'static str],
+    left_out: &'static [&'static str],
+}
+
+const DEPENDENT: [Dependent; 1] = [Dependent {
+    schema: "SettleCall",
+    field: "outcome",
+    alternatives: &[
+        Alternative { word: "succeeded", required: &[], left_out: &["error"] },
+        Alternative { word: "failed", required: &["error"], left_out: &["result"] },
+        Alternative { word: "unknown", required: &[], left_out: &["result", "error"] },
+    ],
+}];
+
 /// The JSON pointer from an operation to its body.
 const BODY: &str = "/requestBody/content/application~1json";
 
@@ -33,14 +58,16 @@ pub(super) fn refined(spec: &str) -> Value {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let mut bodies = Vec::new();
     for operation in operations_mut(&mut document) {
+        if operation.get("security").is_none() {
+            // The request has credentials of its own, and needs no token.
+            set(operation, json!({ "security": [] }));
+        }
         let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
         for (status, response) in fields(operation.get_mut("responses")) {
             complete(&id, status, response);
         }
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten();
-        for schema in parameters.filter_map(|parameter| parameter.get_mut("schema")) {
-            whole_bounds(schema);
-        }
+        parameters.filter_map(|parameter| parameter.get_mut("schema")).for_each(whole_bounds);
         let Some(body) = operation.pointer_mut(BODY) else { continue };
         let Some(name) = body.get("schema").and_then(named) else { continue };
         if let Some(example) = schemas.get(&name).and_then(|schema| schema.get("example")) {
@@ -57,9 +84,36 @@ pub(super) fn refined(spec: &str) -> Value {
             if let Some((_, strict)) = bodies.iter().find(|(body, _)| body == name) {
                 shape_body(schema, *strict);
             }
+            fields(schema.get_mut("properties")).for_each(|(_, property)| whole_bounds(property));
+            if let Some(alternatives) = alternatives(name) {
+                schema.insert(ONE_OF.to_owned(), alternatives);
+            }
         }
     }
     document
+}
+
+/// The key of the alternatives of a body.
+const ONE_OF: &str = "oneOf";
+
+/// Returns the alternatives of a body in [`DEPENDENT`].
+fn alternatives(schema_name: &str) -> Option<Value> {
+    let Dependent { field, alternatives, .. } = DEPENDENT.iter().find(|it| it.schema == schema_name)?;
+    let alternative = |Alternative { word, required, left_out }: &Alternative| {
+        let mut properties = Map::new();
+        properties.insert((*field).to_owned(), json!({ "enum": [word] }));
+        for name in *required {
+            properties.insert((*name).to_owned(), json!({ "type": "string" }));
+        }
+        for name in *left_out {
+            // OpenAPI 3.0 has no type of null alone.
+            properties
+                .insert((*name).to_owned(), json!({ "type": "string", "enum": [null], "nullable": true }));
+        }
+        let required: Vec<&str> = std::iter::once(*field).chain(required.iter().copied()).collect();
+        json!({ "required": required, "properties": properties })
+    };
+    Some(alternatives.iter().map(alternative).collect())
 }
 
 /// The parameter by which pages choose the form of listed messages.
@@ -70,7 +124,8 @@ const LISTED: &str = "/components/schemas/PageOf_ListedMessage/properties/result
 const MESSAGE: &str = "#/components/schemas/Message";
 
 /// Returns the document for generators: the operations of [`Tag::Streams`] and the forms of messages for pages are left
-/// out, with the schemas that only they use.
+/// out, with the schemas that only they use. So are the alternatives of bodies, of which a generator makes a type
+/// without names.
 pub(super) fn for_generators(document: &Value) -> Value {
     let mut document = document.clone();
     for operation in operations_mut(&mut document) {
@@ -98,6 +153,9 @@ pub(super) fn for_generators(document: &Value) -> Value {
     use_schemas(document.get("paths").unwrap_or(&Value::Null), &schemas, &mut used);
     if let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut) {
         schemas.retain(|name, _| used.contains(name));
+        for Dependent { schema, .. } in DEPENDENT {
+            schemas.get_mut(schema).and_then(Value::as_object_mut).map(|schema| schema.remove(ONE_OF));
+        }
     }
     document
 }

@@ -119,16 +119,22 @@ impl ApiError {
     }
 
     /// The caller is not authenticated. The cause is in the `www-authenticate` header (RFC 6750, 3) and in
-    /// the log.
-    pub(super) fn unauthenticated(why: &Unknown) -> Self {
+    /// the log. The details name the path at which a browser can sign in, if there is one.
+    pub(super) fn unauthenticated(why: &Unknown, sign_in: Option<&str>) -> Self {
         Span::current().record("cause", field::display(why));
+        if why.is_of_callback() {
+            let expected = "Expected a callback_url, and a signature by Standard Webhooks.";
+            let challenge = format!("Webhook error_description=\"{}\"", described(why));
+            return Self::Unauthenticated(body(ErrorCode::Unauthenticated, expected, None), challenge);
+        }
         let challenge = if why.is_without_credentials() {
             "Bearer".to_owned()
         } else {
             format!("Bearer error=\"invalid_token\", error_description=\"{}\"", described(why))
         };
+        let details = sign_in.map(|path| json!({ "sign_in": path }));
         Self::Unauthenticated(
-            body(ErrorCode::Unauthenticated, "Expected a valid bearer token.", None),
+            body(ErrorCode::Unauthenticated, "Expected a valid bearer token.", details),
             challenge,
         )
     }
@@ -249,9 +255,18 @@ impl ApiError {
 
     /// The inputs in this field do not match the tool's schema.
     pub(super) fn invalid_inputs(field: &str, errors: &[InputError]) -> Self {
+        Self::unfit(format!("{field}: the inputs do not fit the tool. The call stays pending."), errors)
+    }
+
+    /// The content of an answer does not match the schema of its request.
+    pub(super) fn invalid_content(errors: &[InputError]) -> Self {
+        let message = "content: the content does not fit the schema of the request. The request stays open.";
+        Self::unfit(message.to_owned(), errors)
+    }
+
+    fn unfit(message: String, errors: &[InputError]) -> Self {
         let list = errors.iter().map(|error| json!({ "pointer": error.pointer, "message": error.message }));
         let details = json!({ "errors": list.collect::<Vec<Value>>() });
-        let message = format!("{field}: the inputs do not fit the tool. The call stays pending.");
         Self::Unprocessable(body(ErrorCode::InvalidInputs, message, Some(details)))
     }
 }
@@ -296,6 +311,14 @@ pub(super) fn readiness(ready: bool) -> Response {
 pub(super) fn redirect(to: &'static str) -> Response {
     let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(to));
+    response
+}
+
+/// A redirect of a browser to another page, which it reads with a GET.
+pub(super) fn see_other(to: &str) -> Response {
+    let Ok(to) = HeaderValue::from_str(to) else { return ApiError::internal().into_response() };
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    response.headers_mut().insert(header::LOCATION, to);
     response
 }
 

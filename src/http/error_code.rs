@@ -18,17 +18,25 @@ pub(super) enum ErrorCode {
     MethodNotAllowed,
     /// 409: a decision about the call is in force already.
     AlreadyDecided,
+    /// 409: the call has another outcome.
+    AlreadySettled,
     /// 409: calls of the thread wait for a decision.
     AwaitingApproval,
     /// 409: the call was cancelled.
     Cancelled,
+    /// 409: the execution that the worker had claimed is over.
+    ExecutionOver,
     /// 409: the call expired without a decision.
     Expired,
+    /// 409: the outcome of the call is not unknown.
+    NotInterrupted,
     /// 409: the thread has nothing that a turn could continue.
     NothingToContinue,
+    /// 409: the request of the tool has another answer, or has ended.
+    RequestClosed,
     /// 409: the run does not wait for a decision.
     RunNotWaiting,
-    /// 409: the call has changed since it was shown.
+    /// 409: the call has changed since it was shown, or has begun again.
     Stale,
     /// 409: the thread takes no further message.
     ThreadFull,
@@ -44,6 +52,10 @@ pub(super) enum ErrorCode {
     UnsupportedMediaType,
     /// 422: the inputs do not match the schema of the tool.
     InvalidInputs,
+    /// 422: the call cannot be delegated like this.
+    NotDelegated,
+    /// 422: the call waits as long already, or would wait too long.
+    NotExtended,
     /// 422: the approval cannot be remembered.
     NotRemembered,
     /// 422: no model has this id.

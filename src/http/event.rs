@@ -1,10 +1,10 @@
 //! Events on the wire.
 
 use super::body::JsonObject;
-use super::call::{CallState, RiskLevel};
+use super::call::{CallState, PreviewView, RiskLevel};
 use super::decision_view;
 use super::formats::{Id, Text, Time};
-use crate::domain::call::{ToolCall, input_hash};
+use crate::domain::call::ToolCall;
 use crate::domain::event::{self, Event};
 use bytes::{BufMut, BytesMut};
 use poem_openapi::types::ToJSON;
@@ -25,12 +25,28 @@ pub(super) enum EventType {
     ToolApproved,
     #[oai(rename = "tool.rejected")]
     ToolRejected,
+    #[oai(rename = "tool.decision_refused")]
+    ToolDecisionRefused,
+    #[oai(rename = "tool.extended")]
+    ToolExtended,
+    #[oai(rename = "tool.delegated")]
+    ToolDelegated,
+    #[oai(rename = "tool.reminded")]
+    ToolReminded,
+    #[oai(rename = "tool.escalated")]
+    ToolEscalated,
     #[oai(rename = "tool.expired")]
     ToolExpired,
     #[oai(rename = "tool.cancelled")]
     ToolCancelled,
     #[oai(rename = "tool.started")]
     ToolStarted,
+    #[oai(rename = "tool.accepted")]
+    ToolAccepted,
+    #[oai(rename = "tool.input_requested")]
+    ToolInputRequested,
+    #[oai(rename = "tool.input_ended")]
+    ToolInputEnded,
     #[oai(rename = "tool.succeeded")]
     ToolSucceeded,
     #[oai(rename = "tool.failed")]
@@ -72,7 +88,7 @@ pub(super) struct EventView {
     /// The call that changed. Absent for an event of a run.
     tool_call_id: Option<Id>,
     /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable, `risk_level`, `input_hash`,
-    /// and `reason` and `expires_at` if the call has them; from the decision on also `decision`, and at the
+    /// and `reason`, `expires_at` and the `preview` of `args` if the call has them; from the decision on also `decision`, and at the
     /// end of the call also `state`.
     data: JsonObject,
 }
@@ -109,21 +125,26 @@ fn data(event: &Event) -> Map<String, Value> {
     let mut data = event.data.clone();
     let Some(call) = &event.call else { return data };
     // These facts are part of `decision`.
-    for word in ["decision", "edited", "surface"] {
+    for word in ["decision", "edited", "surface", "on_behalf_of"] {
         data.remove(word);
     }
-    let args = if is_before_decision(event) { &call.input } else { call.effective_input() };
+    let (args, preview, hash) = if is_before_decision(event) {
+        (&call.input, call.preview.as_ref(), call.proposed_hash(&call.schema_hash))
+    } else {
+        (call.effective_input(), call.effective_preview(), call.effective_hash(&call.schema_hash))
+    };
     let args = (!call.unreadable).then_some(args);
     let known = [
         ("tool_name", Some(json!(call.name))),
         ("tool_call_id", Some(json!(call.id))),
         ("args", args.map(|args| json!(args))),
+        ("preview", preview.and_then(|preview| PreviewView::of(preview).to_json())),
         ("risk_level", RiskLevel::from(call.risk).to_json()),
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),
         ("state", final_state(event).and_then(|state| state.to_json())),
-        ("input_hash", args.map(|args| json!(input_hash(&call.name, args, &call.schema_hash)))),
+        ("input_hash", args.map(|_| json!(hash))),
     ];
     for (name, value) in known {
         if let Some(value) = value {
@@ -152,6 +173,14 @@ fn final_state(event: &Event) -> Option<CallState> {
         | event::EventType::ToolApproved
         | event::EventType::ToolStarted => None,
         ending => ending.state_reached(&event.actor).map(CallState::from),
+    }
+}
+
+/// Returns the event as readers get it.
+pub(crate) fn public_form(event: &Event) -> Map<String, Value> {
+    match EventView::of(event).to_json() {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
 }
 

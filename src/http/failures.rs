@@ -7,8 +7,12 @@ use super::decision_view;
 use super::error::ApiError;
 use super::error_code::ErrorCode;
 use super::runs::RunStatus;
-use crate::approvals::{DecideError, GrantError, PolicyError};
+use crate::approvals::{
+    AcceptError, AnswerError, DecideError, DelegateError, ExtendError, GrantError, NotDelegated, PolicyError,
+    ReportError, ResolveError, WorkerError,
+};
 use crate::chat::{AdmitError, CancelRunError};
+use crate::delivery::EndpointError;
 use crate::domain::call::{State, ToolCall};
 use crate::rate_limit::RateLimited;
 use crate::store::StoreError;
@@ -105,6 +109,103 @@ impl From<PolicyError> for ApiError {
     }
 }
 
+impl From<ReportError> for ApiError {
+    fn from(error: ReportError) -> Self {
+        let details = |state| Some(json!({ "state": CallState::from(state).to_json() }));
+        match error {
+            ReportError::NotFound => Self::not_found(),
+            ReportError::Stale(state) => Self::conflict(
+                ErrorCode::Stale,
+                "The call has begun again, or is about to. The new request asks for its outcome.",
+                details(state),
+            ),
+            ReportError::Settled(state) => {
+                Self::conflict(ErrorCode::AlreadySettled, "The call has another outcome.", details(state))
+            }
+            ReportError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AnswerError> for ApiError {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "decisions", seconds),
+            AnswerError::NotFound => Self::not_found(),
+            AnswerError::Forbidden => {
+                Self::forbidden("You may see this request, but this answer is not yours to give.")
+            }
+            AnswerError::Closed(state) => Self::conflict(
+                ErrorCode::RequestClosed,
+                "The request has another answer, or has ended.",
+                Some(json!({ "state": state.name() })),
+            ),
+            AnswerError::InvalidContent(errors) => Self::invalid_content(&errors),
+            AnswerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ResolveError> for ApiError {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::TooOften(RateLimited { max, seconds }) => {
+                Self::too_often(max, "decisions", seconds)
+            }
+            ResolveError::NotFound => Self::not_found(),
+            ResolveError::NoOperator => {
+                Self::forbidden("Only a caller with one of auth.operator_roles resolves calls.")
+            }
+            ResolveError::NotInterrupted(state) => Self::conflict(
+                ErrorCode::NotInterrupted,
+                "Only an interrupted call can be resolved.",
+                Some(json!({ "state": CallState::from(state).to_json() })),
+            ),
+            ResolveError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ExtendError> for ApiError {
+    fn from(error: ExtendError) -> Self {
+        match error {
+            ExtendError::Refused(error) => Self::not_decided_here(error),
+            ExtendError::OutOfBounds { more_than, at_most } if more_than >= at_most => Self::unprocessable(
+                ErrorCode::NotExtended,
+                "expires_in: the call waits as long already as approval.ttl_max allows.",
+            ),
+            ExtendError::OutOfBounds { more_than, at_most } => Self::unprocessable(
+                ErrorCode::NotExtended,
+                format!(
+                    "expires_in: expected more than {} and at most {} seconds, by approval.ttl_max.",
+                    more_than.as_secs(),
+                    at_most.as_secs()
+                ),
+            ),
+        }
+    }
+}
+
+impl From<DelegateError> for ApiError {
+    fn from(error: DelegateError) -> Self {
+        let why = match error {
+            DelegateError::Refused(error) => return Self::not_decided_here(error),
+            DelegateError::Not(why) => why,
+        };
+        let message = match why {
+            NotDelegated::ToSelf => "to: expected another user than the caller.".to_owned(),
+            NotDelegated::ToRequester => {
+                "to: expected another user than the one that asked for the call.".to_owned()
+            }
+            NotDelegated::Voted => "The caller has approved the call, in person or by a delegate.".to_owned(),
+            NotDelegated::Until(deadline) => {
+                format!("until: expected a time in the future, at most {}.", deadline.to_rfc3339())
+            }
+        };
+        Self::unprocessable(ErrorCode::NotDelegated, message)
+    }
+}
+
 impl From<GrantError> for ApiError {
     fn from(error: GrantError) -> Self {
         match error {
@@ -114,20 +215,83 @@ impl From<GrantError> for ApiError {
     }
 }
 
+impl From<EndpointError> for ApiError {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::NoOperator => {
+                Self::forbidden("Only a caller with one of auth.operator_roles reads and enables webhooks.")
+            }
+            EndpointError::NotFound => Self::not_found(),
+            EndpointError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AcceptError> for ApiError {
+    fn from(error: AcceptError) -> Self {
+        match error {
+            AcceptError::Forbidden => Self::forbidden(
+                "Only a caller with one of auth.accept_roles, or else auth.operator_roles, accepts definitions.",
+            ),
+            AcceptError::NotFound => Self::not_found(),
+            AcceptError::Moved { current } => Self::conflict(
+                ErrorCode::Stale,
+                "hash: the definition has changed since it was shown. Read the tool again.",
+                Some(json!({ "hash": current })),
+            ),
+            AcceptError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<WorkerError> for ApiError {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::NoWorker => {
+                Self::forbidden("Only a caller with one of auth.worker_roles claims and settles calls.")
+            }
+            WorkerError::UnknownTool(name) => Self::unprocessable(
+                ErrorCode::UnknownTool,
+                format!("tools: there is no worker tool {name:?}."),
+            ),
+            WorkerError::NotFound => Self::not_found(),
+            WorkerError::Over(state) => Self::conflict(
+                ErrorCode::ExecutionOver,
+                "The execution is over, and the call keeps its state.",
+                Some(json!({ "state": CallState::from(&*state).to_json() })),
+            ),
+            WorkerError::NoRandomness => {
+                tracing::error!("the system gives no random numbers for a permit token");
+                Self::internal()
+            }
+            WorkerError::Store(error) => error.into(),
+        }
+    }
+}
+
 /// The names of the fields of a decision.
 struct DecisionFields {
     input_hash: &'static str,
+    preview_hash: &'static str,
     validated_inputs: &'static str,
     remember: &'static str,
 }
 
 impl DecisionFields {
     /// Under `/qa`.
-    const CAMEL: Self =
-        Self { input_hash: "inputHash", validated_inputs: "validatedInputs", remember: "remember" };
+    const CAMEL: Self = Self {
+        input_hash: "inputHash",
+        preview_hash: "previewHash",
+        validated_inputs: "validatedInputs",
+        remember: "remember",
+    };
     /// On the other routes. There the value of `decision` itself can ask to remember an approval.
-    const SNAKE: Self =
-        Self { input_hash: "input_hash", validated_inputs: "validated_inputs", remember: "decision" };
+    const SNAKE: Self = Self {
+        input_hash: "input_hash",
+        preview_hash: "preview_hash",
+        validated_inputs: "validated_inputs",
+        remember: "decision",
+    };
 }
 
 impl From<DecideError> for ApiError {
@@ -180,6 +344,15 @@ impl ApiError {
                     fields.input_hash
                 ),
                 Some(json!({ "state": "pending", "input_hash": input_hash })),
+            ),
+            DecideError::StalePreview => Self::conflict(
+                ErrorCode::Stale,
+                &format!(
+                    "{}: expected the hash of a preview of these inputs, as it is now. \
+                     Read the preview again; the call stays pending.",
+                    fields.preview_hash
+                ),
+                Some(json!({ "state": "pending" })),
             ),
             DecideError::InvalidInputs(errors) => Self::invalid_inputs(fields.validated_inputs, &errors),
             DecideError::NotRemembered(expected) => {

@@ -68,6 +68,16 @@ pub(super) struct Sha256;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decimal;
 
+/// The format of the text of a search: at most 200 characters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Searched;
+
+impl TextFormat for Searched {
+    fn schema_ref() -> MetaSchemaRef {
+        MetaSchemaRef::Inline(Box::new(MetaSchema { max_length: Some(200), ..MetaSchema::new("string") }))
+    }
+}
+
 impl TextFormat for Uuid {
     fn schema_ref() -> MetaSchemaRef {
         formatted("uuid")

@@ -3,6 +3,7 @@
 use super::Api;
 use super::error::{self, ApiError};
 use crate::agent::Tasks;
+use crate::delivery::Deliveries;
 use crate::domain::clock::Clock;
 use crate::metrics::{CONTENT_TYPE, Found, Metrics};
 use crate::store::{Store, StoreError};
@@ -27,13 +28,27 @@ pub(crate) struct Scrape {
     metrics: Metrics,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
+    deliveries: Arc<Deliveries>,
     /// When the gauges were last read.
     looked: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Scrape {
-    pub(crate) fn new(store: Store, metrics: Metrics, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
-        Self { store, metrics, tasks, clock, looked: Arc::default() }
+    pub(crate) fn new(
+        store: &Store,
+        metrics: &Metrics,
+        tasks: &Tasks,
+        clock: &Arc<dyn Clock>,
+        deliveries: &Arc<Deliveries>,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            metrics: metrics.clone(),
+            tasks: tasks.clone(),
+            clock: clock.clone(),
+            deliveries: deliveries.clone(),
+            looked: Arc::default(),
+        }
     }
 
     /// Returns the metrics as text. If the database does not answer, its gauges are left out.
@@ -53,6 +68,7 @@ impl Scrape {
         let looking = self.tasks.spawn(async move { scrape.read_open().await });
         if tokio::time::timeout(SCRAPE_TIMEOUT, looking).await.is_err() {
             self.metrics.open(None);
+            self.metrics.endpoints(Vec::new());
         }
     }
 
@@ -61,17 +77,17 @@ impl Scrape {
             let read = self.store.read().await?;
             let (holds, first) = read.all_pending().await?;
             let oldest_hold = first.map_or(Duration::ZERO, |first| self.clock.now().since(first));
-            Ok::<_, StoreError>(Found {
-                holds,
-                oldest_hold,
-                unnumbered_events: read.unnumbered_events().await?,
-            })
+            let unnumbered_events = read.unnumbered_events().await?;
+            let endpoints = self.deliveries.measured(&read).await?;
+            Ok::<_, StoreError>((Found { holds, oldest_hold, unnumbered_events }, endpoints))
         };
         let found = found.await;
         if let Err(error) = &found {
             tracing::warn!(%error, "the pending calls and unnumbered events could not be counted");
         }
-        self.metrics.open(found.ok());
+        let (found, endpoints) = found.ok().unzip();
+        self.metrics.open(found);
+        self.metrics.endpoints(endpoints.unwrap_or_default());
     }
 }
 

@@ -8,7 +8,9 @@
 
 use super::Settings;
 use super::allow::Allowed;
-use super::auth::{self, Authenticator, Known};
+use super::auth::{self, Authenticator, Known, Reporter};
+use super::console;
+use super::disconnected::Disconnected;
 use super::error::{self, ApiError};
 use super::health;
 use super::known_query::KnownQuery;
@@ -20,6 +22,7 @@ use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::tools::CurrentTools;
 use futures::FutureExt;
 use holdpoint_serve::{drain_body, read_body};
 use poem::http::header::{
@@ -44,6 +47,7 @@ pub(super) struct Shared<E> {
     pub(super) settings: Settings,
     pub(super) bounds: Bounds,
     pub(super) auth: Arc<Authenticator>,
+    pub(super) tools: CurrentTools,
     pub(super) store: Store,
     pub(super) rates: Arc<Rates>,
     pub(super) tasks: Tasks,
@@ -61,6 +65,13 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
     /// Authenticates the caller, applies the rate limits and reads the body. The inner endpoint then never
     /// waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
+        if let Some(reporter) = Reporter::of(request, &self.tools.now(), self.clock.now()) {
+            let reporter = reporter?;
+            self.rates.report(reporter.call)?;
+            self.known_query.check(request)?;
+            request.extensions_mut().insert(reporter);
+            return self.read(request, self.settings.body_bytes).await;
+        }
         let known = self.auth.known(request).await?;
         if auth::is_open(request.uri().path()) {
             // Open paths have no rate limit, and the server does not read a body there.
@@ -69,7 +80,7 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
                 _ => Err(ApiError::method_not_allowed()),
             };
         }
-        let Known { principal, expiry, ticket } = known.ok_or_else(ApiError::internal)?;
+        let Known { principal, expiry, ticket, session } = known.ok_or_else(ApiError::internal)?;
         Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         self.rates.request(&principal)?;
         self.known_query.check(request)?;
@@ -90,7 +101,14 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         request.extensions_mut().insert(self.bounds);
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(expiry);
+        if let Some(session) = session {
+            request.extensions_mut().insert(session);
+        }
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
+        self.read(request, max).await
+    }
+
+    async fn read(&self, request: &mut Request, max: usize) -> Result<(), ApiError> {
         let body = read_body(request, max, &self.settings.deadlines, self.rates.body()).await?;
         request.set_body(Body::from_bytes(body));
         Ok(())
@@ -100,6 +118,15 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         if let Err(error) = self.admit(&mut request).await {
             self.tasks.spawn(drain_body(request));
             return error.into_response();
+        }
+        if let Some(response) = self.auth.sign_in(&request).await {
+            return response;
+        }
+        // The router has no place for the console's root beside the routes that are nested there.
+        if self.settings.console
+            && let Some(file) = console::answer(&request)
+        {
+            return file;
         }
         if request.uri().path() == "/" && self.settings.docs {
             return error::redirect("/docs");
@@ -163,6 +190,8 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Middleware<E> {
         let shared = self.0.clone();
         let id = RequestId::of(&request, || shared.clock.uuid().to_string());
         request.extensions_mut().insert(id.clone());
+        let (disconnected, _connected) = Disconnected::new();
+        request.extensions_mut().insert(disconnected);
         let span = tracing::error_span!(
             "request",
             request_id = %id.0,

@@ -4,21 +4,29 @@
 //! openapi`.
 
 mod allow;
+mod approval_detail;
 mod approvals;
 mod auth;
 mod auth_failure;
+mod auth_session;
 mod body;
 mod call;
 mod chat_body;
+mod console;
 mod cors;
 mod decision_view;
+mod definitions;
+mod delegation;
+mod dialect_hint;
 mod dialect_name;
+mod disconnected;
 mod document;
 mod error;
 mod error_code;
 mod event;
 mod event_stream;
 mod events;
+mod extension;
 mod failures;
 mod formats;
 pub(crate) mod health;
@@ -34,7 +42,9 @@ mod posted;
 mod posted_text;
 mod qa;
 mod rates;
+mod report;
 mod request_id;
+mod resolution;
 mod runs;
 pub(crate) mod server;
 mod session_approvals;
@@ -45,6 +55,7 @@ mod templates;
 mod thread_ref;
 mod threads;
 mod tickets;
+mod tool_requests;
 mod tools;
 mod trace;
 mod turn_stream;
@@ -52,22 +63,27 @@ mod turns;
 mod ui_body;
 mod unread_part;
 mod validate;
+mod webhooks;
 mod websocket;
+mod workers;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::chat::Chat;
+use crate::delivery::Deliveries;
 use crate::domain::Principal;
 use crate::domain::clock::Clock;
 use crate::feed::Feed;
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
 use crate::store::{EventReader, PageSize, Store};
-use crate::tools::ToolRegistry;
+use crate::tools::CurrentTools;
 use allow::Allowed;
 pub(crate) use auth::{Authenticator, Tickets};
 use bytes::Bytes;
 pub(crate) use cors::Cors;
+pub(crate) use dialect_hint::DialectHint;
+pub(crate) use event::public_form;
 use health::Scrape;
 use holdpoint_serve::Deadlines;
 use known_query::KnownQuery;
@@ -96,7 +112,8 @@ pub(crate) struct Api {
     pub(crate) chat: Chat,
     pub(crate) approvals: Approvals,
     pub(crate) feed: Feed,
-    pub(crate) tools: Arc<ToolRegistry>,
+    pub(crate) deliveries: Arc<Deliveries>,
+    pub(crate) tools: CurrentTools,
     /// The first model is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -134,6 +151,8 @@ pub(crate) struct Settings {
     pub(crate) message_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
+    /// Whether the console is served.
+    pub(crate) console: bool,
     /// Whether `/metrics` is served next to the routes.
     pub(crate) metrics: bool,
     /// The origins whose pages may call.
@@ -151,12 +170,15 @@ type Routes = (
     session_policy::Policies,
     sessions::Sessions,
     session_approvals::SessionApprovals,
-    call::Calls,
-    approvals::Inbox,
-    tools::ToolRoutes,
+    (call::Calls, resolution::Resolutions, extension::Extensions),
+    workers::Workers,
+    report::Reports,
+    (approvals::Inbox, approval_detail::Details, delegation::DelegationRoutes, tool_requests::ToolRequests),
+    (tools::ToolRoutes, definitions::Definitions),
     events::Events,
     live_events::EventStreams,
-    tickets::Tickets,
+    // A list has at most 16 entries.
+    (tickets::Tickets, auth_session::AuthSessions, webhooks::Webhooks),
 );
 
 fn api(api: Api) -> OpenApiService<Routes, ()> {
@@ -169,19 +191,27 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         session_policy::Policies(api.clone()),
         sessions::Sessions(api.clone()),
         session_approvals::SessionApprovals(api.clone()),
-        call::Calls(api.clone()),
-        approvals::Inbox(api.clone()),
-        tools::ToolRoutes(api.clone()),
+        (call::Calls(api.clone()), resolution::Resolutions(api.clone()), extension::Extensions(api.clone())),
+        workers::Workers(api.clone()),
+        report::Reports(api.clone()),
+        (
+            approvals::Inbox(api.clone()),
+            approval_detail::Details(api.clone()),
+            delegation::DelegationRoutes(api.clone()),
+            tool_requests::ToolRequests(api.clone()),
+        ),
+        (tools::ToolRoutes(api.clone()), definitions::Definitions(api.clone())),
         events::Events(api.clone()),
         live_events::EventStreams(api.clone()),
-        tickets::Tickets(api),
+        (tickets::Tickets(api.clone()), auth_session::AuthSessions, webhooks::Webhooks(api)),
     );
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
         .description(
             "A chat backend that holds dangerous tool calls for a human. `/openapi.json` is the document for generators of \
              clients; it leaves out the streams that pages of the AI SDK read. The page `/docs` and `holdpoint openapi \
              --full` also have these streams. The WebSocket `/ws` is in neither. A word that is added to an enum is a new \
-             version of the document. No text in a request may contain the character U+0000.",
+             version of the document. No text in a request may contain the character U+0000, \
+             and no integer may exceed 64 bits (−2^63 to 2^64 − 1).",
         )
         .contact(ContactObject::new().name("The maintainers of holdpoint"))
         .license(LicenseObject::new("MIT OR Apache-2.0").url("https://spdx.org/licenses/MIT.html"))
@@ -195,6 +225,10 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
 
 /// The paths that are served but are not in the OpenAPI document.
 const BESIDE: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
+
+fn beside() -> impl Iterator<Item = &'static str> {
+    BESIDE.into_iter().chain(console::paths())
+}
 
 /// Returns the OpenAPI document for generators, as served at `/openapi.json`, or the full document.
 pub(crate) fn document(with: Api, full: bool) -> String {
@@ -212,7 +246,7 @@ pub(crate) fn endpoint(
     let service = api(with.clone());
     let spec = service.spec();
     let document = document::refined(&spec);
-    let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
+    let (allowed, known_query) = (Allowed::of(&document, beside()), KnownQuery::of(&document));
     let served = Bytes::from(format!("{:#}", document::for_generators(&document)));
     let document = format!("{document:#}");
     let mut routes = health::health(&with, tasks.clone())
@@ -238,11 +272,11 @@ pub(crate) fn operators_endpoint(
     on_loopback: bool,
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
-    let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
+    let settings = Settings { docs: false, console: false, cors: Cors::new(&[]), ..settings };
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
     let routes = health::metrics(health::health(&with, tasks.clone()), with.scrape.clone());
     let document = Value::Null;
-    let (allowed, known_query) = (Allowed::of(&document, &BESIDE), KnownQuery::of(&document));
+    let (allowed, known_query) = (Allowed::of(&document, beside()), KnownQuery::of(&document));
     with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
@@ -257,9 +291,21 @@ fn with_middleware(
 ) -> BoxEndpoint<'static> {
     let inner = routes.into_endpoint().catch_all_error(async |error| health::shaped(error));
     let Api { store, rates, clock, metrics, tools, .. } = with;
-    let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
-    let shared =
-        Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed, known_query };
+    let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.now().count_max() };
+    let shared = Shared {
+        inner,
+        settings,
+        bounds,
+        auth,
+        tools,
+        store,
+        rates,
+        tasks,
+        clock,
+        metrics,
+        allowed,
+        known_query,
+    };
     Middleware(Arc::new(shared)).boxed()
 }
 

@@ -17,12 +17,18 @@ pub(super) enum Tag {
     Runs,
     /// Tool calls and their decisions and results.
     ToolCalls,
+    /// Programs that execute the calls of worker tools.
+    Workers,
     /// Calls that are or were held for an approval.
     Approvals,
     /// The tools that models may call.
     Tools,
     /// Events, as pages and as streams.
     Events,
+    /// The caller, as the server authenticated them.
+    Auth,
+    /// Addresses that get events.
+    Webhooks,
     /// Streams that pages of the AI SDK and browsers read. Their bytes have no JSON Schema, so the document for
     /// generators leaves these operations out.
     Streams,

@@ -356,19 +356,23 @@ impl Kept for Parts {
         let mut parts = Self::default();
         let mut place = 0;
         while let Some(item) = reader.item::<Part, A>(items)? {
-            if let Found::Is(part) = item {
-                if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
-                    parts.words.add(text, place, *reader.with);
-                }
-                if parts.unread.is_none() {
-                    parts.unread = part.unread(place);
-                }
-                parts.approved.extend(part.approved());
-                parts.open.extend(part.open());
-                parts.told.extend(part.told());
-                parts.on_time.extend(part.told().filter(|_| !part.is_late()));
-                parts.answers.extend(part.answer());
+            let Found::Is(part) = item else {
+                let malformed = || UnreadPart::malformed(format!("parts[{place}]"), "not an object");
+                parts.unread.get_or_insert_with(malformed);
+                place += 1;
+                continue;
+            };
+            if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
+                parts.words.add(text, place, *reader.with);
             }
+            if parts.unread.is_none() {
+                parts.unread = part.unread(place);
+            }
+            parts.approved.extend(part.approved());
+            parts.open.extend(part.open());
+            parts.told.extend(part.told());
+            parts.on_time.extend(part.told().filter(|_| !part.is_late()));
+            parts.answers.extend(part.answer());
             place += 1;
         }
         Ok(Some(parts))
@@ -407,13 +411,18 @@ impl Kept for Part {
 impl Part {
     /// Returns the part if the model cannot be given its content. `place` is its index in the message.
     fn unread(&self, place: usize) -> Option<UnreadPart> {
-        let (Kind::Call(TypeName(kind)) | Kind::Decision(TypeName(kind)) | Kind::Other(TypeName(kind))) =
-            self.kind.as_is()?
-        else {
-            return None;
+        let place = || format!("parts[{place}]");
+        let kind = match &self.kind {
+            Found::Is(Kind::StepStart) => return None,
+            Found::Is(Kind::Text) if self.text.as_is().is_some() => return None,
+            Found::Is(Kind::Text) => return Some(UnreadPart::malformed(place(), "text without a text")),
+            Found::Is(Kind::Call(name) | Kind::Decision(name) | Kind::Other(name)) => &name.0,
+            Found::Absent | Found::Null | Found::Other => {
+                return Some(UnreadPart::malformed(place(), "without a type"));
+            }
         };
         let media_type = self.media_type.as_is().map(|name| name.0.clone());
-        Some(UnreadPart { place: format!("parts[{place}]"), kind: kind.clone(), media_type })
+        Some(UnreadPart { place: place(), kind: kind.clone(), media_type })
     }
 
     /// Returns the call that the part shows without an end.

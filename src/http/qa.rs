@@ -199,19 +199,26 @@ impl Qa {
             ));
         }
         let dialect = named.unwrap_or(unsaid);
+        let is_guess = named.is_none() && body.is_ui && self.guesses();
         let ChatBody { ask, approved, .. } = body;
         // With a loaded message a page posts the stored decision as if it were an answer of its own.
         let own = ask.decisions.iter().filter(|answer| !ask.shown.on_time.contains(&answer.tool_call_id));
         let answers = own.map(|answer| (answer.tool_call_id, answer.approved)).collect();
         let cards = Arc::new(self.0.approvals.cards(&caller.0));
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
-        let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };
+        let listener =
+            Listener { dialect, is_guess, request_id: request_id.0, place, approved, answers, cards };
         Ok(self.0.streaming.answer(started, listener))
     }
 
     /// Returns the dialect of pages of the UI message stream that do not select a version.
     fn ui(&self) -> &'static Dialect {
         Dialect::of_ui(self.0.streaming.default_ui_dialect)
+    }
+
+    /// Whether the operator left the dialect of such pages at its default.
+    fn guesses(&self) -> bool {
+        self.0.streaming.default_ui_dialect == UiDialect::default()
     }
 
     /// Returns the turn to attach to, if there is one; `None` also if no thread has this name.
@@ -238,7 +245,10 @@ impl Qa {
     ) -> AttachedStream {
         let (approved, answers) = <(HashSet<_>, HashMap<_, _>)>::default();
         let cards = Arc::new(self.0.approvals.cards(&caller.0));
-        let listener = Listener { dialect, request_id: request_id.0, place, approved, answers, cards };
+        // A page that attaches has posted before.
+        let is_guess = false;
+        let listener =
+            Listener { dialect, is_guess, request_id: request_id.0, place, approved, answers, cards };
         let stream = started.map(|started| self.0.streaming.answer(started, listener));
         AttachedStream { dialect, stream }
     }

@@ -4,6 +4,7 @@
 use super::error::ApiError;
 use crate::config::Caps;
 use crate::domain::Principal;
+use crate::domain::id::ToolCallId;
 use crate::rate_limit::{RateLimit, RateLimited, User};
 use holdpoint_serve::{Budget, ConcurrencyLimit, Reserved, Slot};
 use poem::{FromRequest, Request, RequestBody, Result};
@@ -38,6 +39,12 @@ impl Rates {
     pub(super) fn request(&self, caller: &Principal) -> Result<(), ApiError> {
         let counted = self.requests.count(caller);
         counted.map_err(|RateLimited { max, seconds }| ApiError::too_often(max, "requests", seconds))
+    }
+
+    /// Counts a report of the outcome of this call.
+    pub(super) fn report(&self, call: ToolCallId) -> Result<(), ApiError> {
+        let counted = self.requests.count_one(&User::reporting(call));
+        counted.map_err(|RateLimited { max, seconds }| ApiError::too_often(max, "reports", seconds))
     }
 
     /// Takes a slot for a stream of the caller.

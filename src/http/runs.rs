@@ -114,11 +114,14 @@ struct ApproveRun {
     validated_inputs: Option<JsonObject>,
     /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
     input_hash: Option<Hash>,
+    /// The `preview_hash` of the preview of `validated_inputs`. Required with them if the tool has previews: without
+    /// it, or with an outdated one, 409 `stale`.
+    preview_hash: Option<Hash>,
 }
 
 impl Example for ApproveRun {
     fn example() -> Self {
-        Self { tool_call_id: Id::example(), validated_inputs: None, input_hash: None }
+        Self { tool_call_id: Id::example(), validated_inputs: None, input_hash: None, preview_hash: None }
     }
 }
 
@@ -234,9 +237,9 @@ impl Runs {
         run_id: Path<Id>,
         body: Strict<ApproveRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {
-        let ApproveRun { tool_call_id, validated_inputs, input_hash } = body.0;
+        let ApproveRun { tool_call_id, validated_inputs, input_hash, preview_hash } = body.0;
         let answer = Choice::Approve { inputs: validated_inputs.map(|inputs| inputs.0) };
-        self.decide(&caller, &run_id.0, &tool_call_id, answer, input_hash).await
+        self.decide(&caller, &run_id.0, &tool_call_id, answer, [input_hash, preview_hash]).await
     }
 
     /// Reject a held call of a run
@@ -253,7 +256,7 @@ impl Runs {
         let RejectRun { tool_call_id, reason } = body.0;
         check_reason("", reason.as_deref())?;
         let answer = Choice::Reject { reason: given_reason(reason) };
-        self.decide(&caller, &run_id.0, &tool_call_id, answer, None).await
+        self.decide(&caller, &run_id.0, &tool_call_id, answer, [None, None]).await
     }
 }
 
@@ -264,7 +267,7 @@ impl Runs {
         run: &str,
         call: &str,
         answer: Choice,
-        input_hash: Option<Hash>,
+        [input_hash, preview_hash]: [Option<Hash>; 2],
     ) -> Result<RunDecisionAnswer, ApiError> {
         let (Ok(run), Ok(tool_call_id)) = (run.parse(), call.parse()) else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
@@ -276,6 +279,7 @@ impl Runs {
             tool_call_id,
             choice: answer,
             input_hash: input_hash.map(String::from),
+            preview_hash: preview_hash.map(String::from),
             surface: Surface::Rest,
             remember: None,
             scope: Scope::Run(run),

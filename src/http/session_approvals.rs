@@ -146,6 +146,7 @@ impl SessionApprovals {
                 tool_call_id,
                 choice: choice.clone(),
                 input_hash: None,
+                preview_hash: None,
                 surface: Surface::Rest,
                 remember: matches!(decision_name, SessionDecision::AllowSession).then_some(Remember::Session),
                 scope: Scope::Session(session),

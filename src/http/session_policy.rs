@@ -134,7 +134,7 @@ struct ToolInForceView {
     tool_name: String,
     verdict: PolicyVerdict,
     /// The part of the policy that gives the verdict: always_allow, always_deny, role, session, tool, mode,
-    /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
+    /// definition, `rule:` and the name of a rule, or `remembered:` and the id of a grant.
     source: String,
     /// The reason for the verdict. Absent if the call runs.
     reason: Option<String>,
@@ -248,7 +248,8 @@ impl Policies {
         session_id: Path<ThreadRef>,
     ) -> Result<Json<PolicyInForceView>, ApiError> {
         let read = async |id| {
-            let in_force = self.0.approvals.policy_in_force(&caller.0, id).await?;
+            let gate = self.0.approvals.gate();
+            let in_force = self.0.approvals.policy_in_force(&gate, &caller.0, id).await?;
             Ok(Json(PolicyInForceView::of(in_force)))
         };
         self.0.with_thread(&caller, &session_id, read).await

@@ -11,11 +11,11 @@ use super::page::{Paged, RequestedSize, page_size};
 use super::page_message::PageMessage;
 use super::payload::{Json, Tag};
 use super::thread_ref::ThreadRef;
-use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::domain::id::ThreadId;
 use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread, ThreadActivity};
+use crate::tools::gate::Gate;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
@@ -196,10 +196,10 @@ impl PartView {
 }
 
 impl MessageView {
-    pub(super) fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
+    pub(super) fn of(message: &Message, thread: &Thread, gate: &Gate) -> Self {
         let (role, parts) = match &message.body {
             Body::User(text) => (Role::User, vec![PartView::text(PartType::Text, text)]),
-            Body::Assistant(_) => (Role::Assistant, parts(message, thread, approvals)),
+            Body::Assistant(_) => (Role::Assistant, parts(message, thread, gate)),
         };
         let usage = message.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
         Self {
@@ -219,7 +219,7 @@ impl MessageView {
     }
 }
 
-fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartView> {
+fn parts(message: &Message, thread: &Thread, gate: &Gate) -> Vec<PartView> {
     let mut parts = Vec::new();
     for step in message.steps() {
         parts.push(PartView::new(PartType::StepStart));
@@ -228,7 +228,7 @@ fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartV
             Part::Reasoning { text } => Some(PartView::text(PartType::Reasoning, text)),
             Part::ToolCall { tool_call_id } => {
                 let call = step.calls.iter().find(|call| call.id == *tool_call_id)?;
-                let tool_call = Some(CallView::of(call, thread, approvals));
+                let tool_call = Some(CallView::of(call, thread, gate));
                 Some(PartView { tool_call, ..PartView::new(PartType::ToolCall) })
             }
             Part::Source(Source { url, title }) => {
@@ -415,7 +415,7 @@ impl Threads {
         let thread = read.thread_named(&caller.0, &thread_id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages_page(&thread, before, self.0.page(size)).await?;
         let dialect = format.0.map(|named| named.dialect);
-        let cards = self.0.approvals.cards(&caller.0);
+        let (cards, gate) = (self.0.approvals.cards(&caller.0), self.0.approvals.gate());
         let mut results = Paged::new(self.0.page_bytes);
         // Newest first: messages that do not fit go to the next page.
         for message in page.items.iter().rev() {
@@ -432,7 +432,7 @@ impl Threads {
                         .reload(message, began, &cards)
                         .map(|message| AnyMessage::Page(PageMessage(message)))
                 }
-                None => Some(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals))),
+                None => Some(AnyMessage::Message(MessageView::of(message, &thread, &gate))),
             };
             if !results.push(message.ordinal.to_string(), shown) {
                 break;

@@ -4,17 +4,20 @@ use super::Api;
 use super::auth::Caller;
 use super::body::JsonObject;
 use super::call::RiskLevel;
+use super::definitions::UnacceptedView;
 use super::error::ApiError;
 use super::payload::{Json, Tag};
+use crate::domain::Principal;
+use crate::domain::remote::Remote;
 use crate::llm::LanguageModel;
-use crate::tools::ToolSpec;
+use crate::tools::Registered;
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use std::sync::Arc;
 
 /// A tool that the model may call.
 #[derive(Debug, Object)]
-#[oai(rename = "Tool")]
+#[oai(rename = "Tool", skip_serializing_if_is_none)]
 struct ToolView {
     /// The name by which models call the tool.
     tool_name: String,
@@ -25,8 +28,25 @@ struct ToolView {
     /// Whether running a call twice has the same effect as running it once.
     idempotent: bool,
     risk_level: RiskLevel,
+    /// Whether the tool says what a call would do before it is decided. An approval with other inputs then has to name
+    /// a `preview_hash`.
+    preview: bool,
     /// The JSON Schema of the inputs.
     input_schema: JsonObject,
+    mcp: Option<McpToolView>,
+    unaccepted_definition: Option<UnacceptedView>,
+    /// Whether the caller may accept the `unaccepted_definition`. False if there is none.
+    can_accept: bool,
+}
+
+/// The place of a tool that an MCP server has; absent for other tools.
+#[derive(Debug, Object)]
+#[oai(rename = "McpTool")]
+pub(super) struct McpToolView {
+    /// The name of the server in the configuration.
+    server: String,
+    /// The name of the tool at the server.
+    tool: String,
 }
 
 /// The tools that the caller may see.
@@ -55,15 +75,26 @@ struct Models {
     results: Vec<ModelView>,
 }
 
+impl McpToolView {
+    pub(super) fn of(remote: &Remote) -> Self {
+        Self { server: remote.server.clone(), tool: remote.tool.clone() }
+    }
+}
+
 impl ToolView {
-    fn of(spec: &ToolSpec) -> Self {
+    fn of(tool: &Registered, may_accept: bool) -> Self {
+        let (spec, unaccepted) = (&tool.spec, tool.acceptance.unaccepted());
         Self {
             tool_name: spec.name.clone(),
             description: spec.description.clone(),
             hil: spec.hil,
             idempotent: spec.idempotent,
             risk_level: spec.risk.into(),
+            preview: spec.preview,
             input_schema: JsonObject(spec.input_schema.as_object().cloned().unwrap_or_default()),
+            mcp: tool.remote.as_ref().map(McpToolView::of),
+            unaccepted_definition: unaccepted.map(UnacceptedView::of),
+            can_accept: unaccepted.is_some() && may_accept,
         }
     }
 }
@@ -74,17 +105,18 @@ pub(super) struct ToolRoutes(pub(super) Api);
 impl ToolRoutes {
     /// List the tools
     ///
-    /// Returns the tools that may run on behalf of the caller, and the tools whose calls the caller may
-    /// approve for others.
+    /// Returns the tools that may run on behalf of the caller, the tools whose calls the caller may approve for
+    /// others, and the tools whose definitions the caller may accept.
     #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
     async fn list(&self, caller: Caller) -> Result<Json<Tools>, ApiError> {
-        let specs = self.0.tools.visible_to(&caller.0);
-        Ok(Json(Tools { results: specs.map(ToolView::of).collect() }))
+        let (tools, may_accept) = (self.0.tools.now(), self.0.approvals.may_accept(&caller.0));
+        let seen = tools.registered().filter(|tool| is_seen(tool, &caller.0, may_accept));
+        Ok(Json(Tools { results: seen.map(|tool| ToolView::of(tool, may_accept)).collect() }))
     }
 
     /// Get a tool
     ///
-    /// Returns the tool under the rules of the list: 404 for a tool that the caller may neither use nor approve.
+    /// Returns the tool under the rules of the list: 404 for a tool that the list does not show to the caller.
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
     async fn get(
         &self,
@@ -92,9 +124,9 @@ impl ToolRoutes {
         /// The `tool_name` of the tool.
         name: Path<String>,
     ) -> Result<Json<ToolView>, ApiError> {
-        let mut specs = self.0.tools.visible_to(&caller.0);
-        let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
-        Ok(Json(ToolView::of(spec)))
+        let (tools, may_accept) = (self.0.tools.now(), self.0.approvals.may_accept(&caller.0));
+        let tool = tools.get(&name.0).filter(|tool| is_seen(tool, &caller.0, may_accept));
+        Ok(Json(ToolView::of(tool.ok_or_else(ApiError::not_found)?, may_accept)))
     }
 
     /// List the models
@@ -110,4 +142,9 @@ impl ToolRoutes {
         };
         Ok(Json(Models { results: models.map(view).collect() }))
     }
+}
+
+/// Whether the caller sees the tool. A caller that may accept definitions also sees a tool whose definition is not accepted.
+fn is_seen(tool: &Registered, principal: &Principal, may_accept: bool) -> bool {
+    tool.is_visible_to(principal) || (may_accept && tool.acceptance.unaccepted().is_some())
 }

@@ -3,6 +3,7 @@
 //! A chunk is written after the client took the previous one. A slow client therefore has at most one chunk
 //! in memory. Dropping the stream ends the reading, not the turn.
 
+use super::dialect_hint::DialectHint;
 use super::rates::StreamSlot;
 use super::stream_answer::ChatStream;
 use crate::chat::Started;
@@ -32,11 +33,14 @@ pub(crate) struct Streaming {
     pub(crate) keep_alive: Duration,
     /// The dialect of pages of the UI message stream that do not select a version.
     pub(crate) default_ui_dialect: UiDialect,
+    pub(crate) hint: DialectHint,
 }
 
 /// The receiver of a stream.
 pub(super) struct Listener {
     pub(super) dialect: &'static Dialect,
+    /// Whether neither the page nor the operator selected the dialect, which the page may be unable to read.
+    pub(super) is_guess: bool,
     pub(super) request_id: String,
     pub(super) place: StreamSlot,
     /// The calls that the page shows as approved in this request.
@@ -62,6 +66,7 @@ struct Pieces {
     reader: Reader,
     piece_bytes: usize,
     keep_alive: Option<Duration>,
+    hint: Option<DialectHint>,
     /// Encoded output that is not handed over yet.
     piece: BytesMut,
     over: bool,
@@ -75,7 +80,7 @@ impl Streaming {
 
     /// Returns the stream of a started turn.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
-        let Listener { dialect, request_id, place, approved, answers, cards } = listener;
+        let Listener { dialect, is_guess, request_id, place, approved, answers, cards } = listener;
         let Started { thread_id, run_id, message_id, backfill: before, log, taken } = started;
         let answer = |(call, approved)| (call, PageAnswer { approved, taken: taken.contains(&call) });
         let answers = answers.into_iter().map(answer).collect();
@@ -88,6 +93,7 @@ impl Streaming {
             reader: log.reader().in_pieces(self.piece_bytes),
             piece_bytes: self.piece_bytes,
             keep_alive: self.silence(),
+            hint: is_guess.then(|| self.hint.clone()),
             piece,
             over: false,
         };
@@ -116,8 +122,10 @@ impl Pieces {
 
     /// Writes the next events, a keep-alive, or the end of the stream.
     async fn read(&mut self) {
-        let Self { encoder, before, reader, piece_bytes, keep_alive, piece, .. } = self;
+        let Self { encoder, before, reader, piece_bytes, keep_alive, hint, piece, .. } = self;
+        let see = |event: &TurnEvent<'_>| hint.iter().for_each(|hint| hint.see(event));
         for event in before.by_ref() {
+            see(&event);
             encoder.event(&event, piece);
             if piece.len() >= *piece_bytes {
                 break;
@@ -127,6 +135,7 @@ impl Pieces {
             return;
         }
         let write = |event: &TurnEvent<'_>| {
+            see(event);
             encoder.event(event, piece);
             if piece.len() < *piece_bytes { Enough::No } else { Enough::Yes }
         };
@@ -163,6 +172,7 @@ mod tests {
             reader: log.reader(),
             piece_bytes: 100,
             keep_alive: None,
+            hint: None,
             piece: BytesMut::new(),
             over: false,
         }

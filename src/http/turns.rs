@@ -100,22 +100,23 @@ impl Turns {
 impl Turns {
     /// Returns the state of a run whose turn has ended.
     async fn view(&self, caller: &Caller, run: RunId) -> Result<TurnView, ApiError> {
-        let approvals = &self.0.approvals;
+        let (approvals, gate) = (&self.0.approvals, self.0.approvals.gate());
         let read = self.0.store.read().await?;
         let (run, thread) = read.run(&caller.0, run).await?.ok_or_else(ApiError::not_found)?;
         let message = read.message(&thread, run.assistant_message_id).await?;
         let message = message.ok_or_else(ApiError::not_found)?;
         let scope = CallScope::Thread(thread.id);
         let page = self.0.page(PENDING_MAX);
-        let listing = Listing { scope, state: StateKind::Pending, tool: None, before: None, page };
+        let listing =
+            Listing { scope, state: StateKind::Pending, tool: None, text: None, before: None, page };
         let held = read.visible_holds(&caller.0, &approvals.visibility(&caller.0), &listing).await?;
         let of_run = held.items.iter().filter(|held| held.call.run_id == run.id);
         Ok(TurnView {
             thread_id: Id::of(thread.id),
             run_id: Id::of(run.id),
             status: run.status.into(),
-            message: MessageView::of(&message, &thread, approvals),
-            pending: of_run.map(|held| ApprovalView::of(held, &caller.0, approvals)).collect(),
+            message: MessageView::of(&message, &thread, &gate),
+            pending: of_run.map(|held| ApprovalView::of(held, &caller.0, approvals, &gate)).collect(),
             error: run.error.as_ref().map(FailureView::of),
         })
     }

@@ -134,7 +134,12 @@ pub(super) fn words(message: &mut Message, field: &str) -> Result<String, ApiErr
 /// for read. `field` is the place of the message.
 pub(super) fn check_parts(message: &Message, field: &str) -> Result<(), ApiError> {
     let in_parts = message.parts.as_is().and_then(|parts| parts.unread.as_ref());
-    let attached = || message.attachments.as_is().and_then(|attached| attached.0.as_ref());
+    let odd = UnreadPart::malformed("experimental_attachments".to_owned(), "not a list");
+    let attached = || match &message.attachments {
+        Found::Is(attached) => attached.0.as_ref(),
+        Found::Other => Some(&odd),
+        Found::Absent | Found::Null => None,
+    };
     let Some(UnreadPart { place, kind, media_type }) = in_parts.or_else(attached) else { return Ok(()) };
     let media_type = media_type.as_ref().map_or_else(String::new, |name| format!(" {name}"));
     let message = format!("{field}.{place} ({kind}{media_type}): models are given text only");

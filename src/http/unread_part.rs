@@ -12,9 +12,16 @@ const TYPE_SHOWN: usize = 64;
 pub(super) struct UnreadPart {
     /// The place of the part in its message.
     pub(super) place: String,
-    /// The type of the part.
+    /// The type of the part, or why it has none.
     pub(super) kind: String,
     pub(super) media_type: Option<String>,
+}
+
+impl UnreadPart {
+    /// A part of another form than the parts of a page.
+    pub(super) fn malformed(place: String, why: &str) -> Self {
+        Self { place, kind: why.to_owned(), media_type: None }
+    }
 }
 
 /// The first of the `experimental_attachments` of a page of AI SDK 4.

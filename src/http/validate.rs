@@ -40,6 +40,9 @@ pub(super) struct ValidateTool {
     pub(super) reason: Option<String>,
     /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
     pub(super) input_hash: Option<String>,
+    /// The `preview_hash` of the preview of `validatedInputs`. Required with them if the tool has previews: without
+    /// it, or with an outdated one, 409 `stale`. Ignored for a rejection.
+    pub(super) preview_hash: Option<String>,
     /// With an approval: whether the approval also covers later calls of the tool in the session, and the
     /// calls that are pending now.
     pub(super) remember: Option<WordOrNull<Remember>>,
@@ -56,6 +59,7 @@ impl Example for ValidateTool {
             validated_inputs: None,
             reason: None,
             input_hash: None,
+            preview_hash: None,
             remember: None,
             resume: None,
         }
@@ -300,6 +304,7 @@ async fn take(
         tool_call_id,
         choice: answer,
         input_hash: posted.input_hash,
+        preview_hash: posted.preview_hash,
         surface,
         remember: posted.remember.map(|word| word.0.into()),
         scope: Scope::Anything,

@@ -70,6 +70,7 @@ struct Decide {
     validated_inputs: Option<JsonObject>,
     reason: Option<String>,
     input_hash: Option<String>,
+    preview_hash: Option<String>,
     remember: Option<Remember>,
     /// Whether the server resumes the run. True if absent, because no client request follows that would
     /// resume it.
@@ -259,6 +260,7 @@ impl Session {
                 validated_inputs: message.validated_inputs,
                 reason: message.reason,
                 input_hash: message.input_hash,
+                preview_hash: message.preview_hash,
                 remember: message.remember.map(WordOrNull),
                 resume: Some(message.resume.unwrap_or(true)),
             };

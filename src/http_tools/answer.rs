@@ -4,6 +4,10 @@ use crate::domain::output::DEPTH_MAX;
 use crate::domain::strict_json;
 use crate::tools::{ToolError, Verified};
 use serde_json::Value;
+use std::time::Duration;
+
+/// The status by which a service accepts a call whose outcome comes later.
+pub(super) const ACCEPTED: u16 = 202;
 
 /// What came back after a request.
 #[derive(Debug, PartialEq)]
@@ -22,13 +26,16 @@ pub(super) enum Answered {
 }
 
 impl Answered {
-    /// No answer in time.
-    pub(super) fn late() -> Self {
-        Self::Unknown("the service did not answer in time".to_owned())
+    /// Returns the result of an execution. `later` is how long a service has to report the outcome after a 202, if it
+    /// can report one.
+    pub(super) fn into_result(self, later: Option<Duration>) -> Result<Value, ToolError> {
+        match (self, later) {
+            (Self::Status { status: ACCEPTED, .. }, Some(within)) => Err(ToolError::accepted(within)),
+            (answered, _) => answered.into_outcome(),
+        }
     }
 
-    /// Returns the result of an execution.
-    pub(super) fn into_result(self) -> Result<Value, ToolError> {
+    fn into_outcome(self) -> Result<Value, ToolError> {
         match self {
             Self::NotSent(_) => Err(ToolError::new("its service could not be reached; the tool did not run")),
             Self::Unknown(_) => Err(ToolError::outcome_unknown()),
@@ -38,7 +45,32 @@ impl Answered {
             Self::Status { status: status @ 400..=499, body, .. } => {
                 Err(refusal(&body).map_or_else(|| unknown(status), ToolError::new))
             }
+            Self::Status { status: ACCEPTED, .. } => {
+                tracing::warn!(
+                    "a service accepted a call; without server.public_url it cannot report the outcome"
+                );
+                Err(unknown(ACCEPTED))
+            }
             Self::Status { status, .. } => Err(unknown(status)),
+        }
+    }
+
+    /// Returns what the service says that a call would do.
+    pub(super) fn into_preview(self) -> Result<String, ToolError> {
+        let refused = |why: &str| Err(ToolError::new(why));
+        match self {
+            Self::NotSent(_) => refused("its service could not be reached"),
+            Self::Unknown(_) => refused("its service did not answer"),
+            Self::Status { status: 200, body, whole: true } => {
+                let body = strict_json::parse(&body, DEPTH_MAX).unwrap_or_default();
+                let preview = body.get("preview").and_then(Value::as_str).map(str::to_owned);
+                preview.ok_or_else(|| ToolError::new("its service answered something else than a preview"))
+            }
+            Self::Status { status: 200, whole: false, .. } => refused("its service answered too much"),
+            Self::Status { status: status @ 400..=499, body, .. } => Err(ToolError::new(
+                refusal(&body).unwrap_or_else(|| format!("its service answered {status}")),
+            )),
+            Self::Status { status, .. } => refused(&format!("its service answered {status}")),
         }
     }
 
@@ -82,7 +114,12 @@ fn value(body: String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signed_post::Unanswered;
     use serde_json::json;
+
+    fn late() -> Answered {
+        Unanswered::late().into()
+    }
 
     fn status(status: u16, body: &str) -> Answered {
         Answered::Status { status, body: body.to_owned(), whole: true }
@@ -98,15 +135,15 @@ mod tests {
             ("123456789012345678901234567890", json!("123456789012345678901234567890")),
             (r#""\u0000""#, json!(r#""\u0000""#)),
         ] {
-            assert_eq!(status(200, body).into_result(), Ok(expected), "{body}");
+            assert_eq!(status(200, body).into_result(None), Ok(expected), "{body}");
         }
         let deep = "[".repeat(1000) + &"]".repeat(1000);
-        assert_eq!(status(200, &deep).into_result(), Ok(json!(deep)));
+        assert_eq!(status(200, &deep).into_result(None), Ok(json!(deep)));
     }
 
     #[test]
     fn only_a_refusal_in_words_is_a_failure() {
-        let refused = status(422, r#"{"error":"no such account","code":7}"#).into_result();
+        let refused = status(422, r#"{"error":"no such account","code":7}"#).into_result(None);
         assert_eq!(refused, Err(ToolError::new("no such account")));
         let unknown = Err(ToolError::outcome_unknown());
         for (code, body) in [
@@ -120,9 +157,44 @@ mod tests {
             (500, r#"{"error":"broken"}"#),
             (503, ""),
         ] {
-            assert_eq!(status(code, body).into_result(), unknown, "{code} {body}");
+            assert_eq!(status(code, body).into_result(None), unknown, "{code} {body}");
         }
-        assert_eq!(Answered::late().into_result(), unknown);
+        assert_eq!(late().into_result(None), unknown);
+    }
+
+    #[test]
+    fn a_202_alone_accepts_a_call_of_a_service_that_can_report() {
+        let later = Some(Duration::from_secs(5));
+        let accepted = Err(ToolError::accepted(Duration::from_secs(5)));
+        for body in ["", "{}", r#"{"error":"later"}"#] {
+            assert_eq!(status(202, body).into_result(later), accepted, "{body}");
+        }
+        assert_eq!(status(200, "1").into_result(later), Ok(json!(1)));
+        for code in [201, 203, 302, 500] {
+            assert_eq!(status(code, "").into_result(later), Err(ToolError::outcome_unknown()), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_preview_is_the_text_in_a_200_and_everything_else_is_a_reason() {
+        let said = status(200, r#"{"preview":"deletes 3 rows\n","more":1}"#).into_preview();
+        assert_eq!(said, Ok("deletes 3 rows\n".to_owned()));
+        for (answered, why) in [
+            (status(422, r#"{"error":"no such account"}"#), "no such account"),
+            (status(404, "nope"), "its service answered 404"),
+            (status(202, r#"{"preview":"later"}"#), "its service answered 202"),
+            (status(500, r#"{"error":"secret"}"#), "its service answered 500"),
+            (status(200, "deletes 3 rows"), "its service answered something else than a preview"),
+            (status(200, r#"{"preview":3}"#), "its service answered something else than a preview"),
+            (late(), "its service did not answer"),
+            (Answered::NotSent("refused".to_owned()), "its service could not be reached"),
+            (
+                Answered::Status { status: 200, body: r#"{"preview":"x"#.to_owned(), whole: false },
+                "its service answered too much",
+            ),
+        ] {
+            assert_eq!(answered.into_preview(), Err(ToolError::new(why)), "{why}");
+        }
     }
 
     #[test]

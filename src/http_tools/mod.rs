@@ -1,25 +1,27 @@
 //! HTTP tools: tools that other services run (`[[http_tools]]`).
 //!
 //! One execution of a call is one signed POST. An answer with status 200 is the result, and a refusal in words is
-//! a failure. After any other answer, and without an answer, the outcome is unknown.
+//! a failure. With 202 the service accepts the call, and reports the outcome later. After any other answer, and without
+//! an answer, the outcome is unknown. A preview is a POST of its own.
 
 mod answer;
 mod service;
 
-use crate::config::{self, Config, ConfigError, ToolRisk};
+use crate::callback::Callback;
+use crate::config::{self, Config, ConfigError};
 use crate::domain::clock::Clock;
 use crate::egress::Reach;
+use crate::signed_post::Message;
 use crate::standard_webhooks::Signer;
-use crate::tools::{
-    DynTool, IdempotencyKey, Input, Permit, Requester, RiskLevel, ToolError, ToolSpec, Verified,
-};
+use crate::tools::{DynTool, IdempotencyKey, Input, Permit, Requester, ToolError, ToolSpec, Verified};
 use answer::Answered;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
-use serde_json::{Map, Value};
-use service::{Message, Service};
+use serde_json::Value;
+use service::Service;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A tool that another service runs.
 pub(crate) struct HttpTool {
@@ -27,7 +29,20 @@ pub(crate) struct HttpTool {
     executes: Service,
     /// The address that knows the outcomes of interrupted calls.
     verifies: Option<Service>,
+    /// The address that says what a call would do.
+    previews: Option<Service>,
+    /// How the service reports an outcome later. Without this server's public address it cannot.
+    reports: Option<Reports>,
+    signer: Arc<Signer>,
     clock: Arc<dyn Clock>,
+}
+
+/// Outcomes that come later.
+struct Reports {
+    /// The address of this server, as services reach it.
+    public_url: String,
+    /// How long the service has after it accepted a call.
+    within: Duration,
 }
 
 /// The body of a request.
@@ -41,6 +56,15 @@ struct Request<'a> {
     execution: Option<ExecutionView<'a>>,
 }
 
+/// The body of a request for a preview. It names no call, so that no service takes it for one.
+#[derive(Debug, Serialize)]
+struct PreviewRequest<'a> {
+    r#type: &'static str,
+    tool_name: &'a str,
+    requester: RequesterView<'a>,
+    input: Input,
+}
+
 #[derive(Debug, Serialize)]
 struct RequesterView<'a> {
     tenant_id: &'a str,
@@ -52,6 +76,8 @@ struct ExecutionView<'a> {
     input: Input,
     approved_by: &'a [String],
     attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_url: Option<String>,
 }
 
 impl<'a> RequesterView<'a> {
@@ -80,8 +106,32 @@ impl HttpTool {
         };
         let executes = service("url", &tool.url)?;
         let verifies = tool.verify_url.as_deref().map(|url| service("verify_url", url)).transpose()?;
-        let spec = spec(tool, tool.read_schema(&key)?);
-        Ok(Self { spec, executes, verifies, clock })
+        let previews = tool.preview_url.as_deref().map(|url| {
+            let timeout = timeout.min(config.tools.preview_timeout);
+            Service::new(url, reach, &signer, timeout, config.limits.result_bytes)
+                .map_err(|why| wrong("preview_url", why))
+        });
+        let previews = previews.transpose()?;
+        let spec = ToolSpec {
+            preview: tool.preview_url.is_some(),
+            constants: tool.constants.clone(),
+            ..ToolSpec::configured(&tool.entry(), &key)?
+        };
+        let within = tool.result_deadline();
+        let reports = config.server.public_url.clone().map(|public_url| Reports { public_url, within });
+        Ok(Self { spec, executes, verifies, previews, reports, signer: Arc::new(signer), clock })
+    }
+
+    /// Returns the inputs that the service gets: those of the call, and the constants.
+    fn with_constants(&self, input: &Input) -> Input {
+        let mut input = input.clone();
+        input.extend(self.spec.constants.clone());
+        input
+    }
+
+    /// Returns the keys of the service, if the service can report outcomes later.
+    pub(crate) fn callback_keys(&self) -> Option<Arc<Signer>> {
+        self.reports.as_ref().map(|_| self.signer.clone())
     }
 
     async fn execute(&self, permit: Permit) -> Result<Value, ToolError> {
@@ -89,18 +139,20 @@ impl HttpTool {
         if cancellation.is_cancelled() {
             return Err(ToolError::new("it was stopped before it began; it did not run"));
         }
-        let mut input = permit.input().clone();
-        input.extend(self.spec.constants.clone());
         let id = permit.idempotency_key().as_str();
+        let (call, execution) = (permit.tool_call_id(), permit.execution().id);
+        let callback = Callback { tool: &self.spec.name, call, execution };
+        let callback_url = self.reports.as_ref().map(|it| callback.url(&it.public_url, &self.signer));
         let request = Request {
             r#type: "tool.execute",
             tool_call_id: id,
             tool_name: &self.spec.name,
             requester: RequesterView::of(permit.requester()),
             execution: Some(ExecutionView {
-                input,
+                input: self.with_constants(permit.input()),
                 approved_by: permit.approved_by(),
                 attempt: permit.attempt(),
+                callback_url,
             }),
         };
         let message = Message { id: id.to_owned(), now: self.clock.now(), idempotency_key: Some(id) };
@@ -110,7 +162,7 @@ impl HttpTool {
             // The connection closes, which tells the service that the server waits no longer.
             () = cancellation.cancelled() => Answered::Unknown("the call was asked to stop".to_owned()),
         };
-        answered.into_result()
+        answered.into_result(self.reports.as_ref().map(|reports| reports.within))
     }
 
     async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
@@ -127,6 +179,20 @@ impl HttpTool {
         let message = Message { id, now: self.clock.now(), idempotency_key: None };
         service.post(&message, &request).await.into_verified()
     }
+
+    async fn preview(&self, input: &Input, requester: &Requester) -> Result<String, ToolError> {
+        let Some(service) = &self.previews else { return Err(ToolError::new("the tool has no preview_url")) };
+        let request = PreviewRequest {
+            r#type: "tool.preview",
+            tool_name: &self.spec.name,
+            requester: RequesterView::of(requester),
+            input: self.with_constants(input),
+        };
+        // Each question is a message of its own. It has no key: there is nothing to do once.
+        let id = format!("preview_{}", self.clock.uuid());
+        let message = Message { id, now: self.clock.now(), idempotency_key: None };
+        service.post(&message, &request).await.into_preview()
+    }
 }
 
 impl DynTool for HttpTool {
@@ -141,26 +207,12 @@ impl DynTool for HttpTool {
     fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
         self.verify(key).boxed()
     }
-}
 
-fn spec(tool: &config::HttpTool, mut input_schema: Map<String, Value>) -> ToolSpec {
-    // As for tools in Rust: a schema that says nothing about other inputs allows none.
-    input_schema.entry("additionalProperties").or_insert(Value::Bool(false));
-    let risk = match tool.risk {
-        Some(ToolRisk::Low) => RiskLevel::Low,
-        Some(ToolRisk::Medium) => RiskLevel::Medium,
-        Some(ToolRisk::High) => RiskLevel::High,
-        None if tool.hil => RiskLevel::High,
-        None => RiskLevel::Low,
-    };
-    ToolSpec {
-        name: tool.name.clone(),
-        description: tool.description.clone(),
-        hil: tool.hil,
-        idempotent: tool.idempotent,
-        risk,
-        headline: tool.headline.clone(),
-        input_schema: Value::Object(input_schema),
-        constants: tool.constants.clone(),
+    fn preview<'a>(
+        &'a self,
+        input: &'a Input,
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<String, ToolError>> {
+        self.preview(input, requester).boxed()
     }
 }

@@ -9,7 +9,7 @@ use super::transitions::{
 use super::words::Word;
 use super::{LockedCall, NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
 use crate::domain::Principal;
-use crate::domain::call::{State, StateKind, ToolCall, input_hash, rejection, withdrawal};
+use crate::domain::call::{State, StateKind, ToolCall, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
@@ -128,7 +128,7 @@ impl Read {
         Ok(calls.into_iter().filter(|call| call.held).collect())
     }
 
-    /// Returns these calls, and the calls that child runs execute or executed.
+    /// Returns these calls, and the calls that child runs or workers execute or executed.
     pub(crate) async fn pausing_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
         let last = step::Entity::find()
             .filter(step::Column::MessageId.eq(message.to_string()))
@@ -206,9 +206,12 @@ impl Write {
         let (moved, event) = match answer {
             Choice::Approve { inputs } => {
                 let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
+                let (preview, preview_failed) = rows::preview_columns(by.edited_preview.as_ref());
                 let approved = Move::of::<Pending, Approved>()
                     .set(tool_call::Column::Validated, Expr::value(true))
                     .set(tool_call::Column::ValidatedInputs, Expr::value(inputs))
+                    .set(tool_call::Column::ValidatedPreview, Expr::value(preview))
+                    .set(tool_call::Column::ValidatedPreviewFailed, Expr::value(preview_failed))
                     .set(
                         tool_call::Column::StartDeadline,
                         Expr::value(self.now.plus(start_deadline).as_micros()),
@@ -229,7 +232,7 @@ impl Write {
         if matches!(answer, Choice::Approve { .. }) {
             locked.approved_by = by.voted_before.iter().chain([&by.actor]).cloned().collect();
         }
-        locked.call = rows::decided(locked.call.clone(), answer, decision);
+        locked.call = rows::decided(locked.call.clone(), answer, by.edited_preview.clone(), decision);
         if locked.is_passed && locked.call.end().is_some() {
             self.complete_if_passed(&locked.thread, locked.call.run_id).await?;
         }
@@ -238,7 +241,7 @@ impl Write {
 
     /// Expires a pending call after its deadline. Returns false if the call is no longer pending.
     pub(crate) async fn expire(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
-        let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+        let hash = call.proposed_hash(&call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
         let expired = self
             .ended::<Pending, Expired>(model_texts::EXPIRED.to_owned())
@@ -297,7 +300,7 @@ impl Write {
         surface: Surface,
         reason: Option<String>,
     ) -> Result<bool, StoreError> {
-        let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+        let hash = call.proposed_hash(&call.schema_hash);
         let cancelled = self
             .ended::<Pending, Cancelled>(withdrawal(reason.as_deref()))
             .set(tool_call::Column::Validated, Expr::value(false));
@@ -357,6 +360,10 @@ impl Write {
         }
         let subject = Subject::call(thread, call);
         self.event(event, actor, &subject, data);
+        if call.ends_elsewhere() {
+            // No client decided the call, so none knows that the run can resume.
+            self.set_server_resumes(thread, call.run_id).await?;
+        }
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
     }
@@ -415,7 +422,9 @@ impl Write {
         let all = decision.voted_before.iter().chain([&decision.by]);
         let all = (!decision.voted_before.is_empty()).then(|| ("approved_by", all.cloned().collect()));
         if let Some(data) = data.as_object_mut() {
-            let more = source.into_iter().chain(grant).chain(all);
+            let delegator =
+                decision.on_behalf_of.as_ref().map(|delegator| ("on_behalf_of", json!(delegator)));
+            let more = source.into_iter().chain(grant).chain(all).chain(delegator);
             data.extend(more.map(|(name, value)| (name.to_owned(), value)));
         }
         self.event(event, &decision.by, &subject, data);

@@ -1,6 +1,7 @@
 //! Connections: pools and timeouts.
 
 use super::pool::ConnectionPool;
+use super::reached::ApprovedCalls;
 use super::schema::Schema;
 use super::transaction::{CONNECTION_SETTINGS, WRITE_TIMEOUT};
 use super::tx::within_timeout;
@@ -66,6 +67,7 @@ impl Store {
             _sole: None,
             shared_sessions,
             news,
+            approved: ApprovedCalls::default(),
             hook: None,
         })
     }

@@ -9,6 +9,7 @@ use crate::domain::decision::{Choice, Decision, Remember, Surface, Verdict};
 use crate::domain::event::system;
 use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::policy::Source;
+use crate::domain::preview::Preview;
 use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 use std::collections::HashMap;
@@ -20,6 +21,8 @@ pub(super) struct NewDecision {
     pub(super) verdict: Verdict,
     /// The actor of the decision.
     pub(super) by: String,
+    /// The approver as whose delegate the actor decides.
+    pub(super) on_behalf_of: Option<String>,
     /// Whether the decision approves other inputs than the model's.
     pub(super) edited: bool,
     /// The reason of the decider.
@@ -44,6 +47,7 @@ impl NewDecision {
         Self {
             verdict,
             by: by.to_owned(),
+            on_behalf_of: None,
             edited: false,
             reason: None,
             input_hash,
@@ -73,8 +77,9 @@ impl NewDecision {
             Choice::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
             Choice::Reject { reason } => (Verdict::Reject, false, reason.clone()),
         };
-        let Vote { actor, surface, input_hash, source, grant, voted_before } = by.clone();
+        let Vote { actor, on_behalf_of, surface, input_hash, source, grant, voted_before, .. } = by.clone();
         Self {
+            on_behalf_of,
             edited,
             reason,
             source,
@@ -90,10 +95,14 @@ impl NewDecision {
 pub(crate) struct Vote {
     /// The actor of the vote.
     pub(crate) actor: String,
+    /// The approver as whose delegate the actor votes. The vote counts as that of the approver.
+    pub(crate) on_behalf_of: Option<String>,
     /// The surface through which the vote came in.
     pub(crate) surface: Surface,
     /// The hash of the inputs that the vote is about.
     pub(crate) input_hash: String,
+    /// The preview of edited inputs, if the tool has previews.
+    pub(crate) edited_preview: Option<Preview>,
     /// The earlier grant that decides, if the actor did not decide about this call.
     pub(crate) source: Option<Source>,
     /// The grant that the approval creates, if any.
@@ -109,6 +118,7 @@ impl Write {
             decision_id: self.clock.uuid().to_string(),
             tool_call_id: id.to_string(),
             actor: new.by.clone(),
+            on_behalf_of: new.on_behalf_of.clone(),
             verdict: new.verdict.word().to_owned(),
             is_final: new.is_final,
             edited: new.edited,

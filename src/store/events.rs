@@ -3,6 +3,7 @@
 
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
+use super::opened::{delegated_after, escalated_calls};
 use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
 use super::words::Word;
@@ -98,7 +99,7 @@ pub(crate) struct EventFilter {
 impl EventReader {
     /// Whether the reader may see events of other users.
     pub(crate) fn sees_others(&self) -> bool {
-        !matches!(&self.visibility, Visibility::Approver(tools) if tools.is_empty())
+        !matches!(&self.visibility, Visibility::Approver { tools, .. } if tools.is_empty())
     }
 
     /// Returns the predicate over an event.
@@ -109,7 +110,7 @@ impl EventReader {
             .from(thread::Entity.table_ref())
             .and_where(thread::Column::ThreadId.into_expr().equals((event::Entity, event::Column::ThreadId)))
             .cond_where(of_tenant(&self.principal));
-        if let Visibility::Approver(tools) = &self.visibility {
+        if let Visibility::Approver { tools, .. } = &self.visibility {
             let own = Condition::any().add(thread::Column::UserId.eq(&self.principal.user_id));
             let of_call =
                 tool_call::Column::ToolCallId.into_expr().equals((event::Entity, event::Column::ToolCallId));
@@ -119,7 +120,13 @@ impl EventReader {
                 .and_where(of_call)
                 .cond_where(held().add(tool_call::Column::Name.is_in(tools)))
                 .to_owned();
-            of_thread.cond_where(if self.sees_others() { own.add(Expr::exists(theirs)) } else { own });
+            // The delegate of a call sees what happened to the call until the end of the delegation.
+            let delegated = event::Column::ToolCallId
+                .in_subquery(delegated_after(&self.principal, Expr::col((event::Entity, event::Column::At))));
+            let of_tools = self.sees_others().then(|| Expr::exists(theirs));
+            let escalated = (!self.principal.roles.is_empty())
+                .then(|| event::Column::ToolCallId.in_subquery(escalated_calls(&self.principal)));
+            of_thread.cond_where(own.add_option(of_tools).add(delegated).add_option(escalated));
         }
         Expr::exists(of_thread)
     }
@@ -139,8 +146,8 @@ impl EventReader {
         let Principal { tenant_id, user_id, .. } = &self.principal;
         let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
         let tools = match &self.visibility {
-            Visibility::Approver(tools) if tools.len() <= TOOLS_MAX => tools,
-            Visibility::Approver(_) | Visibility::Operator => return EventIndexes::one(tenant()),
+            Visibility::Approver { tools, .. } if tools.len() <= TOOLS_MAX => tools,
+            Visibility::Approver { .. } | Visibility::Operator => return EventIndexes::one(tenant()),
         };
         let held = tools.iter().map(|tool| {
             // The first condition covers the reader's own events.
@@ -313,7 +320,7 @@ impl Read {
         }
         let Some(run) = about.run else { return Ok(false) };
         let mut threads = of_tenant(principal);
-        if matches!(visibility, Visibility::Approver(_)) {
+        if matches!(visibility, Visibility::Approver { .. }) {
             threads = threads.add(thread::Column::UserId.eq(&principal.user_id));
         }
         let own = run::Entity::find_by_id(run.to_string())
@@ -321,7 +328,10 @@ impl Read {
         Ok(own.count(&self.tx).await? > 0)
     }
 
-    async fn calls_of(&self, events: &[event::Model]) -> Result<HashMap<String, ToolCall>, StoreError> {
+    pub(super) async fn calls_of(
+        &self,
+        events: &[event::Model],
+    ) -> Result<HashMap<String, ToolCall>, StoreError> {
         let mut ids: Vec<&String> = events.iter().filter_map(|row| row.tool_call_id.as_ref()).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -336,7 +346,7 @@ impl Read {
 
 /// Builds an event from all parts of its row that can be read, because a reader waits for the number that
 /// follows. Returns `None` for an event without a number.
-fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> {
+pub(super) fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> {
     const TABLE: &str = "events";
     let event::Model { seq, thread_id, tool_call_id, .. } = &row;
     let unreadable = |column, error: &StoreError| {
@@ -353,6 +363,7 @@ fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> 
         Map::new()
     });
     Some(Event {
+        event_id: row.event_id,
         seq: row.seq?,
         event_type: known.ok_or(row.event_type),
         at: Timestamp::from_micros(row.at),
@@ -388,8 +399,13 @@ mod tests {
             Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
-        let (user, operator) = (Visibility::Approver(Vec::new()), Visibility::Operator);
-        let approver = Visibility::Approver(vec!["pay".to_owned(), "refund".to_owned()]);
+        let of_tools = |tools: &[&str]| Visibility::Approver {
+            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            delegated_at: None,
+            escalated: false,
+        };
+        let (user, operator) = (of_tools(&[]), Visibility::Operator);
+        let approver = of_tools(&["pay", "refund"]);
         let id = Uuid::nil();
         let about = EventFilter::default();
         let thread = EventFilter { thread: Some(ThreadId::new(id)), ..about };

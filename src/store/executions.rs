@@ -44,6 +44,20 @@ pub(crate) enum Claimed {
     Unknown(Execution, StoreError),
 }
 
+/// Who claims a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Claimant<'a> {
+    /// A process of a server, for its own tool.
+    Process(&'a str),
+    /// A worker.
+    Worker {
+        /// The actor of its token.
+        actor: &'a str,
+        /// The hash of the permit token that the worker gets.
+        permit_hash: &'a str,
+    },
+}
+
 /// Whether a call that was claimed before may run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
@@ -62,6 +76,8 @@ pub(crate) enum ResolvedBy<'a> {
         actor: &'a str,
         /// The operator's reason.
         reason: Option<&'a str>,
+        /// Where the operator said so.
+        surface: Surface,
     },
     /// The tool reported the outcome when the server asked.
     Tool,
@@ -117,16 +133,20 @@ impl Write {
         ExecId::new(self.clock.uuid())
     }
 
-    /// Claims an approved call for this process. The row stores whether the tool was idempotent when the
-    /// model made the call. `again` is whether the tool is idempotent now.
+    /// Claims an approved call. The row stores whether the tool was idempotent, and whether workers executed its
+    /// calls, when the model made the call. `again` is whether the tool is idempotent now.
     pub(crate) async fn claim(
         self,
         locked: &LockedCall,
-        owner: &str,
+        claimant: Claimant<'_>,
         lease: Duration,
         again: Again,
     ) -> Result<Claim, StoreError> {
         let LockedCall { call, thread, attempts, .. } = locked;
+        let (owner, permit_hash) = match claimant {
+            Claimant::Process(owner) => (owner, None),
+            Claimant::Worker { actor, permit_hash } => (actor, Some(permit_hash)),
+        };
         // A call with unreadable inputs has no permit.
         if call.unreadable || (again == Again::Never && *attempts > 0) {
             return Ok(Claim::Refused(Box::new(self)));
@@ -139,15 +159,22 @@ impl Write {
         let claimed = Move::of::<Approved, Executing>()
             .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
             .set(tool_call::Column::ExecOwner, Expr::value(owner))
+            .set(tool_call::Column::PermitHash, Expr::value(permit_hash))
             .set(tool_call::Column::ExecAttempt, Expr::value(execution.attempt))
             .set(tool_call::Column::StartedAt, Expr::value(self.now.as_micros()))
             .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
             .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
+            .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()))
             .only(tool_call::Column::ExecAttempt.eq(*attempts));
         if !self.apply(thread, call.id, claimed).await? {
             return Ok(Claim::Refused(Box::new(self)));
         }
-        let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
+        let data = match claimant {
+            Claimant::Process(_) => json!({ "tool_name": call.name, "attempt": execution.attempt }),
+            Claimant::Worker { actor, .. } => {
+                json!({ "tool_name": call.name, "attempt": execution.attempt, "worker": actor })
+            }
+        };
         self.event(EventType::ToolStarted, owner_actor(call), &Subject::call(thread, call), data);
         let (requester, call, approved_by) = (thread.requester(), call.clone(), locked.approved_by.clone());
         Ok(Claim::Made(Box::new(OpenClaim { write: self, requester, call, approved_by, execution })))
@@ -194,6 +221,7 @@ impl Write {
             .and_where(tool_call::Column::ExecId.eq(execution.id.to_string()))
             .and_where(tool_call::Column::State.eq(StateKind::Executing))
             .and_where(tool_call::Column::ChildRunId.is_null())
+            .and_where(tool_call::Column::ResultDeadline.is_null())
             .returning_col(tool_call::Column::CancelRequestedAt)
             .to_owned();
         self.renewed(&renewal).await
@@ -208,7 +236,21 @@ impl Write {
         result: String,
         start_deadline: Duration,
     ) -> Result<Settled, StoreError> {
-        let Some(locked) = self.lock_row(call).await? else { return Ok(Settled::Nothing) };
+        match self.lock_row(call).await? {
+            Some(locked) => self.settle_row(&locked, execution, outcome, result, start_deadline).await,
+            None => Ok(Settled::Nothing),
+        }
+    }
+
+    /// Settles an execution of a locked call.
+    pub(super) async fn settle_row(
+        &self,
+        locked: &LockedRow,
+        execution: Execution,
+        outcome: &Outcome,
+        result: String,
+        start_deadline: Duration,
+    ) -> Result<Settled, StoreError> {
         let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
         let own = tool_call::Column::ExecId.eq(execution.id.to_string());
         // The end of a child run ends the call that the child executes.
@@ -217,12 +259,12 @@ impl Write {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
             Outcome::FailedAgain(_) | Outcome::Interrupted => Some(self.unknown(result.clone())),
             Outcome::Lost => {
-                return Ok(match self.reap(&locked, own, start_deadline, actor).await? {
+                return Ok(match self.reap(locked, own, start_deadline, actor).await? {
                     Reaped::Nothing => Settled::Nothing,
                     Reaped::Repeatable => Settled::Again,
                     Reaped::Interrupted => {
                         let result = rows::call(locked.call.clone(), None)?.unknown_outcome();
-                        Settled::Ended(Box::new(self.settled(&locked, outcome, result)?))
+                        Settled::Ended(Box::new(self.settled(locked, outcome, result)?))
                     }
                 });
             }
@@ -230,8 +272,8 @@ impl Write {
         let late = self.known::<Interrupted>(outcome, &result);
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
-            if self.move_row(&locked, moved, event, actor, json!({})).await? {
-                return Ok(Settled::Ended(Box::new(self.settled(&locked, outcome, result)?)));
+            if self.move_row(locked, moved, event, actor, json!({})).await? {
+                return Ok(Settled::Ended(Box::new(self.settled(locked, outcome, result)?)));
             }
         }
         Ok(Settled::Nothing)
@@ -353,6 +395,7 @@ impl Write {
         mut facts: Value,
     ) -> Result<bool, StoreError> {
         let LockedRow { call: row, thread, is_passed, .. } = locked;
+        let ends = moved.to != StateKind::Approved && row.finished_at.is_none();
         let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
         if let Some(facts) = facts.as_object_mut() {
             facts.insert("tool_name".to_owned(), json!(row.name));
@@ -364,6 +407,10 @@ impl Write {
         let held_tool = row.held.then_some(row.name.as_str());
         let subject = Subject { thread, run_id, call: Some(OfCall { id, held_tool }) };
         self.event(event, actor, &subject, facts);
+        if ends && row.by_worker && !row.held {
+            // No client decided the call, so none knows that the run can resume.
+            self.set_server_resumes(thread, run_id).await?;
+        }
         if *is_passed {
             self.complete_if_passed(thread, run_id).await?;
         }
@@ -375,8 +422,8 @@ impl<'a> ResolvedBy<'a> {
     /// Returns the actor and the facts of the event.
     fn recorded(self) -> (&'a str, Value) {
         match self {
-            Self::Operator { actor, reason } => {
-                let mut facts = json!({ "surface": Surface::Terminal.word(), "resolved_by": "operator" });
+            Self::Operator { actor, reason, surface } => {
+                let mut facts = json!({ "surface": surface.word(), "resolved_by": "operator" });
                 if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
                     facts.insert("reason".to_owned(), json!(reason));
                 }

@@ -6,7 +6,7 @@ use super::entity::{run, tool_call};
 use super::resumable_runs::PAUSED;
 use super::transitions::{Approved, Cancelled, Interrupted, Pending};
 use super::{Read, StoreError, Thread, TimedRead, Write, rows};
-use crate::domain::call::{State, StateKind, ToolCall, input_hash};
+use crate::domain::call::{State, StateKind, ToolCall};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::EventType;
 use crate::domain::id::ThreadId;
@@ -143,7 +143,7 @@ impl Write {
     }
 
     async fn fence_pending(&self, thread: &Thread, call: &ToolCall, actor: &str) -> Result<bool, StoreError> {
-        let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+        let hash = call.proposed_hash(&call.schema_hash);
         let decision = NewDecision {
             reason: Some(model_texts::FENCE.to_owned()),
             ..NewDecision::new(Verdict::Cancel, actor, Surface::Terminal, hash)

@@ -1,10 +1,14 @@
 //! Calls as deciders see them: also those of other users' threads, by the decider's roles.
 
 use super::entity::{thread, tool_call};
+use super::opened::{delegated_calls, escalated_calls};
+use super::search::has_text;
 use super::threads::{listed, of_tenant};
 use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
 use crate::domain::call::{StateKind, ToolCall};
+use crate::domain::clock::Timestamp;
+use crate::domain::delegation::Delegation;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::quorum::ApprovalVote;
 use sea_orm::{
@@ -16,8 +20,15 @@ use std::collections::HashMap;
 /// The visible calls of a tenant besides those of the viewer's own threads.
 #[derive(Debug, Clone)]
 pub(crate) enum Visibility {
-    /// The held calls of these tools, whose approver the viewer is.
-    Approver(Vec<String>),
+    /// The held calls that the viewer may decide by a role or in place of another person.
+    Approver {
+        /// The tools whose approver the viewer is.
+        tools: Vec<String>,
+        /// The time at which calls have to be delegated to the viewer. `None` leaves delegated calls out.
+        delegated_at: Option<Timestamp>,
+        /// Whether calls that were escalated to a role of the viewer are visible.
+        escalated: bool,
+    },
     /// All calls, for an operator.
     Operator,
 }
@@ -42,6 +53,8 @@ pub(crate) struct Listing<'a> {
     pub(crate) state: StateKind,
     /// The tool of the calls, or `None` for all tools.
     pub(crate) tool: Option<&'a str>,
+    /// The text that a call has to have, or `None` for all calls.
+    pub(crate) text: Option<&'a str>,
     /// Only calls before this one.
     pub(crate) before: Option<ToolCallId>,
     /// The size limit of the page.
@@ -57,6 +70,8 @@ pub(crate) struct VisibleCall {
     pub(crate) thread: Thread,
     /// The approvals of the call: their actors and their inputs.
     pub(crate) votes: Vec<ApprovalVote>,
+    /// The delegations of the call that no later one has replaced.
+    pub(crate) delegations: Vec<Delegation>,
 }
 
 /// Selects held calls. Literal, not a bind parameter, so that the partial index `tool_calls_inbox` is usable.
@@ -65,21 +80,25 @@ pub(super) fn held() -> Condition {
 }
 
 /// Selects the visible calls in the threads of the principal's tenant that are not deleted.
-fn visible_to(principal: &Principal, visibility: &Visibility) -> Condition {
+pub(super) fn visible_to(principal: &Principal, visibility: &Visibility) -> Condition {
     let theirs = match visibility {
         Visibility::Operator => Condition::all(),
-        Visibility::Approver(tools) => {
+        Visibility::Approver { tools, delegated_at, escalated } => {
             let own = Condition::any().add(thread::Column::UserId.eq(&principal.user_id));
-            let theirs = held().add(tool_call::Column::Name.is_in(tools));
             // Without calls of other users, the database can start from the principal's own threads.
-            if tools.is_empty() { own } else { own.add(theirs) }
+            let of_tools = (!tools.is_empty()).then(|| held().add(tool_call::Column::Name.is_in(tools)));
+            let delegated = delegated_at
+                .map(|at| tool_call::Column::ToolCallId.in_subquery(delegated_calls(principal, at)));
+            let escalated = (*escalated && !principal.roles.is_empty())
+                .then(|| tool_call::Column::ToolCallId.in_subquery(escalated_calls(principal)));
+            own.add_option(of_tools).add_option(delegated).add_option(escalated)
         }
     };
     of_tenant(principal).add(tool_call::Column::TenantId.eq(&principal.tenant_id)).add(theirs)
 }
 
 impl CallScope {
-    fn condition(self) -> Condition {
+    pub(super) fn condition(self) -> Condition {
         match self {
             Self::Anywhere => Condition::all(),
             Self::Thread(id) => Condition::all().add(tool_call::Column::ThreadId.eq(id.to_string())),
@@ -110,6 +129,25 @@ impl Read {
         Ok(seen.into_iter().next())
     }
 
+    /// Returns this visibility without the parts by which the principal sees no call. A statement about many calls is
+    /// slower with them.
+    pub(super) async fn narrowed(
+        &self,
+        principal: &Principal,
+        visibility: &Visibility,
+    ) -> Result<Visibility, StoreError> {
+        let mut narrowed = visibility.clone();
+        if let Visibility::Approver { delegated_at, escalated, .. } = &mut narrowed {
+            if let Some(at) = *delegated_at
+                && !self.has_delegations(principal, at).await?
+            {
+                *delegated_at = None;
+            }
+            *escalated = *escalated && self.has_escalations(principal).await?;
+        }
+        Ok(narrowed)
+    }
+
     /// Returns the held calls that this principal may see, newest first, with their approvals.
     pub(crate) async fn visible_holds(
         &self,
@@ -117,13 +155,17 @@ impl Read {
         visibility: &Visibility,
         listing: &Listing<'_>,
     ) -> Result<Page<VisibleCall>, StoreError> {
-        let mut query = visible_calls(principal, visibility)
+        let visibility = self.narrowed(principal, visibility).await?;
+        let mut query = visible_calls(principal, &visibility)
             .filter(listed())
             .filter(listing.scope.condition())
             .filter(held())
             .filter(tool_call::Column::State.eq(listing.state));
         if let Some(tool) = listing.tool {
             query = query.filter(tool_call::Column::Name.eq(tool));
+        }
+        if let Some(text) = listing.text {
+            query = query.filter(has_text(principal, listing.state, text));
         }
         if let Some(before) = listing.before {
             query = query.filter(tool_call::Column::ToolCallId.lt(before.to_string()));
@@ -132,11 +174,13 @@ impl Read {
         let fitting = self.fitting_calls(newest.clone(), listing.page).await?;
         let found = newest.limit(fitting.saturating_add(1)).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, fitting);
-        let ids = items.iter().map(|row| row.tool_call_id.clone()).collect();
+        let ids: Vec<String> = items.iter().map(|row| row.tool_call_id.clone()).collect();
+        let mut delegations = self.delegations(ids.clone()).await?;
         let mut votes = self.votes(ids).await?;
         let seen = self.with_threads(items).await?.into_iter().map(|(call, thread)| {
             let votes = votes.remove(&call.id.to_string()).unwrap_or_default();
-            VisibleCall { call, thread, votes }
+            let delegations = delegations.remove(&call.id.to_string()).unwrap_or_default();
+            VisibleCall { call, thread, votes, delegations }
         });
         Ok(Page { items: seen.collect(), has_more })
     }
@@ -159,7 +203,7 @@ impl Read {
             }
         };
         let mut own = thread::Entity::find().filter(of_tenant(principal)).filter(named);
-        if matches!(visibility, Visibility::Approver(_)) {
+        if matches!(visibility, Visibility::Approver { .. }) {
             own = own.filter(thread::Column::UserId.eq(&principal.user_id));
         }
         if own.count(&self.tx).await? > 0 {
@@ -169,7 +213,8 @@ impl Read {
         Ok(seen.one(&self.tx).await?.is_some())
     }
 
-    async fn with_threads(
+    /// Returns calls with their threads. A call or a thread that cannot be read is left out.
+    pub(super) async fn with_threads(
         &self,
         found: Vec<tool_call::Model>,
     ) -> Result<Vec<(ToolCall, Thread)>, StoreError> {

@@ -26,6 +26,8 @@ pub(crate) struct LockedCall {
     pub(crate) thread: Thread,
     /// The roles of the user of the run, as of the last start or resume of the run.
     pub(crate) roles: Vec<String>,
+    /// The approver as whose delegate the decider decides, as an actor. `None` for all other work with the call.
+    pub(crate) on_behalf_of: Option<String>,
     /// The actors that approved the inputs that run, if people or a handler approved the call.
     pub(super) approved_by: Vec<String>,
     /// The number of executions so far.
@@ -113,7 +115,8 @@ impl Write {
         self.lock_one(all, id).await
     }
 
-    async fn lock_one(
+    /// Locks the row of one of these calls, whose thread is joined.
+    pub(super) async fn lock_one(
         &self,
         calls: Select<tool_call::Entity>,
         id: ToolCallId,
@@ -139,6 +142,7 @@ impl Write {
             self.decision_and_approvers(&call.tool_call_id).await?
         };
         Ok(Some(LockedCall {
+            on_behalf_of: None,
             approved_by,
             attempts: call.exec_attempt,
             call: rows::call(call, decision)?,

@@ -15,11 +15,13 @@ use std::str::FromStr;
 /// The bytes of a call, in a statement with its row.
 const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
+    + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
 
 /// The bytes of an event, with its call if the event has one.
 const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_length(tool_calls.arguments), 0) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
+    + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
 
 /// The bytes of a message with its steps and calls.
@@ -27,6 +29,7 @@ const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
     + COALESCE((SELECT SUM(octet_length(parts)) FROM "holdpoint".message_steps
         WHERE message_steps.message_id = messages.message_id), 0)
     + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(validated_inputs), 0)
+        + COALESCE(octet_length(preview), 0) + COALESCE(octet_length(validated_preview), 0)
         + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)) FROM "holdpoint".tool_calls
         WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)"#;
 

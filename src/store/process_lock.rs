@@ -26,7 +26,19 @@ const BUSY: u32 = 5;
 /// has the database open.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessLock {
-    _locked: Arc<File>,
+    _locked: Arc<Locked>,
+}
+
+/// A locked file. A child process that is being started has a copy of each open file until it becomes another
+/// program. The lock of a closed file would last as long, so the file is unlocked and not only closed.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Without this, the lock ends when the last copy of the file is closed.
+        let _: io::Result<()> = self.0.unlock();
+    }
 }
 
 impl ProcessLock {
@@ -58,7 +70,7 @@ impl ProcessLock {
             }
             mark(&mut file).map_err(failed)?;
         }
-        Ok(Some(Self { _locked: Arc::new(file) }))
+        Ok(Some(Self { _locked: Arc::new(Locked(file)) }))
     }
 }
 
@@ -102,4 +114,22 @@ async fn is_open(database: &Path) -> Result<bool, StoreError> {
 
 fn is_busy(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == BUSY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_released_lock_can_be_taken_while_a_child_process_has_a_copy_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", dir.path().join("rows.db").display());
+        let lock = ProcessLock::take(&url).await.unwrap().unwrap();
+        // A fork copies the descriptor, as this does.
+        let copy = lock._locked.0.try_clone().unwrap();
+        assert!(matches!(ProcessLock::take(&url).await, Err(StoreError::InUse)));
+        drop(lock);
+        assert!(ProcessLock::take(&url).await.unwrap().is_some());
+        drop(copy);
+    }
 }

@@ -1,11 +1,12 @@
 //! Erases the payloads of deleted threads: the texts of users and models, and the inputs and results of
 //! calls. The rows stay as evidence: ids, states, decisions and hashes.
 
-use super::entity::{message, run, sent_answer, step, thread, tool_call};
+use super::entity::{message, run, sent_answer, step, thread, tool_call, tool_request};
 use super::{StoreError, TimedRead, Write};
 use crate::domain::id::ThreadId;
 use crate::domain::message::MessageStatus;
 use crate::domain::run::RunStatus;
+use crate::domain::tool_request::RequestState;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter, UpdateMany};
 use std::time::Duration;
@@ -60,7 +61,8 @@ impl Write {
     pub(crate) async fn purge_batch(&self, id: ThreadId) -> Result<Erased, StoreError> {
         let thread = self.any_thread(id).await?;
         self.lock_thread(&thread).await?;
-        if self.erase_messages(id).await? + self.erase_steps(id).await? + self.erase_calls(id).await? > 0 {
+        let erased = self.erase_messages(id).await? + self.erase_steps(id).await?;
+        if erased + self.erase_calls(id).await? + self.erase_requests(id).await? > 0 {
             return Ok(Erased::Batch);
         }
         run::Entity::update_many()
@@ -114,12 +116,7 @@ impl Write {
     }
 
     async fn erase_calls(&self, id: ThreadId) -> Result<u64, StoreError> {
-        let calls = Query::select()
-            .column(tool_call::Column::ToolCallId)
-            .from(tool_call::Entity.table_ref())
-            .and_where(tool_call::Column::ThreadId.eq(id.to_string()))
-            .to_owned();
-        let sent = sent_answer::Column::ToolCallId.in_subquery(calls);
+        let sent = sent_answer::Column::ToolCallId.in_subquery(calls_of(id));
         let sent = batch::<sent_answer::Entity>(
             sent_answer::Column::ToolCallId,
             sent_answer::Column::ErasedAt,
@@ -142,6 +139,8 @@ impl Write {
             .erasing::<tool_call::Entity>(tool_call::Column::ErasedAt)
             .col_expr(tool_call::Column::Arguments, Expr::value("{}"))
             .col_expr(tool_call::Column::ValidatedInputs, emptied(tool_call::Column::ValidatedInputs, "{}"))
+            .col_expr(tool_call::Column::Preview, emptied(tool_call::Column::Preview, ""))
+            .col_expr(tool_call::Column::ValidatedPreview, emptied(tool_call::Column::ValidatedPreview, ""))
             .col_expr(tool_call::Column::Reason, Expr::value(None::<String>))
             .col_expr(tool_call::Column::Output, emptied(tool_call::Column::Output, "null"))
             .col_expr(tool_call::Column::Result, Expr::value(""))
@@ -150,6 +149,27 @@ impl Write {
             .exec(&self.tx)
             .await?;
         Ok(texts.rows_affected + calls.rows_affected)
+    }
+
+    async fn erase_requests(&self, id: ThreadId) -> Result<u64, StoreError> {
+        let of_thread = tool_request::Column::ToolCallId.in_subquery(calls_of(id));
+        let ended = of_thread
+            .and(tool_request::Column::State.ne(RequestState::Open))
+            .and(tool_request::Column::Content.is_null());
+        let batch = batch::<tool_request::Entity>(
+            tool_request::Column::RequestId,
+            tool_request::Column::ErasedAt,
+            ended.clone(),
+        );
+        let erased = self
+            .erasing::<tool_request::Entity>(tool_request::Column::ErasedAt)
+            .col_expr(tool_request::Column::Message, Expr::value(""))
+            .col_expr(tool_request::Column::AnswerSchema, Expr::value("{}"))
+            .filter(tool_request::Column::RequestId.in_subquery(batch))
+            .filter(ended)
+            .exec(&self.tx)
+            .await?;
+        Ok(erased.rows_affected)
     }
 
     async fn is_anything_under_way(&self, id: ThreadId) -> Result<bool, StoreError> {
@@ -185,6 +205,14 @@ fn batch<E: EntityTrait>(key: E::Column, erased_at: E::Column, which: SimpleExpr
         .and_where(erased_at.is_null())
         .and_where(which)
         .limit(BATCH)
+        .to_owned()
+}
+
+fn calls_of(id: ThreadId) -> SelectStatement {
+    Query::select()
+        .column(tool_call::Column::ToolCallId)
+        .from(tool_call::Entity.table_ref())
+        .and_where(tool_call::Column::ThreadId.eq(id.to_string()))
         .to_owned()
 }
 

@@ -2,7 +2,9 @@
 
 use super::entity::decision;
 use super::{LockedCall, NewDecision, Read, StoreError, Vote, Write};
+use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Verdict};
+use crate::domain::id::ToolCallId;
 use crate::domain::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use std::collections::HashMap;
@@ -39,10 +41,21 @@ impl Read {
             .all(&self.tx)
             .await?;
         for row in found {
-            let yes = ApprovalVote { by: row.actor, input_hash: row.input_hash };
+            let yes = ApprovalVote {
+                by: row.actor,
+                on_behalf_of: row.on_behalf_of,
+                input_hash: row.input_hash,
+                edited: row.edited,
+                at: Timestamp::from_micros(row.at),
+            };
             votes.entry(row.tool_call_id).or_default().push(yes);
         }
         Ok(votes)
+    }
+
+    /// Returns the approvals of this call in the same way.
+    pub(crate) async fn votes_of(&self, call: ToolCallId) -> Result<Vec<ApprovalVote>, StoreError> {
+        Ok(self.votes(vec![call.to_string()]).await?.into_values().flatten().collect())
     }
 }
 
@@ -59,11 +72,13 @@ impl Write {
         quorum: Quorum,
     ) -> Result<Counted, StoreError> {
         let LockedCall { call, thread, .. } = locked;
-        let id = call.id.to_string();
-        let votes = self.votes(vec![id.clone()]).await?.remove(&id).unwrap_or_default();
-        let mut others = quorum.agreed(&votes, &thread.actor(), &by.input_hash);
-        let repeated = others.contains(&by.actor);
-        others.retain(|other| *other != by.actor);
+        let votes = self.votes_of(call.id).await?;
+        let agreed = quorum.agreed(&votes, &thread.actor(), &by.input_hash);
+        let is_theirs = |vote: &ApprovalVote| vote.shares_a_person(&by.actor, by.on_behalf_of.as_deref());
+        // Also a vote that does not count any more: the same vote is recorded once.
+        let repeated = votes.iter().any(|vote| vote.input_hash == by.input_hash && is_theirs(vote));
+        let others = agreed.into_iter().filter(|vote| !is_theirs(vote));
+        let others: Vec<String> = others.map(|vote| vote.by.clone()).collect();
         let missing = quorum.missing(others.len().saturating_add(1));
         if missing == 0 {
             return Ok(Counted::Enough(others));

@@ -1,12 +1,16 @@
 //! The states that calls reach in a transaction. They are counted and logged after the commit, when they are
 //! durable.
 
+use super::Store;
 use super::words::Word;
 use crate::domain::call::StateKind;
 use crate::domain::event::EventType;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::metrics::Metrics;
 use serde_json::Value;
+use std::future::pending;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 /// A state that a call reaches.
 #[derive(Debug)]
@@ -24,6 +28,56 @@ pub(super) struct CallIds {
     pub(super) tool_call_id: ToolCallId,
     pub(super) run_id: RunId,
     pub(super) thread_id: ThreadId,
+}
+
+/// The number of approved calls that a waiter may lag by. A waiter that lags further looks at the rows.
+const CAPACITY: usize = 64;
+
+/// Tells which tools have calls that a commit of this process has approved.
+#[derive(Debug, Clone)]
+pub(super) struct ApprovedCalls(broadcast::Sender<String>);
+
+/// The end of [`ApprovedCalls`] at one waiter.
+#[derive(Debug)]
+pub(crate) struct ApprovedSignal(broadcast::Receiver<String>);
+
+impl Default for ApprovedCalls {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(CAPACITY))
+    }
+}
+
+impl ApprovedCalls {
+    /// Called after the commit that brought the call into its state.
+    pub(super) fn tell(&self, reached: &Reached) {
+        if reached.state == StateKind::Approved {
+            // Without waiters the signal has no receiver.
+            let _waiters = self.0.send(reached.tool.clone());
+        }
+    }
+}
+
+impl ApprovedSignal {
+    /// Completes if a call of one of these tools was approved since the last completion, otherwise with the next
+    /// approval.
+    pub(crate) async fn approved(&mut self, tools: &[String]) {
+        loop {
+            match self.0.recv().await {
+                Ok(tool) if !tools.contains(&tool) => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => return,
+                // No sender is left.
+                Err(RecvError::Closed) => pending().await,
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Returns the signal of the approved calls of this process, from now on. A waiter that takes it before its
+    /// first look misses no approval of this process.
+    pub(crate) fn approved_signal(&self) -> ApprovedSignal {
+        ApprovedSignal(self.approved.0.subscribe())
+    }
 }
 
 impl Reached {

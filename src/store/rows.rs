@@ -7,13 +7,16 @@ use super::entity::{decision, grant, message, run, step, tool_call};
 use super::parts::read_parts;
 use super::words::{Role, Word};
 use super::{StoreError, Thread};
-use crate::domain::call::{Approval, End, Execution, Outcome, State, StateKind, ToolCall, rejection};
+use crate::domain::call::{
+    Approval, End, Escalation, ExecutedBy, Execution, Outcome, State, StateKind, ToolCall, rejection,
+};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision};
 use crate::domain::grant::Grant;
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, Part, Step, Usage};
 use crate::domain::model_texts;
+use crate::domain::preview::Preview;
 use crate::domain::run::{Run, RunOptions, TurnError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -146,6 +149,7 @@ pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
     Ok(Decision {
         verdict: word(TABLE, &row.verdict)?,
         by: row.actor,
+        on_behalf_of: row.on_behalf_of,
         at: Timestamp::from_micros(row.at),
         edited: row.edited,
         reason: row.reason,
@@ -189,6 +193,10 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         _ => inputs("arguments", &row.arguments),
     };
     let edited = row.validated_inputs.as_deref().map(|edited| inputs("validated_inputs", edited));
+    let approval = Approval {
+        inputs: edited,
+        preview: preview(row.validated_preview.clone(), row.validated_preview_failed)?,
+    };
     Ok(ToolCall {
         id: tool_call_id,
         thread_id: id(TABLE, &row.thread_id)?,
@@ -202,19 +210,68 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         held: row.held,
         risk: word(TABLE, &row.risk_level)?,
         reason: row.reason.clone(),
+        preview: preview(row.preview.clone(), row.preview_failed)?,
         decision,
         created_at: Timestamp::from_micros(row.created_at),
         expires_at: row.expires_at.map(Timestamp::from_micros),
-        child_run_id: row.child_run_id.as_deref().map(|child| id(TABLE, child)).transpose()?,
+        remind_at: row.remind_at.filter(|_| kind == StateKind::Pending).map(Timestamp::from_micros),
+        escalation: escalation(&row)?,
+        executed_by: executed_by(&row)?,
         unreadable,
-        state: state(row, kind, Approval { inputs: edited })?,
+        state: state(row, kind, approval)?,
     })
 }
 
+fn escalation(row: &tool_call::Model) -> Result<Option<Escalation>, StoreError> {
+    let (Some(due), Some(to)) = (row.escalate_at, &row.escalate_to) else { return Ok(None) };
+    Ok(Some(Escalation {
+        to: json("tool_calls", to)?,
+        due: Timestamp::from_micros(due),
+        at: row.escalated_at.map(Timestamp::from_micros),
+    }))
+}
+
+/// Returns the columns of a preview.
+pub(super) fn preview_columns(preview: Option<&Preview>) -> (Option<String>, Option<bool>) {
+    match preview {
+        Some(Preview::Text(text)) => (Some(text.clone()), Some(false)),
+        Some(Preview::Failed(why)) => (Some(why.clone()), Some(true)),
+        None => (None, None),
+    }
+}
+
+/// Reads the columns of a preview.
+fn preview(text: Option<String>, failed: Option<bool>) -> Result<Option<Preview>, StoreError> {
+    match (text, failed) {
+        (Some(text), Some(false)) => Ok(Some(Preview::Text(text))),
+        (Some(why), Some(true)) => Ok(Some(Preview::Failed(why))),
+        (None, None) => Ok(None),
+        _ => Err(inconsistent("tool_calls", "half of a preview is missing")),
+    }
+}
+
+fn executed_by(row: &tool_call::Model) -> Result<ExecutedBy, StoreError> {
+    const TABLE: &str = "tool_calls";
+    match (row.by_worker, &row.child_run_id, row.result_deadline) {
+        (false, None, None) => Ok(ExecutedBy::Process),
+        (true, None, None) => Ok(ExecutedBy::Worker),
+        (false, Some(child), None) => Ok(ExecutedBy::Child(id(TABLE, child)?)),
+        (false, None, Some(at)) => Ok(ExecutedBy::Owner { result_deadline: Timestamp::from_micros(at) }),
+        _ => Err(inconsistent(TABLE, "two of by_worker, child_run_id and result_deadline are set")),
+    }
+}
+
 /// Returns a call as the decision of a person or a handler leaves it.
-pub(super) fn decided(call: ToolCall, answer: &Choice, decision: Decision) -> ToolCall {
+pub(super) fn decided(
+    call: ToolCall,
+    answer: &Choice,
+    edited_preview: Option<Preview>,
+    decision: Decision,
+) -> ToolCall {
     let state = match answer {
-        Choice::Approve { inputs } => State::Approved(Approval { inputs: inputs.clone() }),
+        Choice::Approve { inputs } => {
+            State::Approved(Approval { inputs: inputs.clone(), preview: edited_preview })
+        }
         Choice::Reject { reason } => {
             State::Rejected(End { result: rejection(reason.as_deref()), at: decision.at })
         }

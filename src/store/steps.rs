@@ -7,6 +7,7 @@ use super::words::Word;
 use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
 use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash};
+use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -15,6 +16,8 @@ use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::model_texts;
 use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
+use crate::domain::policy::Source;
+use crate::domain::preview::Preview;
 use crate::domain::run::{Run, RunStatus};
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
@@ -101,7 +104,11 @@ pub(crate) struct NewCall {
     pub(crate) input: Input,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
+    /// Whether a worker executes the calls of the tool.
+    pub(crate) by_worker: bool,
     pub(crate) risk: RiskLevel,
+    /// What the tool says that the call would do, if the call is held and its tool has previews.
+    pub(crate) preview: Option<Preview>,
     pub(crate) judgement: Judgement,
 }
 
@@ -218,8 +225,8 @@ impl Write {
     }
 
     /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same
-    /// transaction: `completed` without a call, and `waiting` if `may_wait` is set, a call is held, and none
-    /// runs.
+    /// transaction: `completed` without a call, and `waiting` if `may_wait` is set, a call is held or waits for
+    /// a worker, and none runs.
     pub(crate) async fn commit_step(
         self,
         turn: &HeldTurn<'_>,
@@ -247,7 +254,7 @@ impl Write {
         }
         let NewRows { calls, decisions, running } = new;
         let calls = self.insert_calls(calls, decisions).await?;
-        let end = match calls.iter().any(|call| call.held) {
+        let end = match calls.iter().any(|call| call.pauses() && call.end().is_none()) {
             _ if calls.is_empty() => Some(TurnEnd::Completed),
             true if may_wait && running.is_empty() => Some(TurnEnd::Waiting),
             _ => None,
@@ -349,26 +356,40 @@ impl Write {
             (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
         new.calls.push(self.call_row(place, &call, execution, times));
 
-        let NewCall { name, input, schema_hash, risk, judgement, .. } = call;
+        let NewCall { name, input, schema_hash, by_worker, risk, preview, judgement, .. } = call;
         let Lease { thread, run, .. } = place.lease;
         let held_tool = matches!(judgement, Judgement::Held { .. }).then_some(name.as_str());
         let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
-        let hash = input_hash(&name, &input, &schema_hash);
+        let hash = input_hash(&name, &input, &schema_hash, preview.as_ref());
         let facts = json!({ "tool_name": name, "risk_level": risk.word(), "input_hash": hash });
         self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone());
         match judgement {
             Judgement::Cleared(_, source) => {
-                let data = json!({
-                    "tool_name": name,
-                    "risk_level": risk.word(),
-                    "input_hash": hash,
-                    "attempt": execution.attempt,
-                    "source": words::source(&source),
-                });
+                let (event, data) = if by_worker {
+                    let data = json!({
+                        "tool_name": name,
+                        "risk_level": risk.word(),
+                        "input_hash": hash,
+                        "decision": Verdict::Approve.word(),
+                        "source": words::source(&source),
+                    });
+                    (EventType::ToolApproved, data)
+                } else {
+                    let data = json!({
+                        "tool_name": name,
+                        "risk_level": risk.word(),
+                        "input_hash": hash,
+                        "attempt": execution.attempt,
+                        "source": words::source(&source),
+                    });
+                    (EventType::ToolStarted, data)
+                };
                 let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
                 new.decisions.push(self.decision_row(id, &cleared));
-                self.event(EventType::ToolStarted, system::POLICY, &subject, data);
-                new.running.push(Running { id, name, input, execution });
+                self.event(event, system::POLICY, &subject, data);
+                if !by_worker {
+                    new.running.push(Running { id, name, input, execution });
+                }
             }
             Judgement::Held { reason, source } => {
                 let data = json!({
@@ -420,6 +441,7 @@ impl Write {
         times: &Approval,
     ) -> tool_call::Model {
         let now = self.now.as_micros();
+        let (preview, preview_failed) = rows::preview_columns(call.preview.as_ref());
         let mut row = tool_call::Model {
             tool_call_id: call.id.to_string(),
             thread_id: place.lease.thread.id.to_string(),
@@ -437,12 +459,20 @@ impl Write {
             idempotent: call.idempotent,
             risk_level: call.risk.word().to_owned(),
             reason: None,
+            preview,
+            preview_failed,
             state: String::new(),
             validated: None,
             validated_inputs: None,
+            validated_preview: None,
+            validated_preview_failed: None,
             decided_by: None,
             decided_at: None,
             expires_at: None,
+            remind_at: None,
+            escalate_at: None,
+            escalate_to: None,
+            escalated_at: None,
             start_deadline: None,
             exec_id: None,
             exec_owner: None,
@@ -450,6 +480,9 @@ impl Write {
             lease_until: None,
             started_at: None,
             child_run_id: None,
+            by_worker: call.by_worker,
+            permit_hash: None,
+            result_deadline: None,
             cancel_requested_at: None,
             output: None,
             result: None,
@@ -463,6 +496,11 @@ impl Write {
             row.decided_at = Some(now);
         };
         match &call.judgement {
+            Judgement::Cleared(..) if call.by_worker => {
+                decided(&mut row, true, system::POLICY);
+                row.state = StateKind::Approved.word().to_owned();
+                row.start_deadline = Some(self.now.plus(times.start_deadline).as_micros());
+            }
             Judgement::Cleared(..) => {
                 decided(&mut row, true, system::POLICY);
                 row.state = StateKind::Executing.word().to_owned();
@@ -472,11 +510,21 @@ impl Write {
                 row.started_at = Some(now);
                 row.lease_until = Some(self.now.plus(times.lease).as_micros());
             }
-            Judgement::Held { reason, .. } => {
+            Judgement::Held { reason, source } => {
+                let expires_at = self.now.plus(times.pending_ttl);
+                let rule = match source {
+                    Source::Rule(name) => Some(name.as_str()),
+                    _ => None,
+                };
+                if let Some((after, roles)) = times.escalation(rule) {
+                    row.escalate_at = Some(self.now.plus(after).as_micros());
+                    row.escalate_to = Some(json!(roles).to_string());
+                }
+                row.remind_at = self.reminder(expires_at, times.remind_before).map(Timestamp::as_micros);
                 row.state = StateKind::Pending.word().to_owned();
                 row.held = true;
                 row.reason = Some(reason.clone());
-                row.expires_at = Some(self.now.plus(times.pending_ttl).as_micros());
+                row.expires_at = Some(expires_at.as_micros());
             }
             Judgement::Blocked { reason, .. } => {
                 decided(&mut row, false, system::POLICY);

@@ -99,10 +99,19 @@ pub(crate) enum Swept {
     Nothing,
     /// The pending call expired.
     Expired,
+    /// The pending call still waits for a decision.
+    Noticed {
+        /// Further roles may decide it.
+        escalated: bool,
+        /// People were reminded of its deadline.
+        reminded: bool,
+    },
     /// The approved call did not start in time.
     NotStarted,
     /// The execution lost its lease, and the outcome is unknown.
     Interrupted,
+    /// The owner of the call did not report in time, and the outcome is unknown.
+    Unreported,
     /// The execution lost its lease, and the call may be claimed again.
     Repeatable,
     /// The call has been approved for a while and unclaimed: it may be claimed.
@@ -176,6 +185,9 @@ impl Write {
         let row = &locked.call;
         let late = row.start_deadline.is_some_and(|at| at <= self.now.as_micros());
         let waits = row.decided_at.is_some_and(|at| at <= self.now.minus(times.lease).as_micros());
+        if row.state == StateKind::Executing.word() && row.result_deadline.is_some() {
+            return Ok(if self.end_unreported(&locked).await? { Swept::Unreported } else { Swept::Nothing });
+        }
         if row.state == StateKind::Executing.word() {
             let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
             return Ok(match self.reap(&locked, lapsed, times.start_deadline, system::SWEEPER).await? {
@@ -187,6 +199,11 @@ impl Write {
         let LockedRow { call: row, thread, .. } = locked;
         let Some(call) = self.with_decisions(vec![row]).await?.pop() else { return Ok(Swept::Nothing) };
         let (moved, swept) = match &call.state {
+            State::Pending if call.expires_at.is_some_and(|at| at > self.now) => {
+                let escalated = self.escalate(&thread, &call).await?;
+                let reminded = self.remind(&thread, &call).await?;
+                (escalated || reminded, Swept::Noticed { escalated, reminded })
+            }
             State::Pending => (self.expire(&thread, &call).await?, Swept::Expired),
             State::Approved(_) if late => (self.not_started(&thread, &call).await?, Swept::NotStarted),
             State::Approved(_) if waits => (true, Swept::Ready(Box::new(call))),
@@ -259,8 +276,12 @@ impl Write {
     pub(crate) async fn recover(&self, start_deadline: Duration) -> Result<Recovered, StoreError> {
         let any = || Expr::value(true);
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
-        // A call that a child run executes continues with the child run.
-        for row in self.executing(tool_call::Column::ChildRunId.is_null()).await? {
+        // A call that a child run or an owner executes continues with it. A worker does not stop with the server: it
+        // may be alive, and only an ended lease shows that it is gone.
+        let own = (tool_call::Column::ChildRunId.is_null())
+            .and(tool_call::Column::ResultDeadline.is_null())
+            .and(tool_call::Column::ByWorker.eq(false));
+        for row in self.executing(own).await? {
             let locked = self.lock_row(rows::id("tool_calls", &row.tool_call_id)?).await?;
             let Some(locked) = locked else { continue };
             match self.reap(&locked, any(), start_deadline, system::SWEEPER).await? {

@@ -18,12 +18,19 @@ const STATEMENT_TIME: &str = "(EXTRACT(EPOCH FROM statement_timestamp()) * 10000
 pub(crate) enum Due {
     /// The call is executing, and its lease is over.
     Silent,
+    /// The call has an owner, and its result deadline is reached.
+    Unreported,
     /// The call is approved, and its start deadline is reached.
     NotStarted,
-    /// The call is approved for longer than a lease, and no process has claimed it.
+    /// The call is approved for longer than a lease, and no process has claimed it. Calls that wait for a
+    /// worker are none of them.
     Unclaimed,
     /// The call is pending, and its deadline is reached.
     Unanswered,
+    /// The call is pending, and people are to be reminded of its deadline.
+    Unreminded,
+    /// The call is pending, and further roles are to decide it.
+    Unescalated,
 }
 
 impl Due {
@@ -31,9 +38,12 @@ impl Due {
     pub(super) const fn since(self) -> tool_call::Column {
         match self {
             Self::Silent => tool_call::Column::LeaseUntil,
+            Self::Unreported => tool_call::Column::ResultDeadline,
             Self::NotStarted => tool_call::Column::StartDeadline,
             Self::Unclaimed => tool_call::Column::DecidedAt,
             Self::Unanswered => tool_call::Column::ExpiresAt,
+            Self::Unreminded => tool_call::Column::RemindAt,
+            Self::Unescalated => tool_call::Column::EscalateAt,
         }
     }
 
@@ -41,12 +51,17 @@ impl Due {
     /// which a partial index exists.
     pub(super) fn matches(self, now: SimpleExpr, lease: Duration) -> SimpleExpr {
         let (state, until) = match self {
-            Self::Silent => (StateKind::Executing, now),
+            Self::Silent | Self::Unreported => (StateKind::Executing, now),
             Self::NotStarted => (StateKind::Approved, now),
             Self::Unclaimed => (StateKind::Approved, before(now, lease)),
-            Self::Unanswered => (StateKind::Pending, now),
+            Self::Unanswered | Self::Unreminded | Self::Unescalated => (StateKind::Pending, now),
         };
-        in_state(state).and(ExprTrait::lte(self.since().into_expr(), until))
+        let due = in_state(state).and(ExprTrait::lte(self.since().into_expr(), until));
+        match self {
+            Self::Unclaimed => due.and(tool_call::Column::ByWorker.into_expr().not()),
+            Self::Unescalated => due.and(tool_call::Column::EscalatedAt.is_null()),
+            Self::Silent | Self::Unreported | Self::NotStarted | Self::Unanswered | Self::Unreminded => due,
+        }
     }
 }
 
@@ -91,9 +106,12 @@ impl SweepWork {
 #[derive(FromQueryResult)]
 struct SweepWorkRow {
     silent: bool,
+    unreported: bool,
     not_started: bool,
     unclaimed: bool,
     unanswered: bool,
+    unreminded: bool,
+    unescalated: bool,
     turns: bool,
     doubtful: bool,
 }
@@ -118,9 +136,12 @@ impl Store {
         let doubtful = is_doubtful(now(), times.start_deadline).and(tool_call::Column::Name.is_in(tools));
         let work = Query::select()
             .expr_as(due(Due::Silent), "silent")
+            .expr_as(due(Due::Unreported), "unreported")
             .expr_as(due(Due::NotStarted), "not_started")
             .expr_as(due(Due::Unclaimed), "unclaimed")
             .expr_as(due(Due::Unanswered), "unanswered")
+            .expr_as(due(Due::Unreminded), "unreminded")
+            .expr_as(due(Due::Unescalated), "unescalated")
             .expr_as(exists(run::Entity.table_ref(), is_dead(now())), "turns")
             .expr_as(call(doubtful), "doubtful")
             .to_owned();
@@ -128,9 +149,12 @@ impl Store {
         let Some(work) = work else { return Ok(SweepWork::default()) };
         let calls = [
             (work.silent, Due::Silent),
+            (work.unreported, Due::Unreported),
             (work.not_started, Due::NotStarted),
             (work.unclaimed, Due::Unclaimed),
             (work.unanswered, Due::Unanswered),
+            (work.unreminded, Due::Unreminded),
+            (work.unescalated, Due::Unescalated),
         ];
         let calls = calls.into_iter().filter_map(|(found, due)| found.then_some(due)).collect();
         Ok(SweepWork { calls, turns: work.turns, doubtful: work.doubtful })

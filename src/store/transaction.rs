@@ -3,7 +3,7 @@
 use super::commit_hook::HookedCommit;
 use super::entity::event;
 use super::pool::ConnectionPool;
-use super::reached::Reached;
+use super::reached::{ApprovedCalls, Reached};
 use super::schema::Schema;
 use super::threads::LockedThread;
 use super::tx::Tx;
@@ -131,6 +131,8 @@ pub(crate) struct Store {
     pub(super) shared_sessions: bool,
     /// Notified when a transaction with events is committed.
     pub(super) news: Arc<Notify>,
+    /// Tells which tools have newly approved calls.
+    pub(super) approved: ApprovedCalls,
     pub(super) hook: Option<Arc<dyn CommitHook>>,
 }
 
@@ -171,6 +173,7 @@ pub(crate) struct Write {
     /// The events of this transaction, in order. The commit inserts them.
     pub(super) events: Mutex<Vec<event::ActiveModel>>,
     news: Arc<Notify>,
+    approved: ApprovedCalls,
     pub(super) hooked: HookedCommit,
 }
 
@@ -314,6 +317,12 @@ impl Store {
         Ok((Read { tx }, micros))
     }
 
+    /// Returns the time of this process, for what a reader sees. What a transaction changes depends on
+    /// [`Write::now`].
+    pub(crate) fn process_time(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// Returns this time of the database, or that of the process on SQLite, which has no clock.
     fn time_of(&self, micros: Option<i64>) -> Timestamp {
         micros.map_or_else(|| self.clock.now(), Timestamp::from_micros)
@@ -352,6 +361,7 @@ impl Store {
             reached: Mutex::default(),
             events: Mutex::default(),
             news: self.news.clone(),
+            approved: self.approved.clone(),
             hooked: HookedCommit::new(self.hook.clone()),
         })
     }
@@ -400,12 +410,13 @@ impl Write {
             self.number_own_events().await?;
         }
         self.hooked.before().await?;
-        let Self { read, hooked, reached, metrics, news, .. } = self;
+        let Self { read, hooked, reached, metrics, news, approved, .. } = self;
         // Other writers go on while the hook waits.
         read.tx.commit().await?;
         hooked.after().await?;
         for reached in reached.into_inner() {
             reached.report(&metrics);
+            approved.tell(&reached);
         }
         if has_events {
             news.notify_one();

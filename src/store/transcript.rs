@@ -327,8 +327,8 @@ impl Transcript {
         self.messages.iter().find(|stored| stored.id == message).map_or(&[], |message| message.steps())
     }
 
-    /// Returns the calls of the last complete step of a message that are held, or that child runs execute or
-    /// executed. Fails if an open call of the thread cannot be read, because the run may wait for that call.
+    /// Returns the calls of the last complete step of a message that are held, or that child runs or workers
+    /// execute or executed. Fails if an open call of the thread cannot be read, because the run may wait for that call.
     pub(crate) fn pausing_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
         if self.unreadable > 0 {
             return Err(rows::inconsistent("tool_calls", "an open call cannot be read"));

@@ -48,7 +48,7 @@ impl Lease {
 /// How a turn ended.
 #[derive(Debug, Clone)]
 pub(crate) enum TurnEnd {
-    /// The run has held calls, or calls that child runs execute.
+    /// The run has held calls, or calls that child runs or workers execute.
     Waiting,
     /// The model gave its final answer.
     Completed,

@@ -7,10 +7,12 @@
 
 use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::{Remember, Surface, Verdict};
+use crate::domain::endpoint::DisabledReason;
 use crate::domain::event::EventType;
 use crate::domain::message::{MessageStatus, StepStatus};
 use crate::domain::policy::{ApprovalMode, Source, ToolPolicy};
 use crate::domain::run::{RunStatus, TurnErrorCode};
+use crate::domain::tool_request::{RequestKind, RequestState};
 use crate::domain::turn::FinishReason;
 use sea_orm::Value;
 use sea_orm::sea_query::SimpleExpr;
@@ -156,10 +158,26 @@ words! {
         Ask "ask",
         Deny "deny",
     }
+    RequestKind {
+        Elicitation "elicitation",
+        Custom "custom",
+    }
+    RequestState {
+        Open "open",
+        Accepted "accepted",
+        Declined "declined",
+        Cancelled "cancelled",
+        Expired "expired",
+        Withdrawn "withdrawn",
+    }
     SealKind {
         Answer "answer",
         Placeholder "placeholder",
         Note "note",
+    }
+    DisabledReason {
+        Gone "gone",
+        FailedTooLong "failed_too_long",
     }
     EventType {
         ToolCalled "tool.called",
@@ -167,9 +185,17 @@ words! {
         ToolBlocked "tool.blocked",
         ToolApproved "tool.approved",
         ToolRejected "tool.rejected",
+        ToolDecisionRefused "tool.decision_refused",
+        ToolExtended "tool.extended",
+        ToolDelegated "tool.delegated",
+        ToolReminded "tool.reminded",
+        ToolEscalated "tool.escalated",
         ToolExpired "tool.expired",
         ToolCancelled "tool.cancelled",
         ToolStarted "tool.started",
+        ToolAccepted "tool.accepted",
+        ToolInputRequested "tool.input_requested",
+        ToolInputEnded "tool.input_ended",
         ToolSucceeded "tool.succeeded",
         ToolFailed "tool.failed",
         ToolInterrupted "tool.interrupted",
@@ -180,6 +206,16 @@ words! {
         RunFailed "run.failed",
         RunCancelled "run.cancelled",
     }
+}
+
+/// Returns the type of event with this word.
+pub(crate) fn event_type(word: &str) -> Option<EventType> {
+    EventType::of_word(word)
+}
+
+/// Returns the words of all types of events.
+pub(crate) fn event_types() -> impl Iterator<Item = &'static str> {
+    EventType::WORDS.iter().map(|(_, word)| *word)
 }
 
 /// Returns the word as a literal of the statement instead of a parameter. The databases use a partial index
@@ -200,6 +236,7 @@ pub(crate) fn source(source: &Source) -> String {
         Source::Session => "session".to_owned(),
         Source::Tool => "tool".to_owned(),
         Source::Mode => "mode".to_owned(),
+        Source::Definition => "definition".to_owned(),
     }
 }
 
@@ -235,6 +272,8 @@ mod tests {
         reads_back::<ApprovalMode>();
         reads_back::<ToolPolicy>();
         reads_back::<SealKind>();
+        reads_back::<RequestKind>();
+        reads_back::<RequestState>();
         reads_back::<EventType>();
     }
 

@@ -293,6 +293,7 @@ mod tests {
                         risk: RiskLevel::High,
                         reason: None,
                         expires_at: None,
+                        preview: None,
                         unreadable: false,
                     },
                     decided: None,

@@ -4,9 +4,12 @@ use super::ui_parts::Readable;
 use super::{Cards, words};
 use crate::domain::call::ToolCall;
 use crate::domain::decision::Decision;
+use crate::domain::definition::{Change, Unaccepted};
 use crate::domain::hold::{Card, DecisionInForce, Hold};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
+use crate::domain::preview::Preview;
+use crate::domain::remote::Remote;
 use crate::domain::turn::HeldCallStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -37,9 +40,14 @@ pub(super) struct HoldPart<'a> {
     headline: Option<String>,
     /// As the model proposed them.
     input: Readable<'a>,
+    /// The place of the tool, if an MCP server has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mcp: Option<McpPart>,
     /// The inputs that the operator sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     constants: Option<Input>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<PreviewPart<'a>>,
     risk: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -50,6 +58,42 @@ pub(super) struct HoldPart<'a> {
     can_edit: bool,
     can_remember: bool,
     approvals_needed: usize,
+    /// The definition of the tool, if it is not accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unaccepted_definition: Option<DefinitionPart>,
+}
+
+/// What the tool says that the call would do, or why it says nothing.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum PreviewPart<'a> {
+    Text(&'a str),
+    Failed(&'a str),
+}
+
+/// A definition that is not accepted, and how it differs from the accepted one.
+#[derive(Debug, Serialize)]
+struct DefinitionPart {
+    cause: &'static str,
+    hash: String,
+    changes: Vec<ChangePart>,
+}
+
+/// A field that differs.
+#[derive(Debug, Serialize)]
+struct ChangePart {
+    field: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<String>,
+}
+
+/// The place of a tool of an MCP server.
+#[derive(Debug, Serialize)]
+struct McpPart {
+    server: String,
+    tool: String,
 }
 
 /// The decision in force.
@@ -71,11 +115,29 @@ pub(super) struct DecisionPart<'a> {
     late: bool,
 }
 
+impl<'a> PreviewPart<'a> {
+    fn of(preview: &'a Preview) -> Self {
+        match preview {
+            Preview::Text(text) => Self::Text(text),
+            Preview::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
+impl DefinitionPart {
+    fn of(unaccepted: Unaccepted) -> Self {
+        let Unaccepted { cause, hash, changes } = unaccepted;
+        let part = |Change { field, accepted, current }| ChangePart { field, accepted, current };
+        let cause = words::definition_cause(cause);
+        Self { cause, hash, changes: changes.into_iter().map(part).collect() }
+    }
+}
+
 /// Returns the card of a held call.
 pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> DataPart<HoldPart<'a>> {
     let card = cards.card(hold);
-    let Card { title, description, headline, constants, input_hash, requested_by, .. } = card;
-    let Card { can_edit, can_remember, approvals_needed, .. } = card;
+    let Card { title, description, headline, mcp, constants, input_hash, requested_by, .. } = card;
+    let Card { can_edit, can_remember, approvals_needed, unaccepted, .. } = card;
     let data = HoldPart {
         tool_call_id: id,
         tool_name: &hold.tool_name,
@@ -83,7 +145,9 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
         description,
         headline,
         input: Readable::Input(&hold.input),
+        mcp: mcp.map(|Remote { server, tool }| McpPart { server, tool }),
         constants,
+        preview: hold.preview.as_ref().map(PreviewPart::of),
         risk: words::risk(hold.risk),
         reason: hold.reason.as_deref(),
         expires_at: hold.expires_at.map(|at| at.to_rfc3339()),
@@ -92,6 +156,7 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
         can_edit,
         can_remember,
         approvals_needed,
+        unaccepted_definition: unaccepted.map(DefinitionPart::of),
     };
     DataPart { r#type: HOLD, id, data }
 }

@@ -84,12 +84,14 @@ impl Cards for NoTools {
             title: hold.tool_name.clone(),
             description: None,
             headline: None,
+            mcp: None,
             constants: None,
             input_hash: hold.schema_hash.clone(),
             requested_by: self.reader(),
             can_edit: false,
             can_remember: false,
             approvals_needed: 1,
+            unaccepted: None,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::Verdict;
+use crate::domain::definition::Cause;
 use crate::domain::run::TurnErrorCode;
 use crate::domain::turn::{FinishReason, Refusal};
 
@@ -35,6 +36,15 @@ pub(super) const fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Reject => "reject",
         Verdict::Expire => "expire",
         Verdict::Cancel => "cancel",
+    }
+}
+
+/// Returns why a definition is not accepted.
+pub(super) const fn definition_cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Changed => "changed",
+        Cause::New => "new",
+        Cause::Unknown => "unknown",
     }
 }
 

@@ -18,8 +18,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// WebSocket frames, and with them secrets and the inputs of calls. So all other targets stay at INFO, even if
 /// `log.level` asks for more.
 const OWN: &str = "holdpoint";
-/// The target that logs unknown options of the database URL with their values, which may be secret.
-const KEPT_QUIET: &str = "sqlx_postgres::options";
+/// Targets whose lines may contain secrets or inputs: unknown options of the database URL with their values, and the
+/// messages of MCP servers.
+const KEPT_QUIET: [&str; 2] = ["sqlx_postgres::options", "rmcp"];
 
 /// The error of a failed setup of logs or traces. The texts are for the operator.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -40,7 +41,7 @@ pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
     let kept = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target(OWN, LevelFilter::TRACE)
-        .with_target(KEPT_QUIET, LevelFilter::OFF);
+        .with_targets(KEPT_QUIET.map(|target| (target, LevelFilter::OFF)));
     let terminal = std::io::stderr().is_terminal();
     let format = log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
     let lines = Lines { format, writer: std::io::stderr };

@@ -5,14 +5,15 @@
 //! roles, from the time when the run last started or resumed. A call that an approver approves runs under
 //! these roles.
 
+use super::ToolRegistry;
 use super::registry::Registered;
-use super::{ToolRegistry, ToolSpec};
 use crate::config::{ConfigError, ToolRules};
 use crate::domain::Principal;
 use crate::domain::grant::Grant;
 use crate::domain::policy::{self, MayDecide, Relation};
 use crate::domain::quorum::Quorum;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Registered {
     /// Whether the tool runs on behalf of a user with these roles.
@@ -48,13 +49,13 @@ impl Registered {
 impl ToolRegistry {
     /// Sets the rules of all tools, by tool name.
     pub(crate) fn apply_rules(&mut self, rules: &BTreeMap<String, ToolRules>) -> Result<(), ConfigError> {
-        let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
-        if let Some(unknown) = rules.keys().find(|name| !self.tools.contains_key(*name)) {
-            let why = format!("there is no such tool; expected one of [{}]", names.join(", "));
+        if let Some(unknown) = rules.keys().find(|name| !self.may_have(name)) {
+            let why = format!("there is no such tool; expected one of [{}]", self.names().join(", "));
             return Err(ConfigError::Value { key: format!("tools.{unknown}"), why });
         }
+        rules.clone_into(&mut self.rules);
         for (name, registered) in &mut self.tools {
-            registered.rules = rules.get(name).cloned().unwrap_or_default();
+            Arc::make_mut(registered).rules = rules.get(name).cloned().unwrap_or_default();
         }
         Ok(())
     }
@@ -86,21 +87,26 @@ impl ToolRegistry {
         }
     }
 
-    /// Returns the specs of the tools that this principal may have run, or whose calls this principal may
-    /// decide.
-    pub(crate) fn visible_to(&self, principal: &Principal) -> impl Iterator<Item = &ToolSpec> {
-        self.tools.values().filter(|tool| tool.is_visible_to(principal)).map(|tool| &tool.spec)
+    /// Returns the roles that may decide the calls of this tool for other users, by the current rules.
+    pub(crate) fn approve_roles(&self, tool: &str) -> Vec<String> {
+        self.get(tool).map(|tool| tool.rules.approve_roles.clone()).unwrap_or_default()
     }
 
     /// Returns the decisions that this principal may make about a held call of this tool; `requester` marks
-    /// the user of the call. A tool that is not registered has no rules, so no approval runs its calls; the
-    /// requester may still withdraw a call.
-    pub(crate) fn may_decide(&self, principal: &Principal, requester: bool, tool: &str) -> MayDecide {
+    /// the user of the call, and `escalated_to` are the roles to which the call was escalated. A tool that is not
+    /// registered has no rules, so no approval runs its calls; the requester may still withdraw a call.
+    pub(crate) fn may_decide(
+        &self,
+        principal: &Principal,
+        requester: bool,
+        (tool, escalated_to): (&str, &[String]),
+    ) -> MayDecide {
         let tool = self.get(tool);
         policy::may_decide(Relation {
             requester,
             may_run: tool.is_none_or(|tool| tool.runs_for(&principal.roles)),
-            approver: tool.is_some_and(|tool| tool.is_approved_by(principal)),
+            approver: tool
+                .is_some_and(|tool| tool.is_approved_by(principal) || principal.has_one_of(escalated_to)),
             other_person: tool.is_some_and(|tool| tool.rules.other_person),
         })
     }

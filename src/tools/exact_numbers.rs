@@ -13,7 +13,7 @@ use serde_json::{Number, Value};
 
 impl Gate {
     fn requires_exact_numbers(&self, tool: &Registered) -> bool {
-        tool.rules.exact_numbers.unwrap_or(self.exact_numbers) == ExactNumbers::Require
+        tool.rules.exact_numbers.unwrap_or(self.exact_numbers()) == ExactNumbers::Require
     }
 
     /// Returns the numbers in inputs for an approver that a page cannot show exactly. A number that `shown`

@@ -5,10 +5,14 @@
 
 use super::registry::{Does, Registered};
 use super::rules;
-use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
-use crate::config::{Config, ExactNumbers, Limits, RememberIn, RememberInputs};
+use super::{
+    CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
+    Why,
+};
+use crate::config::{self, Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Outcome, RiskLevel, input_hash, unknown_schema_hash};
+use crate::domain::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
+use crate::domain::definition::{Accepted, Unaccepted};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
 use crate::domain::input::Input;
@@ -30,19 +34,34 @@ use std::time::Duration;
 /// Maximum length of the list of errors in an invalid call, in bytes.
 const WHY_BYTES_MAX: usize = 4096;
 
-/// The gate of one server.
+/// The gates of one server. The tools come and go, so each piece of work takes a gate of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Gates {
+    tools: CurrentTools,
+    settings: Arc<Settings>,
+}
+
+/// The gate with the tools of one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     registry: Arc<ToolRegistry>,
+    settings: Arc<Settings>,
+}
+
+/// The settings of a gate.
+#[derive(Debug)]
+pub(super) struct Settings {
     limits: Limits,
     /// Maximum run time of a tool.
     timeout: Duration,
     /// Maximum time from the cancellation of a call until its tool returns.
     cancel_grace: Duration,
-    policy: Arc<Policy>,
+    /// Maximum time of a preview.
+    preview_timeout: Duration,
+    policy: Policy,
     remembering: Remembering,
     /// The setting for tools without a setting of their own.
-    pub(super) exact_numbers: ExactNumbers,
+    exact_numbers: ExactNumbers,
 }
 
 /// The user and the session of a call.
@@ -69,52 +88,105 @@ pub(crate) enum Recheck {
     Never(String),
 }
 
+/// What a tool returned.
+#[derive(Debug)]
+pub(crate) enum Returned {
+    /// The outcome of the call.
+    Outcome(Outcome),
+    /// A service owns the call now, and reports the outcome within this time.
+    Accepted(Duration),
+}
+
+impl From<Outcome> for Returned {
+    fn from(outcome: Outcome) -> Self {
+        Self::Outcome(outcome)
+    }
+}
+
 /// A call with its judgement.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) input: Input,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
+    /// Whether a worker executes the calls of the tool.
+    pub(crate) by_worker: bool,
     pub(crate) risk: RiskLevel,
     pub(crate) judgement: Judgement,
 }
 
-impl Gate {
-    pub(crate) fn new(registry: Arc<ToolRegistry>, config: &Config, process: &str, handler: String) -> Self {
+impl Gates {
+    pub(crate) fn new(tools: CurrentTools, config: &Config, process: &str, handler: String) -> Self {
         let limits = config.limits.clone();
-        let (timeout, cancel_grace) = (config.tools.timeout, config.tools.cancel_grace);
-        let policy = Arc::new(rules::policy(&config.approval));
+        let config::Tools { timeout, cancel_grace, preview_timeout, .. } = config.tools;
+        let policy = rules::policy(&config.approval);
         let remembering = Remembering {
             process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
             equal_inputs: config.approval.remember_inputs == RememberInputs::Equal,
             handler,
         };
         let exact_numbers = config.approval.exact_numbers;
-        Self { registry, limits, timeout, cancel_grace, policy, remembering, exact_numbers }
+        let settings =
+            Settings { limits, timeout, cancel_grace, preview_timeout, policy, remembering, exact_numbers };
+        Self { tools, settings: Arc::new(settings) }
+    }
+
+    /// Returns the gate with the tools of this moment.
+    pub(crate) fn now(&self) -> Gate {
+        Gate { registry: self.tools.now(), settings: self.settings.clone() }
+    }
+
+    /// Lets the tool run again where the policy lets it, in this process, after the commit of the acceptance.
+    pub(crate) fn accept(&self, accepted: &Accepted) {
+        self.tools.accept(accepted);
+    }
+}
+
+impl Gate {
+    /// Returns the setting for tools without a setting of their own.
+    pub(super) fn exact_numbers(&self) -> ExactNumbers {
+        self.settings.exact_numbers
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
         &self.registry
     }
 
+    /// Returns the hash that a client echoes to prove what it was shown. The hash includes the current schema
+    /// of the tool, so that a changed tool is detected, and the preview if there is one.
+    pub(crate) fn shown_hash(&self, call: &ToolCall) -> String {
+        call.proposed_hash(self.current_schema(call))
+    }
+
+    /// Returns the current schema hash of the call's tool, or the stored one if the tool is gone.
+    pub(crate) fn current_schema<'a>(&'a self, call: &'a ToolCall) -> &'a str {
+        self.registry.get(&call.name).map_or(&call.schema_hash, |tool| &tool.schema_hash)
+    }
+
+    /// Returns the definition of the call's tool, if it is not accepted and the call waits for a decision.
+    pub(crate) fn unaccepted(&self, call: &ToolCall) -> Option<&Unaccepted> {
+        let tool = self.registry.get(&call.name).filter(|_| call.state == State::Pending);
+        tool.and_then(|tool| tool.acceptance.unaccepted())
+    }
+
     /// Returns the settings for grants.
     pub(crate) fn remembering(&self) -> &Remembering {
-        &self.remembering
+        &self.settings.remembering
     }
 
     /// Returns the maximum run time of a tool.
     pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
+        self.settings.timeout
     }
 
     /// Returns the maximum time from the cancellation of a call until its tool returns.
     pub(crate) fn cancel_grace(&self) -> Duration {
-        self.cancel_grace
+        self.settings.cancel_grace
     }
 
     /// Returns the maximum time from the start of a call to its end.
     pub(crate) fn longest(&self) -> Duration {
-        self.timeout.saturating_add(self.cancel_grace)
+        self.settings.timeout.saturating_add(self.settings.cancel_grace)
     }
 
     /// Judges one call. `offered` holds for the tools that the model was shown; a call of any other tool is
@@ -133,6 +205,7 @@ impl Gate {
                 input,
                 schema_hash: unknown_schema_hash(),
                 idempotent: false,
+                by_worker: false,
                 risk: RiskLevel::High,
                 judgement: Judgement::Invalid(format!(
                     "There is no tool named {tool_name:?}. It did not run."
@@ -143,6 +216,7 @@ impl Gate {
             input,
             schema_hash: tool.schema_hash.clone(),
             idempotent: tool.spec.idempotent,
+            by_worker: tool.worker_timeout().is_some(),
             risk: tool.spec.risk,
             judgement,
         };
@@ -172,8 +246,18 @@ impl Gate {
         let PolicyContext { roles, session, requester, .. } = context;
         let may_run = tool.runs_for(roles);
         let remembered = self.remembered(tool, input, requester, context.grants);
+        let unaccepted = tool.acceptance.unaccepted();
         let (tool, hil) = (tool.spec.name.as_str(), tool.spec.hil);
-        self.policy.evaluate(&PolicyRequest { tool, hil, input, roles, may_run, session, remembered })
+        self.settings.policy.evaluate(&PolicyRequest {
+            tool,
+            hil,
+            input,
+            roles,
+            may_run,
+            session,
+            remembered,
+            unaccepted,
+        })
     }
 
     /// Returns a grant that covers a call and whose granter could approve the call now.
@@ -188,10 +272,11 @@ impl Gate {
             return None;
         }
         let (name, schema) = (tool.spec.name.as_str(), tool.schema_hash.as_str());
-        let hash = input_hash(name, input, schema);
-        let mut about =
-            grants.iter().filter(|grant| grant.is_about(name, schema, &hash, self.remembering.equal_inputs));
-        let handler = self.remembering.handler.as_str();
+        let hash = input_hash(name, input, schema, None);
+        let mut about = grants
+            .iter()
+            .filter(|grant| grant.is_about(name, schema, &hash, self.settings.remembering.equal_inputs));
+        let handler = self.settings.remembering.handler.as_str();
         about.find(|grant| tool.honours(grant, requester, handler)).map(|grant| grant.id)
     }
 
@@ -210,7 +295,7 @@ impl Gate {
 
     /// Returns the mode for tools that ask.
     pub(crate) fn mode(&self, session: &SessionPolicy) -> ApprovalMode {
-        session.mode.unwrap_or(self.policy.mode)
+        session.mode.unwrap_or(self.settings.policy.mode)
     }
 
     /// Returns the policy in force for calls of this tool, and the grants that cover some of them. Without
@@ -223,7 +308,7 @@ impl Gate {
         requester: &str,
         grants: &'g [Grant],
     ) -> (InForce<'_>, Vec<&'g Grant>) {
-        let remembering = &self.remembering;
+        let remembering = &self.settings.remembering;
         let counts = |grant: &&Grant| {
             let hash = grant.input_hash.as_deref().unwrap_or_default();
             grant.is_about(&tool.spec.name, &tool.schema_hash, hash, remembering.equal_inputs)
@@ -239,8 +324,9 @@ impl Gate {
             may_run: roles.is_none_or(|roles| tool.runs_for(roles)),
             session,
             remembered: for_any_inputs.map(|grant| grant.id),
+            unaccepted: tool.acceptance.unaccepted(),
         };
-        (self.policy.in_force(&call, roles.is_some()), grants)
+        (self.settings.policy.in_force(&call, roles.is_some()), grants)
     }
 
     /// Returns what `to` permits and `from` does not, if anything.
@@ -250,7 +336,7 @@ impl Gate {
         to: &'a SessionPolicy,
     ) -> Option<Loosened<'a>> {
         let tools = self.registry.specs().map(|spec| (spec.name.as_str(), spec.hil));
-        self.policy.loosened(from, to, tools)
+        self.settings.policy.loosened(from, to, tools)
     }
 
     /// Judges a stored call again by the current policy. Only a stricter ruling counts.
@@ -288,14 +374,14 @@ impl Gate {
     }
 
     fn parse(&self, arguments: &str) -> Result<Input, String> {
-        if arguments.len() > self.limits.args_bytes {
-            return Err(format!("they are longer than {} bytes", self.limits.args_bytes));
+        if arguments.len() > self.settings.limits.args_bytes {
+            return Err(format!("they are longer than {} bytes", self.settings.limits.args_bytes));
         }
         // Some providers send nothing for a tool without inputs.
         if arguments.trim().is_empty() {
             return Ok(Input::new());
         }
-        match strict_json::parse(arguments, self.limits.json_depth) {
+        match strict_json::parse(arguments, self.settings.limits.json_depth) {
             Ok(Value::Object(input)) => Ok(input),
             Ok(_) => Err("expected a JSON object".to_owned()),
             Err(error) => Err(error.to_string()),
@@ -318,24 +404,34 @@ impl Gate {
 
     /// Runs the permitted call, without a time limit. A tool that panics may have had its effect, so the
     /// outcome is unknown. The panic ends nothing else.
-    pub(crate) async fn run(&self, permit: Permit) -> Outcome {
+    pub(crate) async fn run(&self, permit: Permit) -> Returned {
         let tool = match self.registry.get(permit.tool_name()).map(|registered| registered.does.clone()) {
             Some(Does::Execute(tool)) => tool,
             Some(Does::Delegate(_)) => {
-                return Outcome::Failed("a sub-agent does what it is asked; the tool did not run".to_owned());
+                let why = "a sub-agent does what it is asked; the tool did not run";
+                return Outcome::Failed(why.to_owned()).into();
             }
-            None => return Outcome::Failed("this server does not have the tool; it did not run".to_owned()),
+            None => {
+                return Outcome::Failed("this server does not have the tool; it did not run".to_owned())
+                    .into();
+            }
+            Some(Does::Worker(_)) => {
+                let why = "a worker executes the call; the tool did not run";
+                return Outcome::Failed(why.to_owned()).into();
+            }
         };
         let ran = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind().await;
-        match ran {
+        let outcome = match ran {
             Ok(Ok(output)) => self.succeeded(output),
-            Ok(Err(error)) if error.is_outcome_unknown() => Outcome::Lost,
-            Ok(Err(error)) => Outcome::Failed(error.to_string()),
+            Ok(Err(ToolError(Why::Accepted(within)))) => return Returned::Accepted(within),
+            Ok(Err(ToolError(Why::OutcomeUnknown))) => Outcome::Lost,
+            Ok(Err(ToolError(Why::Failed(message)))) => Outcome::Failed(message),
             Err(_panic) => {
                 tracing::error!("a tool panicked");
                 Outcome::Interrupted
             }
-        }
+        };
+        outcome.into()
     }
 
     /// Asks a tool about the outcome of a call that was cut off. `None` if the tool does not know the
@@ -351,7 +447,7 @@ impl Gate {
         let Does::Execute(tool) = registered.does.clone() else { return None };
         let same = registered.schema_hash == schema_hash;
         let asked = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
-        match tokio::time::timeout(self.timeout, asked).await {
+        match tokio::time::timeout(self.settings.timeout, asked).await {
             Ok(Ok(Ok(Verified::Happened(output)))) => Some(self.succeeded(output)),
             Ok(Ok(Ok(Verified::NeverHappened))) => {
                 same.then(|| Outcome::Failed(model_texts::NEVER_HAPPENED.to_owned()))
@@ -373,14 +469,42 @@ impl Gate {
         }
     }
 
+    /// Whether the tool of this name says what a call would do.
+    pub(crate) fn has_preview(&self, tool_name: &str) -> bool {
+        self.registry.get(tool_name).is_some_and(|tool| tool.spec.preview)
+    }
+
+    /// Asks a tool what a call with these inputs would do, on behalf of this user. A tool that fails has a
+    /// failed preview.
+    pub(crate) async fn preview(&self, tool_name: &str, input: &Input, requester: &Requester) -> Preview {
+        let tool = self.registry.get(tool_name).filter(|tool| tool.spec.preview);
+        let Some(Does::Execute(tool)) = tool.map(|tool| &tool.does) else {
+            return Preview::failed("the tool has no previews any more");
+        };
+        let asked = AssertUnwindSafe(async { tool.preview(input, requester).await }).catch_unwind();
+        match tokio::time::timeout(self.settings.preview_timeout, asked).await {
+            Ok(Ok(Ok(said))) => Preview::text(&said),
+            Ok(Ok(Err(ToolError(Why::OutcomeUnknown)))) => Preview::failed("the tool did not say why"),
+            Ok(Ok(Err(error))) => Preview::failed(&error.to_string()),
+            Ok(Err(_panic)) => {
+                tracing::error!(tool = tool_name, "a tool panicked in its preview");
+                Preview::failed("the tool broke")
+            }
+            Err(_elapsed) => {
+                tracing::warn!(tool = tool_name, "a tool timed out in its preview");
+                Preview::failed("the tool did not say it in time")
+            }
+        }
+    }
+
     /// Returns the outcome of a call with this output.
     pub(crate) fn succeeded(&self, output: Value) -> Outcome {
-        Outcome::Succeeded(Output::new(output, self.limits.result_bytes))
+        Outcome::Succeeded(Output::new(output, self.settings.limits.result_bytes))
     }
 
     /// Returns the text that the model reads for this outcome.
     pub(crate) fn result_text(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
-        outcome.words(asked, ran, self.limits.result_bytes)
+        outcome.words(asked, ran, self.settings.limits.result_bytes)
     }
 }
 

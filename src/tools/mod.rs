@@ -3,6 +3,9 @@
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
 mod access;
+pub(crate) mod asking;
+mod configured;
+mod current;
 mod exact_numbers;
 pub mod files;
 pub(crate) mod gate;
@@ -18,8 +21,11 @@ pub use crate::domain::call::RiskLevel;
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::input::Input;
 pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
+pub(crate) use crate::domain::preview::Preview;
+pub use crate::domain::tool_request::Answer;
+pub(crate) use current::{CurrentTools, SEPARATOR, SERVER_TOOLS_MAX, ServerTools};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
-pub(crate) use registry::{InputError, Registered};
+pub(crate) use registry::{InputError, Registered, is_tool_name};
 pub use sub_agent::SubAgent;
 pub use tokio_util::sync::CancellationToken;
 pub(crate) use unmatched::Unmatched;
@@ -27,6 +33,7 @@ pub(crate) use unmatched::Unmatched;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 
 /// An action that a model may call.
 ///
@@ -120,6 +127,8 @@ pub trait Tool: Send + Sync + 'static {
     /// value as JSON, an absent one as `…`. Values are cut after 120 characters. Pages show the inputs beside
     /// the headline.
     const HEADLINE: Option<&'static str> = None;
+    /// Whether the tool has previews: [`preview`](Self::preview). The server never asks a tool without them.
+    const PREVIEW: bool = false;
     /// The inputs. The model sees their JSON Schema, and edited inputs are checked against it. Put
     /// `#[serde(deny_unknown_fields)]` on this type.
     type Input: DeserializeOwned + JsonSchema + Send;
@@ -139,6 +148,28 @@ pub trait Tool: Send + Sync + 'static {
         input: Self::Input,
         permit: Permit<Self>,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+
+    /// Returns the effect that a call with these inputs would have, before the decision: such as the rows that a
+    /// delete would hit, or the mail that would leave. Set [`PREVIEW`](Self::PREVIEW) with it.
+    ///
+    /// The method must change nothing: it is called for calls that have no approval and may never run. It gets no
+    /// permit, and acts with the rights of the requester. The result is plain text, of which the
+    /// approver reads the first 8 KiB. It is stored with the held call, and an approval is about this text.
+    /// The method is called again when an approver edits the inputs, and at the approval of the edit: the same
+    /// inputs in the same state of the world have to give the same text.
+    ///
+    /// The call is held only after the preview, so the time limit is short: `tools.preview_timeout`. The future
+    /// is dropped then, and when the turn stops.
+    ///
+    /// # Errors
+    /// There is no preview, for this reason. The approver reads the reason, and can decide all the same.
+    fn preview(
+        &self,
+        _input: Self::Input,
+        _requester: &Requester,
+    ) -> impl Future<Output = Result<String, ToolError>> + Send {
+        async { Err(ToolError::new("the tool says nothing before it runs")) }
+    }
 
     /// Reports the outcome of a call that was cut off: the process that ran the call is gone, gave the call
     /// up, or exceeded the time limit, and the end of the call is unknown. The tool finds the outcome by the
@@ -186,6 +217,8 @@ enum Why {
     Failed(String),
     #[error("the outcome is unknown")]
     OutcomeUnknown,
+    #[error("a service reports the outcome later")]
+    Accepted(Duration),
 }
 
 impl ToolError {
@@ -203,7 +236,9 @@ impl ToolError {
         Self(Why::OutcomeUnknown)
     }
 
-    pub(crate) const fn is_outcome_unknown(&self) -> bool {
-        matches!(self.0, Why::OutcomeUnknown)
+    /// Creates the reason of a tool whose service accepted the call: there is no output yet. The service owns the
+    /// call from now on, and reports the outcome within this time.
+    pub(crate) const fn accepted(within: Duration) -> Self {
+        Self(Why::Accepted(within))
     }
 }

@@ -1,14 +1,18 @@
 //! The registry: the tools of a server, by name.
 
+use super::current::ServerTools;
 use super::headline::Headline;
 use super::output::as_json;
 use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
-use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
+use super::{IdempotencyKey, Input, Permit, Requester, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
 use crate::domain::canonical::{canonical_hash, inexact_numbers};
+use crate::domain::definition::Acceptance;
 use crate::domain::pointer;
+use crate::domain::remote::Remote;
 use crate::domain::text::cut;
+use crate::standard_webhooks::Signer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -16,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The static properties of a tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +37,8 @@ pub struct ToolSpec {
     pub risk: RiskLevel,
     /// The question to the approver of a call: [`Tool::HEADLINE`].
     pub headline: Option<String>,
+    /// Whether the tool has previews: [`Tool::PREVIEW`].
+    pub preview: bool,
     /// The JSON Schema of the inputs that the model chooses, which are an object.
     pub input_schema: Value,
     /// Inputs that the operator sets. The model neither sees nor chooses them. An approver sees them, and the tool
@@ -54,6 +61,7 @@ impl ToolSpec {
             idempotent: false,
             risk: RiskLevel::High,
             headline: None,
+            preview: false,
             input_schema,
             constants: Input::new(),
         }
@@ -72,6 +80,7 @@ impl ToolSpec {
             idempotent: T::IDEMPOTENT,
             risk: T::RISK,
             headline: T::HEADLINE.map(str::to_owned),
+            preview: T::PREVIEW,
             input_schema: schema_of::<T::Input>(),
             constants: Input::new(),
         }
@@ -85,6 +94,16 @@ pub trait DynTool: Send + Sync + 'static {
 
     /// Runs the tool with the permit's inputs.
     fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>>;
+
+    /// Says what a call with these inputs would do: [`Tool::preview`]. The server calls this only if the spec
+    /// has `preview`.
+    fn preview<'a>(
+        &'a self,
+        _input: &'a Input,
+        _requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<String, ToolError>> {
+        async { Err(ToolError::new("the tool says nothing before it runs")) }.boxed()
+    }
 
     /// Reports the outcome of a call that was cut off: [`Tool::verify`]. The default reports that the outcome
     /// is unknown.
@@ -105,13 +124,18 @@ impl<T: Tool> DynTool for Typed<T> {
             let permit = permit
                 .for_tool::<T>(T::NAME)
                 .ok_or_else(|| ToolError::new("this is another tool's permit"))?;
-            let read = || serde_json::from_value(Value::Object(permit.input().clone()));
-            let input = catch_unwind(AssertUnwindSafe(read))
-                .map_err(|_panic| ToolError::new("the inputs could not be read; the tool did not run"))?
-                .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))?;
+            let input = typed::<T>(permit.input())?;
             Ok(as_json(self.0.execute(input, permit).await?))
         }
         .boxed()
+    }
+
+    fn preview<'a>(
+        &'a self,
+        input: &'a Input,
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<String, ToolError>> {
+        async move { self.0.preview(typed::<T>(input)?, requester).await }.boxed()
     }
 
     fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
@@ -126,10 +150,18 @@ impl<T: Tool> DynTool for Typed<T> {
     }
 }
 
+/// Returns the inputs as the tool reads them.
+fn typed<T: Tool>(input: &Input) -> Result<T::Input, ToolError> {
+    let read = || serde_json::from_value(Value::Object(input.clone()));
+    catch_unwind(AssertUnwindSafe(read))
+        .map_err(|_panic| ToolError::new("the inputs could not be read; the tool did not run"))?
+        .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))
+}
+
 /// Maximum number of reported errors for one input.
 pub(super) const ERRORS_MAX: usize = 16;
 /// Maximum length of one error message, in bytes. The message quotes the faulty value.
-const MESSAGE_BYTES_MAX: usize = 512;
+pub(super) const MESSAGE_BYTES_MAX: usize = 512;
 
 /// The reason why a tool cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -170,23 +202,91 @@ pub(super) enum Does {
     Execute(Arc<dyn DynTool>),
     /// A child thread executes the call.
     Delegate(Arc<dyn DynSubAgent>),
+    /// A worker executes the call, outside of the servers, within this time.
+    Worker(Duration),
 }
 
 /// One registered tool.
+#[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
+    /// The hash of what a decision covers besides the inputs: the schema with the constants. For a tool of an MCP
+    /// server, the whole definition.
     pub(crate) schema_hash: String,
+    /// The place of the tool, if an MCP server has it.
+    pub(crate) remote: Option<Remote>,
+    /// Whether what an MCP server says about the tool is accepted.
+    pub(crate) acceptance: Acceptance,
     /// The operator's rules for the tool.
     pub(super) rules: ToolRules,
     pub(super) does: Does,
+    /// The keys of a service that may report outcomes of the tool's calls later.
+    pub(crate) callback_keys: Option<Arc<Signer>>,
     headline: Option<Headline>,
     validator: jsonschema::Validator,
 }
 
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registered").field(&self.spec.name).finish()
+    }
+}
+
 impl Registered {
-    /// Whether a child thread executes the calls.
-    pub(crate) fn is_sub_agent(&self) -> bool {
-        matches!(self.does, Does::Delegate(_))
+    /// Checks a tool. `of_server` is the place of a tool of an MCP server, and the hash of its definition.
+    fn new(spec: ToolSpec, does: Does, of_server: Option<(Remote, String)>) -> Result<Self, RegistryError> {
+        let name = spec.name.clone();
+        if !is_tool_name(&name) {
+            return Err(RegistryError::Name(name));
+        }
+        if spec.input_schema.get("type").and_then(Value::as_str) != Some("object") {
+            return Err(RegistryError::Schema(name, "is not one of an object".to_owned()));
+        }
+        let validator = jsonschema::options()
+            .should_validate_formats(true)
+            .build(&spec.input_schema)
+            .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
+        let headline = spec.headline.as_deref().map(|text| Headline::parse(text, &spec.input_schema));
+        let headline = headline.transpose().map_err(|why| RegistryError::Headline(name.clone(), why))?;
+        check_constants(&spec)?;
+        let (remote, schema_hash) = match of_server {
+            Some((remote, hash)) => (Some(remote), hash),
+            None if spec.constants.is_empty() => (None, canonical_hash(&spec.input_schema)),
+            None => (None, canonical_hash(&json!([spec.input_schema, spec.constants]))),
+        };
+        let rules = ToolRules::default();
+        let (acceptance, callback_keys) = (Acceptance::Accepted, None);
+        Ok(Self { spec, schema_hash, remote, acceptance, rules, does, callback_keys, headline, validator })
+    }
+
+    /// Checks a tool of an MCP server. [`with_acceptance`](Self::with_acceptance) sets whether its definition is accepted.
+    ///
+    /// # Errors
+    /// The name or the schema is unusable.
+    pub(crate) fn of_server(
+        tool: Arc<dyn DynTool>,
+        remote: Remote,
+        definition_hash: String,
+    ) -> Result<Self, RegistryError> {
+        Self::new(tool.spec(), Does::Execute(tool), Some((remote, definition_hash)))
+    }
+
+    /// Returns the tool with its definition accepted or not.
+    pub(crate) fn with_acceptance(&self, acceptance: Acceptance) -> Self {
+        Self { acceptance, ..self.clone() }
+    }
+
+    /// Whether the tool itself executes its calls, in a process of a server.
+    pub(crate) fn executes(&self) -> bool {
+        matches!(self.does, Does::Execute(_))
+    }
+
+    /// Returns the longest execution of a call by a worker, if workers execute the calls.
+    pub(crate) fn worker_timeout(&self) -> Option<Duration> {
+        match self.does {
+            Does::Worker(timeout) => Some(timeout),
+            Does::Execute(_) | Does::Delegate(_) => None,
+        }
     }
 
     /// Returns the question to the approver of a call with these inputs, if the tool has one.
@@ -216,9 +316,13 @@ impl Registered {
 }
 
 /// The tools of a server.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ToolRegistry {
-    pub(super) tools: BTreeMap<String, Registered>,
+    pub(super) tools: BTreeMap<String, Arc<Registered>>,
+    /// The MCP servers, whose tools come and go.
+    pub(super) servers: Vec<ServerTools>,
+    /// The operator's rules, also for tools that are not there now.
+    pub(super) rules: BTreeMap<String, ToolRules>,
 }
 
 impl fmt::Debug for ToolRegistry {
@@ -250,6 +354,13 @@ impl ToolRegistry {
         self.insert(spec, Does::Execute(tool))
     }
 
+    /// Lets the service with these keys report outcomes of this tool's calls later.
+    pub(crate) fn take_callbacks(&mut self, tool: &str, keys: Arc<Signer>) {
+        if let Some(tool) = self.tools.get_mut(tool).and_then(Arc::get_mut) {
+            tool.callback_keys = Some(keys);
+        }
+    }
+
     /// Adds a tool whose calls are executed by a child thread.
     ///
     /// # Errors
@@ -258,31 +369,22 @@ impl ToolRegistry {
         self.insert(sub_agent::spec::<T>(), Does::Delegate(Arc::new(TypedSubAgent(agent))))
     }
 
+    /// Adds a tool whose calls are executed by workers: programs that claim the calls over HTTP. No
+    /// renewal extends an execution beyond `timeout`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`register`](Self::register).
+    pub fn register_worker_tool(&mut self, spec: ToolSpec, timeout: Duration) -> Result<(), RegistryError> {
+        self.insert(spec, Does::Worker(timeout))
+    }
+
     fn insert(&mut self, spec: ToolSpec, does: Does) -> Result<(), RegistryError> {
-        let name = spec.name.clone();
-        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name.is_empty() || name.len() > 64 || !name.chars().all(usable) {
-            return Err(RegistryError::Name(name));
-        }
+        let tool = Registered::new(spec, does, None)?;
+        let name = tool.spec.name.clone();
         if self.tools.contains_key(&name) {
             return Err(RegistryError::Twice(name));
         }
-        if spec.input_schema.get("type").and_then(Value::as_str) != Some("object") {
-            return Err(RegistryError::Schema(name, "is not one of an object".to_owned()));
-        }
-        let validator = jsonschema::options()
-            .should_validate_formats(true)
-            .build(&spec.input_schema)
-            .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
-        let headline = spec.headline.as_deref().map(|text| Headline::parse(text, &spec.input_schema));
-        let headline = headline.transpose().map_err(|why| RegistryError::Headline(name.clone(), why))?;
-        check_constants(&spec)?;
-        let schema_hash = match spec.constants.is_empty() {
-            true => canonical_hash(&spec.input_schema),
-            false => canonical_hash(&json!([spec.input_schema, spec.constants])),
-        };
-        let rules = ToolRules::default();
-        self.tools.insert(name, Registered { spec, schema_hash, rules, does, headline, validator });
+        self.tools.insert(name, Arc::new(tool));
         Ok(())
     }
 
@@ -291,7 +393,7 @@ impl ToolRegistry {
         for (name, registered) in &self.tools {
             let Does::Delegate(agent) = &registered.does else { continue };
             let mut named = agent.tools().unwrap_or_default().iter();
-            if let Some(missing) = named.find(|named| !self.tools.contains_key(**named)) {
+            if let Some(missing) = named.find(|named| !self.may_have(named)) {
                 return Err(RegistryError::NoTool(name.clone(), (*missing).to_owned()));
             }
         }
@@ -303,19 +405,25 @@ impl ToolRegistry {
         self.tools.values().map(|registered| &registered.spec)
     }
 
-    /// Returns the names of the tools that execute their calls themselves.
+    /// Returns the names of the tools that execute their calls themselves and may know the outcomes.
     pub(crate) fn executing(&self) -> impl Iterator<Item = &String> {
-        let executing = |(_, tool): &(&String, &Registered)| matches!(tool.does, Does::Execute(_));
+        let executing = |(_, tool): &(&String, &Arc<Registered>)| tool.executes() && tool.remote.is_none();
         self.tools.iter().filter(executing).map(|(name, _)| name)
     }
 
-    pub(crate) fn registered(&self) -> impl Iterator<Item = &Registered> {
+    pub(crate) fn registered(&self) -> impl Iterator<Item = &Arc<Registered>> {
         self.tools.values()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Registered> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Registered>> {
         self.tools.get(name)
     }
+}
+
+/// Whether a tool can have this name.
+pub(crate) fn is_tool_name(name: &str) -> bool {
+    let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= 64 && name.chars().all(usable)
 }
 
 fn check_constants(spec: &ToolSpec) -> Result<(), RegistryError> {

@@ -19,7 +19,7 @@ pub(super) fn policy(approval: &Approval) -> Policy {
 }
 
 fn rule(config: &ApprovalRule) -> Rule {
-    let ApprovalRule { name, effect, tools, when, roles, unless_roles, reason } = config;
+    let ApprovalRule { name, effect, tools, when, roles, unless_roles, reason, .. } = config;
     let (effect, does) = match effect {
         RuleEffect::Ask => (Effect::Ask, "wants a person's approval"),
         RuleEffect::Deny => (Effect::Deny, "forbids this call"),

@@ -112,6 +112,7 @@ pub(super) fn spec<T: SubAgent>() -> ToolSpec {
         idempotent: true,
         risk: T::RISK,
         headline: T::HEADLINE.map(str::to_owned),
+        preview: false,
         input_schema: super::schema::schema_of::<T::Input>(),
         constants: Input::new(),
     }

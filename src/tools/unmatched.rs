@@ -48,15 +48,14 @@ impl ToolRegistry {
 
     fn check_names(&self, key: &str, names: &[String]) -> Result<Vec<Unmatched>, ConfigError> {
         let is_pattern = |name: &&String| name.contains(['*', '?']);
-        if let Some(unknown) = names.iter().find(|name| !is_pattern(name) && self.get(name).is_none()) {
-            let tools: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
-            let expected = format!("expected one of [{}], or a pattern with * or ?", tools.join(", "));
+        if let Some(unknown) = names.iter().find(|name| !is_pattern(name) && !self.may_have(name)) {
+            let expected = format!("expected one of [{}], or a pattern with * or ?", self.names().join(", "));
             let why = format!("there is no tool {unknown:?}; {expected}");
             return Err(ConfigError::Value { key: key.to_owned(), why });
         }
         let matches_none = |pattern: &&String| {
             let pattern = Tools::new(std::slice::from_ref(*pattern));
-            !self.specs().any(|spec| pattern.contains(&spec.name))
+            self.servers.is_empty() && !self.specs().any(|spec| pattern.contains(&spec.name))
         };
         let none = names.iter().filter(is_pattern).filter(matches_none);
         let why = |pattern: &String| format!("no tool matches {pattern:?}");

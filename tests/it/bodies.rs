@@ -3,7 +3,7 @@
 use crate::support::{Embedded, Turn};
 use holdpoint::config::WhilePending;
 use holdpoint::llm::ModelMessage;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Every body without a message, which resumes the turn.
 const NOTHING: [&str; 8] = [
@@ -355,4 +355,36 @@ async fn null_counts_as_an_absent_body_where_the_body_is_optional() {
         let made = app.client.send(request.body(body)).await;
         assert_eq!((made.status, &made.body["title"]), (201, &json!("New chat")), "{body:?}");
     }
+}
+
+#[tokio::test]
+async fn null_is_answered_like_an_absent_body_on_every_route_whose_body_is_optional_on_sqlite() {
+    let app = Embedded::start().await;
+    let document: Value = serde_json::from_str(include_str!("../../openapi/holdpoint-full.json")).unwrap();
+    let mut seen = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let body = &operation["requestBody"];
+            if body.is_null() || body["required"] == true {
+                continue;
+            }
+            seen += 1;
+            let of = async |body: &'static str| {
+                // A thread of its own, so that no request changes the answer to the next one.
+                let path = path.replace("{thread_id}", &app.client.thread().await);
+                assert!(!path.contains('{'), "{path} has another parameter");
+                let request =
+                    app.client.http.request(method.to_uppercase().parse().unwrap(), app.client.url(&path));
+                let request = request.header("content-type", "application/json").body(body);
+                let answer = app.client.send(request).await;
+                (answer.status, answer.body["error"]["code"].clone())
+            };
+            let absent = of("").await;
+            for body in ["null", " null\r\n"] {
+                assert_eq!(of(body).await, absent, "{method} {path} {body:?}");
+            }
+            assert_ne!(of("[null]").await, absent, "{method} {path}: the body is read");
+        }
+    }
+    assert_eq!(seen, 3, "the routes with an optional body");
 }

@@ -7,7 +7,9 @@
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{
     Cost, Embedded, Logged, Place, Process, Proxy, Purpose, Rows, Transactions, call, eventually, postgres,
+    probes,
 };
+use holdpoint::config::{Config, Webhook, WebhookBody};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,14 @@ const POSTED_DECISION: Cost = Cost { statements: 20, transactions: 6, round_trip
 const ROUND: Cost = Cost { statements: 30, transactions: 6, round_trips: 42 };
 /// The most that one renewal of a lease may cost.
 const RENEWAL: Cost = Cost { statements: 1, transactions: 1, round_trips: 3 };
+/// The claim of a worker: the look for an approved call, and the claim of a server's own tool.
+const CLAIM: Cost = Cost { statements: 5, transactions: 2, round_trips: 7 };
+/// The settlement of a worker: that of a server's own tool.
+const SETTLEMENT: Cost = Cost { statements: 3, transactions: 1, round_trips: 5 };
+/// The renewal of a worker, which proves its right first.
+const WORKER_RENEWAL: Cost = Cost { statements: 2, transactions: 1, round_trips: 4 };
+/// A claim that finds no call.
+const EMPTY_CLAIM: Cost = Cost { statements: 1, transactions: 1, round_trips: 1 };
 /// The most statements that an idle server executes in a second.
 const IDLE: f64 = 1.0;
 /// The same on SQLite, which has no notifications: every second one statement looks for the events of commands that
@@ -297,8 +307,63 @@ async fn on_sqlite_renewals_of_leases_are_within_the_same_budget() {
 }
 
 #[tokio::test]
+async fn on_postgres_the_requests_of_a_worker_are_within_their_budgets() {
+    let mut server = Recorded::start(|_| {}).await;
+    let mut tools = probes(&server.app.ledger);
+    crate::workers::add_worker_tools(&mut tools, Duration::from_secs(60));
+    server.app = server.app.redeploy_with(tools, |config| config.approval.wait = Duration::ZERO).await;
+    let client = &server.app.client;
+    let wanted = json!({ "tools": ["ship"] });
+    let (mut empty, mut claims, mut renewals, mut settlements) = (vec![], vec![], vec![], vec![]);
+    for n in 0..TRIES {
+        server.took().await;
+        client.post("/tool_calls/claim", &wanted).await;
+        empty.push(server.part().await);
+        let (_, id) = server.app.held("ship", &n.to_string()).await;
+        client.approve(&id).await;
+        server.took().await;
+        let claimed = client.post("/tool_calls/claim", &wanted).await.body;
+        claims.push(server.part().await);
+        let permit = &claimed["claim"]["permit"];
+        let renewed = client.post(&format!("/tool_calls/{id}/renew"), &json!({ "permit": permit })).await;
+        renewals.push(server.part().await);
+        let body = json!({ "permit": permit, "outcome": "succeeded", "result": { "n": 1 } });
+        let settled = client.post(&format!("/tool_calls/{id}/settle"), &body).await;
+        settlements.push(server.part().await);
+        assert_eq!((renewed.status, &settled.body["state"]), (200, &json!("succeeded")));
+    }
+    assert_within(&[
+        ("a claim without a call", EMPTY_CLAIM, empty),
+        ("a claim", CLAIM, claims),
+        ("a renewal of a worker", WORKER_RENEWAL, renewals),
+        ("a settlement", SETTLEMENT, settlements),
+    ]);
+}
+
+#[tokio::test]
 async fn on_postgres_an_idle_server_executes_at_most_one_statement_a_second() {
-    let server = Recorded::start(|_| {}).await;
+    idle_on_postgres(|_| {}).await;
+}
+
+#[tokio::test]
+async fn on_postgres_an_idle_server_with_webhooks_executes_no_more_statements() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret_file = dir.path().join("secrets");
+    std::fs::write(&secret_file, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    let webhook = |name: &str| Webhook {
+        name: name.to_owned(),
+        tenant: "default".to_owned(),
+        url: "https://hooks.example".to_owned(),
+        secret_file: secret_file.clone(),
+        events: None,
+        body: WebhookBody::Thin,
+        timeout: Duration::from_secs(1),
+    };
+    idle_on_postgres(|config| config.webhooks = vec![webhook("one"), webhook("two")]).await;
+}
+
+async fn idle_on_postgres(change: impl FnOnce(&mut Config)) {
+    let server = Recorded::start(change).await;
     // The start is over when the first sweep looks for work.
     let sweeps = async || {
         let so_far = server.proxy.recording.so_far().with(Purpose::Look);

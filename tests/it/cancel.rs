@@ -27,8 +27,12 @@ async fn patient() -> Embedded {
     Embedded::with(|config| config.approval.lease = Duration::from_secs(3600)).await
 }
 
+/// The types of the events of a call, without the records of refused decisions.
 async fn events_of(app: &Embedded, id: &str) -> Vec<String> {
-    let sql = format!("SELECT type FROM events WHERE tool_call_id = '{id}' ORDER BY event_id");
+    let sql = format!(
+        "SELECT type FROM events WHERE tool_call_id = '{id}' AND type <> 'tool.decision_refused'
+         ORDER BY event_id"
+    );
     let found = app.rows.all(&sql).await;
     found.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
 }

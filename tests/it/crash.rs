@@ -69,8 +69,14 @@ async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_
     assert_eq!(attempts, [json!({ "exec_attempt": 1, "state": "interrupted" })]);
     let events = rows.all("SELECT type FROM events WHERE tool_call_id IS NOT NULL ORDER BY event_id").await;
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    let expected =
-        ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.interrupted"];
+    let expected = [
+        "tool.called",
+        "tool.requires_approval",
+        "tool.approved",
+        "tool.started",
+        "tool.interrupted",
+        "tool.decision_refused",
+    ];
     assert_eq!(types, expected);
 }
 

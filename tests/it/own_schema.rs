@@ -8,9 +8,9 @@ use serde_json::json;
 /// The statements that an operator applies to tables in `public`.
 const MOVE: &str = include_str!("../../migrations/move_postgres.sql");
 /// The tables, with that of the migrations.
-const TABLES: i64 = 13;
+const TABLES: i64 = 19;
 /// The functions of the triggers.
-const FUNCTIONS: i64 = 21;
+const FUNCTIONS: i64 = 30;
 
 fn on(url: &str, schema: &str) -> impl FnOnce(&mut Config) {
     move |config| {
@@ -237,8 +237,8 @@ async fn i6_on_postgres_the_search_path_of_a_session_does_not_fool_the_guards() 
     with_table.change(HOSTILE_TABLE).await.unwrap();
     let attacks = [
         (&with_schema, REOPEN, "illegal transition of a run"),
-        (&with_schema, START, "what a person was asked about begins on a decision"),
-        (&with_table, START, "what a person was asked about begins on a decision"),
+        (&with_schema, START, "what was held, and what a worker executes, begins on a decision"),
+        (&with_table, START, "what was held, and what a worker executes, begins on a decision"),
     ];
     for (session, attack, why) in attacks {
         let refused = tries(session, attack).await.unwrap_err();

@@ -3,7 +3,7 @@
 use crate::support::{Embedded, call};
 use serde_json::{Value, json};
 
-const PAGE_BYTES: usize = 2000;
+const PAGE_BYTES: usize = 2600;
 
 async fn short() -> Embedded {
     Embedded::with(|config| config.limits.page_bytes = PAGE_BYTES).await

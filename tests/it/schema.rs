@@ -148,8 +148,8 @@ impl Calls {
                     "state = 'cancelled', validated = FALSE, decided_at = 1, decided_by = 'system:duplicate',
                      result = 'x', finished_at = 1",
                 ),
-                "CHECK constraint failed: (state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')",
-                "CHECK ((((state = 'cancelled'::text) AND (NOT held)) = (decided_by = 'system:duplicate'::text)))",
+                "CHECK constraint failed: decided_by <> 'system:duplicate' OR (state = 'cancelled' AND NOT held AND NOT validated)",
+                "CHECK (((decided_by <> 'system:duplicate'::text) OR ((state = 'cancelled'::text) AND (NOT held) AND (NOT validated))))",
             ),
             // The content of a message is immutable.
             same(
@@ -167,6 +167,17 @@ impl Calls {
             same(call(succeeded, "decided_by = 'user:x'"), decided),
             same(call(succeeded, "decided_at = 1"), decided),
             same(call(executing, "validated_inputs = '{\"note\":\"x\"}'"), decided),
+            same(call(executing, "validated_preview = 'x', validated_preview_failed = FALSE"), decided),
+            (
+                call(pending, "validated_preview = 'x', validated_preview_failed = FALSE"),
+                "CHECK constraint failed: validated_preview IS NULL OR validated_inputs IS NOT NULL",
+                "CHECK (((validated_preview IS NULL) OR (validated_inputs IS NOT NULL)))",
+            ),
+            (
+                call(pending, "validated_preview_failed = FALSE"),
+                "CHECK constraint failed: (validated_preview IS NULL) = (validated_preview_failed IS NULL)",
+                "CHECK (((validated_preview IS NULL) = (validated_preview_failed IS NULL)))",
+            ),
             (
                 call(pending, "validated = TRUE, decided_by = 'user:x', decided_at = 1"),
                 "CHECK constraint failed: (validated IS NULL) = (state = 'pending')",
@@ -217,6 +228,7 @@ impl Calls {
             // The inputs that were shown are the inputs that run.
             same(call(pending, "arguments = '{\"note\":\"all\"}'"), fixed),
             same(call(executing, "arguments = '{}'"), fixed),
+            same(call(pending, "preview = 'x', preview_failed = FALSE"), fixed),
             same(call(pending, "name = 'look'"), fixed),
             same(call(pending, "tenant_id = 'x'"), fixed),
             same(call(pending, "held = FALSE"), fixed),
@@ -331,12 +343,16 @@ impl Calls {
                 "CHECK ((final OR (verdict = 'approve'::text)))",
             ),
             same(
+                call(succeeded, "expires_at = expires_at + 1"),
+                "the deadline of a decision changes only while the call is pending",
+            ),
+            same(
                 call(
                     undecided,
                     "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
                      lease_until = 1",
                 ),
-                "what a person was asked about begins on a decision",
+                "what was held, and what a worker executes, begins on a decision",
             ),
             // Runs.
             (

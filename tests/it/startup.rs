@@ -28,8 +28,10 @@ async fn a_server_prints_a_summary_of_its_configuration_on_sqlite() {
   callers         every process of this machine, as one user (auth.mode = \"none\")
   tools that ask  delete_file, write_file: denied (approval.mode = \"auto-deny\")
   other tools     list_files, read_file
+  console         {}/
   documents       {}/docs",
         env!("CARGO_PKG_VERSION"),
+        server.client.base,
         server.client.base
     );
     eventually("the summary is printed", async || server.printed().contains(&expected).then_some(())).await;

@@ -29,6 +29,8 @@ impl Lists {
             config.database.url = url.into();
             config.approval.sweep = Duration::from_secs(3600);
             config.approval.remember_inputs = RememberInputs::Equal;
+            // One tool does not return.
+            config.approval.wait = Duration::from_secs(1);
         })
         .await;
         Statements::begin(&app.rows).await;
@@ -43,6 +45,18 @@ impl Lists {
             let answer = json!({ "toolCallId": call, "isValidated": true, "remember": "session" });
             assert_eq!(app.client.validate(&answer).await.status, 200);
         }
+        let asking = app.held("wait_for_me", "asks").await.1;
+        assert_eq!(app.client.approve(&asking).await.status, 202);
+        for n in 0..ITEMS {
+            let request = format!(
+                "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, exec_id, kind, message, answer_schema,
+                     state, created_at, expires_at)
+                 SELECT '{}', tool_call_id, tenant_id, exec_id, 'elicitation', 'x', '{{}}', 'open', 1, 1
+                 FROM tool_calls WHERE tool_call_id = '{asking}'",
+                uuid::Uuid::from_u128(n as u128)
+            );
+            assert_eq!(app.rows.change(&request).await, Ok(1));
+        }
         Self { app, held, granted, call, _cluster: cluster }
     }
 
@@ -54,6 +68,7 @@ impl Lists {
         let lists = [
             "/threads?".to_owned(),
             "/approvals?".to_owned(),
+            "/tool_requests?".to_owned(),
             format!("/threads/{held}/approvals?"),
             format!("/sessions/{held}/approvals?"),
             format!("/sessions/{granted}/grants?"),

@@ -41,9 +41,18 @@ function publish(keys) {
     redirect_uris: [CALLBACK],
     response_types: ["code"],
   });
+  // A public client. For an application on the machine itself the port does not count (RFC 8252, 7.3).
+  const console = {
+    client_id: "console",
+    application_type: "native",
+    token_endpoint_auth_method: "none",
+    redirect_uris: ["http://127.0.0.1/auth/callback"],
+    response_types: ["code"],
+    grant_types: ["authorization_code"],
+  };
   provider = new Provider(issuer, {
     jwks: { keys: jwks },
-    clients: [machine("ann"), machine("bob"), page("page"), page(AUDIENCE)],
+    clients: [machine("ann"), machine("bob"), page("page"), page(AUDIENCE), console],
     // As in the wild: not every issuer signs every ID token in one way.
     enabledJWA: { idTokenSigningAlgValues: Object.keys(KINDS) },
     clientDefaults: { id_token_signed_response_alg: keys[0][1] },
@@ -143,7 +152,11 @@ const server = createServer(async (request, response) => {
       response.end(JSON.stringify(await signIn(await body(request))));
     } else if (request.url.startsWith("/interaction/")) {
       const { params } = await provider.interactionDetails(request, response);
-      await provider.interactionFinished(request, response, { login: { accountId: params.login_hint } });
+      await provider.interactionFinished(request, response, {
+        login: { accountId: params.login_hint },
+        // The provider asks people who come from a native client each time.
+        consent: {},
+      });
     } else {
       provider.callback()(request, response);
     }

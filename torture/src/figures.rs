@@ -6,7 +6,7 @@ use crate::http;
 use crate::json::At;
 use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Surface};
 use crate::world::LEASE;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The figures.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,12 @@ pub(crate) struct Figures {
     /// The percentage of requests with an answer that is not a failure of the server.
     pub(crate) ok_share: f64,
     pub(crate) states: BTreeMap<String, usize>,
+    /// The number of calls that ran, by their tool.
+    pub(crate) ran: BTreeMap<String, usize>,
+    /// The number of calls whose reported outcome was acknowledged.
+    pub(crate) reported: usize,
+    /// Remote tools that were killed, or that ended because of a call.
+    pub(crate) remote_kills: usize,
     /// The number of hits of each failpoint, and the number of faults at the failpoint.
     pub(crate) points: BTreeMap<String, (usize, usize)>,
     /// The number of faults by the first part of their action.
@@ -66,6 +72,12 @@ impl Figures {
         for call in &records.rows.calls {
             *states.entry(call.state.clone()).or_default() += 1;
         }
+        let mut ran: BTreeMap<String, usize> = BTreeMap::new();
+        for call in records.rows.calls.iter().filter(|call| call.exec_id.is_some()) {
+            *ran.entry(call.name.clone()).or_default() += 1;
+        }
+        let told = records.ledger.iter().filter(|line| line.what == "told");
+        let reported: BTreeSet<&str> = told.map(|line| line.call.as_str()).collect();
         let deeds = |kind: DeedKind| records.deeds.iter().filter(move |deed| deed.kind == kind);
         let kills: Vec<&Deed> = deeds(DeedKind::Kill).chain(deeds(DeedKind::Died)).collect();
         let hit: Vec<Vec<&str>> = kills.iter().map(|kill| running_calls(records, kill)).collect();
@@ -82,7 +94,7 @@ impl Figures {
             turns: records.turns.len(),
             kills: kills.len(),
             kills_in_mid_tool: hit.iter().filter(|calls| !calls.is_empty()).count(),
-            starts: deeds(DeedKind::Start).count(),
+            starts: deeds(DeedKind::Start).filter(|deed| deed.replica.is_some()).count(),
             outages: deeds(DeedKind::Outage).count() + deeds(DeedKind::Lock).count(),
             zombies: deeds(DeedKind::Pause).filter(|deed| deed.until - deed.at > micros(LEASE)).count(),
             cuts: records.wires.1,
@@ -101,6 +113,10 @@ impl Figures {
             recovery: recovery(records, &kills, &hit),
             ok_share: ok_share(records),
             states,
+            ran,
+            reported: reported.len(),
+            // Only a server has a number.
+            remote_kills: kills.iter().filter(|kill| kill.replica.is_none()).count(),
             points,
             strikes,
         }
@@ -135,7 +151,7 @@ fn running_calls<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     let of_process = |pid: u32| Some(pid) == kill.pid;
     for line in records.ledger.iter().filter(|line| of_process(line.pid) && line.at <= kill.at) {
         let runs = found.entry(line.call.as_str()).or_default();
-        *runs = line.what != "end";
+        *runs = !matches!(line.what.as_str(), "end" | "told");
     }
     // A tool that panicked or hung has no end in the ledger.
     let ended: HashMap<&str, i64> = records

@@ -13,11 +13,14 @@ use std::path::Path;
 /// A line of the ledger: an action of a tool.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct LedgerLine {
-    /// `start`, `effect` or `end` of an execution. `refused` is a promise that the call will have no effect.
+    /// `start`, `effect` or `end` of an execution, or `told`: a server acknowledged the reported outcome. `refused` is a
+    /// promise that the call will have no effect.
     pub(crate) what: String,
-    /// Empty in a line that belongs to no execution.
+    /// Empty in a line that belongs to no execution, or whose tool does not know the call.
     #[serde(default)]
     pub(crate) call: String,
+    /// The number of the execution in its process, if its tool does not know the call.
+    pub(crate) nth: Option<u64>,
     pub(crate) key: String,
     pub(crate) tool: String,
     #[serde(default)]
@@ -25,8 +28,9 @@ pub(crate) struct LedgerLine {
     /// The schema hash of the tool in the build that ran the call.
     #[serde(default)]
     pub(crate) schema_hash: String,
-    pub(crate) tenant: String,
-    pub(crate) user: String,
+    /// `None` with `user` if the tool does not know the user.
+    pub(crate) tenant: Option<String>,
+    pub(crate) user: Option<String>,
     pub(crate) seen_state: Option<String>,
     pub(crate) seen_validated: Option<bool>,
     pub(crate) at: i64,

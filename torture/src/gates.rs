@@ -2,7 +2,7 @@
 //! violations.
 
 use crate::figures::Figures;
-use crate::world::Db;
+use crate::world::{Db, REMOTE};
 
 /// A minimum for each minute of harm, on two cores with other load.
 struct Gate {
@@ -23,11 +23,17 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
         gate("kills in mid-tool", figures.kills_in_mid_tool, 1.0),
         gate("processes paused for longer than a lease", figures.zombies, 2.0),
         gate("decisions that lost a race", figures.races_lost, 10.0),
+        gate("kills of remote tools", figures.remote_kills, 1.0),
+        gate("calls with an acknowledged report", figures.reported, 3.0),
         gate("outages of the database", figures.outages, 1.0),
         gate("tries of strangers", figures.strangers, 15.0),
         Gate { what: "commits without an answer", seen: figures.unknown_commits, wanted: 1.0 },
         Gate { what: "connections lost", seen: figures.cuts, wanted: on_postgres(2.0) },
     ];
+    for tool in REMOTE {
+        let ran = figures.ran.get(tool).copied().unwrap_or_default();
+        gates.push(Gate { what: tool, seen: ran as u64, wanted: 2.0 });
+    }
     for name in ["succeeded", "failed", "interrupted", "rejected", "expired", "cancelled", "invalid"] {
         gates.push(Gate { what: name, seen: state(name), wanted: 1.0 });
     }
@@ -76,6 +82,9 @@ mod tests {
             zombies: 1000,
             races_lost: 1000,
             outages: 1000,
+            remote_kills: 1000,
+            reported: 1000,
+            ran: REMOTE.map(|tool| (tool.to_owned(), 1000)).into(),
             strangers: 1000,
             unknown_commits: 1000,
             cuts: 1000,

@@ -19,11 +19,11 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The reason of a missing answer after the client disconnected.
-pub(crate) const DISCONNECTED: &str = "the client disconnected";
+pub const DISCONNECTED: &str = "the client disconnected";
 
 /// The way in which a client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DisconnectKind {
+pub enum DisconnectKind {
     /// HTTP/1.1: the client closes its end.
     Fin,
     /// HTTP/1.1: the client resets the connection.
@@ -33,64 +33,84 @@ pub(crate) enum DisconnectKind {
 }
 
 impl DisconnectKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Fin, Self::Rst, Self::Http2];
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Fin, Self::Rst, Self::Http2];
 }
 
 /// A disconnect at this time after the request, unless the answer is complete before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Disconnect {
-    pub(crate) after: Duration,
-    pub(crate) kind: DisconnectKind,
+pub struct Disconnect {
+    /// The time after the request.
+    pub after: Duration,
+    /// The way.
+    pub kind: DisconnectKind,
 }
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) token: String,
-    pub(crate) body: Option<Value>,
-    pub(crate) dialect: Option<&'static str>,
-    pub(crate) disconnect: Option<Disconnect>,
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path with the query.
+    pub path: String,
+    /// The bearer token.
+    pub token: String,
+    /// The body.
+    pub body: Option<Value>,
+    /// The dialect of the stream.
+    pub dialect: Option<&'static str>,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The disconnect of the client, if it does not wait for the answer.
+    pub disconnect: Option<Disconnect>,
 }
 
 /// The received part of a response.
 #[derive(Debug, Clone)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) text: String,
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub text: String,
     /// The reason why the answer is incomplete.
-    pub(crate) cut: Option<String>,
+    pub cut: Option<String>,
 }
 
 impl Response {
-    pub(crate) fn json(&self) -> Value {
+    /// Returns the body as JSON, or null.
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<String> {
+    /// Returns a header.
+    pub fn header(&self, name: &str) -> Option<String> {
         Some(self.headers.get(name)?.to_str().ok()?.to_owned())
     }
 }
 
 impl Request {
-    pub(crate) fn get(path: impl Into<String>, token: &str) -> Self {
+    /// Creates a GET request.
+    pub fn get(path: impl Into<String>, token: &str) -> Self {
         Self {
             method: Method::GET,
             path: path.into(),
             token: token.to_owned(),
             body: None,
             dialect: None,
+            headers: Vec::new(),
             disconnect: None,
         }
     }
 
-    pub(crate) fn post(path: impl Into<String>, token: &str, body: Option<Value>) -> Self {
+    /// Creates a POST request.
+    pub fn post(path: impl Into<String>, token: &str, body: Option<Value>) -> Self {
         Self { method: Method::POST, body, ..Self::get(path, token) }
     }
 
-    pub(crate) fn disconnecting(self, disconnect: Option<Disconnect>) -> Self {
+    /// Adds a disconnect.
+    pub fn disconnecting(self, disconnect: Option<Disconnect>) -> Self {
         Self { disconnect, ..self }
     }
 
@@ -107,6 +127,9 @@ impl Request {
         if let Some(dialect) = self.dialect {
             request = request.header("x-stream-protocol", dialect);
         }
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
         Ok(request.body(Full::new(body))?)
     }
 
@@ -114,7 +137,7 @@ impl Request {
     ///
     /// # Errors
     /// No head of an answer arrived. The outcome of the request is unknown.
-    pub(crate) async fn send(&self, address: SocketAddr) -> Result<Response> {
+    pub async fn send(&self, address: SocketAddr) -> Result<Response> {
         let connecting = timeout(PATIENCE, TcpStream::connect(address));
         let socket = connecting.await.context("no connection in time")?.context("no connection")?;
         socket.set_nodelay(true)?;

@@ -14,7 +14,6 @@ mod files;
 mod gates;
 mod guards;
 mod history;
-mod http;
 mod json;
 mod load;
 mod model;
@@ -33,6 +32,7 @@ mod world;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use holdpoint_torture::http;
 use progress::Progress;
 use run::{Outcome, Settings, Until};
 use std::path::{Path, PathBuf};
@@ -57,8 +57,8 @@ struct Cli {
     /// The number of servers, on Postgres
     #[arg(long, default_value_t = 3)]
     replicas: usize,
-    /// Test the checks: build and run a server with each of ten planted bugs, with the guards of the database
-    /// and without
+    /// Test the checks: build and run a server with each planted bug, with the guards of the database and
+    /// without
     #[arg(long, conflicts_with_all = ["gentle", "minutes"])]
     mutate: bool,
     /// With --mutate: only this bug
@@ -101,13 +101,16 @@ async fn interrupted() -> Result<bool> {
 
 /// Returns whether the servers kept all promises and the run saw enough.
 async fn torture(cli: &Cli) -> Result<bool> {
-    let server = std::env::current_exe()?.with_file_name("holdpoint-torture-server");
-    if !server.exists() {
-        bail!("{} is missing; `cargo xtask torture` builds it", server.display());
-    }
+    let program = std::env::current_exe()?;
+    let programs = program.parent().context("this program is in a folder")?;
     let folder = Folder::new(cli.keep.as_deref())?;
     let time = Duration::from_secs_f64(cli.minutes * 60.0);
-    let mut settings = Settings::usual(cli.db, cli.replicas, cli.seed, time, &server);
+    let mut settings = Settings::usual(cli.db, cli.replicas, cli.seed, time, programs);
+    for program in [&settings.server, &settings.remote] {
+        if !program.exists() {
+            bail!("{} is missing; `cargo xtask torture` builds it", program.display());
+        }
+    }
     if cli.gentle {
         settings.mix = nemesis::Mix::nothing();
         settings.until = Until::Time;

@@ -6,7 +6,7 @@ use crate::files::{self, LedgerLine};
 use crate::proxy::Harm;
 use crate::random::Random;
 use crate::record::{Deed, DeedKind};
-use crate::world::{Db, HELD, LEASE, Order, World};
+use crate::world::{Db, LEASE, OWN, Order, REMOTE, RemoteOrder, World};
 use anyhow::Result;
 use sea_orm::ConnectionTrait;
 use std::collections::BTreeMap;
@@ -47,6 +47,10 @@ pub(crate) const POINTS: [&str; 21] = [
 pub(crate) enum Harming {
     Kill,
     Pause,
+    /// `kill -9` of a remote tool.
+    KillRemote,
+    /// A pause of a remote tool.
+    PauseRemote,
     Deploy,
     Outage,
     CutAll,
@@ -76,10 +80,14 @@ impl Mix {
     pub(crate) fn everything(db: Db) -> Self {
         use Harming::*;
         let weights = match db {
-            Db::Sqlite => vec![(Kill, 50), (Pause, 15), (Deploy, 10), (Lock, 25)],
+            Db::Sqlite => {
+                vec![(Kill, 42), (Pause, 13), (KillRemote, 12), (PauseRemote, 6), (Deploy, 9), (Lock, 22)]
+            }
             Db::Postgres => vec![
                 (Kill, 26),
-                (Pause, 22),
+                (Pause, 20),
+                (KillRemote, 12),
+                (PauseRemote, 6),
                 (Deploy, 7),
                 (Outage, 6),
                 (CutAll, 6),
@@ -227,6 +235,11 @@ impl Act {
                 let time = self.random.millis(lease * 3 / 2, lease * 3);
                 self.order(Order::Pause(time)).await;
             }
+            Harming::KillRemote => self.order_remote(RemoteOrder::Kill),
+            Harming::PauseRemote => {
+                let time = self.random.millis(lease * 3 / 2, lease * 2);
+                self.order_remote(RemoteOrder::Pause(time));
+            }
             Harming::Deploy => {
                 let build = self.build();
                 self.order(Order::Deploy(build)).await;
@@ -292,14 +305,22 @@ impl Act {
         }
     }
 
+    fn order_remote(&mut self, order: RemoteOrder) {
+        if let Some(remote) = self.random.pick(&self.world.remotes) {
+            remote.order(order);
+        }
+    }
+
     /// Returns the arguments of a build in a rolling deploy: often the same build, sometimes without a tool
     /// or with a changed tool.
     fn build(&mut self) -> Vec<String> {
         let mut build = Vec::new();
-        let tool = self.random.pick(&HELD).copied().unwrap_or("pay");
-        match self.random.between(0, 10) {
-            0..3 => build.extend(["--without", tool].map(str::to_owned)),
-            3..6 => build.extend(["--changed", tool].map(str::to_owned)),
+        let own = self.random.pick(&OWN).copied().unwrap_or("pay");
+        let remote = self.random.pick(&REMOTE).copied().unwrap_or("pay");
+        match self.random.between(0, 12) {
+            0..3 => build.extend(["--without", own].map(str::to_owned)),
+            3..6 => build.extend(["--changed", own].map(str::to_owned)),
+            6..8 => build.extend(["--without", remote].map(str::to_owned)),
             _ => {}
         }
         build

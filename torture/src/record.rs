@@ -133,6 +133,8 @@ pub(crate) enum DeedKind {
     Kill,
     /// A process ended by itself, at a failpoint or because of an error.
     Died,
+    /// A remote tool ended by itself, because of the inputs of a call.
+    Crashed,
     /// A process was stopped with SIGSTOP for longer than a lease, and then continued.
     Pause,
     /// A process was stopped with SIGTERM, and another build started.

@@ -5,6 +5,7 @@ use crate::clock::Micros;
 use crate::figures::{self, Figures};
 use crate::json::At;
 use crate::record::DeedKind;
+use crate::world::REMOTE;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -25,6 +26,7 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
         0 => bound(figures.executed),
         many => many.to_string(),
     };
+    let by_remote_tools: usize = REMOTE.iter().filter_map(|tool| figures.ran.get(*tool)).sum();
     let rows = [
         ("approvals decided", figures.decided.to_string()),
         ("turns read", figures.turns.to_string()),
@@ -44,6 +46,9 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
         ("answers that are no failure", format!("{:.0} %", figures.ok_share)),
         ("calls that ran", figures.executed.to_string()),
         ("of those, interrupted", figures.interrupted.to_string()),
+        ("of those, by remote tools", by_remote_tools.to_string()),
+        ("kills of remote tools", figures.remote_kills.to_string()),
+        ("calls with an acknowledged report", figures.reported.to_string()),
         ("recovery p50, p99", format!("{}, {}", milliseconds(50), milliseconds(99))),
         ("double executions", doubles),
         ("executed without approval", broken(&["S1", "S6", "S7"])),
@@ -51,6 +56,7 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
         ("lost or stuck calls", broken(&["D2"])),
         ("work cut off without a cause", broken(&["I1"])),
         ("lost decisions", broken(&["D1", "S4"])),
+        ("lost reports", broken(&["D9"])),
         ("untrue or two-faced answers", broken(&["C1", "C2", "C3", "C4", "D3", "D4", "D5"])),
         ("malformed or changed histories", broken(&["H1", "H2", "H3", "N1"])),
         ("leaks across tenants and users", broken(&["T1"])),

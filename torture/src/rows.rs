@@ -31,6 +31,8 @@ pub(crate) struct CallRow {
     pub(crate) exec_id: Option<String>,
     pub(crate) exec_attempt: i64,
     pub(crate) lease_until: Option<i64>,
+    pub(crate) child_run_id: Option<String>,
+    pub(crate) result_deadline: Option<i64>,
     pub(crate) cancel_requested_at: Option<i64>,
     pub(crate) output: Option<String>,
     pub(crate) result: Option<String>,

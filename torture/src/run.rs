@@ -4,7 +4,7 @@ use crate::checks::{self, Records, Violation};
 use crate::clock::Clock;
 use crate::figures::Figures;
 use crate::gates;
-use crate::load::{Amount, Load};
+use crate::load::{Amount, Load, Users};
 use crate::nemesis::{self, Mix};
 use crate::progress::Progress;
 use crate::record::Book;
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) time: Duration,
     pub(crate) server: PathBuf,
+    /// The program of the remote tools.
+    pub(crate) remote: PathBuf,
     pub(crate) amount: Amount,
     pub(crate) mix: Mix,
     /// Whether the guards of the database are dropped.
@@ -73,14 +75,15 @@ impl Settings {
         self.time.as_secs_f64() / 60.0
     }
 
-    /// Returns the settings of a usual run, with a load for two cores.
-    pub(crate) fn usual(db: Db, replicas: usize, seed: u64, time: Duration, server: &Path) -> Self {
+    /// Returns the settings of a usual run, with a load for two cores and the programs of this folder.
+    pub(crate) fn usual(db: Db, replicas: usize, seed: u64, time: Duration, programs: &Path) -> Self {
         Self {
             db,
             replicas: if db == Db::Sqlite { 1 } else { replicas },
             seed,
             time,
-            server: server.to_owned(),
+            server: programs.join("holdpoint-torture-server"),
+            remote: programs.join("holdpoint-torture-remote"),
             amount: Amount {
                 users: 10,
                 readers: 2,
@@ -108,6 +111,8 @@ pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress)
         db: settings.db,
         replicas: settings.replicas,
         server: settings.server.clone(),
+        remote: settings.remote.clone(),
+        workers: Users::new()?.workers().iter().map(|worker| worker.token.clone()).collect(),
         mix: settings.mix.clone(),
         unguarded: settings.unguarded,
     };
@@ -213,7 +218,9 @@ async fn reject_pending(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> R
 /// Waits until no call is open and no run is running, or until the time is over. The checks report the rest.
 async fn quiet(db: &sea_orm::DatabaseConnection) -> Result<()> {
     const OPEN: &str = "SELECT count(*) FROM tool_calls WHERE state IN ('pending', 'approved', 'executing')";
-    const RUNNING: &str = "SELECT count(*) FROM runs WHERE status = 'running'";
+    // A run that a server will resume makes further calls.
+    const RUNNING: &str = "SELECT count(*) FROM runs
+        WHERE status = 'running' OR (status = 'waiting' AND server_resumes)";
     let until = Instant::now() + QUIET;
     while Instant::now() < until {
         if rows::count(db, OPEN).await? + rows::count(db, RUNNING).await? == 0 {

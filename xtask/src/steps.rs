@@ -24,7 +24,7 @@ pub(crate) struct Step {
 
 /// The build of the programs that steps and tests start. As part of the workspace and with the examples, which use the
 /// dependencies of tests, so that every step has the same features and the library is built once.
-pub(crate) const PROGRAMS: [&str; 10] = [
+pub(crate) const PROGRAMS: [&str; 12] = [
     "build",
     "--workspace",
     "--locked",
@@ -35,6 +35,8 @@ pub(crate) const PROGRAMS: [&str; 10] = [
     "holdpoint-torture",
     "--bin",
     "holdpoint-torture-server",
+    "--bin",
+    "holdpoint-torture-remote",
 ];
 
 /// Every feature, in one build for all steps: what is off by default is tested too.
@@ -147,6 +149,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
         scope.spawn(|| tooling::install_node_projects(root).is_ok());
         scope.spawn(|| tooling::python_programs(root, &tooling::SCHEMATHESIS).is_ok());
         scope.spawn(|| tooling::python_programs(root, &tooling::CLIENTS).is_ok());
+        scope.spawn(|| tooling::python_programs(root, &tooling::MCP).is_ok());
         scope.spawn(|| tooling::cargo_deny(root).is_ok());
         run_steps(root, STEPS.iter())
     })
@@ -262,9 +265,9 @@ fn run_suite(command: &mut Command, args: &[String], for_tests: &[&str]) -> Resu
 
 /// Tests that do not run a second time on Postgres: those that name their database, which have run on it, and the
 /// modules about what no database can change: the bytes to and from model servers, the transport and its memory, the
-/// configuration, the document, the example page, development servers, the types of the npm package. Every other test
+/// configuration, the document, the example page, the console, development servers, the types of the npm package. Every other test
 /// reads or writes rows.
-const NOT_ON_POSTGRES: [&str; 13] = [
+const NOT_ON_POSTGRES: [&str; 14] = [
     "on_sqlite",
     "on_postgres",
     "upstream::",
@@ -276,6 +279,7 @@ const NOT_ON_POSTGRES: [&str; 13] = [
     "readme::",
     "examples::",
     "browser::",
+    "console::",
     "dev_server::",
     "package_types::",
 ];
@@ -316,6 +320,7 @@ fn prepare_tests(root: &Path) -> Result<()> {
     tooling::require_node()?;
     tooling::require_postgres()?;
     tooling::require_chromium()?;
+    tooling::python_programs(root, &tooling::MCP)?;
     tooling::install_node_projects(root)
 }
 

@@ -24,6 +24,7 @@ const NODE_PROJECTS: &[&str] = &[
     PAGE_PACKAGE,
     "tests/wire",
     "tests/oidc",
+    "tests/mcp",
     "tests/browser",
     "tests/clients",
     "examples/page",
@@ -48,6 +49,10 @@ pub(crate) const SCHEMATHESIS: PythonPackages =
 /// Generators of clients, and Go.
 pub(crate) const CLIENTS: PythonPackages =
     PythonPackages { list: "tests/clients/requirements.txt", folder: "python-clients" };
+
+/// The MCP server in Python, and the Node of the conformance suite of MCP.
+pub(crate) const MCP: PythonPackages =
+    PythonPackages { list: "tests/mcp/requirements.txt", folder: "python-mcp" };
 
 /// The file with the source of the installed `node_modules`. Modification times would not work, because a
 /// checkout gives every file a new time.

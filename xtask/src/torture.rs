@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: builds the server under test, and starts the torture run. `cargo xtask bugs`: checks
+//! `cargo xtask torture`: builds the programs of the run, and starts the torture run. `cargo xtask bugs`: checks
 //! that its planted bugs are up to date.
 
 use std::fs;

@@ -3,36 +3,42 @@ import { useChat } from '@ai-sdk/react';
 import { AssistantRuntimeProvider, ComposerPrimitive, MessagePrimitive, ThreadPrimitive } from '@assistant-ui/react';
 import { useAISDKRuntime } from '@assistant-ui/react-ai-sdk';
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from 'ai';
-import { Call } from './Call.jsx';
+import { errorText, heldCalls } from '@holdpoint/page';
+import { Call, HeldCalls } from './Call.jsx';
+import { holdpoint } from './holdpoint.js';
+import { useFollow } from './useFollow.js';
 
-export function Chat({ id, messages }) {
-  const [transport] = useState(() => new DefaultChatTransport({ api: '/qa/chat_streamed' }));
-  const chat = useChat({
-    id,
-    messages,
-    transport,
-    // Reads the turn that was running when the page was loaded.
-    resume: true,
-    // Posts the answers to the cards of the last message once all of them are answered.
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
-  });
-  const runtime = useAISDKRuntime(chat);
+export function Chat({ id, messages: stored }) {
+  const [transport] = useState(() => new DefaultChatTransport(holdpoint.transport));
+  const chat = useChat({ id, messages: stored, transport, sendAutomaticallyWhen: isAnswered });
+  useFollow(chat);
+  // A call waits for its decision, also while later messages come.
+  const runtime = useAISDKRuntime(chat, { cancelPendingToolCallsOnSend: false });
   const busy = chat.status === 'submitted' || chat.status === 'streaming';
   return (
     <AssistantRuntimeProvider runtime={runtime}>
-      <ThreadPrimitive.Root>
-        <h1>holdpoint with assistant-ui</h1>
-        <ThreadPrimitive.Viewport role="log" aria-label="Conversation" aria-busy={busy}>
-          <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
-        </ThreadPrimitive.Viewport>
-        {chat.error && <p role="alert">{chat.error.message}</p>}
-        <ComposerPrimitive.Root>
-          <ComposerPrimitive.Input aria-label="Message" placeholder="Ask the model" autoFocus />
-          <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
-        </ComposerPrimitive.Root>
-      </ThreadPrimitive.Root>
+      <HeldCalls.Provider value={heldCalls(chat.messages)}>
+        <ThreadPrimitive.Root>
+          <h1>holdpoint with assistant-ui</h1>
+          <ThreadPrimitive.Viewport role="log" aria-label="Conversation" aria-busy={busy}>
+            <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
+          </ThreadPrimitive.Viewport>
+          {chat.error && <p role="alert">{errorText(chat.error)}</p>}
+          <ComposerPrimitive.Root>
+            <ComposerPrimitive.Input aria-label="Message" placeholder="Ask the model" autoFocus />
+            <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
+          </ComposerPrimitive.Root>
+        </ThreadPrimitive.Root>
+      </HeldCalls.Provider>
     </AssistantRuntimeProvider>
   );
+}
+
+// When the page posts its answers: once all cards of the last message are answered, and at once for an older card.
+function isAnswered({ messages }) {
+  const calls = heldCalls(messages);
+  const hasAnswer = ({ parts }) => parts.some(({ toolCallId }) => calls.get(toolCallId)?.answered);
+  return lastAssistantMessageIsCompleteWithApprovalResponses({ messages }) || messages.slice(0, -1).some(hasAnswer);
 }
 
 const Text = ({ text }) => <p>{text}</p>;

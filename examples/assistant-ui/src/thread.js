@@ -1,17 +1,12 @@
-// The conversation of this page: its URL names it, and the first message makes it.
+import { holdpoint } from './holdpoint.js';
+
+// The conversation of this page, with its messages: its URL names the thread.
 export async function openThread() {
   const url = new URL(location.href);
-  const id = url.searchParams.get('chat') ?? crypto.randomUUID();
-  if (url.searchParams.has('chat')) return { id, messages: await storedMessages(id) };
-  url.searchParams.set('chat', id);
+  const id = url.searchParams.get('chat');
+  if (id) return { id, messages: (await holdpoint.messages(id)).results };
+  const { thread_id } = await holdpoint.createThread();
+  url.searchParams.set('chat', thread_id);
   history.replaceState(null, '', url);
-  return { id, messages: [] };
-}
-
-async function storedMessages(id) {
-  const response = await fetch(`/threads/${encodeURIComponent(id)}/messages?format=ui-v6`);
-  // A reload before the first message.
-  if (response.status === 404) return [];
-  if (!response.ok) throw new Error(await response.text());
-  return (await response.json()).results;
+  return { id: thread_id, messages: [] };
 }

@@ -1,68 +1,105 @@
+import { Fragment } from 'react';
 import { getToolName } from 'ai';
+import { visible } from '@holdpoint/page';
+import { Countdown } from './Countdown.jsx';
+import { Json, Preview, Text } from './Json.jsx';
+import { Question } from './Question.jsx';
+import { CAUSES, lateness, nameOf, questionOf, RISKS, standing, timeOf } from './words.js';
 
-// A tool call: what is to run with which inputs, the question if a person has to decide, and what became of it.
-export function Call({ part, busy, onDecide }) {
-  const asks = part.state === 'approval-requested';
+// A call that was not held: one line, until it is opened.
+export function Call({ part }) {
   const name = getToolName(part);
   return (
-    <section className={`call ${part.state}`} aria-label={`Tool call ${name}`} tabIndex={-1}>
-      <h2>{name}</h2>
-      <Json value={part.input} />
-      {asks && <Question id={part.approval.id} busy={busy} onDecide={onDecide} />}
-      <p role="status">{standing(part)}</p>
-      {part.state === 'output-available' && <Json value={part.output} />}
+    <details className={`call ${part.state}`}>
+      <summary>{name}: {standing(part)}</summary>
+      <Json label="Inputs" value={part.input} />
+      <Json label="Result" value={part.output} />
+    </details>
+  );
+}
+
+// A held call: the card that a person decides on, and what became of it. `answer` is what this page did about it.
+export function HeldCall({ part, hold, decision, answer, onDecide }) {
+  const asks = !decision;
+  const title = questionOf(hold, decision);
+  return (
+    // A group, not a landmark: there may be many.
+    <section
+      role="group"
+      id={`call-${part.toolCallId}`}
+      className={`call ${asks ? 'waits' : part.state}`}
+      aria-label={`Tool call ${hold.toolName}: ${title}`}
+      tabIndex={-1}
+    >
+      <p className="facts">
+        <span className={`risk ${hold.risk}`}>{RISKS[hold.risk]}</span>
+        <span>{visible(hold.title)}</span>
+      </p>
+      <h2>{title}</h2>
+      {asks && <Facts hold={hold} />}
+      {asks && hold.unacceptedDefinition && <Definition {...hold.unacceptedDefinition} />}
+      <Inputs part={part} hold={hold} decision={decision} />
+      {asks && <Question hold={hold} answer={answer} onDecide={answer => onDecide(hold, answer)} />}
+      <p className="standing">{standing(part, hold, decision)}</p>
+      {answer?.counted && asks && <p className="standing">Your approval counts. More people have to approve.</p>}
+      {answer?.late && <p className="standing">{lateness(answer.late, hold)}</p>}
+      {part.state === 'output-available' && (
+        <details>
+          <summary>Result</summary>
+          <Json value={part.output} />
+        </details>
+      )}
     </section>
   );
 }
 
-function Question({ id, busy, onDecide }) {
-  const decide = (event, approved) => {
-    event.preventDefault();
-    const form = event.currentTarget.form ?? event.currentTarget;
-    const reason = new FormData(form).get('reason').trim();
-    // The buttons go away, and the keyboard should not be lost with them.
-    form.closest('section').focus();
-    onDecide(approved || !reason ? { id, approved } : { id, approved, reason });
-  };
+function Facts({ hold }) {
   return (
-    // Who presses Enter says no: a yes is a click of its own.
-    <form onSubmit={event => decide(event, false)}>
-      <button type="button" className="yes" disabled={busy} onClick={event => decide(event, true)}>
-        Approve
-      </button>
-      <button className="no" disabled={busy}>Deny</button>
-      <input name="reason" aria-label="Reason for denying" placeholder="Why not? (the model is told)" autoComplete="off" />
-    </form>
+    <dl>
+      {hold.description && <Fact name="The tool" value={visible(hold.description)} />}
+      {hold.reason && <Fact name="Why you are asked" value={visible(hold.reason)} />}
+      {hold.mcp && <Fact name="MCP server" value={visible(hold.mcp.server)} />}
+      {/* The page of a thread belongs to its user. */}
+      <Fact name="Requested by" value={`you (${visible(hold.requestedBy)})`} />
+      <Fact name="Expires" value={<Countdown until={hold.expiresAt} />} />
+    </dl>
   );
 }
 
-function standing(part) {
-  switch (part.state) {
-    case 'input-streaming':
-      return 'The model is writing this call.';
-    case 'input-available':
-      return 'Running.';
-    case 'approval-requested':
-      return 'Waits for you. Nothing has run.';
-    case 'approval-responded':
-      return part.approval.approved ? 'Approved.' : 'Denied.';
-    case 'output-available':
-      return part.approval ? 'Approved, and done.' : 'Done.';
-    case 'output-error':
-      return part.errorText;
-    case 'output-denied':
-      // A call that expired, or was cancelled, comes with that word.
-      return part.approval.reason ? `Did not run: ${part.approval.reason}` : 'Did not run.';
-  }
+const Fact = ({ name, value }) => (
+  <div>
+    <dt>{name}</dt>
+    <dd>{value}</dd>
+  </div>
+);
+
+// What an MCP server says about the tool, where no operator has accepted it.
+function Definition({ cause, changes }) {
+  return (
+    <>
+      <p className="error">{CAUSES[cause]}</p>
+      {changes.map(({ field, accepted, current }) => (
+        <Fragment key={field}>
+          <Text label={`${visible(field)}, as accepted`} value={accepted} />
+          <Text label={`${visible(field)}, now`} value={current} />
+        </Fragment>
+      ))}
+    </>
+  );
 }
 
-// What is approved has to be what is seen: characters that hide, turn the text around or look like a blank are shown by
-// their numbers.
-const HIDDEN = /(?! )[\p{Cf}\p{Co}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u007f-\u009f]/gu;
-
-function Json({ value }) {
-  if (value === undefined) return null;
-  const text = JSON.stringify(value, null, 2);
-  const number = hidden => `\\u{${hidden.codePointAt(0).toString(16)}}`;
-  return <pre tabIndex={0}>{text.replace(HIDDEN, number)}</pre>;
+// All that runs, never a part of it: a headline may leave inputs out.
+function Inputs({ part, hold, decision }) {
+  const edited = decision?.edited;
+  return (
+    <>
+      <Json label={edited ? 'Proposed by the model' : 'Inputs'} value={hold.input} />
+      {edited && (
+        <Json label={`Edited by ${nameOf(decision.by, hold)} on ${timeOf(decision.at)}`} value={decision.input ?? part.input} />
+      )}
+      <Json label="Set by the operator" value={hold.constants} />
+      {/* It is about the proposed inputs. */}
+      {!edited && <Preview label="What the tool says that it would do" preview={hold.preview} />}
+    </>
+  );
 }

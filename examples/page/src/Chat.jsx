@@ -1,114 +1,80 @@
-import { useEffect, useState } from 'react';
-import { useChat } from '@ai-sdk/react';
-import {
-  DefaultChatTransport,
-  isReasoningUIPart,
-  isTextUIPart,
-  isToolUIPart,
-  lastAssistantMessageIsCompleteWithApprovalResponses,
-} from 'ai';
-import { Call } from './Call.jsx';
-import { messagesOf, sentence, stop } from './thread.js';
+import { useEffect, useRef } from 'react';
+import { errorText, heldCalls, pendingCalls, visible } from '@holdpoint/page';
+import { Announcer } from './Announcer.jsx';
+import { Composer } from './Composer.jsx';
+import { Message } from './Message.jsx';
+import { Badge } from './Threads.jsx';
+import { isUnanswered, useConversation } from './useConversation.js';
+import { useDecisions } from './useDecisions.js';
+import { useFollow } from './useFollow.js';
+import { Waiting } from './Waiting.jsx';
 
-class Transport extends DefaultChatTransport {
-  async reconnectToStream(options) {
-    const stream = await super.reconnectToStream(options);
-    if (stream === null) await this.onNothingUnderWay();
-    return stream;
-  }
-}
+// One thread. A new chat has no id yet: `onStart` makes the thread, and shows it with the text as `first`.
+export function Chat({ id, title, first, focus, onStart, ...stored }) {
+  const { messages, busy, error, live, send, stop, goOn, older } = useConversation({ id, ...stored });
+  const { answers, decide, approveAll, deciding } = useDecisions(goOn);
+  const { element: log, atEnd, follow } = useFollow();
+  const heading = useRef();
+  const began = useRef(false);
+  const held = heldCalls(messages);
+  const waiting = pendingCalls(messages);
 
-export function Chat({ id, messages: stored }) {
-  const [transport] = useState(() => new Transport({ api: '/qa/chat_streamed' }));
-  const { messages, setMessages, status, error, sendMessage, addToolApprovalResponse } = useChat({
-    id,
-    messages: stored,
-    transport,
-    // Reads along with a turn that was under way when the page was loaded.
-    resume: true,
-    // Posts once every card of the last answer is decided: the decisions are in what is posted.
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
-  });
   useEffect(() => {
-    transport.onNothingUnderWay = async () => {
-      // A turn that ended after the messages were loaded, and before the page asked for it, is in neither answer.
-      if (messages.at(-1)?.role !== 'user') return;
-      const stored = await messagesOf(id);
-      // Unless the user has written on meanwhile.
-      setMessages(now => (now.length === messages.length ? stored : now));
-    };
+    if (first && !began.current) void send(first);
+    began.current = true;
+  }, []);
+  useEffect(() => {
+    if (focus === 'title') heading.current.focus();
+  }, []);
+  useEffect(() => {
+    const count = waiting.length > 0 ? `(${waiting.length}) ` : '';
+    document.title = `${count}${visible(title)} – holdpoint`;
   });
-  const busy = status === 'submitted' || status === 'streaming';
 
-  async function decide(message, answer) {
-    await addToolApprovalResponse(answer);
-    // For a card further up nothing is posted by itself.
-    if (message !== messages.at(-1)) await sendMessage();
+  async function say(text) {
+    follow();
+    await (id ? send(text) : onStart(text));
   }
 
-  function ask(event) {
-    event.preventDefault();
-    const form = event.currentTarget;
-    const text = new FormData(form).get('text').trim();
-    if (!text) return;
-    form.reset();
-    sendMessage({ text });
+  function approveShown(holds) {
+    // The button goes away, and the focus should not be lost with it.
+    log.current.focus();
+    void approveAll(holds);
   }
 
+  const unanswered = !busy && !deciding && isUnanswered(messages);
+  const running = messages.at(-1)?.parts.some(part => part.state === 'approval-responded' && part.approval.approved);
   return (
     <main>
       <header>
-        <h1>holdpoint</h1>
-        <a href="/">New chat</a>
+        <h1 ref={heading} tabIndex={-1}>{visible(title)}</h1>
+        <Badge count={waiting.length} />
       </header>
-      <div role="log" aria-label="Conversation" aria-busy={busy}>
-        {messages.length === 0 && !busy && (
-          <p className="hint">Try: list files, write hello to notes.txt, delete notes.txt, what happened</p>
-        )}
-        {messages.map(message => (
-          <article key={message.id} className={message.role} aria-label={message.role === 'user' ? 'You' : 'Model'}>
-            {message.parts.map((part, place) => (
-              <Part key={place} part={part} busy={busy} onDecide={answer => decide(message, answer)} />
-            ))}
-          </article>
-        ))}
+      {/* The announcer tells what is new: streamed text would be read piece by piece. */}
+      <div className="log" role="log" aria-live="off" aria-label="Conversation" aria-busy={busy} tabIndex={0} ref={log}>
+        <div className="messages">
+          {older && <button type="button" onClick={older}>Older messages</button>}
+          {messages.length === 0 && !busy && (
+            <p className="hint">Try: list files, write hello to notes.txt, delete notes.txt, what happened</p>
+          )}
+          {messages.map(message => (
+            <Message key={message.id} message={message} held={held} answers={answers} onDecide={decide} />
+          ))}
+        </div>
       </div>
-      {busy && <p className="hint" role="status">The model is at work …</p>}
-      {error && <p role="alert">{sentence(error)}</p>}
-      {!busy && (error || isUnanswered(messages.at(-1))) && (
-        // Without a message: the server continues the conversation as it is stored.
-        <button onClick={() => sendMessage()}>Go on</button>
-      )}
-      <form onSubmit={ask}>
-        <input name="text" aria-label="Message" placeholder="Ask the model" autoComplete="off" autoFocus />
-        <button disabled={busy}>Send</button>
-        {busy && <button type="button" onClick={() => stop(id)}>Stop</button>}
-      </form>
+      <div className="foot">
+        {!atEnd && <button type="button" className="to-end" onClick={follow}>To the end</button>}
+        {!live && <p className="hint" role="status">Live updates are interrupted. The page tries again by itself.</p>}
+        {busy && <p className="hint" role="status">The model is at work …</p>}
+        {error && <p role="alert">{errorText(error)}</p>}
+        {(unanswered || (error && !busy && messages.length > 0)) && (
+          // Late, because the server or another tab may be about to continue.
+          <button type="button" className={error ? undefined : 'late'} onClick={() => send()}>Go on</button>
+        )}
+        <Waiting waiting={waiting} answers={answers} onApproveAll={approveShown} />
+        <Composer busy={busy} stoppable={busy || running} autoFocus={focus === 'composer'} onSay={say} onStop={stop} />
+      </div>
+      <Announcer messages={messages} held={held} answers={answers} busy={busy} />
     </main>
   );
-}
-
-function Part({ part, busy, onDecide }) {
-  if (isTextUIPart(part)) return <p className="text">{part.text}</p>;
-  if (isReasoningUIPart(part)) {
-    return (
-      <details>
-        <summary>What the model thought</summary>
-        <p className="text">{part.text}</p>
-      </details>
-    );
-  }
-  if (part.type === 'source-url') {
-    return <a href={part.url} target="_blank" rel="noreferrer">{part.title ?? part.url}</a>;
-  }
-  if (isToolUIPart(part)) return <Call part={part} busy={busy} onDecide={onDecide} />;
-  return null;
-}
-
-// Whether the model has not said anything to this yet: its calls were decided elsewhere, say.
-function isUnanswered(last) {
-  if (!last || last.role === 'user') return Boolean(last);
-  const step = last.parts.slice(last.parts.findLastIndex(part => part.type === 'step-start') + 1);
-  const calls = step.filter(isToolUIPart);
-  return calls.length > 0 && calls.every(part => part.state !== 'approval-requested');
 }

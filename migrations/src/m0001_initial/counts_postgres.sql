@@ -35,6 +35,7 @@ CREATE FUNCTION holdpoint_calls_counted() RETURNS trigger LANGUAGE plpgsql SET s
 BEGIN
     UPDATE threads SET bytes = threads.bytes + counted.bytes
     FROM (SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(validated_inputs), 0)
+              + coalesce(octet_length(preview), 0) + coalesce(octet_length(validated_preview), 0)
               + coalesce(octet_length(output), 0) + coalesce(octet_length(result), 0)) AS bytes
           FROM added GROUP BY thread_id) AS counted
     WHERE threads.thread_id = counted.thread_id;
@@ -45,8 +46,10 @@ CREATE FUNCTION holdpoint_call_recounted() RETURNS trigger LANGUAGE plpgsql SET 
 BEGIN
     UPDATE threads
     SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
+        + coalesce(octet_length(NEW.preview), 0) + coalesce(octet_length(NEW.validated_preview), 0)
         + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
         - (octet_length(OLD.arguments) + coalesce(octet_length(OLD.validated_inputs), 0)
+        + coalesce(octet_length(OLD.preview), 0) + coalesce(octet_length(OLD.validated_preview), 0)
         + coalesce(octet_length(OLD.output), 0) + coalesce(octet_length(OLD.result), 0))
     WHERE thread_id = NEW.thread_id;
     RETURN NULL;
@@ -71,7 +74,8 @@ CREATE TRIGGER message_steps_counted AFTER UPDATE OF status, parts, provider_sta
 CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_calls_counted();
 
-CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, validated_inputs, output, result ON tool_calls
+CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, preview, validated_inputs, validated_preview, output, result
+    ON tool_calls
     FOR EACH ROW EXECUTE FUNCTION holdpoint_call_recounted();
 
 CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers

@@ -12,12 +12,16 @@ END $$;
 
 CREATE FUNCTION holdpoint_tool_call_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'cancelled', 'invalid')
-        OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
+    IF NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelled', 'invalid')
+        OR (NEW.state IN ('approved', 'executing') AND (NEW.held OR NEW.decided_by <> 'system:policy'))
+        OR (NEW.state = 'approved' AND (NOT NEW.by_worker OR NEW.exec_attempt <> 0))
+        OR (NEW.state = 'executing' AND NEW.by_worker)
         OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
     THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'; END IF;
     IF NEW.child_run_id IS NOT NULL
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
+    IF NEW.result_deadline IS NOT NULL
+    THEN RAISE EXCEPTION 'a running call gets an owner once'; END IF;
     RETURN NEW;
 END $$;
 
@@ -30,27 +34,37 @@ BEGIN
     THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
     IF (OLD.tool_call_id, OLD.thread_id, OLD.tenant_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
         OLD.provider_call_id, OLD.wire_call_id, OLD.name, OLD.schema_hash, OLD.held, OLD.idempotent,
-        OLD.risk_level, OLD.created_at)
+        OLD.by_worker, OLD.risk_level, OLD.created_at, OLD.preview_failed)
        IS DISTINCT FROM
        (NEW.tool_call_id, NEW.thread_id, NEW.tenant_id, NEW.message_id, NEW.step, NEW.ordinal, NEW.run_id,
         NEW.provider_call_id, NEW.wire_call_id, NEW.name, NEW.schema_hash, NEW.held, NEW.idempotent,
-        NEW.risk_level, NEW.created_at)
-       OR (OLD.arguments IS DISTINCT FROM NEW.arguments AND NOT erasing)
+        NEW.by_worker, NEW.risk_level, NEW.created_at, NEW.preview_failed)
+       OR ((OLD.arguments, OLD.preview) IS DISTINCT FROM (NEW.arguments, NEW.preview) AND NOT erasing)
     THEN RAISE EXCEPTION 'what was shown does not change'; END IF;
     IF OLD.validated IS NOT NULL AND (
-        (OLD.validated, OLD.decided_by, OLD.decided_at)
-            IS DISTINCT FROM (NEW.validated, NEW.decided_by, NEW.decided_at)
-        OR (OLD.validated_inputs IS DISTINCT FROM NEW.validated_inputs AND NOT erasing))
+        (OLD.validated, OLD.decided_by, OLD.decided_at, OLD.validated_preview_failed)
+            IS DISTINCT FROM (NEW.validated, NEW.decided_by, NEW.decided_at, NEW.validated_preview_failed)
+        OR ((OLD.validated_inputs, OLD.validated_preview)
+            IS DISTINCT FROM (NEW.validated_inputs, NEW.validated_preview) AND NOT erasing))
     THEN RAISE EXCEPTION 'a decision is final'; END IF;
+    IF (OLD.escalate_at, OLD.escalate_to) IS DISTINCT FROM (NEW.escalate_at, NEW.escalate_to)
+        OR ((OLD.remind_at, OLD.escalated_at) IS DISTINCT FROM (NEW.remind_at, NEW.escalated_at)
+            AND NOT (OLD.state = 'pending' AND NEW.state = 'pending'))
+        OR (OLD.escalated_at IS NOT NULL AND OLD.escalated_at IS DISTINCT FROM NEW.escalated_at)
+    THEN RAISE EXCEPTION 'a pending call is escalated once, to the roles of its hold'; END IF;
+    IF OLD.expires_at IS DISTINCT FROM NEW.expires_at AND NOT (OLD.state = 'pending' AND NEW.state = 'pending')
+    THEN RAISE EXCEPTION 'the deadline of a decision changes only while the call is pending'; END IF;
     IF OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
         'pending>approved', 'pending>rejected', 'pending>expired', 'pending>cancelled',
         'approved>executing', 'approved>cancelled', 'approved>failed', 'approved>interrupted',
         'executing>succeeded', 'executing>failed', 'executing>interrupted', 'executing>approved',
         'interrupted>succeeded', 'interrupted>failed')
     THEN RAISE EXCEPTION 'illegal transition of a tool call'; END IF;
-    IF NEW.held AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
+    IF (NEW.held OR NEW.by_worker) AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
         SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
-    THEN RAISE EXCEPTION 'what a person was asked about begins on a decision'; END IF;
+    THEN RAISE EXCEPTION 'what was held, and what a worker executes, begins on a decision'; END IF;
+    IF NEW.permit_hash IS DISTINCT FROM OLD.permit_hash AND NEW.exec_id IS NOT DISTINCT FROM OLD.exec_id
+    THEN RAISE EXCEPTION 'the token of an execution does not change'; END IF;
     IF OLD.state = 'approved' AND OLD.state <> NEW.state AND (
         (NEW.state IN ('cancelled', 'failed') AND OLD.exec_attempt > 0)
         OR (NEW.state = 'interrupted' AND OLD.exec_attempt = 0))
@@ -70,6 +84,9 @@ BEGIN
             WHERE runs.run_id = NEW.child_run_id AND runs.status = 'waiting'
                 AND threads.parent_id = NEW.thread_id AND threads.tenant_id = NEW.tenant_id))
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
+    IF NEW.result_deadline IS DISTINCT FROM OLD.result_deadline AND NOT (OLD.result_deadline IS NULL
+        AND OLD.state = 'executing' AND NEW.state = 'executing')
+    THEN RAISE EXCEPTION 'a running call gets an owner once'; END IF;
     IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
         AND (OLD.result, OLD.output, OLD.finished_at)
             IS DISTINCT FROM (NEW.result, NEW.output, NEW.finished_at)
@@ -82,6 +99,46 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
         AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
     THEN RAISE EXCEPTION 'who decides has moved the call, and who only agrees has not'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_decision_delegated() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.on_behalf_of IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM delegations WHERE tool_call_id = NEW.tool_call_id AND replaced_at IS NULL
+            AND 'user:' || delegator = NEW.on_behalf_of AND 'user:' || delegate = NEW.actor AND until > NEW.at)
+    THEN RAISE EXCEPTION 'a delegate decides under a delegation in force'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_escalation_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
+        AND state = 'pending' AND escalated_at IS NOT NULL)
+    THEN RAISE EXCEPTION 'the roles of an escalation are those of an escalated call'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_delegation_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.replaced_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM tool_calls JOIN threads ON threads.thread_id = tool_calls.thread_id
+        WHERE tool_calls.tool_call_id = NEW.tool_call_id AND tool_calls.tenant_id = NEW.tenant_id
+            AND tool_calls.held AND tool_calls.state = 'pending' AND NEW.until <= tool_calls.expires_at
+            AND threads.user_id <> NEW.delegate)
+    THEN RAISE EXCEPTION 'a pending call is delegated, until its deadline, and not to its requester'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_delegation_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF OLD.replaced_at IS NOT NULL
+       OR (OLD.delegation_id, OLD.tool_call_id, OLD.tenant_id, OLD.delegator, OLD.delegate, OLD.roles, OLD.reason,
+           OLD.created_at, OLD.until)
+          IS DISTINCT FROM
+          (NEW.delegation_id, NEW.tool_call_id, NEW.tenant_id, NEW.delegator, NEW.delegate, NEW.roles, NEW.reason,
+           NEW.created_at, NEW.until)
+    THEN RAISE EXCEPTION 'a delegation is replaced once, and nothing else of it changes'; END IF;
     RETURN NEW;
 END $$;
 
@@ -200,6 +257,33 @@ CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
 CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_decision_said();
 
+CREATE TRIGGER decisions_delegated BEFORE INSERT ON decisions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_decision_delegated();
+
+CREATE TRIGGER escalations_born BEFORE INSERT ON escalations
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_escalation_born();
+
+CREATE TRIGGER escalations_fixed BEFORE UPDATE ON escalations
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+
+CREATE TRIGGER escalations_kept BEFORE DELETE ON escalations
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER escalations_whole BEFORE TRUNCATE ON escalations
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER delegations_born BEFORE INSERT ON delegations
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_delegation_born();
+
+CREATE TRIGGER delegations_fixed BEFORE UPDATE ON delegations
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_delegation_fixed();
+
+CREATE TRIGGER delegations_kept BEFORE DELETE ON delegations
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER delegations_whole BEFORE TRUNCATE ON delegations
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
 CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
 
@@ -267,4 +351,91 @@ CREATE TRIGGER grants_kept BEFORE DELETE ON grants
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
 
 CREATE TRIGGER grants_whole BEFORE TRUNCATE ON grants
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE FUNCTION holdpoint_accepted_definition_listed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.n <> 1 + COALESCE((SELECT MAX(n) FROM accepted_definitions WHERE tool_name = NEW.tool_name), 0)
+        OR NOT EXISTS (SELECT 1 FROM listed_definitions WHERE tool_name = NEW.tool_name AND server = NEW.server
+            AND hash = NEW.hash AND definition = NEW.definition)
+    THEN RAISE EXCEPTION 'what is accepted is the next definition, as its server lists it'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER accepted_definitions_listed BEFORE INSERT ON accepted_definitions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_accepted_definition_listed();
+
+CREATE TRIGGER accepted_definitions_fixed BEFORE UPDATE ON accepted_definitions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+
+CREATE TRIGGER accepted_definitions_kept BEFORE DELETE ON accepted_definitions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER accepted_definitions_whole BEFORE TRUNCATE ON accepted_definitions
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE FUNCTION holdpoint_tool_request_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.state <> 'open' OR NEW.erased_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
+            AND state = 'executing' AND exec_id = NEW.exec_id)
+    THEN RAISE EXCEPTION 'a request begins as open, while its call executes'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_tool_request_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF OLD.erased_at IS NOT NULL
+        OR (OLD.request_id, OLD.tool_call_id, OLD.tenant_id, OLD.exec_id, OLD.kind, OLD.created_at, OLD.expires_at)
+           IS DISTINCT FROM
+           (NEW.request_id, NEW.tool_call_id, NEW.tenant_id, NEW.exec_id, NEW.kind, NEW.created_at, NEW.expires_at)
+        OR ((OLD.message, OLD.answer_schema) IS DISTINCT FROM (NEW.message, NEW.answer_schema)
+            AND NEW.erased_at IS NULL)
+        OR (OLD.state <> 'open' AND (
+            (OLD.state, OLD.answered_by, OLD.answered_at, OLD.content_hash)
+                IS DISTINCT FROM (NEW.state, NEW.answered_by, NEW.answered_at, NEW.content_hash)
+            OR (NEW.content IS NOT NULL AND OLD.content IS DISTINCT FROM NEW.content)))
+    THEN RAISE EXCEPTION 'a request is answered once, and nothing else of it changes'; END IF;
+    RETURN NEW;
+END $$;
+
+-- A request ends with the execution of its call, and what a person entered is kept no longer.
+CREATE FUNCTION holdpoint_tool_call_answered() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE tool_requests SET state = CASE WHEN state = 'open' THEN 'withdrawn' ELSE state END, content = NULL
+    WHERE tool_call_id = NEW.tool_call_id AND (state = 'open' OR content IS NOT NULL);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER tool_requests_born BEFORE INSERT ON tool_requests
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_tool_request_born();
+
+CREATE TRIGGER tool_requests_fixed BEFORE UPDATE ON tool_requests
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_tool_request_fixed();
+
+CREATE TRIGGER tool_requests_kept BEFORE DELETE ON tool_requests
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER tool_requests_whole BEFORE TRUNCATE ON tool_requests
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER tool_calls_answered AFTER UPDATE OF state ON tool_calls
+    FOR EACH ROW WHEN (OLD.state = 'executing' AND NEW.state <> 'executing')
+    EXECUTE FUNCTION holdpoint_tool_call_answered();
+
+-- A delivered event is never delivered again by a cursor that moves back.
+CREATE FUNCTION holdpoint_endpoint_grows() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.name <> OLD.name OR NEW.cursor < OLD.cursor
+    THEN RAISE EXCEPTION 'the cursor of an endpoint only grows'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER endpoints_grow BEFORE UPDATE ON endpoints
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_endpoint_grows();
+
+CREATE TRIGGER endpoints_kept BEFORE DELETE ON endpoints
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER endpoints_whole BEFORE TRUNCATE ON endpoints
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();

@@ -1,8 +1,10 @@
 -- The same guards as in guards_postgres.sql.
 
 CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
-WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'cancelled', 'invalid')
-  OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
+WHEN NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelled', 'invalid')
+  OR (NEW.state IN ('approved', 'executing') AND (NEW.held OR NEW.decided_by <> 'system:policy'))
+  OR (NEW.state = 'approved' AND (NOT NEW.by_worker OR NEW.exec_attempt <> 0))
+  OR (NEW.state = 'executing' AND NEW.by_worker)
   OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
 BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'); END;
 
@@ -17,17 +19,42 @@ WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.thread_id IS NOT NEW.thread
   OR OLD.wire_call_id IS NOT NEW.wire_call_id OR OLD.name IS NOT NEW.name
   OR OLD.schema_hash IS NOT NEW.schema_hash OR OLD.held IS NOT NEW.held
   OR OLD.idempotent IS NOT NEW.idempotent OR OLD.risk_level IS NOT NEW.risk_level
-  OR OLD.created_at IS NOT NEW.created_at
-  OR (OLD.arguments IS NOT NEW.arguments AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+  OR OLD.by_worker IS NOT NEW.by_worker OR OLD.created_at IS NOT NEW.created_at
+  OR OLD.preview_failed IS NOT NEW.preview_failed
+  OR ((OLD.arguments IS NOT NEW.arguments OR OLD.preview IS NOT NEW.preview) AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
 BEGIN SELECT RAISE(ABORT, 'what was shown does not change'); END;
 
 CREATE TRIGGER tool_calls_decided BEFORE UPDATE ON tool_calls
 WHEN OLD.validated IS NOT NULL AND (
      OLD.validated IS NOT NEW.validated OR OLD.decided_by IS NOT NEW.decided_by
   OR OLD.decided_at IS NOT NEW.decided_at
-  OR (OLD.validated_inputs IS NOT NEW.validated_inputs
+  OR OLD.validated_preview_failed IS NOT NEW.validated_preview_failed
+  OR ((OLD.validated_inputs IS NOT NEW.validated_inputs OR OLD.validated_preview IS NOT NEW.validated_preview)
       AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)))
 BEGIN SELECT RAISE(ABORT, 'a decision is final'); END;
+
+CREATE TRIGGER tool_calls_extended BEFORE UPDATE ON tool_calls
+WHEN OLD.expires_at IS NOT NEW.expires_at AND NOT (OLD.state = 'pending' AND NEW.state = 'pending')
+BEGIN SELECT RAISE(ABORT, 'the deadline of a decision changes only while the call is pending'); END;
+
+CREATE TRIGGER tool_calls_noticed BEFORE UPDATE ON tool_calls
+WHEN OLD.escalate_at IS NOT NEW.escalate_at OR OLD.escalate_to IS NOT NEW.escalate_to
+  OR ((OLD.remind_at IS NOT NEW.remind_at OR OLD.escalated_at IS NOT NEW.escalated_at)
+      AND NOT (OLD.state = 'pending' AND NEW.state = 'pending'))
+  OR (OLD.escalated_at IS NOT NULL AND OLD.escalated_at IS NOT NEW.escalated_at)
+BEGIN SELECT RAISE(ABORT, 'a pending call is escalated once, to the roles of its hold'); END;
+
+CREATE TRIGGER escalations_born BEFORE INSERT ON escalations
+WHEN NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
+    AND state = 'pending' AND escalated_at IS NOT NULL)
+  OR EXISTS (SELECT 1 FROM escalations WHERE tool_call_id = NEW.tool_call_id AND role = NEW.role)
+BEGIN SELECT RAISE(ABORT, 'the roles of an escalation are those of an escalated call'); END;
+
+CREATE TRIGGER escalations_fixed BEFORE UPDATE ON escalations
+BEGIN SELECT RAISE(ABORT, 'escalations never change'); END;
+
+CREATE TRIGGER escalations_kept BEFORE DELETE ON escalations
+BEGIN SELECT RAISE(ABORT, 'escalations are never deleted'); END;
 
 CREATE TRIGGER tool_calls_moves BEFORE UPDATE ON tool_calls
 WHEN OLD.state IS NOT NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
@@ -67,6 +94,15 @@ WHEN NEW.child_run_id IS NOT OLD.child_run_id AND NOT (OLD.child_run_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM tool_calls WHERE child_run_id = NEW.child_run_id))
 BEGIN SELECT RAISE(ABORT, 'a running call is delegated once, to a child thread of its own'); END;
 
+CREATE TRIGGER tool_calls_born_unowned BEFORE INSERT ON tool_calls
+WHEN NEW.result_deadline IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'a running call gets an owner once'); END;
+
+CREATE TRIGGER tool_calls_owned BEFORE UPDATE ON tool_calls
+WHEN NEW.result_deadline IS NOT OLD.result_deadline AND NOT (OLD.result_deadline IS NULL
+  AND OLD.state = 'executing' AND NEW.state = 'executing')
+BEGIN SELECT RAISE(ABORT, 'a running call gets an owner once'); END;
+
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state
   AND (OLD.result IS NOT NEW.result OR OLD.output IS NOT NEW.output OR OLD.finished_at IS NOT NEW.finished_at)
@@ -93,14 +129,47 @@ WHEN OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at 
 BEGIN SELECT RAISE(ABORT, 'a step is written once'); END;
 
 CREATE TRIGGER tool_calls_approved BEFORE UPDATE ON tool_calls
-WHEN NEW.held AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
+WHEN (NEW.held OR NEW.by_worker) AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
     SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
-BEGIN SELECT RAISE(ABORT, 'what a person was asked about begins on a decision'); END;
+BEGIN SELECT RAISE(ABORT, 'what was held, and what a worker executes, begins on a decision'); END;
+
+CREATE TRIGGER tool_calls_permitted BEFORE UPDATE ON tool_calls
+WHEN NEW.permit_hash IS NOT OLD.permit_hash AND NEW.exec_id IS OLD.exec_id
+BEGIN SELECT RAISE(ABORT, 'the token of an execution does not change'); END;
 
 CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
 WHEN NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
     AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
 BEGIN SELECT RAISE(ABORT, 'who decides has moved the call, and who only agrees has not'); END;
+
+CREATE TRIGGER decisions_delegated BEFORE INSERT ON decisions
+WHEN NEW.on_behalf_of IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM delegations WHERE tool_call_id = NEW.tool_call_id AND replaced_at IS NULL
+        AND 'user:' || delegator = NEW.on_behalf_of AND 'user:' || delegate = NEW.actor AND until > NEW.at)
+BEGIN SELECT RAISE(ABORT, 'a delegate decides under a delegation in force'); END;
+
+CREATE TRIGGER delegations_born BEFORE INSERT ON delegations
+WHEN NEW.replaced_at IS NOT NULL OR NOT EXISTS (
+    SELECT 1 FROM tool_calls JOIN threads ON threads.thread_id = tool_calls.thread_id
+    WHERE tool_calls.tool_call_id = NEW.tool_call_id AND tool_calls.tenant_id = NEW.tenant_id
+        AND tool_calls.held AND tool_calls.state = 'pending' AND NEW.until <= tool_calls.expires_at
+        AND threads.user_id <> NEW.delegate)
+BEGIN SELECT RAISE(ABORT, 'a pending call is delegated, until its deadline, and not to its requester'); END;
+
+CREATE TRIGGER delegations_fixed BEFORE UPDATE ON delegations
+WHEN OLD.replaced_at IS NOT NULL OR OLD.delegation_id IS NOT NEW.delegation_id
+  OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.tenant_id IS NOT NEW.tenant_id
+  OR OLD.delegator IS NOT NEW.delegator OR OLD.delegate IS NOT NEW.delegate OR OLD.roles IS NOT NEW.roles
+  OR OLD.reason IS NOT NEW.reason OR OLD.created_at IS NOT NEW.created_at OR OLD.until IS NOT NEW.until
+BEGIN SELECT RAISE(ABORT, 'a delegation is replaced once, and nothing else of it changes'); END;
+
+CREATE TRIGGER delegations_kept BEFORE DELETE ON delegations
+BEGIN SELECT RAISE(ABORT, 'delegations are never deleted'); END;
+
+CREATE TRIGGER delegations_new BEFORE INSERT ON delegations
+WHEN EXISTS (SELECT 1 FROM delegations WHERE delegation_id = NEW.delegation_id
+    OR (tool_call_id = NEW.tool_call_id AND delegator = NEW.delegator AND replaced_at IS NULL))
+BEGIN SELECT RAISE(ABORT, 'delegations are never overwritten'); END;
 
 CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
 BEGIN SELECT RAISE(ABORT, 'decisions never change'); END;
@@ -167,7 +236,8 @@ BEGIN SELECT RAISE(ABORT, 'tool calls are never replaced'); END;
 CREATE TRIGGER decisions_new BEFORE INSERT ON decisions
 WHEN EXISTS (SELECT 1 FROM decisions WHERE decision_id = NEW.decision_id
     OR (tool_call_id = NEW.tool_call_id AND ((final AND NEW.final)
-        OR (NOT final AND NOT NEW.final AND actor = NEW.actor AND input_hash = NEW.input_hash))))
+        OR (NOT final AND NOT NEW.final AND input_hash = NEW.input_hash AND (actor = NEW.actor
+            OR COALESCE(on_behalf_of, actor) = COALESCE(NEW.on_behalf_of, NEW.actor))))))
 BEGIN SELECT RAISE(ABORT, 'decisions are never replaced'); END;
 
 CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
@@ -225,3 +295,55 @@ BEGIN SELECT RAISE(ABORT, 'the numbers of events are never deleted'); END;
 CREATE TRIGGER event_sequence_new BEFORE INSERT ON event_sequence
 WHEN EXISTS (SELECT 1 FROM event_sequence WHERE id = NEW.id)
 BEGIN SELECT RAISE(ABORT, 'the numbers of events are never replaced'); END;
+
+CREATE TRIGGER accepted_definitions_listed BEFORE INSERT ON accepted_definitions
+WHEN NEW.n <> 1 + COALESCE((SELECT MAX(n) FROM accepted_definitions WHERE tool_name = NEW.tool_name), 0)
+  OR NOT EXISTS (SELECT 1 FROM listed_definitions WHERE tool_name = NEW.tool_name AND server = NEW.server
+      AND hash = NEW.hash AND definition = NEW.definition)
+BEGIN SELECT RAISE(ABORT, 'what is accepted is the next definition, as its server lists it'); END;
+
+CREATE TRIGGER accepted_definitions_fixed BEFORE UPDATE ON accepted_definitions
+BEGIN SELECT RAISE(ABORT, 'accepted definitions never change'); END;
+
+CREATE TRIGGER accepted_definitions_kept BEFORE DELETE ON accepted_definitions
+BEGIN SELECT RAISE(ABORT, 'accepted definitions are never deleted'); END;
+
+CREATE TRIGGER tool_requests_born BEFORE INSERT ON tool_requests
+WHEN NEW.state <> 'open' OR NEW.erased_at IS NOT NULL OR NOT EXISTS (
+    SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
+        AND state = 'executing' AND exec_id = NEW.exec_id)
+BEGIN SELECT RAISE(ABORT, 'a request begins as open, while its call executes'); END;
+
+CREATE TRIGGER tool_requests_new BEFORE INSERT ON tool_requests
+WHEN EXISTS (SELECT 1 FROM tool_requests WHERE request_id = NEW.request_id)
+BEGIN SELECT RAISE(ABORT, 'requests are never replaced'); END;
+
+CREATE TRIGGER tool_requests_fixed BEFORE UPDATE ON tool_requests
+WHEN OLD.erased_at IS NOT NULL
+  OR OLD.request_id IS NOT NEW.request_id OR OLD.tool_call_id IS NOT NEW.tool_call_id
+  OR OLD.tenant_id IS NOT NEW.tenant_id OR OLD.exec_id IS NOT NEW.exec_id OR OLD.kind IS NOT NEW.kind
+  OR OLD.created_at IS NOT NEW.created_at OR OLD.expires_at IS NOT NEW.expires_at
+  OR ((OLD.message IS NOT NEW.message OR OLD.answer_schema IS NOT NEW.answer_schema) AND NEW.erased_at IS NULL)
+  OR (OLD.state <> 'open' AND (OLD.state IS NOT NEW.state OR OLD.answered_by IS NOT NEW.answered_by
+      OR OLD.answered_at IS NOT NEW.answered_at OR OLD.content_hash IS NOT NEW.content_hash
+      OR (NEW.content IS NOT NULL AND OLD.content IS NOT NEW.content)))
+BEGIN SELECT RAISE(ABORT, 'a request is answered once, and nothing else of it changes'); END;
+
+CREATE TRIGGER tool_requests_kept BEFORE DELETE ON tool_requests
+BEGIN SELECT RAISE(ABORT, 'requests are never deleted'); END;
+
+-- A request ends with the execution of its call, and what a person entered is kept no longer.
+CREATE TRIGGER tool_calls_answered AFTER UPDATE OF state ON tool_calls
+WHEN OLD.state = 'executing' AND NEW.state <> 'executing'
+BEGIN
+    UPDATE tool_requests SET state = CASE WHEN state = 'open' THEN 'withdrawn' ELSE state END, content = NULL
+    WHERE tool_call_id = NEW.tool_call_id AND (state = 'open' OR content IS NOT NULL);
+END;
+
+-- A delivered event is never delivered again by a cursor that moves back.
+CREATE TRIGGER endpoints_grow BEFORE UPDATE ON endpoints
+WHEN NEW.name IS NOT OLD.name OR NEW.cursor < OLD.cursor
+BEGIN SELECT RAISE(ABORT, 'the cursor of an endpoint only grows'); END;
+
+CREATE TRIGGER endpoints_kept BEFORE DELETE ON endpoints
+BEGIN SELECT RAISE(ABORT, 'endpoints are never deleted'); END;

@@ -134,12 +134,24 @@ CREATE TABLE tool_calls (
     idempotent          BOOLEAN NOT NULL,
     risk_level          TEXT NOT NULL,
     reason              TEXT,
+    -- What the tool said that the call would do, or why it said nothing.
+    preview             TEXT,
+    preview_failed      BOOLEAN,
     state               TEXT NOT NULL,
     validated           BOOLEAN,
     validated_inputs    TEXT,
+    -- The preview of validated_inputs that the decider was shown.
+    validated_preview   TEXT,
+    validated_preview_failed BOOLEAN,
     decided_by          TEXT,
     decided_at          BIGINT,
     expires_at          BIGINT,
+    -- When people are reminded of the deadline; NULL if they were, or are not to be.
+    remind_at           BIGINT,
+    -- When the roles escalate_to (JSON) may decide too, as it was when the call was held.
+    escalate_at         BIGINT,
+    escalate_to         TEXT,
+    escalated_at        BIGINT,
     start_deadline      BIGINT,
     exec_id             TEXT,
     exec_owner          TEXT,
@@ -148,6 +160,12 @@ CREATE TABLE tool_calls (
     started_at          BIGINT,
     -- The run of the child thread that executes the call. The child run ends the call, and no lease does.
     child_run_id        TEXT UNIQUE REFERENCES runs (run_id),
+    -- Whether a worker executes the call, outside of the servers.
+    by_worker           BOOLEAN NOT NULL DEFAULT FALSE,
+    -- The SHA-256 hash of the token with which a worker proves that it holds the execution exec_id.
+    permit_hash         TEXT,
+    -- Set if the call has or had an owner: a service that accepted the call and reports its outcome by then.
+    result_deadline     BIGINT,
     cancel_requested_at BIGINT,
     output              TEXT,
     result              TEXT,
@@ -170,20 +188,40 @@ CREATE TABLE tool_calls (
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
     -- A held call runs only after the approval of a person or a handler, never of the system.
     CHECK (NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'),
-    -- A duplicate is never held. A call that is not held is cancelled only as a duplicate.
-    CHECK ((state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')),
+    -- A duplicate is never held. A call that is not held is cancelled only as a duplicate, or while it waits for
+    -- a worker.
+    CHECK (decided_by <> 'system:duplicate' OR (state = 'cancelled' AND NOT held AND NOT validated)),
+    CHECK (state <> 'cancelled' OR held OR decided_by = 'system:duplicate' OR (by_worker AND validated)),
     CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
+    CHECK (remind_at IS NULL OR held),
+    CHECK ((escalate_at IS NULL) = (escalate_to IS NULL)),
+    CHECK (escalate_at IS NULL OR held),
+    CHECK (escalated_at IS NULL OR escalate_at <= escalated_at),
     CHECK (state <> 'approved' OR start_deadline IS NOT NULL),
     CHECK (validated_inputs IS NULL OR validated IS TRUE),
+    CHECK ((preview IS NULL) = (preview_failed IS NULL)),
+    CHECK (preview IS NULL OR held),
+    CHECK ((validated_preview IS NULL) = (validated_preview_failed IS NULL)),
+    CHECK (validated_preview IS NULL OR validated_inputs IS NOT NULL),
+    -- A decider who was shown a preview of the proposed inputs is shown one of the edited inputs.
+    CHECK (preview IS NULL OR validated_inputs IS NULL OR validated_preview IS NOT NULL),
     CHECK ((exec_id IS NULL) = (exec_attempt = 0)),
     CHECK ((exec_id IS NULL) = (started_at IS NULL)),
     CHECK ((exec_id IS NULL) = (exec_owner IS NULL)),
     CHECK (state NOT IN ('executing', 'succeeded', 'interrupted') OR exec_id IS NOT NULL),
     CHECK (state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid') OR exec_id IS NULL),
     CHECK (child_run_id IS NULL OR state IN ('executing', 'succeeded', 'failed', 'interrupted')),
-    -- An executing call has either a lease or a child run, never both.
-    CHECK (lease_until IS NULL OR (state = 'executing' AND child_run_id IS NULL)),
-    CHECK (state <> 'executing' OR lease_until IS NOT NULL OR child_run_id IS NOT NULL),
+    CHECK (child_run_id IS NULL OR NOT by_worker),
+    -- Each execution of a worker has a token, and no other execution has one.
+    CHECK ((permit_hash IS NOT NULL) = (by_worker AND exec_id IS NOT NULL)),
+    CHECK (permit_hash IS NULL OR length(permit_hash) = 64),
+    CHECK (result_deadline IS NULL OR state IN ('executing', 'succeeded', 'failed', 'interrupted')),
+    CHECK (result_deadline IS NULL OR NOT by_worker),
+    -- An executing call has exactly one of a lease, a child run and an owner.
+    CHECK (child_run_id IS NULL OR result_deadline IS NULL),
+    CHECK (lease_until IS NULL OR (state = 'executing' AND child_run_id IS NULL AND result_deadline IS NULL)),
+    CHECK (state <> 'executing' OR lease_until IS NOT NULL OR child_run_id IS NOT NULL
+           OR result_deadline IS NOT NULL),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- A call has a text for the model if and only if the call has ended.
@@ -199,11 +237,19 @@ CREATE INDEX tool_calls_run ON tool_calls (run_id);
 
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
 
+CREATE INDEX tool_calls_result ON tool_calls (result_deadline) WHERE state = 'executing';
+
 CREATE INDEX tool_calls_delegated ON tool_calls (tool_call_id) WHERE state = 'executing' AND child_run_id IS NOT NULL;
 
 CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
 
+CREATE INDEX tool_calls_reminder ON tool_calls (remind_at) WHERE state = 'pending';
+
+CREATE INDEX tool_calls_escalation ON tool_calls (escalate_at) WHERE state = 'pending' AND escalated_at IS NULL;
+
 CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
+
+CREATE INDEX tool_calls_workers ON tool_calls (tenant_id, name, tool_call_id) WHERE by_worker AND state = 'approved';
 
 CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';
 
@@ -211,6 +257,8 @@ CREATE TABLE decisions (
     decision_id  TEXT NOT NULL PRIMARY KEY,
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
     actor        TEXT NOT NULL,
+    -- The approver as whose delegate the actor decides.
+    on_behalf_of TEXT,
     verdict      TEXT NOT NULL,
     final        BOOLEAN NOT NULL,
     edited       BOOLEAN NOT NULL,
@@ -225,12 +273,90 @@ CREATE TABLE decisions (
     CHECK (verdict IN ('approve', 'reject', 'expire', 'cancel')),
     CHECK (remember IS NULL OR (remember = 'session' AND verdict = 'approve' AND final)),
     CHECK (NOT edited OR verdict = 'approve'),
+    -- A person decides on behalf of another person, about one call only.
+    CHECK (on_behalf_of IS NULL OR (on_behalf_of LIKE 'user:%' AND actor LIKE 'user:%' AND on_behalf_of <> actor
+                                    AND verdict IN ('approve', 'reject') AND remember IS NULL)),
     CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'handler', 'policy', 'sweeper'))
 );
 
 CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
 
+-- Each person votes once for the same inputs, and so does each approver, in person or by a delegate.
 CREATE UNIQUE INDEX decisions_voice ON decisions (tool_call_id, actor, input_hash) WHERE NOT final;
+
+CREATE UNIQUE INDEX decisions_represented ON decisions (tool_call_id, COALESCE(on_behalf_of, actor), input_hash)
+    WHERE NOT final;
+
+-- Delegations: for one call, a person decides in place of an approver. Users without the prefix of actors.
+CREATE TABLE delegations (
+    delegation_id TEXT NOT NULL PRIMARY KEY,
+    tool_call_id  TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    -- The tenant of the thread, copied so that lists of the delegated calls of a user use an index.
+    tenant_id     TEXT NOT NULL,
+    delegator     TEXT NOT NULL,
+    delegate      TEXT NOT NULL,
+    -- The roles of the delegator at that time.
+    roles         TEXT NOT NULL,
+    reason        TEXT NOT NULL,
+    created_at    BIGINT NOT NULL,
+    until         BIGINT NOT NULL,
+    -- When another delegation of the same approver replaced this one.
+    replaced_at   BIGINT,
+    CHECK (delegator <> delegate),
+    CHECK (length(reason) BETWEEN 1 AND 2000),
+    CHECK (until > created_at),
+    CHECK (replaced_at IS NULL OR replaced_at >= created_at)
+);
+
+CREATE UNIQUE INDEX delegations_standing ON delegations (tool_call_id, delegator) WHERE replaced_at IS NULL;
+
+CREATE INDEX delegations_delegate ON delegations (tenant_id, delegate, tool_call_id) WHERE replaced_at IS NULL;
+
+-- The roles to which calls are escalated: escalate_to of the call, one row for each role, so that lists use an index.
+CREATE TABLE escalations (
+    tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    tenant_id    TEXT NOT NULL,
+    role         TEXT NOT NULL,
+    PRIMARY KEY (tool_call_id, role)
+);
+
+CREATE INDEX escalations_role ON escalations (tenant_id, role, tool_call_id);
+
+-- Requests of executing calls to people. A request ends with its call at the latest.
+CREATE TABLE tool_requests (
+    request_id    TEXT NOT NULL PRIMARY KEY,
+    tool_call_id  TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    -- The tenant of the thread, copied so that lists of the requests of a tenant use an index.
+    tenant_id     TEXT NOT NULL,
+    exec_id       TEXT NOT NULL,
+    kind          TEXT NOT NULL,
+    message       TEXT NOT NULL,
+    -- The JSON Schema of the content of an answer.
+    answer_schema TEXT NOT NULL,
+    state         TEXT NOT NULL,
+    -- What a person entered. NULL again after the end of the call.
+    content       TEXT,
+    content_hash  TEXT,
+    answered_by   TEXT,
+    created_at    BIGINT NOT NULL,
+    expires_at    BIGINT NOT NULL,
+    -- Set with answered_by: a person or a handler answered.
+    answered_at   BIGINT,
+    erased_at     BIGINT,
+    CHECK (kind IN ('elicitation', 'custom')),
+    CHECK (state IN ('open', 'accepted', 'declined', 'cancelled', 'expired', 'withdrawn')),
+    CHECK ((state IN ('accepted', 'declined', 'cancelled')) = (answered_by IS NOT NULL)),
+    CHECK ((answered_by IS NULL) = (answered_at IS NULL)),
+    CHECK ((state = 'accepted') = (content_hash IS NOT NULL)),
+    CHECK (content IS NULL OR state = 'accepted'),
+    CHECK (content_hash IS NULL OR length(content_hash) = 64),
+    CHECK (answered_by NOT LIKE 'system:%'),
+    CHECK (erased_at IS NULL OR (state <> 'open' AND content IS NULL AND message = ''))
+);
+
+CREATE INDEX tool_requests_call ON tool_requests (tool_call_id);
+
+CREATE INDEX tool_requests_inbox ON tool_requests (tenant_id, state, request_id);
 
 CREATE TABLE sent_answers (
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
@@ -292,6 +418,10 @@ CREATE INDEX events_call ON events (tool_call_id, seq) WHERE seq IS NOT NULL AND
 
 CREATE INDEX events_held ON events (tenant_id, held_tool, seq) WHERE seq IS NOT NULL AND held_tool IS NOT NULL;
 
+-- The decisions about the calls of a tool that a user's threads held. The statement repeats the condition on the type.
+CREATE INDEX events_decided ON events (tenant_id, held_tool, user_id, at)
+    WHERE held_tool IS NOT NULL AND type IN ('tool.approved', 'tool.rejected');
+
 CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
 
 -- The highest seq of all events. The transaction that numbers events locks this row, so a reader that has
@@ -345,3 +475,66 @@ CREATE TABLE grants (
 CREATE UNIQUE INDEX grants_standing
     ON grants (session_id, tool_name, schema_hash, granted_by, COALESCE(input_hash, ''), COALESCE(process_id, ''))
     WHERE revoked_at IS NULL;
+
+-- What each MCP server says about its tools now. A row goes with its tool.
+CREATE TABLE listed_definitions (
+    -- The name of the tool in holdpoint, which begins with the name of the server.
+    tool_name  TEXT NOT NULL PRIMARY KEY,
+    server     TEXT NOT NULL,
+    hash       TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    listed_at  BIGINT NOT NULL,
+    CHECK (length(hash) = 64)
+);
+
+CREATE INDEX listed_definitions_server ON listed_definitions (server);
+
+-- What was accepted of that, for ever. Of the rows of a tool, the one with the highest n is in force.
+CREATE TABLE accepted_definitions (
+    tool_name   TEXT NOT NULL,
+    n           INTEGER NOT NULL,
+    server      TEXT NOT NULL,
+    hash        TEXT NOT NULL,
+    definition  TEXT NOT NULL,
+    accepted_by TEXT NOT NULL,
+    accepted_at BIGINT NOT NULL,
+    PRIMARY KEY (tool_name, n),
+    CHECK (n >= 1),
+    CHECK (length(hash) = 64),
+    -- Only the first listing of a server is accepted without a person.
+    CHECK (accepted_by NOT LIKE 'system:%' OR (accepted_by = 'system:first_listing' AND n = 1))
+);
+
+CREATE INDEX accepted_definitions_server ON accepted_definitions (server);
+
+-- The endpoints of events, as `[[webhooks]]` names them, and how far the delivery to each went. The numbered events
+-- are the queue.
+CREATE TABLE endpoints (
+    name            TEXT NOT NULL PRIMARY KEY,
+    tenant_id       TEXT NOT NULL,
+    -- Each event of the tenant up to this number is delivered, or is of no type that the endpoint gets.
+    cursor          BIGINT NOT NULL,
+    state           TEXT NOT NULL,
+    -- The failed attempts since the last success.
+    failures        INTEGER NOT NULL,
+    failing_since   BIGINT,
+    last_failure    TEXT,
+    next_attempt_at BIGINT,
+    disabled_at     BIGINT,
+    disabled_reason TEXT,
+    -- The one process that delivers, until the lease ends.
+    holder          TEXT,
+    lease_until     BIGINT,
+    CHECK (cursor >= 0),
+    CHECK (state IN ('delivering', 'failing', 'disabled')),
+    CHECK ((state = 'delivering') = (failures = 0)),
+    CHECK (failures >= 0),
+    CHECK ((failures = 0) = (failing_since IS NULL)),
+    CHECK ((failures = 0) = (last_failure IS NULL)),
+    CHECK ((state = 'failing') = (next_attempt_at IS NOT NULL)),
+    CHECK ((state = 'disabled') = (disabled_at IS NOT NULL)),
+    CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
+    CHECK (disabled_reason IN ('gone', 'failed_too_long')),
+    CHECK ((holder IS NULL) = (lease_until IS NULL)),
+    CHECK (state <> 'disabled' OR holder IS NULL)
+);

@@ -1,5 +1,7 @@
 // What the routes of the server take and give, as far as a page uses them.
 
+import type { McpTool, ToolPreview, UnacceptedDefinition } from './parts.js';
+
 /** The stream of one generation of the AI SDK: 4, 5, 6, 7. A page on AI SDK 7 may use `ui-v6` too. */
 export type Dialect = 'data-v1' | 'ui-v5' | 'ui-v6' | 'ui-v7';
 
@@ -26,7 +28,15 @@ export type Tool = {
   hil: boolean;
   idempotent: boolean;
   risk_level: 'low' | 'medium' | 'high';
+  /** Whether the tool says what a call would do before it is decided: `preview` of the card. */
+  preview: boolean;
   input_schema: Record<string, unknown>;
+  /** Where the tool is, if an MCP server has it. */
+  mcp?: McpTool;
+  /** What the server says about the tool, if no operator has accepted that. */
+  unaccepted_definition?: UnacceptedDefinition;
+  /** Whether the caller may accept it. */
+  can_accept: boolean;
 };
 
 /** What a person says to a held call. */
@@ -42,8 +52,18 @@ export type Answer = {
   input?: object;
   /** The same as JSON, in place of `input`: its numbers keep all their digits. */
   inputText?: string;
+  /** `preview_hash` of the preview of these inputs. Required with inputs if the tool has previews. */
+  previewHash?: string;
   /** `session`: later calls of the tool in the session run without a question. Refused in a rejection. */
   remember?: 'session';
+};
+
+/** What a call would do with other inputs. */
+export type EditPreview = {
+  /** Absent if the tool has no previews. */
+  preview?: ToolPreview;
+  /** For `previewHash` of an approval with these inputs. */
+  preview_hash: string;
 };
 
 export type ToolCallState =
@@ -83,9 +103,17 @@ export type EventType =
   | 'tool.blocked'
   | 'tool.approved'
   | 'tool.rejected'
+  | 'tool.decision_refused'
+  | 'tool.extended'
+  | 'tool.delegated'
+  | 'tool.reminded'
+  | 'tool.escalated'
   | 'tool.expired'
   | 'tool.cancelled'
   | 'tool.started'
+  | 'tool.accepted'
+  | 'tool.input_requested'
+  | 'tool.input_ended'
   | 'tool.succeeded'
   | 'tool.failed'
   | 'tool.interrupted'

@@ -1,4 +1,4 @@
-import type { Answer, BatchItem, Decided, Dialect, Results, Thread, Tool } from './api.js';
+import type { Answer, BatchItem, Decided, Dialect, EditPreview, Results, Thread, Tool } from './api.js';
 import { HoldpointError } from './errors.js';
 import { subscribe, type Subscription } from './events.js';
 
@@ -108,6 +108,15 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
       return (await requestText<Results<BatchItem>>('POST', '/qa/validate_tools', body)).results;
     },
 
+    /**
+     * Asks what a held call would do with other inputs. Show the answer, and send its hash with the approval of these
+     * inputs: the server refuses the approval if the call would do something else by then.
+     */
+    preview: (toolCallId: string, { input, inputText }: Pick<Answer, 'input' | 'inputText'>): Promise<EditPreview> => {
+      const inputs = inputText === undefined ? JSON.stringify(input) : checked(inputText);
+      return requestText('POST', `/tool_calls/${encodeURIComponent(toolCallId)}/preview`, `{"validated_inputs":${inputs}}`);
+    },
+
     /** A tool, with the JSON Schema of its inputs. */
     tool: (name: string): Promise<Tool> => request('GET', `/tools/${encodeURIComponent(name)}`),
 
@@ -141,8 +150,12 @@ function decision(toolCallId: string, { approved, input, inputText, ...rest }: A
   if (inputText === undefined) {
     return JSON.stringify({ toolCallId, isValidated: approved, validatedInputs: input, ...rest });
   }
-  JSON.parse(inputText);
-  return `{"validatedInputs":${inputText},${JSON.stringify({ toolCallId, isValidated: approved, ...rest }).slice(1)}`;
+  return `{"validatedInputs":${checked(inputText)},${JSON.stringify({ toolCallId, isValidated: approved, ...rest }).slice(1)}`;
+}
+
+function checked(json: string): string {
+  JSON.parse(json);
+  return json;
 }
 
 function withQuery(path: string, query: Record<string, string | number | undefined>): string {

@@ -5,6 +5,7 @@ export type {
   BatchItem,
   Decided,
   Dialect,
+  EditPreview,
   EventType,
   HoldpointEvent,
   Results,
@@ -16,5 +17,14 @@ export type { Subscription } from './events.js';
 export { HoldpointError, errorOf, errorText } from './errors.js';
 export { decisionOf, heldCalls, holdOf, lateAnswers, needsReload, pendingCalls, withStored } from './messages.js';
 export type { AnyMessage, HeldCall } from './messages.js';
-export type { HoldpointDataParts, HoldpointMetadata, ToolDecision, ToolHold, ToolValidation } from './parts.js';
+export type {
+  HoldpointDataParts,
+  HoldpointMetadata,
+  McpTool,
+  ToolDecision,
+  ToolHold,
+  ToolPreview,
+  ToolValidation,
+  UnacceptedDefinition,
+} from './parts.js';
 export { visible } from './text.js';

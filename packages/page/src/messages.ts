@@ -80,7 +80,8 @@ export function needsReload(messages: readonly AnyMessage[]): boolean {
 
 /**
  * The messages of a page after it loaded them again: the stored ones, with what the page alone knows: older messages
- * than the loaded ones, answers that it has not posted yet, and that an answer came too late.
+ * than the loaded ones, answers that it has not posted yet, that an answer came too late, and a new message that is not
+ * stored, because the server refused it for example.
  */
 export function withStored<M extends AnyMessage>(messages: readonly M[], stored: readonly M[]): M[] {
   const shown = heldCalls(messages);
@@ -101,7 +102,14 @@ export function withStored<M extends AnyMessage>(messages: readonly M[], stored:
     return { ...message, parts } as M;
   });
   const first = messages.findIndex(message => message.id === stored[0]?.id);
-  return [...messages.slice(0, Math.max(first, 0)), ...merged];
+  return [...messages.slice(0, Math.max(first, 0)), ...merged, ...unstored(messages, stored)];
+}
+
+/** The messages of the user at the end of a page that are not stored. */
+function unstored<M extends AnyMessage>(messages: readonly M[], stored: readonly M[]): M[] {
+  const ids = new Set(stored.map(message => message.id));
+  const count = [...messages].reverse().findIndex(message => message.role !== 'user' || ids.has(message.id));
+  return count < 0 ? [...messages] : messages.slice(messages.length - count);
 }
 
 const HOLD = 'data-tool-hold';

@@ -1,5 +1,25 @@
 // The data parts of held calls. These are types, not interfaces, because the AI SDK wants an index signature.
 
+/** What a call would do, or why the tool could not say it. In the second case the call can be decided all the same. */
+export type ToolPreview = { text: string; failed?: never } | { failed: string; text?: never };
+
+/** A tool of an MCP server. */
+export type McpTool = {
+  /** The name of the server in the configuration. */
+  server: string;
+  /** The name of the tool at the server. */
+  tool: string;
+};
+
+/** What an MCP server says about its tool, and how that differs from what an operator accepted. */
+export type UnacceptedDefinition = {
+  /** `new`: nothing was ever accepted. `unknown`: the server could not read what was accepted. */
+  cause: 'changed' | 'new' | 'unknown';
+  hash: string;
+  /** The fields that differ. Plain text, for people. */
+  changes: { field: string; accepted?: string; current?: string }[];
+};
+
 /** The data of a part `data-tool-hold`: what a person needs to decide on a held call. */
 export type ToolHold = {
   toolCallId: string;
@@ -12,14 +32,18 @@ export type ToolHold = {
   headline?: string;
   /** The inputs as the model proposed them, also after an edit. */
   input: unknown;
+  /** Where the tool is, if an MCP server has it: the server, and the name of the tool there. */
+  mcp?: McpTool;
   /** Inputs that the operator sets, and that the tool adds. Show them too. */
   constants?: Record<string, unknown>;
+  /** What the tool says that the call would do. Plain text. Absent if the tool says nothing before it runs. */
+  preview?: ToolPreview;
   risk: 'low' | 'medium' | 'high';
   /** Why the call is held. */
   reason?: string;
   /** When the time to decide ends (RFC 3339). */
   expiresAt: string;
-  /** For `inputHash` of a decision: the server refuses the decision if the tool has changed meanwhile. */
+  /** For `inputHash` of a decision: the server refuses the decision if the tool has changed meanwhile. It covers `preview`. */
   inputHash: string;
   /** The user of the thread, such as `user:ada`. */
   requestedBy: string;
@@ -29,6 +53,8 @@ export type ToolHold = {
   canRemember: boolean;
   /** How many people have to approve. */
   approvalsNeeded: number;
+  /** What an MCP server says about the tool, if no operator has accepted that. Show how it differs. */
+  unacceptedDefinition?: UnacceptedDefinition;
 };
 
 /** The data of a part `data-tool-decision`: the decision in force about a held call. */

@@ -10,21 +10,27 @@
 //! - [`Terminal`] asks the user of a terminal.
 
 mod closure;
+mod input;
 mod reply;
 mod terminal;
 
 pub use crate::domain::call::RiskLevel;
 pub use crate::domain::decision::Remember;
-pub use crate::domain::id::{RunId, ThreadId, ToolCallId};
+pub use crate::domain::id::{RequestId, RunId, ThreadId, ToolCallId};
 pub use crate::domain::input::Input;
 pub use crate::domain::permit::Requester;
+pub use crate::domain::preview::Preview;
+pub use crate::domain::tool_request::RequestKind;
 pub use closure::Closure;
 pub use futures::future::BoxFuture;
+pub use input::{InputAnswer, InputRequest};
 pub use terminal::Terminal;
 
 use crate::domain::call::ToolCall;
+use crate::domain::clock::Timestamp;
 use crate::domain::run::Run;
 use crate::store::Thread;
+use crate::tools::gate::Gate;
 use futures::FutureExt;
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -75,6 +81,14 @@ pub trait ApprovalHandler: Send + Sync + 'static {
     /// thread. It is dropped when its time is over, another decider decides, the run is cancelled, or the
     /// process is about to stop. An error or a panic leaves the call to the routes.
     fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Result<HandlerAnswer, HandlerError>>;
+
+    /// Asks for the answer to a request of a tool that runs. The process that runs the tool asks, once, and only if
+    /// [`asks`](Self::asks). People may answer at the routes meanwhile, and the first answer counts. The future is
+    /// dropped when the request has ended, after `approval.handler_timeout`, or when the process is about to stop.
+    /// The default, an error, a panic and content that does not fit the schema leave the request to the routes.
+    fn answer(&self, _request: InputRequest) -> BoxFuture<'_, Result<InputAnswer, HandlerError>> {
+        futures::future::ready(Ok(InputAnswer::Deferred)).boxed()
+    }
 }
 
 impl fmt::Debug for dyn ApprovalHandler {
@@ -104,6 +118,11 @@ pub struct ApprovalRequest {
     pub input: Input,
     /// Inputs that the operator sets, and that the tool adds to these.
     pub constants: Input,
+    /// What the tool says that the call would do, if it has previews.
+    pub preview: Option<Preview>,
+    /// Whether the tool is an MCP server's that has changed or added its definition, and no operator has accepted that.
+    /// An approval of such a call cannot be remembered.
+    pub definition_unaccepted: bool,
     /// How much harm the tool can do.
     pub risk: RiskLevel,
     /// Why the call is held.
@@ -125,8 +144,8 @@ impl fmt::Debug for ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    pub(super) fn of(call: &ToolCall, constants: Option<Input>, thread: &Thread, run: &Run) -> Self {
-        let since_1970 = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or_default());
+    pub(super) fn of(call: &ToolCall, gate: &Gate, thread: &Thread, run: &Run) -> Self {
+        let constants = gate.registry().get(&call.name).and_then(|tool| tool.spec.constants());
         Self {
             tool_call_id: call.id,
             thread_id: thread.id,
@@ -135,14 +154,20 @@ impl ApprovalRequest {
             tool_name: call.name.clone(),
             input: call.input.clone(),
             constants: constants.unwrap_or_default(),
+            preview: call.preview.clone(),
+            definition_unaccepted: gate.unaccepted(call).is_some(),
             risk: call.risk,
             reason: call.reason.clone(),
             requester: thread.requester(),
-            expires_at: call
-                .expires_at
-                .and_then(|at| SystemTime::UNIX_EPOCH.checked_add(since_1970(at.as_micros()))),
+            expires_at: call.expires_at.and_then(time_of),
         }
     }
+}
+
+/// Returns a time of the database as the time of a system.
+fn time_of(at: Timestamp) -> Option<SystemTime> {
+    let since_1970 = Duration::from_micros(u64::try_from(at.as_micros()).unwrap_or_default());
+    SystemTime::UNIX_EPOCH.checked_add(since_1970)
 }
 
 /// The answer of a handler about a held call.
@@ -150,7 +175,8 @@ impl ApprovalRequest {
 pub enum HandlerAnswer {
     /// The call runs.
     Approved {
-        /// Inputs that replace the model's, if edited.
+        /// Inputs that replace the model's, if edited. For a tool with previews an edit is not accepted, and the
+        /// call is left to the routes: only an approver who was shown a preview of the edit may approve it.
         inputs: Option<Input>,
         /// How far the approval extends beyond the call, if it is remembered.
         remember: Option<Remember>,

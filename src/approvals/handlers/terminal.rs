@@ -1,14 +1,14 @@
 //! A handler that asks the user of a terminal.
 
 use super::reply::{self, QUESTION};
-use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
+use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Preview};
 use crate::domain::visible::visible;
+use crate::keyboard::discard_typed;
 use futures::FutureExt;
 use parking_lot::Mutex;
-use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, IsTerminal, Stderr, Stdin, Write};
+use std::io::{self, BufRead, BufReader, Stderr, Stdin, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
@@ -29,17 +29,6 @@ impl Terminal {
     pub fn new() -> Self {
         Self { discard: discard_typed, ..Self::between(BufReader::new(io::stdin()), io::stderr()) }
     }
-}
-
-/// Input over a pipe is kept: it is not an answer that was typed too early.
-fn discard_typed(lines: &mut BufReader<Stdin>) -> io::Result<()> {
-    if lines.get_ref().is_terminal() {
-        tcflush(lines.get_ref(), QueueSelector::IFlush)?;
-        // `Stdin` has its own buffer, and fills it only for reads that are smaller than this buffer.
-        let read_ahead = lines.buffer().len();
-        lines.consume(read_ahead);
-    }
-    Ok(())
 }
 
 impl Default for Terminal {
@@ -122,6 +111,9 @@ impl<R: BufRead, W: Write> Asked<R, W> {
             let constants = Value::Object(request.constants.clone()).to_string();
             self.show(&format!("and with the constants\n  {}\n", visible(&constants)))?;
         }
+        if let Some(preview) = &request.preview {
+            self.show(&shown_preview(preview))?;
+        }
         self.show(&format!("{why}\n"))?;
         loop {
             // After the inputs are shown, and before the prompt: earlier input answers nothing.
@@ -142,4 +134,14 @@ impl<R: BufRead, W: Write> Asked<R, W> {
         shown.write_all(text.as_bytes())?;
         shown.flush()
     }
+}
+
+/// Returns the lines of a preview, each with a mark: no line of a tool looks like one of the question.
+fn shown_preview(preview: &Preview) -> String {
+    let (title, text) = match preview {
+        Preview::Text(text) => ("preview", text),
+        Preview::Failed(why) => ("there is no preview", why),
+    };
+    let lines = text.lines().map(|line| format!("  | {}\n", visible(line)));
+    std::iter::once(format!("{title}\n")).chain(lines).collect()
 }

@@ -1,7 +1,7 @@
 //! The table of plans: a view, a request, a client, and what follows.
 
 use super::*;
-use crate::domain::call::{Approval, End, Execution, RiskLevel};
+use crate::domain::call::{Approval, End, ExecutedBy, Execution, RiskLevel};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
@@ -50,11 +50,14 @@ fn call(step: i32, state: State) -> ToolCall {
         held: true,
         risk: RiskLevel::Low,
         reason: None,
+        preview: None,
         state,
         decision: None,
         created_at: AT,
         expires_at: None,
-        child_run_id: None,
+        remind_at: None,
+        escalation: None,
+        executed_by: ExecutedBy::Process,
         unreadable: false,
     }
 }
@@ -64,7 +67,7 @@ fn pending(step: i32) -> ToolCall {
 }
 
 fn approved(step: i32) -> ToolCall {
-    call(step, State::Approved(Approval { inputs: None }))
+    call(step, State::Approved(Approval { inputs: None, preview: None }))
 }
 
 fn rejected(step: i32) -> ToolCall {
@@ -73,8 +76,8 @@ fn rejected(step: i32) -> ToolCall {
 
 /// A call that was not held and that a child run executes.
 fn delegated(step: i32) -> ToolCall {
-    let executing = State::Executing(Approval { inputs: None }, EXECUTION);
-    ToolCall { held: false, child_run_id: Some(RunId::new(Uuid::nil())), ..call(step, executing) }
+    let executing = State::Executing(Approval { inputs: None, preview: None }, EXECUTION);
+    ToolCall { held: false, executed_by: ExecutedBy::Child(RunId::new(Uuid::nil())), ..call(step, executing) }
 }
 
 fn step(n: i32, calls: Vec<ToolCall>) -> Step {

@@ -8,6 +8,7 @@ pub(crate) use in_force::InForce;
 pub(crate) use may_decide::{MayDecide, Relation, may_decide, may_run};
 pub(crate) use rule::{Condition, Effect, Rule, Test, Tools};
 
+use super::definition::Unaccepted;
 use super::id::{GrantId, ToolCallId};
 use super::input::Input;
 use std::collections::BTreeMap;
@@ -74,6 +75,8 @@ pub(crate) struct PolicyRequest<'a> {
     pub(crate) session: &'a SessionPolicy,
     /// The id of a grant that covers the call.
     pub(crate) remembered: Option<GrantId>,
+    /// The definition of the tool, if it is not accepted.
+    pub(crate) unaccepted: Option<&'a Unaccepted>,
 }
 
 /// The policy's ruling on a call.
@@ -117,6 +120,8 @@ pub(crate) enum Source {
     Tool,
     /// The mode.
     Mode,
+    /// The definition of the tool, which is not accepted.
+    Definition,
 }
 
 /// The judgement on a call that the model makes.
@@ -152,8 +157,23 @@ pub(crate) struct Cleared(());
 impl Policy {
     /// Rules on a call. The first match counts, in this order: `always_deny`, a rule that denies, the roles
     /// of the tool, a session that denies the tool, `always_allow`, a rule that asks, a grant, the session's
-    /// policy for the tool, the tool's own setting, the mode.
+    /// policy for the tool, the tool's own setting, the mode. Where the match lets the call run, a definition that is
+    /// not accepted asks.
     pub(crate) fn evaluate(&self, call: &PolicyRequest<'_>) -> Ruling {
+        let ruling = self.first_match(call);
+        match (&ruling.requirement, call.unaccepted) {
+            (Requirement::Skip(_), Some(unaccepted)) => {
+                Ruling::asks(Source::Definition, unaccepted.reason(call.tool))
+            }
+            (Requirement::NeedsApproval, Some(unaccepted)) => {
+                let reason = format!("{}; {}", ruling.reason, unaccepted.reason(call.tool));
+                Ruling { reason, ..ruling }
+            }
+            _ => ruling,
+        }
+    }
+
+    fn first_match(&self, call: &PolicyRequest<'_>) -> Ruling {
         let PolicyRequest { tool, hil, session, .. } = *call;
         let rule = |effect| self.rules.iter().find(|rule| rule.effect == effect && rule.holds(call));
         let session_policy = session.tools.get(tool);
@@ -234,6 +254,7 @@ impl Policy {
                 may_run: true,
                 session,
                 remembered: None,
+                unaccepted: None,
             };
             match without_rules.evaluate(&asked).requirement {
                 Requirement::Skip(_) => 0,

@@ -1,6 +1,7 @@
 //! The order in which the parts of the policy rule, and the conditions under which rules hold.
 
 use super::*;
+use crate::domain::definition::Cause;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -44,8 +45,26 @@ fn said(
     remembered: Option<GrantId>,
 ) -> String {
     let input = Input::new();
-    let asked = PolicyRequest { tool: "pay", hil, input: &input, roles: &[], may_run, session, remembered };
-    let ruling = policy.evaluate(&asked);
+    let accepted = PolicyRequest {
+        tool: "pay",
+        hil,
+        input: &input,
+        roles: &[],
+        may_run,
+        session,
+        remembered,
+        unaccepted: None,
+    };
+    let said = in_words(policy.evaluate(&accepted));
+    let unaccepted = Unaccepted { cause: Cause::Changed, hash: String::new(), changes: Vec::new() };
+    let changed = in_words(policy.evaluate(&PolicyRequest { unaccepted: Some(&unaccepted), ..accepted }));
+    // Whatever lets a call run, a definition that is not accepted asks. It loosens nothing.
+    let expected = if said.starts_with("runs") { "asks definition" } else { &said };
+    assert_eq!(changed, expected);
+    said
+}
+
+fn in_words(ruling: Ruling) -> String {
     let required = match ruling.requirement {
         Requirement::Skip(_) => "runs",
         Requirement::NeedsApproval => "asks",
@@ -60,6 +79,7 @@ fn said(
         Source::Session => "session".to_owned(),
         Source::Tool => "tool".to_owned(),
         Source::Mode => "mode".to_owned(),
+        Source::Definition => "definition".to_owned(),
     };
     format!("{required} {source}")
 }
@@ -137,6 +157,7 @@ fn holds(condition: Condition, input: &Value) -> bool {
         may_run: true,
         session: &session,
         remembered: None,
+        unaccepted: None,
     };
     matches!(policy.evaluate(&asked).requirement, Requirement::Forbidden)
 }
@@ -189,6 +210,7 @@ fn a_rule_holds_for_its_tools_and_its_roles_if_all_its_conditions_hold() {
             may_run: true,
             session: &session,
             remembered: None,
+            unaccepted: None,
         };
         rule.holds(&asked)
     };

@@ -8,7 +8,7 @@
 //! - `Origin` names the loopback, or the configuration lists it. Otherwise any page in the user's browser
 //!   could decide for the user.
 //! - Without `Origin`, as for an image, `Sec-Fetch-Site` names a page of this server (Fetch Metadata), where
-//!   the browser sends it. Any page may link to the documentation.
+//!   the browser sends it. Any page may link to the console and to the documentation.
 //! - A proxy on this machine connects from this machine for all of its clients. The forwarding headers that
 //!   it sets must name this machine too, as those of a page's development server do.
 
@@ -97,7 +97,8 @@ fn is_of_another_page(request: &Request) -> bool {
     request.headers().contains_key(SEC_FETCH_SITE) && !matches!(site, Some("same-origin" | "none"))
 }
 
-/// Whether a user follows a link to the documentation, which reveals no user data and starts nothing.
+/// Whether a user follows a link to the console or the documentation. The link alone reveals no user data and starts
+/// nothing.
 fn follows_a_link(request: &Request) -> bool {
     request.method() == Method::GET
         && header(request, &SEC_FETCH_MODE) == Some("navigate")

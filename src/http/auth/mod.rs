@@ -3,19 +3,29 @@
 mod claims;
 mod jwks;
 pub(super) mod loopback;
+mod reporter;
+mod session;
+mod sign_in;
 mod signatures;
 mod ticket;
 mod token;
 
 use super::auth_failure::AuthFailure;
+use super::console;
 use super::error::ApiError;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
-use poem::{FromRequest, Request, RequestBody, Result};
+use crate::entropy::Entropy;
+use poem::http::Method;
+use poem::http::header::AUTHORIZATION;
+use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
+pub(super) use reporter::Reporter;
+pub(super) use session::{END, Session};
+use sign_in::SignIn;
 use std::sync::Arc;
 pub(crate) use ticket::Tickets;
 use ticket::Unused;
@@ -30,14 +40,26 @@ pub(crate) enum Authenticator {
         /// Whether only this machine may call.
         loopback_only: bool,
     },
-    /// By a bearer token, or by a ticket that a caller got with a token.
-    Tokens(Box<Tokens>, Tickets),
+    /// By tokens.
+    Tokens(Box<ByToken>),
+}
+
+/// How the server authenticates callers by tokens.
+#[derive(Debug)]
+pub(crate) struct ByToken {
+    tokens: Tokens,
+    /// A ticket replaces the token of the caller that got it.
+    tickets: Tickets,
+    /// The sign-in of people, whose token is in a cookie.
+    sign_in: Option<SignIn>,
 }
 
 /// Whether a path is open without credentials, because its responses reveal no user data. Only whole paths
 /// match, so that no path below an open path is open.
 pub(super) fn is_open(path: &str) -> bool {
     matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/docs" | "/docs/")
+        || sign_in::is_step(path)
+        || console::paths().any(|file| file == path)
 }
 
 impl Authenticator {
@@ -47,25 +69,44 @@ impl Authenticator {
         clock: Arc<dyn Clock>,
         tasks: Tasks,
         tickets: Tickets,
+        entropy: Arc<dyn Entropy>,
     ) -> Result<Self, String> {
         let auth: &Auth = &config.auth;
         match auth.mode {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
-            AuthMode::Jwt => Ok(Self::Tokens(Box::new(Tokens::new(auth, clock, tasks)?), tickets)),
+            AuthMode::Jwt => {
+                let sign_in = SignIn::new(config, clock.clone(), entropy)?;
+                let tokens = Tokens::new(auth, clock, tasks)?;
+                Ok(Self::Tokens(Box::new(ByToken { tokens, tickets, sign_in })))
+            }
         }
+    }
+
+    /// Answers a step of a sign-in, or returns `None` for other requests.
+    pub(super) async fn sign_in(&self, request: &Request) -> Option<Response> {
+        let Self::Tokens(by_token) = self else { return None };
+        let sign_in = by_token.sign_in.as_ref()?;
+        if !sign_in::is_step(request.uri().path()) {
+            return None;
+        }
+        // poem handles a HEAD as a GET, and a HEAD must use up no code.
+        if request.method() != Method::GET {
+            return Some(ApiError::method_not_allowed().into_response());
+        }
+        Some(sign_in.answer(request, &by_token.tokens).await)
     }
 
     /// Starts to fetch the issuer's keys. The server starts without waiting for them.
     pub(crate) fn prepare(&self) {
-        if let Self::Tokens(tokens, _) = self {
-            tokens.prepare();
+        if let Self::Tokens(by_token) = self {
+            by_token.tokens.prepare();
         }
     }
 
     /// Returns the caller of this request, or `None` for an open path, where the server checks no
     /// credentials. The database is not used, so requests without valid credentials do not load it.
     pub(super) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
-        let (tokens, tickets) = match self {
+        let ByToken { tokens, tickets, sign_in } = match self {
             Self::Local { loopback_only } => {
                 // Probes use any host name, and their responses reveal nothing.
                 let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
@@ -73,20 +114,26 @@ impl Authenticator {
                     loopback::check(request)?;
                 }
                 let principal = Principal::local();
-                return Ok(Some(Known { principal, expiry: Expiry(None), ticket: None }));
+                return Ok(Some(Known { principal, expiry: Expiry(None), ticket: None, session: None }));
             }
             Self::Tokens(..) if is_open(request.uri().path()) => return Ok(None),
-            Self::Tokens(tokens, tickets) => (tokens, tickets),
+            Self::Tokens(by_token) => &**by_token,
         };
-        let known = match ticket::of(request) {
-            Some(ticket) => {
-                ticket::check_origin(request)?;
-                tickets.read(&ticket).map_err(AuthFailure::from)
-            }
-            None => tokens.known(request.headers()).await,
+        let headers = request.headers();
+        let by_cookie = sign_in.is_some() && !headers.contains_key(AUTHORIZATION);
+        let known = if let Some(ticket) = ticket::of(request) {
+            ticket::check_origin(request)?;
+            tickets.read(&ticket).map_err(AuthFailure::from)
+        } else if let Some(token) = session::token(headers).filter(|_| by_cookie) {
+            let session = session::check(request, token)?;
+            tokens.check(token).await.map(|known| Known { session: Some(session), ..known })
+        } else {
+            tokens.known(headers).await
         };
         known.map(Some).map_err(|refusal| match refusal {
-            AuthFailure::NotKnown(why) => ApiError::unauthenticated(&why),
+            AuthFailure::NotKnown(why) => {
+                ApiError::unauthenticated(&why, sign_in.as_ref().map(|_| sign_in::PATH))
+            }
             AuthFailure::KeysUnavailable => ApiError::keys_unavailable(),
         })
     }
@@ -100,6 +147,8 @@ pub(super) struct Known {
     pub(super) expiry: Expiry,
     /// The ticket of the caller, which still has to be used up.
     pub(super) ticket: Option<Unused>,
+    /// The session of a browser.
+    pub(super) session: Option<Session>,
 }
 
 /// When the authentication of a caller ends. Streams end at this time. The middleware sets it.

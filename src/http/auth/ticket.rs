@@ -107,6 +107,7 @@ impl Tickets {
             principal: Principal { tenant_id, user_id, roles },
             expiry: Expiry(known_until.map(Timestamp::from_micros)),
             ticket: Some(Unused { id: ticket_id, expires_at }),
+            session: None,
         })
     }
 
@@ -131,7 +132,7 @@ impl Unused {
     pub(in crate::http) async fn use_up(self, store: &Store) -> Result<(), ApiError> {
         let write = store.write().await?;
         if !write.use_ticket(self.id, self.expires_at).await? {
-            return Err(ApiError::unauthenticated(&Unknown::TicketUsed));
+            return Err(ApiError::unauthenticated(&Unknown::TicketUsed, None));
         }
         write.commit().await?;
         Ok(())

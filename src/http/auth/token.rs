@@ -68,7 +68,11 @@ impl Tokens {
 
     /// Returns the caller of a request with these headers.
     pub(super) async fn known(&self, headers: &HeaderMap) -> Result<Known, AuthFailure> {
-        let token = bearer(headers)?;
+        self.check(bearer(headers)?).await
+    }
+
+    /// Returns the caller that a token names.
+    pub(super) async fn check(&self, token: &str) -> Result<Known, AuthFailure> {
         let header = jsonwebtoken::decode_header(token).map_err(Unknown::from)?;
         check_header(&header)?;
         let (key, algorithm) = self.key(&header).await?;
@@ -76,7 +80,7 @@ impl Tokens {
         let claims = checked.map_err(Unknown::from)?.claims;
         self.check_more(&claims)?;
         let principal = self.claims.principal(&claims)?;
-        Ok(Known { principal, expiry: Expiry(Some(taken_until(&claims))), ticket: None })
+        Ok(Known { principal, expiry: Expiry(Some(taken_until(&claims))), ticket: None, session: None })
     }
 
     /// Returns the key and the algorithm that check a token with this header.

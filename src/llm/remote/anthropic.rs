@@ -3,9 +3,9 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
-use super::frames::Framing;
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
+use crate::egress::Framing;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@
 //! - `transport` sends requests, and separates unavailable servers from refused requests. The key goes only
 //!   into the request: no error text and no `Debug` output contains it.
 //! - `conversation` prepares the conversation for all wires, with names and ids that servers accept.
-//! - `frames` splits the bytes into events.
+//! - `egress::Frames` splits the bytes into events.
 //! - `answer` collects the content of the answer. Wires add text and calls, and the end is the same for all
 //!   wires.
 //!
@@ -17,7 +17,6 @@
 mod answer;
 mod anthropic;
 mod conversation;
-mod frames;
 #[cfg(test)]
 mod fuzz;
 mod gemini;
@@ -30,9 +29,9 @@ mod transport;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest};
 use crate::config::Provider;
+use crate::egress::{Broken, Frame, Frames, Framing};
 use answer::{Answer, Reading};
 use bytes::Bytes;
-use frames::{Broken, Frame, Frames, Framing};
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
@@ -228,6 +227,15 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The time after the last content in which the server may end its stream, so that the connection can be
 /// reused.
 const LINGER: Duration = Duration::from_millis(100);
+
+impl From<Broken> for ModelError {
+    fn from(broken: Broken) -> Self {
+        Self::Malformed(match broken {
+            Broken::Stream(why) => why,
+            Broken::Event(why) => why.to_owned(),
+        })
+    }
+}
 
 /// Returns the events of a byte stream on this wire.
 fn events(

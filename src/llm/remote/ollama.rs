@@ -3,10 +3,10 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{Step, ToolAnswer};
-use super::frames::Framing;
 use super::openai;
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
+use crate::egress::Framing;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::value::RawValue;

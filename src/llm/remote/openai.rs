@@ -4,9 +4,9 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, Entry, Ids, Step, ToolAnswer, entries};
-use super::frames::Framing;
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
+use crate::egress::Framing;
 use crate::llm::{ModelError, ModelRequest, ToolDefinition};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};

@@ -2,8 +2,8 @@
 //!
 //! The reader takes only a limited part of an error response. No error text contains the URL.
 
-use super::frames::Framing;
 use crate::domain::text::cut;
+use crate::egress::Framing;
 use crate::egress::{self, chain};
 use crate::llm::ModelError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};

@@ -70,7 +70,7 @@ fn events(request: &ModelRequest) -> Vec<ModelEvent> {
     let reason = if forms.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
     let numbers = history(&request.messages).len().saturating_add(1)..;
     for ((index, form), number) in forms.into_iter().enumerate().zip(numbers) {
-        let (provider_call_id, tool_name) = (format!("{SCRIPTED}-{number}"), form.tool.to_owned());
+        let (provider_call_id, tool_name) = (format!("{SCRIPTED}-{number}"), form.tool.clone());
         events.push(ModelEvent::CallStarted { index, provider_call_id, tool_name });
         let arguments = form.input.to_string();
         output_tokens = output_tokens.saturating_add(tokens(&arguments));
@@ -123,12 +123,28 @@ fn reply(sentence: &str, request: &ModelRequest) -> (String, Vec<Form>) {
         Some(Meaning::WhatHappened) => return (report::all(&history(&request.messages)), Vec::new()),
         Some(Meaning::Calls(forms)) => forms,
     };
-    let missing = |form: &&Form| !request.tools.iter().any(|tool| tool.name == form.tool);
-    if let Some(Form { tool, .. }) = forms.iter().find(missing) {
-        return (format!("The tool {tool} is not available here, so I do nothing."), Vec::new());
+    let mut called = Vec::new();
+    for form in forms {
+        match offered(&form.tool, request) {
+            Some(tool) => called.push(Form { tool: tool.to_owned(), ..form }),
+            None => {
+                let tool = form.tool;
+                return (format!("The tool {tool} is not available here, so I do nothing."), Vec::new());
+            }
+        }
     }
-    let intents: Vec<_> = forms.iter().map(|form| form.intent.as_str()).collect();
-    (format!("I will {}.", intents.join(" and ")), forms)
+    let intents: Vec<_> = called.iter().map(|form| form.intent.as_str()).collect();
+    (format!("I will {}.", intents.join(" and ")), called)
+}
+
+/// Returns the offered tool of this name, or the only one with this name at an MCP server.
+fn offered<'a>(tool: &str, request: &'a ModelRequest) -> Option<&'a str> {
+    let names = || request.tools.iter().map(|tool| tool.name.as_str());
+    let at_server = |name: &&str| name.split_once("__").is_some_and(|(_, own)| own == tool);
+    names().find(|name| *name == tool).or_else(|| {
+        let mut at_servers = names().filter(at_server);
+        at_servers.next().filter(|_| at_servers.next().is_none())
+    })
 }
 
 #[cfg(test)]
@@ -205,5 +221,19 @@ mod tests {
         assert_eq!(briefs.join("|"), format!("{expected}{end}"));
         let without = text_of(&events_of(&history, &[LIST]));
         assert_eq!(without, "The tool delete_file is not available here, so I do nothing.");
+    }
+
+    #[test]
+    fn the_only_tool_of_this_name_at_an_mcp_server_is_called_too() {
+        let called = |tools: &[&str]| {
+            let events = events_of(&[user("list files")], tools);
+            events.into_iter().find_map(|event| match event {
+                ModelEvent::CallStarted { tool_name, .. } => Some(tool_name),
+                _ => None,
+            })
+        };
+        assert_eq!(called(&["x__list_files", "x__read_file"]).as_deref(), Some("x__list_files"));
+        assert_eq!(called(&["x__list_files", "list_files"]).as_deref(), Some("list_files"));
+        assert_eq!(called(&["x__list_files", "y__list_files"]), None);
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Meaning {
 
 /// A sentence that asks for a call.
 pub(super) struct Form {
-    pub(super) tool: &'static str,
+    pub(super) tool: String,
     pub(super) input: Value,
     /// The intent of the user, in the form that follows "I will".
     pub(super) intent: String,
@@ -53,7 +53,11 @@ impl Form {
     fn parse(sentence: &str, words: &[Word<'_>]) -> Option<Self> {
         let words = polite(words);
         if let "list files" | "list the files" | "what files are there" = lower(words).as_str() {
-            return Some(Self { tool: LIST, input: json!({}), intent: "list the files".to_owned() });
+            return Some(Self {
+                tool: LIST.to_owned(),
+                input: json!({}),
+                intent: "list the files".to_owned(),
+            });
         }
         let (path, words) = words.split_last()?;
         let path = path.name()?;
@@ -62,7 +66,7 @@ impl Form {
             "delete" | "remove" | "delete the file" | "remove the file" => (DELETE, "delete"),
             _ => return Self::write(sentence, words, path),
         };
-        Some(Self { tool, input: json!({ "path": path }), intent: format!("{verb} {path}") })
+        Some(Self { tool: tool.to_owned(), input: json!({ "path": path }), intent: format!("{verb} {path}") })
     }
 
     fn write(sentence: &str, words: &[Word<'_>], path: &str) -> Option<Self> {
@@ -74,7 +78,7 @@ impl Form {
         let text = sentence.get(first.at..last.at.saturating_add(last.text.len()))?;
         let text = first.quoted().filter(|_| first.at == last.at).unwrap_or(text);
         let input = json!({ "path": path, "content": text });
-        Some(Self { tool: WRITE, input, intent: format!("write {path}") })
+        Some(Self { tool: WRITE.to_owned(), input, intent: format!("write {path}") })
     }
 }
 

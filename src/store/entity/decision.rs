@@ -9,6 +9,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) decision_id: String,
     pub(in crate::store) tool_call_id: String,
     pub(in crate::store) actor: String,
+    pub(in crate::store) on_behalf_of: Option<String>,
     pub(in crate::store) verdict: String,
     #[sea_orm(column_name = "final")]
     pub(in crate::store) is_final: bool,

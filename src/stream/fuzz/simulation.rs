@@ -1,7 +1,9 @@
 //! The simulation of a scenario: the message as the server emits it, turn by turn, and in its final stored form.
 
 use super::scenario::{self, Fate, Hold, Outcome, Piece, Scenario, ScenarioCall, ScenarioStep, Verdict};
-use crate::domain::call::{Approval, End, Execution, RiskLevel, State, StateKind, ToolCall, rejection};
+use crate::domain::call::{
+    Approval, End, ExecutedBy, Execution, RiskLevel, State, StateKind, ToolCall, rejection,
+};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{self, Decision, Surface};
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
@@ -9,6 +11,7 @@ use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
 use crate::domain::model_texts;
 use crate::domain::nesting::Nesting;
+use crate::domain::preview::Preview;
 use crate::domain::replay::replay;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, Spent, TurnEvent};
@@ -331,7 +334,7 @@ impl<'a> Simulator<'a> {
         let holds = current.calls.iter().any(|call| call.held);
         if matches!(step.end, scenario::End::Stopped) && !holds && current.calls.iter().any(runs) {
             for call in current.calls.iter_mut().filter(|call| runs(call)) {
-                call.state = State::Executing(Approval { inputs: None }, execution());
+                call.state = State::Executing(Approval { inputs: None, preview: None }, execution());
             }
             self.emit(TurnEvent::Cancelled { spent: self.spent });
             self.open = false;
@@ -385,7 +388,7 @@ fn execution() -> Execution {
 }
 
 fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {
-    let yes = Approval { inputs };
+    let yes = Approval { inputs, preview: None };
     match outcome {
         Outcome::Output(output) => State::Succeeded(yes, execution(), output.clone(), ended("")),
         Outcome::Failure(why) => State::Failed(yes, Some(execution()), ended(why)),
@@ -396,7 +399,7 @@ fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {
 /// Returns the final state of a held call. The last calls are decided after all turns, unless they are
 /// emitted again.
 fn decided(hold: &Hold, last: bool, repeated: bool) -> State {
-    let yes = || Approval { inputs: hold.edit.clone() };
+    let yes = || Approval { inputs: hold.edit.clone(), preview: None };
     match &hold.verdict {
         _ if last && !repeated && !hold.meanwhile => State::Pending,
         Verdict::Open if last => State::Pending,
@@ -423,6 +426,7 @@ fn in_force(call: &ToolCall, reason: Option<String>, at: Timestamp) -> Option<De
     Some(Decision {
         verdict,
         by: "user:local".to_owned(),
+        on_behalf_of: None,
         at,
         edited: call.edited_input().is_some(),
         reason,
@@ -447,11 +451,14 @@ fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: 
         held,
         risk: RiskLevel::Low,
         reason: None,
+        preview: held.then(|| Preview::Text("Nothing.\nOr a little.".to_owned())),
         state,
         decision: None,
         created_at: AT,
         expires_at: None,
-        child_run_id: None,
+        remind_at: None,
+        escalation: None,
+        executed_by: ExecutedBy::Process,
         unreadable: false,
     }
 }

@@ -32,7 +32,7 @@ class Drive {
         check(turn.getStatus() == RunStatus.RUN_STATUS_WAITING, turn);
 
         Approval held = new ApprovalsApi(client)
-            .listApprovals(null, null, thread.getSessionId().toString(), null, null).getResults().get(0);
+            .listApprovals(null, null, thread.getSessionId().toString(), null, null, null).getResults().get(0);
         check(held.getState() == ToolCallState.TOOL_CALL_STATE_PENDING && held.getRiskLevel() == RiskLevel.RISK_LEVEL_MEDIUM, held);
 
         ValidateTool approval = new ValidateTool()

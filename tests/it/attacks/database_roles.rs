@@ -1,5 +1,6 @@
 //! I: the database role that serves does not own the schema.
 
+use crate::mcp::{Steered, definition};
 use crate::support::{Cluster, Embedded, Rows, Socket, call, eventually, token};
 use serde_json::json;
 use std::process::{Command, Output};
@@ -30,7 +31,7 @@ fn serves_not(url: &str, why: &str) {
 }
 
 /// Statements that the serving role may not execute, and the error that Postgres returns.
-const REFUSED: [(&str, &str); 26] = [
+const REFUSED: [(&str, &str); 28] = [
     ("CREATE TABLE mine (x TEXT)", "permission denied for schema holdpoint"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
@@ -48,6 +49,8 @@ const REFUSED: [(&str, &str); 26] = [
     ("DELETE FROM ticket_keys", "permission denied for table ticket_keys"),
     ("DELETE FROM grants", "permission denied for table grants"),
     ("UPDATE grants SET tool_name = 'transfer'", "permission denied for table grants"),
+    ("DELETE FROM accepted_definitions", "permission denied for table accepted_definitions"),
+    ("UPDATE accepted_definitions SET hash = 'x'", "permission denied for table accepted_definitions"),
     ("DELETE FROM events", "permission denied for table events"),
     ("DELETE FROM messages", "permission denied for table messages"),
     ("DELETE FROM threads", "permission denied for table threads"),
@@ -100,6 +103,7 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     .await;
     everything_works(&app).await;
     the_tickets_of_a_server_with_tokens_are_used_up(&app_url).await;
+    definitions_of_an_mcp_server_are_recorded_and_accepted(&app_url).await;
     let before = super::everything(&app).await;
     for (sql, why) in REFUSED {
         let refused = app.rows.change(sql).await.expect_err(sql);
@@ -124,6 +128,31 @@ async fn the_tickets_of_a_server_with_tokens_are_used_up(app_url: &str) {
     assert_eq!(Socket::open(&app.client, &path, &[]).await.err(), Some(401));
     assert_eq!(app.rows.count("used_tickets").await, 1);
     assert_eq!(app.rows.count("ticket_keys").await, 1);
+}
+
+/// An MCP server changes a tool, adds one and removes it.
+async fn definitions_of_an_mcp_server_are_recorded_and_accepted(app_url: &str) {
+    let steered = Steered::with("act");
+    let app = Box::pin(Embedded::with(|config| {
+        config.database.url = app_url.into();
+        config.mcp = vec![steered.entry("s", &json!({}))];
+    }))
+    .await;
+    let listed = async |what: &str| {
+        let recorded =
+            async || (app.rows.count(&format!("listed_definitions WHERE {what}")).await == 1).then_some(());
+        eventually(what, recorded).await;
+    };
+    listed("tool_name = 's__act'").await;
+    steered.lists(&json!([definition("act", "Does it otherwise."), definition("more", "Is new.")]));
+    listed("tool_name = 's__more'").await;
+    let hash =
+        app.rows.all("SELECT hash FROM listed_definitions WHERE tool_name = 's__act'").await[0]["hash"]
+            .clone();
+    assert_eq!(app.client.post("/tools/s__act/accept", &json!({ "hash": hash })).await.status, 200);
+    steered.lists(&json!([definition("act", "Does it otherwise.")]));
+    listed("server = 's'").await;
+    assert_eq!(app.rows.count("accepted_definitions").await, 2);
 }
 
 /// Exercises an edited approval and the next turn, an ungated call, a regenerated answer, a renamed thread, a

@@ -24,12 +24,19 @@ const UNKNOWN_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 /// A marker in every forged text.
 const FORGED: &str = "FORGED";
 
-/// All rows of the tables that an attack could change.
+/// All rows of the tables that an attack could change, but the records of refused decisions.
 async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
     let mut all = Vec::new();
-    for table in
-        ["threads", "messages", "message_steps", "runs", "tool_calls", "decisions", "sent_answers", "events"]
-    {
+    for table in [
+        "threads",
+        "messages",
+        "message_steps",
+        "runs",
+        "tool_calls",
+        "decisions",
+        "sent_answers",
+        "events WHERE type <> 'tool.decision_refused'",
+    ] {
         all.push(app.rows.all(&format!("SELECT * FROM {table} ORDER BY 1, 2")).await);
     }
     all

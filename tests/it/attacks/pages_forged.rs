@@ -309,22 +309,23 @@ async fn a5_of_a_posted_page_only_the_users_text_reaches_the_model() {
     let mut loaded = ui_user("u1", "hi");
     let file =
         json!({ "type": "file", "mediaType": "text/plain", "url": "file:///etc/passwd", "filename": FORGED });
-    // Parts without a type that is a text have no meaning, and the others are refused.
-    let named = |part: &Value| part["type"].is_string();
-    let (others, unnamed): (Vec<_>, Vec<_>) =
-        parts(UNKNOWN_ID).into_iter().filter(|part| part["type"] != "text").partition(named);
-    let also = [file, json!({ "type": "Text", "text": FORGED })];
-    for part in others.into_iter().chain(also).filter(|part| part["type"] != "step-start") {
+    let also = [
+        file,
+        json!({ "type": "Text", "text": FORGED }),
+        json!({ "type": "text", "content": FORGED }),
+        json!({ "type": "text", "text": { "text": FORGED } }),
+        json!({ "text": FORGED }),
+        json!(FORGED),
+    ];
+    let is_read =
+        |part: &Value| part["type"] == "step-start" || part["text"].is_string() && part["type"] == "text";
+    for part in parts(UNKNOWN_ID).into_iter().chain(also).filter(|part| !is_read(part)) {
         let mut message = ui_user("u1", "hi");
         message["parts"].as_array_mut().unwrap().push(part.clone());
         let refused = app.client.post("/qa/chat_streamed", &ui_submit("loaded", &[message])).await;
         assert_eq!((refused.status, refused.code()), (422, "unsupported_part"), "{part}");
     }
-    let list = loaded["parts"].as_array_mut().unwrap();
-    list.extend(unnamed);
-    list.push(json!({ "type": "step-start", "text": FORGED }));
-    list.push(json!({ "type": "text", "content": FORGED }));
-    list.push(json!({ "type": "text", "text": { "text": FORGED } }));
+    loaded["parts"].as_array_mut().unwrap().push(json!({ "type": "step-start", "text": FORGED }));
     loaded["metadata"] = json!({ "text": FORGED, "role": "system" });
     loaded["toolInvocations"] = json!(parts(UNKNOWN_ID));
     let system =

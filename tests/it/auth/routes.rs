@@ -33,6 +33,8 @@ impl Things {
             // The id of no grant, because a real grant would need an executed call. `remember` tests foreign
             // grants.
             "grant_id" => &self.tool_call,
+            // The id of no request, which would need a tool that runs. `mcp::elicitation` tests foreign requests.
+            "request_id" => &self.tool_call,
             // Read only on a route without a thread id in its path.
             "chat_id" => &self.thread,
             // Tools belong to the operator and are the same for all callers.
@@ -55,6 +57,18 @@ impl Things {
             "updateThread" => json!({ "title": "mine" }),
             "approveRun" | "rejectRun" => json!({ "tool_call_id": self.tool_call }),
             "decideInSession" => json!({ "decision": "allow_once" }),
+            "previewToolCall" => json!({ "validated_inputs": { "note": "2" } }),
+            "resolveToolCall" => json!({ "outcome": "failed", "error": "It did not run." }),
+            "delegateApproval" => {
+                json!({ "to": "bob", "until": "2030-01-01T12:00:00Z", "reason": "Out of office." })
+            }
+            "extendToolCall" => json!({ "expires_in": 172_800 }),
+            "claimToolCall" => json!({ "tools": ["pay"] }),
+            "renewToolCall" => json!({ "permit": "none" }),
+            "settleToolCall" => json!({ "permit": "none", "outcome": "unknown" }),
+            "reportResult" => json!({ "result": 1 }),
+            "acceptDefinition" => json!({ "hash": "0".repeat(64) }),
+            "answerToolRequest" => json!({ "action": "decline" }),
             "setSessionPolicy" => json!({ "mode": "auto-deny" }),
             _ => panic!("add a body with which {operation} has an effect"),
         }
@@ -68,8 +82,10 @@ impl Things {
             "cursor" | "page_size" | "format" | "after" => None,
             // Tested with the tickets.
             "ticket" => None,
+            // The parts of a `callback_url`: tested with the callbacks.
+            "execution_id" | "mac" => None,
             // A filter on the caller's own rows.
-            "state" | "tool_name" | "client_id" => None,
+            "state" | "tool_name" | "client_id" | "q" => None,
             _ => panic!("add a value for the query parameter {name}, if it selects rows"),
         }
     }
@@ -85,15 +101,26 @@ fn answer_to_a_stranger(operation: &str) -> u16 {
         // The stranger's own events of a foreign thread: none.
         "streamEvents" | "streamEventsAlias" => 200,
         // The stranger's own rows, or rows that all callers share.
-        "listThreads" | "listApprovals" | "listTools" | "getTool" | "listModels" => 200,
+        "listThreads" | "listApprovals" | "listToolRequests" | "listTools" | "getTool" | "listModels"
+        | "getAuthSession" => 200,
         // The result of each call is "not found".
         "validateTools" => 200,
         // The client name of a new thread of the stranger.
         "chatById" => 200,
+        // The stranger's own session.
+        "signOut" => 204,
         // A ticket of the stranger.
         "createTicket" => 201,
+        // The stranger has no role of a worker.
+        "claimToolCall" | "renewToolCall" | "settleToolCall" => 403,
+        // The stranger is no operator.
+        "acceptDefinition" => 403,
+        // The stranger has no role of an operator.
+        "listWebhooks" | "enableWebhook" => 403,
         // The id is in the body, as a field of the new thread.
         "createThread" => 400,
+        // A report is authorized by its URL and its signature, never by a token.
+        "reportResult" => 401,
         _ => 404,
     }
 }
@@ -259,6 +286,16 @@ async fn d1_every_route_refuses_a_request_without_a_token() {
     ];
     for operation in operations() {
         for prefix in ["", "/api"] {
+            if operation.id == "reportResult" {
+                let request = operation.request(&app.client, prefix, &things).headers(headers(&[&bearer]));
+                let answer = app.client.send(request).await;
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (401, "unauthenticated"),
+                    "{prefix} {operation:?}"
+                );
+                continue;
+            }
             for wrong in &wrong {
                 let request = operation.request(&app.client, prefix, &things).headers(wrong.clone());
                 assert_unknown(&app.client.send(request).await, &format!("{prefix} {operation:?} {wrong:?}"));
@@ -283,10 +320,9 @@ async fn e14_only_the_exact_public_paths_need_no_token() {
     let no_redirects =
         reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let get = |path: &str| app.client.send(no_redirects.get(app.client.url(path)));
-    for path in ["/healthz", "/readyz", "/openapi.json", "/docs", "/docs/"] {
+    for path in ["/", "/healthz", "/readyz", "/openapi.json", "/docs", "/docs/"] {
         assert_eq!(get(path).await.status, 200, "{path}");
     }
-    assert_eq!(get("/").await.status, 307);
     let address = app.client.base.strip_prefix("http://").unwrap();
     let thread = &things.thread;
     for target in [
@@ -388,7 +424,12 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
     let ann = app.client.as_user("acme", "ann", &["approver"]);
     for operation in operations.iter().filter(|operation| operation.method == Method::GET) {
         // No turn is running.
-        let status = if operation.id.starts_with("attachStream") { 204 } else { 200 };
+        let status = match operation.id.as_str() {
+            id if id.starts_with("attachStream") => 204,
+            // The owner is no operator.
+            "listWebhooks" => 403,
+            _ => 200,
+        };
         assert_eq!(operation.answer(&ann, "", &theirs).await.0, status, "{operation:?}");
     }
     assert_eq!(ann.approve(&theirs.tool_call).await.body["state"], "succeeded");

@@ -9,7 +9,14 @@ const WRONG: &[(&str, &str)] = &[
     ("server.cors_origins", "5"),
     ("server.cors_origins", "[[\"https://a.example\"]]"),
     ("server.docs", "\"maybe\""),
+    ("server.console", "\"maybe\""),
     ("server.metrics_bind", "\"localhost:9090\""),
+    ("server.public_url", "5"),
+    ("server.public_url", "\"chat.example\""),
+    ("server.public_url", "\"ftp://chat.example\""),
+    ("server.public_url", "\"https://chat.example/\""),
+    ("server.public_url", "\"https://chat.example?x=1\""),
+    ("server.public_url", "\"https://me:hunter2@chat.example\""),
     ("server.grace", "\"soon\""),
     ("server.grace", "\"4000 days\""),
     ("database.url", "7.5"),
@@ -49,6 +56,9 @@ const WRONG: &[(&str, &str)] = &[
     ("tools.timeout", "\"4000 days\""),
     ("tools.cancel_grace", "5"),
     ("tools.cancel_grace", "\"4000 days\""),
+    ("tools.preview_timeout", "5"),
+    ("tools.preview_timeout", "\"0s\""),
+    ("tools.preview_timeout", "\"31s\""),
     ("tools.timeouts", "\"60s\""),
     ("tools.pay.run_rolls", "\"admin\""),
     ("tools.pay.run_roles", "5"),
@@ -69,7 +79,17 @@ const WRONG: &[(&str, &str)] = &[
     ("auth.default_tenant", "[]"),
     ("auth.roles_claim", "[]"),
     ("auth.operator_roles", "{}"),
+    ("auth.accept_roles", "{}"),
+    ("auth.worker_roles", "{}"),
+    ("auth.client_id", "[]"),
+    ("auth.sign_in_params", "[]"),
     ("approval.pending_ttl", "\"4000 days\""),
+    ("approval.answer_timeout", "\"0s\""),
+    ("approval.ttl_max", "\"4000 days\""),
+    ("approval.ttl_max", "7"),
+    ("approval.remind_before", "\"soon\""),
+    ("approval.escalate_after", "\"0s\""),
+    ("approval.escalate_to", "[5]"),
     ("approval.handler_timeout", "\"0s\""),
     ("approval.handler_timeout", "\"soon\""),
     ("approval.start_deadline", "\"soon\""),
@@ -82,6 +102,7 @@ const WRONG: &[(&str, &str)] = &[
     ("approval.remember", "\"disk\""),
     ("approval.remember_inputs", "\"some\""),
     ("approval.exact_numbers", "\"sometimes\""),
+    ("approval.share_context", "\"everybody\""),
     ("approval.mode", "\"yolo\""),
     ("approval.always_allow", "[5]"),
     ("approval.always_allow", "\"pay it\""),
@@ -90,6 +111,8 @@ const WRONG: &[(&str, &str)] = &[
     ("egress.allow", "5"),
     ("egress.allow", "\"10.0.0.0/33\""),
     ("http_tools", "5"),
+    ("worker_tools", "5"),
+    ("webhooks", "5"),
     ("stream.default_ui_dialect", "\"ui-v8\""),
     ("stream.default_ui_dialect", "\"data-v1\""),
     ("stream.default_ui_dialect", "6"),
@@ -187,12 +210,37 @@ pub(super) fn rules(lines: &str) -> String {
     format!("[[approval.rules]]\n{}\n{lines}", kept.join("\n"))
 }
 
+/// A valid mode `jwt` in which these lines replace the lines with the same keys. A secret replaces the published keys.
+fn jwt(lines: &str) -> String {
+    let own = [
+        "mode = \"jwt\"",
+        "issuer = \"https://issuer.example\"",
+        "audience = \"holdpoint\"",
+        "jwks_url = \"https://issuer.example/jwks\"",
+    ];
+    let replaced = |key: &str| lines.lines().any(|line| line.split(' ').next() == Some(key));
+    let keeps = |own: &&str| {
+        let key = own.split(' ').next().unwrap();
+        !(replaced(key) || key == "jwks_url" && replaced("secret"))
+    };
+    let kept: Vec<&str> = own.into_iter().filter(keeps).collect();
+    format!("[auth]\n{}\n{lines}", kept.join("\n"))
+}
+
 #[test]
 fn conflicting_values_are_named() {
     for (toml, key) in [
         ("[model]\nprovider = \"gemini\"", "model.name"),
         ("[model]\nprovider = \"openai\"\nname = \"m\"", "model.base_url"),
         ("[auth]\nissuer = \"https://issuer.example\"", "auth.mode"),
+        ("[auth]\nclient_id = \"page\"", "auth.mode"),
+        ("[auth.sign_in_params]\nscope = \"openid\"", "auth.mode"),
+        (&jwt("sign_in_params = { scope = \"openid\" }"), "auth.sign_in_params"),
+        (&jwt("sign_in_params = { state = \"mine\" }"), "auth.sign_in_params.state"),
+        (&jwt("client_id = \"\""), "auth.client_id"),
+        (&jwt("client_id = \"page\""), "server.public_url"),
+        (&jwt("client_id = \"page\"\nissuer = \"issuer\""), "auth.issuer"),
+        (&jwt(&format!("client_id = \"page\"\nsecret = \"{}\"", "s".repeat(32))), "auth.client_id"),
         ("[tools.pay]\nother_person = true", "tools.pay.approve_roles"),
         ("[tools.pay]\napprovals = 2", "tools.pay.approve_roles"),
         ("[tools.pay]\napprovals = 2\napprove_roles = \"chief\"", "tools.pay.approvals"),

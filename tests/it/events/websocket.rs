@@ -23,6 +23,7 @@ fn as_posted(decide: &Value) -> Value {
             "decision" => ("isValidated", json!(value == "approve")),
             "validated_inputs" => ("validatedInputs", value.clone()),
             "input_hash" => ("inputHash", value.clone()),
+            "preview_hash" => ("previewHash", value.clone()),
             other => (other, value.clone()),
         };
         posted[name] = value;

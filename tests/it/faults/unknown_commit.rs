@@ -55,7 +55,8 @@ impl Place {
     /// The number of events by type, in the order of each type's first event.
     async fn events(&self, of: &str) -> Vec<(String, i64)> {
         let sql = format!(
-            "SELECT type, count(*) AS times FROM events WHERE type LIKE '{of}.%' GROUP BY type ORDER BY min(event_id)"
+            "SELECT type, count(*) AS times FROM events
+             WHERE type LIKE '{of}.%' AND type <> 'tool.decision_refused' GROUP BY type ORDER BY min(event_id)"
         );
         let events = self.rows.all(&sql).await;
         let event =

@@ -44,6 +44,8 @@ fn rule(effect: RuleEffect) -> ApprovalRule {
         when: vec![RuleCondition { argument: "/note".to_owned(), matches, ..RuleCondition::default() }],
         roles: Vec::new(),
         unless_roles: Vec::new(),
+        escalate_after: None,
+        escalate_to: Vec::new(),
         reason: None,
     }
 }

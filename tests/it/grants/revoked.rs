@@ -1,7 +1,7 @@
 //! Revoked grants: later calls need an approval.
 
 use super::{child, granted, grants, made, remember, revoke};
-use crate::support::{Embedded, call, eventually, postgres};
+use crate::support::{Embedded, Rows, call, eventually, postgres};
 use futures::future::join;
 use serde_json::{Value, json};
 
@@ -65,6 +65,8 @@ async fn a_revoked_grant_neither_stops_running_calls_nor_undoes_its_decisions() 
 #[tokio::test]
 async fn a_revocation_waits_for_a_call_that_is_being_stored_on_postgres() {
     let url = postgres().await;
+    // Inside its transaction, the locking session would keep seeing its first snapshot of `pg_stat_activity`.
+    let sessions = Rows::open(&url).await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let (thread, first) = app.held("pay", "1").await;
     let below = child(&app.client, &thread).await;
@@ -74,14 +76,18 @@ async fn a_revocation_waits_for_a_call_that_is_being_stored_on_postgres() {
     app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]).says("Paid.");
     let use_it = async {
         let turn = app.client.say(&below, "pay").await;
-        app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+        app.client.call(turn.one('9')["toolCallId"].as_str().unwrap()).await
     };
     let revoke_it = async {
-        app.rows.somebody_waits_for_a_lock().await;
+        // A background task may wait for the table too.
+        let stores = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                      AND query ILIKE '%INSERT INTO%tool_calls%'";
+        eventually("the turn stores its call", async || (sessions.count(stores).await == 1).then_some(()))
+            .await;
         let revoked = revoke(&app.client, &thread, &grant);
         let let_go = async {
             let waits = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-            eventually("both wait", async || (app.rows.count(waits).await == 2).then_some(())).await;
+            eventually("both wait", async || (sessions.count(waits).await >= 2).then_some(())).await;
             app.rows.change("ROLLBACK").await.unwrap();
         };
         join(revoked, let_go).await.0

@@ -16,6 +16,7 @@ fn one(url: &str, lines: &str) -> String {
 #[tokio::test]
 async fn a_wrong_value_of_an_entry_is_an_error_that_names_it() {
     let url = "https://tools.example/pay";
+    let public = "server.public_url = \"https://chat.example\"\n";
     let office = Office::new(Does::Hangs, "").await;
     for (toml, key) in [
         ("http_tools = 5".to_owned(), "http_tools"),
@@ -30,6 +31,10 @@ async fn a_wrong_value_of_an_entry_is_an_error_that_names_it() {
         (one(url, "timeout = 5"), "http_tools[0].timeout"),
         (one(url, "timeout = \"0s\""), "http_tools[0].timeout"),
         (one(url, "timeout = \"61s\""), "http_tools[0].timeout"),
+        (one(url, "result_deadline = \"1h\""), "http_tools[0].result_deadline"),
+        (format!("{public}{}", one(url, "result_deadline = \"0s\"")), "http_tools[0].result_deadline"),
+        (format!("{public}{}", one(url, "result_deadline = \"4000 days\"")), "http_tools[0].result_deadline"),
+        (format!("{public}{}", one(url, "result_deadline = 5")), "http_tools[0].result_deadline"),
         (one(url, "constants = 5"), "http_tools[0].constants"),
         (one(url, "input_schema_file = \"schema.json\""), "http_tools[0].input_schema"),
         (one("http://tools.example/pay", ""), "http_tools[0].url"),
@@ -39,6 +44,7 @@ async fn a_wrong_value_of_an_entry_is_an_error_that_names_it() {
         (one("ftp://tools.example/pay", ""), "http_tools[0].url"),
         (one("pay", ""), "http_tools[0].url"),
         (one(url, "verify_url = \"http://tools.example/x\""), "http_tools[0].verify_url"),
+        (one(url, "preview_url = \"http://tools.example/x\""), "http_tools[0].preview_url"),
         (format!("{}{}", one(url, ""), tool("pay", url, "")), "http_tools[1].name"),
         (
             format!(
@@ -117,8 +123,11 @@ async fn the_schema_of_a_file_keeps_its_order() {
 
 #[tokio::test]
 async fn the_configuration_in_force_shows_the_tools_without_their_secrets() {
-    let lines = "timeout = \"20s\"\nrisk = \"medium\"\nconstants = { account = \"a\" }";
-    let office = Office::new(Does::Hangs, &one("https://tools.example/pay?token=hunter2", lines)).await;
+    let lines =
+        "timeout = \"20s\"\nresult_deadline = \"2h\"\nrisk = \"medium\"\nconstants = { account = \"a\" }";
+    let toml = one("https://tools.example/pay?token=hunter2", lines);
+    let toml = format!("server.public_url = \"https://chat.example\"\n{toml}");
+    let office = Office::new(Does::Hangs, &toml).await;
     let shown = run(&office, "config").said();
     for line in [
         "allow = [\"127.0.0.1\"]",
@@ -127,6 +136,8 @@ async fn the_configuration_in_force_shows_the_tools_without_their_secrets() {
         "url = \"https://tools.example/pay?token=***\"",
         "secret_file = \"secrets\"",
         "timeout = \"20s\"",
+        "result_deadline = \"2h\"",
+        "public_url = \"https://chat.example\"",
         "risk = \"medium\"",
         "account = \"a\"",
     ] {

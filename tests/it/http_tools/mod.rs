@@ -1,12 +1,18 @@
 //! HTTP tools, with the server's own binary and a real service.
 
+mod callbacks;
+mod callbacks_refused;
 mod configuration;
 mod crashes;
 mod outcomes;
+mod previews;
 mod reach;
 mod requests;
+mod schema;
 
-use crate::support::{Client, Does, Process, RemoteTool, Rows, postgres_if_chosen, sqlite};
+use crate::support::{
+    Answer, Client, Does, Process, Received, RemoteTool, Rows, postgres_if_chosen, sqlite, token,
+};
 use base64::Engine;
 use serde_json::Value;
 use std::io::Write;
@@ -38,6 +44,9 @@ properties = {{ path = {{ type = "string" }}, content = {{ type = "string" }} }}
 /// The settings of a server whose tools are at services of this machine.
 const HERE: &str = "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n";
 
+/// The address of the server for services. The tests report at the address on which it listens.
+const PUBLIC: &str = "https://chat.example/holdpoint";
+
 /// A folder with a configuration, a database, and a service.
 struct Office {
     dir: TempDir,
@@ -59,6 +68,12 @@ impl Office {
     /// With the tool `delete_file`, which asks, and these lines in its entry.
     async fn with_delete(does: Does, lines: &str) -> Self {
         Self::new(does, &format!("{HERE}{}", tool("delete_file", "{url}/delete", lines))).await
+    }
+
+    /// With this tool, which asks if it is `delete_file`. Its service can report outcomes later.
+    async fn deferring(does: Does, name: &str, lines: &str) -> Self {
+        let public = format!("server.public_url = \"{PUBLIC}\"\n{HERE}");
+        Self::new(does, &format!("{public}{}", tool(name, "{url}/run", lines))).await
     }
 
     fn command(&self, settings: &[(&str, &str)]) -> Command {
@@ -98,19 +113,60 @@ async fn approved(client: &Client, path: &str) -> Value {
 
 /// Whether npm's `standardwebhooks` verifies a request with this secret: the parsed body, or the error.
 fn verified(secret: &str, headers: &Value, body: &str) -> Result<Value, String> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
-    let mut node = Command::new("node");
-    node.current_dir(dir).arg("driver/verify.mjs").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = node.spawn().expect("node is installed");
     let request = serde_json::json!({ "secret": secret, "headers": headers, "body": body });
-    child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
-    let said = child.wait_with_output().unwrap();
-    assert!(said.status.success(), "run `npm ci --ignore-scripts` in tests/wire");
-    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let said = node("driver/verify.mjs", &request);
     match said.get("verified") {
         Some(body) => Ok(body.clone()),
         None => Err(said["refused"].as_str().unwrap().to_owned()),
     }
+}
+
+/// The headers with which npm's `standardwebhooks` signs this body at this time, in seconds since 1970.
+fn signed_at(secret: &str, body: &str, at: i64) -> Headers {
+    let message = serde_json::json!({ "secret": secret, "id": "msg_1", "at": at, "body": body });
+    let signature = node("driver/sign.mjs", &message).as_str().unwrap().to_owned();
+    vec![
+        ("webhook-id", "msg_1".to_owned()),
+        ("webhook-timestamp", at.to_string()),
+        ("webhook-signature", signature),
+    ]
+}
+
+type Headers = Vec<(&'static str, String)>;
+
+/// The same, now.
+fn signed(secret: &str, body: &str) -> Headers {
+    signed_at(secret, body, token::now())
+}
+
+/// The path and the query of the `callback_url` in a request.
+fn callback(received: &Received) -> String {
+    let url = received.json()["callback_url"].as_str().unwrap().to_owned();
+    url.strip_prefix(PUBLIC).unwrap_or_else(|| panic!("{url}")).to_owned()
+}
+
+/// Posts this body with these headers.
+async fn post(client: &Client, path: &str, headers: &Headers, body: &str) -> Answer {
+    let request = client.http.post(client.url(path)).header("content-type", "application/json");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+    client.send(request.body(body.to_owned())).await
+}
+
+/// Reports an outcome at the `callback_url` of this request, as the service does.
+async fn report(client: &Client, received: &Received, body: &str) -> Answer {
+    post(client, &callback(received), &signed(SECRETS[0], body), body).await
+}
+
+/// Runs a script of `tests/wire` with this input, and returns its output.
+fn node(script: &str, input: &Value) -> Value {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
+    let mut node = Command::new("node");
+    node.current_dir(dir).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = node.spawn().expect("node is installed");
+    child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
+    let said = child.wait_with_output().unwrap();
+    assert!(said.status.success(), "run `npm ci --ignore-scripts` in tests/wire");
+    serde_json::from_slice(&said.stdout).unwrap()
 }
 
 /// A valid secret that no other test uses.

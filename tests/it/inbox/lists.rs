@@ -14,20 +14,25 @@ async fn child_of(app: &Embedded, thread: &str) -> String {
 #[tokio::test]
 async fn a_listed_call_contains_the_fields_needed_to_decide_it() {
     let app = office().await;
-    let (_, id) = app.held("pay", "10").await;
+    let (thread, id) = app.held("pay", "10").await;
     let [listed] = &list(&app.client, "/approvals").await[..] else { panic!("one call waits") };
     let mut expected = app.client.call(&id).await;
     let tool = app.client.get("/tools/pay").await.body;
     expected["tool_description"] = tool["description"].clone();
     expected["input_schema"] = tool["input_schema"].clone();
+    expected["requested_by"] = json!("user:alice");
+    expected["thread_title"] = app.client.get(&format!("/threads/{thread}")).await.body["title"].clone();
     expected["can_decide"] = json!(true);
+    expected["can_reject"] = json!(true);
     expected["required"] = json!(1);
     expected["approved_by"] = json!([]);
+    expected["remind_at"] = listed["remind_at"].clone();
     assert_eq!(listed, &expected);
     assert_eq!((&listed["state"], &listed["validated"]), (&json!("pending"), &Value::Null));
     app.client.approve(&id).await;
     let [done] = &list(&app.client, "/approvals?state=succeeded").await[..] else { panic!("it ran") };
     assert_eq!((&done["can_decide"], &done["approved_by"]), (&json!(false), &json!(["user:alice"])));
+    assert_eq!(done["can_reject"], false);
 }
 
 #[tokio::test]

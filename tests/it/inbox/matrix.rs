@@ -18,8 +18,9 @@ async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> Found 
     let (thread, yes) = app.held(tool, &format!("yes of {who}")).await;
     let (_, no) = app.held(tool, &format!("no of {who}")).await;
     let inbox = list(client, &format!("/approvals?session_id={thread}")).await;
-    let can_decide = inbox.iter().find(|call| call["tool_call_id"] == yes.as_str());
-    let can_decide = can_decide.map(|call| call["can_decide"].as_bool().unwrap());
+    let held = inbox.iter().find(|call| call["tool_call_id"] == yes.as_str());
+    let can_decide = held.map(|call| call["can_decide"].as_bool().unwrap());
+    let can_reject = held.map(|call| call["can_reject"].as_bool().unwrap());
     let listed = can_decide.is_some();
     assert_eq!(ids(client, "/approvals?page_size=200").await.contains(&yes), listed, "{tool} {who}");
     for place in ["threads", "sessions"] {
@@ -42,6 +43,7 @@ async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> Found 
         let stands = app.client.call(id).await["state"] == "pending";
         assert_eq!(stands, answer.status != 200, "{tool} {who}: {answer:?}");
     }
+    assert_eq!(can_reject.unwrap_or(false), rejected.status == 200, "{tool} {who}");
     (listed, can_decide, look.status, approved.status, rejected.status)
 }
 

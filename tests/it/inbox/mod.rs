@@ -2,6 +2,7 @@
 
 mod lists;
 mod matrix;
+mod search;
 
 use crate::support::token::with_tokens;
 use crate::support::{Answer, Client, Embedded};

@@ -13,6 +13,8 @@ fn rule(config: &mut Config, effect: RuleEffect, condition: RuleCondition) {
         when: vec![RuleCondition { argument, ..condition }],
         roles: vec![],
         unless_roles: vec![],
+        escalate_after: None,
+        escalate_to: vec![],
         reason: None,
     });
 }

@@ -274,6 +274,8 @@ async fn rules_distinguish_numbers_exactly_if_they_differ() {
                     when: vec![case, RuleCondition { argument: "/n".to_owned(), ..test }],
                     roles: vec![],
                     unless_roles: vec![],
+                    escalate_after: None,
+                    escalate_to: vec![],
                     reason: None,
                 });
             }

@@ -22,6 +22,8 @@ fn rule(effect: RuleEffect, tool: &str, matches: &str) -> ApprovalRule {
         when: vec![RuleCondition { argument: "/note".to_owned(), matches, ..RuleCondition::default() }],
         roles: Vec::new(),
         unless_roles: Vec::new(),
+        escalate_after: None,
+        escalate_to: Vec::new(),
         reason: Some("such notes are the chief's".to_owned()),
     }
 }

@@ -176,6 +176,20 @@ async fn a_resume_request_decides_no_call_and_resumes_no_run() {
 }
 
 #[tokio::test]
+async fn a_page_of_5_that_names_no_dialect_fails_at_its_first_hold() {
+    let app = Embedded::start().await;
+    app.scene.says("Hello.").then(step(&PAY));
+    let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]).await;
+    page.send("hi").await;
+    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Hello."));
+    page.send("pay").await;
+    let error = page.error.as_deref().unwrap();
+    assert!(error.contains("Type validation failed") && error.contains("tool-approval-request"), "{error}");
+    // After a reload in its own format the page has the card.
+    assert_eq!(Page::load(&app, Version::V5).await.states(), ["input-available"]);
+}
+
+#[tokio::test]
 async fn the_default_dialect_may_be_that_of_pages_of_5() {
     let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
     app.scene.then(step(&PAY)).says("Done.");

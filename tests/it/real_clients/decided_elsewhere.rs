@@ -9,7 +9,7 @@ use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
 /// The pages, with their flags.
-const PAGES: [(Version, &[&str]); 4] =
+pub(super) const PAGES: [(Version, &[&str]); 4] =
     [(Version::V4, &[]), (Version::V5, &[]), (Version::V6, &[]), (Version::V7, &["--header", UI_V7])];
 pub(super) const HOLD: &str = "data-tool-hold";
 pub(super) const DECISION: &str = "data-tool-decision";
@@ -75,7 +75,7 @@ pub(super) async fn in_force(app: &Embedded, call: &str, late: bool) -> Value {
 }
 
 /// A page with the messages of a reload.
-async fn load(app: &Embedded, page: &Page) -> Page {
+pub(super) async fn load(app: &Embedded, page: &Page) -> Page {
     let messages = json!(reload_as(app, page.format).await).to_string();
     let flags: &[&str] = if page.format == "ui-v7" { &["--header", UI_V7] } else { &[] };
     Page::open_with(app, page.version, &[flags, &["--messages", &messages]].concat()).await
@@ -189,6 +189,41 @@ async fn an_answer_that_came_too_late_is_marked() {
 }
 
 #[tokio::test]
+async fn a_page_without_approvals_whose_answer_is_refused_as_late_goes_on_and_is_told_the_decision() {
+    for ((version, flags), how, yes) in PAGES[..2]
+        .iter()
+        .flat_map(|page| ALL.into_iter().flat_map(move |how| [(*page, how, true), (*page, how, false)]))
+    {
+        println!("{version:?} {how:?} {yes}");
+        let (app, mut page) = asked(version, &PAY, flags).await;
+        let call = page.first();
+        decide(&app, &call, how).await;
+        let answer = app.client.validate(&json!({ "toolCallId": call, "isValidated": yes })).await;
+        // The same answer as the one in force is no late one.
+        let agrees = (how == How::Approve && yes) || (how == How::Reject && !yes);
+        assert_eq!(answer.status, if agrees { 200 } else { 409 }, "{:?}", answer.body);
+        match version {
+            Version::V4 => page.resume().await,
+            _ => page.send_nothing().await,
+        }
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will pay. Done."));
+        assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
+        assert_eq!(
+            page.states(),
+            [if version == Version::V4 {
+                "result"
+            } else if matches!(how, How::Approve | How::Edit) {
+                "output-available"
+            } else {
+                "output-error"
+            }]
+        );
+        is_right_after_a_reload(&app, &page, &call).await;
+        assert_eq!(app.ledger.lines().len(), usize::from(matches!(how, How::Approve | How::Edit)));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_counts_is_not_marked_as_late() {
     for (version, flags) in [PAGES[2], PAGES[3]] {
         for yes in [true, false] {
@@ -222,9 +257,36 @@ async fn a_page_that_goes_on_writing_is_told_once_what_became_of_its_card() {
     }
 }
 
+/// A GET cannot say what the page shows, so it tells a page of 4 nothing about a run that has ended: such a page loads its
+/// messages.
+async fn a_page_of_4_reads_nothing_and_is_told_by_a_reload(app: &Embedded, page: &mut Page, call: &str) {
+    let shown = (page.messages.clone(), page.data.clone());
+    page.resume().await;
+    assert_eq!((page.error.as_deref(), page.requests.last().unwrap()["status"].as_u64()), (None, Some(200)));
+    assert_eq!((page.messages.clone(), page.data.clone()), shown);
+    is_right_after_a_reload(app, page, call).await;
+}
+
+#[tokio::test]
+async fn a_page_that_continues_after_the_run_was_cancelled_is_told_the_decision() {
+    for (version, flags) in PAGES {
+        let (app, mut page) = asked(version, &PAY, flags).await;
+        let call = page.first();
+        let run = app.client.call(&call).await["run_id"].as_str().unwrap().to_owned();
+        assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
+        if version == Version::V4 {
+            a_page_of_4_reads_nothing_and_is_told_by_a_reload(&app, &mut page, &call).await;
+            continue;
+        }
+        page.send_nothing().await;
+        page.posted_times(2);
+        assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
+    }
+}
+
 #[tokio::test]
 async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message() {
-    for (version, flags) in PAGES.into_iter().filter(|(version, _)| *version != Version::V4) {
+    for (version, flags) in PAGES {
         let (app, mut page) = asked(version, &PAY, flags).await;
         let call = page.first();
         let stored = app.client.call(&call).await;
@@ -233,6 +295,11 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
         let run = format!("/runs/{}", stored["run_id"].as_str().unwrap());
         let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
         eventually("the server resumes the run", completed).await;
+        if version == Version::V4 {
+            a_page_of_4_reads_nothing_and_is_told_by_a_reload(&app, &mut page, &call).await;
+            assert_eq!(load(&app, &page).await.said(), "I will pay. Done.");
+            continue;
+        }
         for requests in [2, 3] {
             page.send_nothing().await;
             page.posted_times(requests);
@@ -246,12 +313,16 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
 
 #[tokio::test]
 async fn a_page_without_the_call_in_its_last_message_is_told_of_the_earlier_one() {
-    for (version, flags) in PAGES.into_iter().filter(|(version, _)| *version != Version::V4) {
+    for (version, flags) in PAGES {
         let (app, mut page) = asked(version, &PAY, flags).await;
         let call = page.first();
         page.send("never mind").await;
         page.posted_times(2);
         decide(&app, &call, How::Reject).await;
+        if version == Version::V4 {
+            a_page_of_4_reads_nothing_and_is_told_by_a_reload(&app, &mut page, &call).await;
+            continue;
+        }
         page.send_nothing().await;
         page.posted_times(3);
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);

@@ -18,6 +18,7 @@ mod package;
 mod package_client;
 mod package_types;
 mod page;
+mod previews;
 mod recorded;
 mod reloaded;
 mod sub_agents;

@@ -18,7 +18,8 @@ pub(super) async fn asked(version: Version, pieces: &[Piece], flags: &[&str]) ->
     (app, page)
 }
 
-async fn asked_by(app: &Embedded, version: Version, pieces: &[Piece], flags: &[&str]) -> Page {
+/// The same, with this server.
+pub(super) async fn asked_by(app: &Embedded, version: Version, pieces: &[Piece], flags: &[&str]) -> Page {
     app.scene.then(step(pieces)).says("Done.");
     let mut page = Page::open_with(app, version, flags).await;
     page.send("pay").await;

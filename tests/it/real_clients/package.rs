@@ -201,6 +201,25 @@ async fn loading_the_newest_messages_keeps_the_older_ones() {
 }
 
 #[tokio::test]
+async fn a_refused_message_stays_on_the_page_when_the_messages_are_loaded() {
+    for (version, dialect) in PAGES {
+        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        page.send("").await;
+        assert_eq!(page.refused().0, 400);
+        let shown = page.messages.clone();
+        assert_eq!((shown.len(), &shown[2]["role"]), (3, &json!("user")));
+        page.act(&json!({ "do": "load" })).await;
+        assert_eq!(page.messages, shown);
+        // A stored message is not kept twice, and what follows a refused one takes its place.
+        page.send("never mind").await;
+        assert_eq!(page.error, None);
+        page.load_stored().await;
+        assert_eq!((page.messages.len(), page.said().as_str(), &page.invalid), (4, "Done.", &None));
+        drop(app);
+    }
+}
+
+#[tokio::test]
 async fn a_page_on_the_transport_of_the_package_names_its_dialect() {
     for (version, dialect) in PAGES {
         let (_app, mut page) = asked(version, &PAY, &on(dialect)).await;

@@ -15,14 +15,14 @@ async fn with_a_hold() -> (Embedded, Page) {
 
 impl Page {
     /// Calls this method of the client, which succeeds.
-    async fn calls_method(&mut self, method: &str, args: Value) -> Value {
+    pub(super) async fn calls_method(&mut self, method: &str, args: Value) -> Value {
         let result = self.tries_method(method, args).await;
         assert_eq!(result.get("error"), None);
         result["ok"].clone()
     }
 
     /// Calls this method of the client: `{ok}` or `{error}`.
-    async fn tries_method(&mut self, method: &str, args: Value) -> Value {
+    pub(super) async fn tries_method(&mut self, method: &str, args: Value) -> Value {
         self.act(&json!({ "do": "call", "method": method, "args": args })).await;
         self.package["result"].clone()
     }

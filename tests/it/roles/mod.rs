@@ -46,11 +46,12 @@ fn acme(app: &Embedded, user: &str, roles: &[&str]) -> Client {
     app.client.as_user("acme", user, roles)
 }
 
-/// The row of a call, its decisions and its events, as JSON text.
+/// The row of a call, its decisions and its events, as JSON text, without the records of refused decisions.
 async fn all_of(app: &Embedded, call: &str) -> String {
     let mut rows = Vec::new();
     for (table, order) in [("tool_calls", "tool_call_id"), ("decisions", "at"), ("events", "event_id")] {
-        let sql = format!("SELECT * FROM {table} WHERE tool_call_id = '{call}' ORDER BY {order}");
+        let refused = if table == "events" { " AND type <> 'tool.decision_refused'" } else { "" };
+        let sql = format!("SELECT * FROM {table} WHERE tool_call_id = '{call}'{refused} ORDER BY {order}");
         rows.extend(app.rows.all(&sql).await);
     }
     serde_json::Value::Array(rows).to_string()

@@ -1,8 +1,8 @@
 //! Response heads of streams, and of answers in place of a stream.
 
 use super::{DIALECTS, Heard, asks};
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, call};
+use crate::support::ui::{ui_assistant, ui_submit, ui_user};
+use crate::support::{Embedded, Watched, call};
 use holdpoint::config::UiDialect;
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Version};
@@ -164,12 +164,14 @@ async fn the_routes_of_ui_pages_answer_with_the_same_heads() {
 #[tokio::test]
 async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
     let (asked, data) = ("\"type\":\"tool-approval-request\"", "\"type\":\"data-tool-validation\"");
-    for (configured, header, told, untold) in [
-        (UiDialect::V6, None, asked, data),
-        (UiDialect::V5, None, data, asked),
-        (UiDialect::V7, None, asked, data),
-        (UiDialect::V5, Some("ui-v6"), asked, data),
-        (UiDialect::V6, Some("ui-v5"), data, asked),
+    for (configured, header, told, untold, is_v7) in [
+        (UiDialect::V6, None, asked, data, false),
+        (UiDialect::V5, None, data, asked, false),
+        (UiDialect::V7, None, asked, data, true),
+        (UiDialect::V5, Some("ui-v6"), asked, data, false),
+        (UiDialect::V7, Some("ui-v6"), asked, data, false),
+        (UiDialect::V6, Some("ui-v7"), asked, data, true),
+        (UiDialect::V6, Some("ui-v5"), data, asked, false),
     ] {
         let app = Embedded::with(|config| config.stream.default_ui_dialect = configured).await;
         let gate = app.scene.gate();
@@ -188,10 +190,52 @@ async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
             let raw = stream.all().await;
             assert!(raw.contains(told) && !raw.contains(untold), "{configured:?}, {header:?}: {raw}");
         }
+        // Only the chunk about a decision distinguishes ui-v7.
+        let held = app.client.get("/approvals").await.body["results"][0]["tool_call_id"].clone();
+        app.client.approve(held.as_str().unwrap()).await;
+        gate.add_permits(2);
+        app.scene.says("Paid.");
+        let continued = ui_submit("chat-1", &[ui_assistant("a-1", &json!([]))]);
+        let continued = app.client.http.post(app.client.url("/qa/chat_streamed")).json(&continued);
+        let raw = Heard::of(with_header(continued)).await.all().await;
+        assert!(raw.contains("Paid."), "{configured:?}, {header:?}: {raw}");
+        assert_eq!(
+            raw.contains("\"type\":\"tool-approval-response\""),
+            is_v7,
+            "{configured:?}, {header:?}: {raw}"
+        );
         // The server recognizes pages of AI SDK 4 by their bodies.
         gate.add_permits(2);
         app.scene.says("Hello.");
         let turn = app.client.turn_by_id(&json!({ "id": "chat-2", "content": "hi" })).await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
+    }
+}
+
+#[tokio::test]
+async fn the_first_hold_for_a_page_that_names_no_dialect_is_logged_with_the_header_and_the_key_on_sqlite() {
+    for (configured, header, expected) in
+        [("ui-v6", None, 1), ("ui-v6", Some("ui-v6"), 0), ("ui-v5", None, 0), ("ui-v7", None, 0)]
+    {
+        let settings = [
+            ("HOLDPOINT_LOG__LEVEL", "warn"),
+            ("HOLDPOINT_LOG__FORMAT", "json"),
+            ("HOLDPOINT_STREAM__DEFAULT_UI_DIALECT", configured),
+        ];
+        let watched = Watched::start(&settings).await;
+        let ann = watched.server.client.as_user("acme", "ann", &[]);
+        for chat in ["chat-1", "chat-2"] {
+            let body = ui_submit(chat, &[ui_user("u-1", "call pay 1")]);
+            let request = ann.http.post(ann.url("/qa/chat_streamed")).json(&body);
+            let request = header.iter().fold(request, |request, it| request.header("x-stream-protocol", *it));
+            let raw = Heard::of(request).await.all().await;
+            assert!(raw.contains("data-tool-hold"), "{raw}");
+        }
+        let said = watched.finish();
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains("x-stream-protocol")).collect();
+        assert_eq!(lines.len(), expected, "{configured}, {header:?}: {said}");
+        for line in lines {
+            assert!(line.contains("\"WARN\"") && line.contains("stream.default_ui_dialect"), "{line}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The example pages in a real Chromium, driven by a process of Node (`tests/browser`).
 
+use super::PagePackage;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -33,7 +35,9 @@ impl Driver {
     fn start() -> Self {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
         let mut command = Command::new("node");
-        command.current_dir(project).arg("drive.mjs").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let package = PagePackage::installed().folder.join("node_modules/@holdpoint/page");
+        command.current_dir(project).arg("drive.mjs").arg(package);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("node is installed");
         let stdin = Mutex::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -144,12 +148,12 @@ impl Tab {
     }
 
     /// Waits until the conversation has exactly these lines, and the page is idle.
-    pub(crate) async fn shows(&self, lines: &[&str]) {
+    pub(crate) async fn shows(&self, lines: &[impl Serialize]) {
         self.order("shows", json!({ "lines": lines, "busy": false })).await;
     }
 
     /// Waits until the conversation has exactly these lines, while the page waits for more.
-    pub(crate) async fn shows_so_far(&self, lines: &[&str]) {
+    pub(crate) async fn shows_so_far(&self, lines: &[impl Serialize]) {
         self.order("shows", json!({ "lines": lines, "busy": true })).await;
     }
 
@@ -168,6 +172,70 @@ impl Tab {
         self.order("click", json!({ "name": button })).await;
     }
 
+    /// Follows the link of this name.
+    pub(crate) async fn follows(&self, link: &str) {
+        self.order("click", json!({ "name": link, "role": "link" })).await;
+    }
+
+    /// Clicks a button in the card of a call.
+    pub(crate) async fn clicks_in(&self, (tool, place): (&str, usize), button: &str) {
+        self.order("clickInCard", json!({ "tool": tool, "place": place, "name": button })).await;
+    }
+
+    /// Fills a field in the card of a call: with a text, or with whether a box is checked.
+    pub(crate) async fn fills_in(&self, (tool, place): (&str, usize), label: &str, value: impl Into<Value>) {
+        let value = value.into();
+        self.order("fillInCard", json!({ "tool": tool, "place": place, "label": label, "value": value }))
+            .await;
+    }
+
+    /// Chooses an option of a field in the card of a call.
+    pub(crate) async fn chooses_in(&self, (tool, place): (&str, usize), label: &str, value: &str) {
+        self.order("chooseInCard", json!({ "tool": tool, "place": place, "label": label, "value": value }))
+            .await;
+    }
+
+    /// Presses a key, such as `Tab`.
+    pub(crate) async fn presses(&self, key: &str) {
+        self.order("press", json!({ "key": key })).await;
+    }
+
+    /// Types a text into whatever has the focus.
+    pub(crate) async fn types(&self, text: &str) {
+        self.order("type", json!({ "text": text })).await;
+    }
+
+    pub(crate) async fn resizes(&self, width: u32, height: u32) {
+        self.order("resize", json!({ "width": width, "height": height })).await;
+    }
+
+    /// Emulates a preference of the user, such as `{"colorScheme": "dark"}`.
+    pub(crate) async fn prefers(&self, media: Value) {
+        self.order("emulate", json!({ "media": media })).await;
+    }
+
+    /// Loses every later request whose URL has this form.
+    pub(crate) async fn loses(&self, form: &str) {
+        self.order("cut", json!({ "path": form })).await;
+    }
+
+    /// The value of a JavaScript expression in the page.
+    pub(crate) async fn value_of(&self, script: &str) -> Value {
+        self.order("evaluate", json!({ "script": script })).await
+    }
+
+    /// Waits until a JavaScript expression in the page has this value.
+    pub(crate) async fn becomes(&self, script: &str, value: impl Into<Value>) {
+        let value = value.into();
+        self.order("becomes", json!({ "script": script, "value": value })).await;
+    }
+
+    /// What axe finds wrong with the page, and whether the page is wider than its window.
+    pub(crate) async fn faults(&self) -> Vec<String> {
+        let faults = self.order("faults", json!({})).await;
+        faults.as_array().unwrap().iter().map(|fault| fault.as_str().unwrap().to_owned()).collect()
+    }
+
     pub(crate) async fn reloads(&self) {
         self.order("reload", json!({})).await;
     }
@@ -177,6 +245,12 @@ impl Tab {
         self.order("reloadHeld", json!({})).await;
     }
 
+    /// Makes the next request whose URL has this form wait until it is released.
+    pub(crate) async fn holds_back(&self, form: &str) {
+        self.order("hold", json!({ "path": form })).await;
+    }
+
+    /// Releases the request, which has to come.
     pub(crate) async fn is_let_go(&self) {
         self.order("letGo", json!({})).await;
     }

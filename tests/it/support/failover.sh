@@ -13,6 +13,8 @@ for programs in $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V); do PAT
 folder=$(mktemp -d /var/tmp/holdpoint-failover.XXXXXX) && cd "$folder" || exit
 # The keepers store their configuration and their state here.
 export HOME="$folder" XDG_CONFIG_HOME="$folder" XDG_DATA_HOME="$folder" XDG_RUNTIME_DIR="$folder" PGHOST="$folder"
+# Two keepers that make this folder at once fail: it is their common part of the paths of their states.
+mkdir -p "$folder/pg_autoctl$folder"
 manager="postgres://autoctl_node@127.0.0.1:$1/pg_auto_failover?sslmode=disable"
 
 # Makes the data of the server $1. Nothing is synced: these rows may be lost with the machine. Without the last

@@ -1,8 +1,12 @@
 //! A third-party OpenID Connect server: npm's `oidc-provider`, started by `tests/oidc`.
 
 use super::Client;
+use super::postgres::free_port;
 use holdpoint::config::{AuthMode, Config};
+use reqwest::Url;
+use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -50,6 +54,43 @@ impl Oidc {
             config.auth.audience = Some("holdpoint".to_owned());
             (config.auth.issuer, config.auth.jwks_url) = (issuer, jwks_url);
         }
+    }
+
+    /// Configures the server to trust this issuer, and to let this user sign in.
+    pub(crate) async fn signs_in(&self, user: &str) -> impl FnOnce(&mut Config) + use<> {
+        let trusted = self.trusted().await;
+        let params = [("resource", format!("{RESOURCE}RS256")), ("login_hint", user.to_owned())];
+        move |config| {
+            trusted(config);
+            config.server.bind.set_port(free_port());
+            config.server.public_url = Some(format!("http://{}", config.server.bind));
+            config.auth.client_id = Some("console".to_owned());
+            config.auth.sign_in_params = params.map(|(name, value)| (name.to_owned(), value)).into();
+        }
+    }
+
+    /// The address of the issuer.
+    pub(crate) fn issuer(&self) -> &str {
+        &self.client.base
+    }
+
+    /// Goes from this address of the issuer to where it sends a browser back to.
+    pub(crate) async fn sent_back(&self, from: &str) -> String {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let (mut at, mut cookies) = (Url::parse(from).unwrap(), BTreeMap::new());
+        while at.origin().ascii_serialization() == self.issuer() {
+            let pairs = cookies.iter().map(|(name, value)| format!("{name}={value}"));
+            let cookie = pairs.collect::<Vec<_>>().join("; ");
+            let response = client.get(at.clone()).header(COOKIE, cookie).send().await.unwrap();
+            for set in response.headers().get_all(SET_COOKIE) {
+                let (name, value) = set.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
+                cookies.insert(name.to_owned(), value.to_owned());
+            }
+            let location = response.headers().get(LOCATION).map(|to| to.to_str().unwrap().to_owned());
+            let Some(location) = location else { panic!("{at}: {:?}", response.text().await) };
+            at = at.join(&location).unwrap();
+        }
+        at.into()
     }
 
     /// An access token for this client itself, signed with this algorithm.

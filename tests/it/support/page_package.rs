@@ -12,6 +12,15 @@ pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// The code of a section of a page of the documentation: each block whose first line names a file, with that name.
+pub(crate) fn code_of<'a>(page: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
+    let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
+    let text = text.split("\n## ").next().unwrap();
+    let blocks = text.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let named = blocks.filter_map(|(_, code)| Some((code.strip_prefix("// ")?.lines().next()?, code)));
+    named.collect()
+}
+
 /// The installed package.
 pub(crate) struct PagePackage {
     /// The folder in which a page would have its `package.json`.

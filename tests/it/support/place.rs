@@ -429,6 +429,10 @@ impl Place {
         Rows::open(&self.database).await
     }
 
+    pub(crate) fn database_url(&self) -> String {
+        self.database.clone()
+    }
+
     pub(crate) fn is_postgres(&self) -> bool {
         self.database.starts_with("postgres:")
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 /// What the service does with one request.
 #[derive(Debug, Clone)]
@@ -17,14 +18,20 @@ pub(crate) enum Does {
     Answers(u16, String),
     /// Answers with 200 and this body, and again on the same connection.
     AnswersTwice(String),
+    /// Answers with this status, and asks for another request after this number of seconds.
+    Busy(u16, u32),
     /// Answers with a redirect to this URL.
     Redirects(String),
     /// Never answers.
     Hangs,
     /// Resets the connection.
     Resets,
+    /// Answers with this status and this body once the test lets it.
+    Waits(u16, String),
     /// Closes the connection in the middle of an answer with 200.
     BreaksOff,
+    /// Closes the connection in the middle of an answer with 202.
+    AcceptsAndBreaksOff,
     /// Answers with this status and a body without an end.
     Floods(u16),
 }
@@ -69,6 +76,8 @@ struct Script {
 pub(crate) struct RemoteTool {
     pub(crate) base: String,
     script: Arc<Mutex<Script>>,
+    /// One permit for each answer that waits.
+    go: Arc<Semaphore>,
 }
 
 impl RemoteTool {
@@ -77,7 +86,7 @@ impl RemoteTool {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let script = Script { next: VecDeque::new(), then, received: Vec::new() };
-        let service = Self { base, script: Arc::new(Mutex::new(script)) };
+        let service = Self { base, script: Arc::new(Mutex::new(script)), go: Arc::new(Semaphore::new(0)) };
         let serving = service.clone();
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
@@ -98,6 +107,11 @@ impl RemoteTool {
     /// Does this with each later request.
     pub(crate) fn now(&self, then: Does) {
         self.script.lock().unwrap().then = then;
+    }
+
+    /// Lets one answer that waits go.
+    pub(crate) fn go(&self) {
+        self.go.add_permits(1);
     }
 
     /// All requests so far, oldest first.
@@ -139,8 +153,17 @@ impl RemoteTool {
         // A client that has left reads no answer.
         let _written = match does {
             Does::Answers(status, body) => socket.write_all(answer(status, &body).as_bytes()).await,
+            Does::Waits(status, body) => {
+                self.go.acquire().await.unwrap().forget();
+                socket.write_all(answer(status, &body).as_bytes()).await
+            }
             Does::AnswersTwice(body) => {
                 socket.write_all([answer(200, &body), answer(200, "\"again\"")].concat().as_bytes()).await
+            }
+            Does::Busy(status, seconds) => {
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nretry-after: {seconds}\r\ncontent-length: 0\r\n\r\n");
+                socket.write_all(head.as_bytes()).await
             }
             Does::Redirects(url) => {
                 let head = format!("HTTP/1.1 307 X\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n");
@@ -152,6 +175,9 @@ impl RemoteTool {
             }
             Does::BreaksOff => {
                 socket.write_all(b"HTTP/1.1 200 X\r\ncontent-length: 100\r\n\r\n{\"half\":").await
+            }
+            Does::AcceptsAndBreaksOff => {
+                socket.write_all(b"HTTP/1.1 202 X\r\ncontent-length: 100\r\n\r\n{\"half\":").await
             }
             Does::Hangs => {
                 while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}

@@ -1,7 +1,7 @@
 //! A server in this process, with the tools and the model of a test.
 
 use super::{Client, Ended, Ledger, Rows, Scene, eventually, holdpoint, postgres_if_chosen, probes};
-use holdpoint::app::{App, Deadlines, configured_model};
+use holdpoint::app::{App, Clock, Deadlines, SystemClock, configured_model};
 use holdpoint::config::{Config, Provider};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
 use holdpoint::llm::LanguageModel;
@@ -92,6 +92,7 @@ struct Parts<H> {
     deadlines: Deadlines,
     tools: ToolRegistry,
     handler: H,
+    clock: Arc<dyn Clock>,
 }
 
 impl Embedded {
@@ -125,18 +126,32 @@ impl Embedded {
     ) -> Self {
         let mut deadlines = Deadlines::default();
         hurry(&mut deadlines);
-        Box::pin(Self::begun(deadlines, change, Deferred)).await
+        Box::pin(Self::begun(deadlines, change, Deferred, Arc::new(SystemClock))).await
     }
 
     /// With this approval handler, and this change to the configuration.
     pub(crate) async fn asking(handler: impl ApprovalHandler, change: impl FnOnce(&mut Config)) -> Self {
-        Box::pin(Self::begun(Deadlines::default(), change, handler)).await
+        Box::pin(Self::begun(Deadlines::default(), change, handler, Arc::new(SystemClock))).await
+    }
+
+    /// On SQLite, which has no clock of its own, with this clock.
+    pub(crate) async fn clocked(
+        dir: &TempDir,
+        clock: Arc<dyn Clock>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let change = |config: &mut Config| {
+            config.database.url = sqlite(dir).into();
+            change(config);
+        };
+        Box::pin(Self::begun(Deadlines::default(), change, Deferred, clock)).await
     }
 
     async fn begun(
         deadlines: Deadlines,
         change: impl FnOnce(&mut Config),
         handler: impl ApprovalHandler,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let ledger = Ledger::new();
         let dir = tempfile::tempdir().unwrap();
@@ -146,7 +161,7 @@ impl Embedded {
         }
         change(&mut config);
         let tools = probes(&ledger);
-        let parts = Parts { config, deadlines, tools, handler };
+        let parts = Parts { config, deadlines, tools, handler, clock };
         Box::pin(Self::serve(dir, parts, Scene::new(), ledger)).await
     }
 
@@ -171,19 +186,20 @@ impl Embedded {
         let mut config = config(&self.dir);
         config.database.url = self.url.into();
         change(&mut config);
-        let parts = Parts { config, deadlines: Deadlines::default(), tools, handler };
+        let clock = Arc::new(SystemClock);
+        let parts = Parts { config, deadlines: Deadlines::default(), tools, handler, clock };
         Box::pin(Self::serve(self.dir, parts, self.scene, self.ledger)).await
     }
 
     async fn serve(dir: TempDir, parts: Parts<impl ApprovalHandler>, scene: Scene, ledger: Ledger) -> Self {
-        let Parts { config, deadlines, tools, handler } = parts;
+        let Parts { config, deadlines, tools, handler, clock } = parts;
         let (url, schema) = (config.database.url.expose_secret().to_owned(), config.database.schema.clone());
         let bind = config.server.bind;
         let model: Arc<dyn LanguageModel> = match config.model.provider {
             Provider::SCRIPTED => Arc::new(scene.clone()),
             _ => configured_model(&config).unwrap(),
         };
-        let app = App::builder(config).tools(tools).model(model).handler(handler);
+        let app = App::builder(config).tools(tools).model(model).handler(handler).clock(clock);
         let app = Box::pin(app.build()).await.unwrap().with_deadlines(deadlines);
         let listener = TcpListener::bind(bind).await.unwrap();
         let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));

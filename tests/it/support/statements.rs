@@ -22,7 +22,7 @@ pub(crate) enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 22] = [
+const KNOWN: [(Purpose, How, &str); 25] = [
     (Purpose::Count, How::Contains, "pg_stat_statements"),
     (Purpose::Frame, How::Begins, "BEGIN"),
     (Purpose::Frame, How::Begins, "COMMIT"),
@@ -43,12 +43,19 @@ const KNOWN: [(Purpose, How, &str); 22] = [
     // The sweeper and the resumer: whether there is work.
     (Purpose::Look, How::Contains, r#"AS "unanswered""#),
     (Purpose::Look, How::Contains, r#"AS "children""#),
-    // The sweeper: executing calls with an ended lease, approved calls past their start deadline, approved
-    // calls that no process has claimed, and pending calls past their deadline.
+    // The sweeper: executing calls with an ended lease, calls whose owner did not report in time, approved calls past their start deadline, approved
+    // calls that no process has claimed, pending calls past their deadline, and those to remind of or to escalate.
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."lease_until" FROM"#),
+    (
+        Purpose::Look,
+        How::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."result_deadline" FROM"#,
+    ),
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."start_deadline" FROM"#),
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."decided_at" FROM"#),
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."expires_at" FROM"#),
+    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."remind_at" FROM"#),
+    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."escalate_at" FROM"#),
     // The sweeper: turns with an ended lease.
     (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE "runs"."status" ="#),
     // The sweeper: interrupted calls whose tool may know the outcome.

@@ -71,7 +71,7 @@ impl Pty {
     }
 
     /// The other end, for a process.
-    pub(super) fn end(&self) -> OwnedFd {
+    pub(crate) fn end(&self) -> OwnedFd {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         ioctl_tiocgptpeer(&self.keyboard, flags).unwrap()
     }
@@ -80,8 +80,9 @@ impl Pty {
         (&self.keyboard).write_all(keys.as_bytes()).unwrap();
     }
 
+    /// What is shown so far. A character of several bytes may have come in part.
     pub(crate) fn shown(&self) -> String {
-        String::from_utf8(self.shown.lock().unwrap().clone()).unwrap()
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
     /// Waits until this text is shown this many times.

@@ -188,7 +188,7 @@ async fn e1_public_paths_read_no_body_on_sqlite() {
         )
         .await;
         for (path, found) in
-            [("/", 307), ("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200), ("/docs", 200)]
+            [("/", 200), ("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200), ("/docs", 200)]
         {
             for (method, status) in
                 [("GET", found), ("HEAD", found), ("POST", 405), ("PUT", 405), ("OPTIONS", 405)]

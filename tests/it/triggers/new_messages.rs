@@ -101,9 +101,9 @@ async fn the_text_of_a_message_joins_its_text_parts_with_newlines() {
     let cases = [
         (json!([text("one")]), "one"),
         (json!([text("Sum this up:"), text("It rained.\nA lot.")]), "Sum this up:\nIt rained.\nA lot."),
-        (json!([step, text("what is it?"), { "data": { "text": "x" } }]), "what is it?"),
-        (json!([text(""), text("a"), { "text": "b" }, text("c"), text("")]), "a\nc"),
-        (json!([null, 7, [], { "text": "x" }, { "type": "text" }, text(" ")]), " "),
+        (json!([step, text("what is it?")]), "what is it?"),
+        (json!([text(""), text("a"), text("c"), text("")]), "a\nc"),
+        (json!([text(" ")]), " "),
     ];
     for (n, (parts, words)) in cases.iter().enumerate() {
         app.scene.says("ok");
@@ -175,6 +175,29 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
     let (before, with_file) = (ui_user("u1", "one"), said(json!([text, file])));
     let attached = json!({ "role": "user", "content": "what is it?",
         "experimental_attachments": [{ "name": "a.png", "contentType": "image/png", "url": "data:," }] });
+    let with = |part: Value| json!({ "message": said(json!([text, part])) });
+    let malformed = [
+        (with(json!("what is it?")), "message.parts[1] (not an object)"),
+        (with(json!(["what", "is it?"])), "message.parts[1] (not an object)"),
+        (with(json!(null)), "message.parts[1] (not an object)"),
+        (with(json!({})), "message.parts[1] (without a type)"),
+        (with(json!({ "text": "what is it?" })), "message.parts[1] (without a type)"),
+        (with(json!({ "type": 7, "text": "what is it?" })), "message.parts[1] (without a type)"),
+        (with(json!({ "type": "text" })), "message.parts[1] (text without a text)"),
+        (with(json!({ "type": "text", "text": null })), "message.parts[1] (text without a text)"),
+        (with(json!({ "type": "text", "text": ["what is it?"] })), "message.parts[1] (text without a text)"),
+        (json!({ "messages": [before, said(json!([null, text]))] }), "messages[1].parts[0] (not an object)"),
+        // Pages of AI SDK 4.
+        (
+            json!({ "messages": [{ "role": "user", "content": "what is it?", "parts": [text, "and this?"] }] }),
+            "messages[0].parts[1] (not an object)",
+        ),
+        (
+            json!({ "messages": [{ "role": "user", "content": "what is it?",
+                "experimental_attachments": attached["experimental_attachments"][0] }] }),
+            "messages[0].experimental_attachments (not a list)",
+        ),
+    ];
     let refused = [
         (json!({ "messages": [before, with_file] }), "messages[1].parts[1] (file image/png)"),
         (json!({ "messages": [before, said(json!([file]))] }), "messages[1].parts[0] (file image/png)"),
@@ -207,7 +230,7 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
         ),
         (json!({ "message": attached }), "message.experimental_attachments[0] (file image/png)"),
     ];
-    for (mut body, named) in refused {
+    for (mut body, named) in refused.into_iter().chain(malformed) {
         body["id"] = json!(CHAT);
         let answer = app.client.post("/qa/chat_streamed", &body).await;
         assert_eq!((answer.status, answer.code()), (422, "unsupported_part"), "{body}");
@@ -217,8 +240,10 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
 
     // The page still shows the refused message, and posts it before its next one.
     let answer = json!([{ "type": "step-start" }, { "type": "reasoning", "text": "r" }, file,
-        { "type": "source-url", "url": "x" }, { "type": "data-x", "data": 1 }, { "type": "text", "text": "A" }]);
-    let shown = [with_file, ui_assistant("a", &answer), ui_user("u3", "then this")];
+        { "type": "source-url", "url": "x" }, { "type": "data-x", "data": 1 }, { "type": "text", "text": "A" },
+        { "type": "text" }, {}, null, "odd"]);
+    let odd = said(json!([null, "odd", {}, { "type": "text" }]));
+    let shown = [with_file, odd, ui_assistant("a", &answer), ui_user("u3", "then this")];
     app.scene.says("ok");
     assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &shown)).await.text(), "ok");
     assert_last_told(&app, &["then this"]);

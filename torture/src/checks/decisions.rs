@@ -5,6 +5,7 @@ use super::case::{Case, Cases, same};
 use super::{Records, Violation};
 use crate::json::At;
 use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Observation, Surface, Verdict};
+use crate::world::MCP_TOOL;
 use serde_json::Value;
 
 /// S4: exactly one decision moves a call, and the row agrees with the decision.
@@ -104,8 +105,11 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether the build of the answering server may have lacked this tool.
+/// Whether the answering server may have lacked this tool: its build, or the connection to its MCP server.
 fn lacked(records: &Records, request: &DecisionRequest, tool: &str) -> bool {
+    if tool == MCP_TOOL {
+        return true;
+    }
     let starts = records.deeds.iter().filter(|deed| {
         deed.kind == DeedKind::Start && deed.replica == Some(request.replica) && deed.at <= request.span.ended
     });

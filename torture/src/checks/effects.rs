@@ -3,7 +3,7 @@
 use super::case::{Cases, hash};
 use super::{Records, Violation};
 use crate::clock::micros;
-use crate::world::LEASE;
+use crate::world::{HTTP_TOOL, LEASE};
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ const ATTEMPTS_MAX: usize = 3;
 
 /// S1: no effect before the approval is durable. A starting tool sees its call in `executing`. The exception
 /// is a process that was paused for a lease between the claim and the start of the tool, which no database
-/// can prevent. The times do not identify the claim of a start, so the first claim counts.
+/// can prevent. The times do not identify the claim of a start, so the first claim counts. Another exception is a service
+/// that begins with a request when the server that sent it is dead, and a restart has interrupted the call.
 pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -23,6 +24,7 @@ pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let in_order = match state {
                 // The tool could not read its row; the committed decision below counts.
                 None | Some("executing") => true,
+                Some("interrupted") if start.tool == HTTP_TOOL => claimed.is_some(),
                 Some("interrupted" | "succeeded" | "failed") => late,
                 Some("approved") => late && case.row.idempotent,
                 Some(_) => false,
@@ -76,9 +78,10 @@ pub(super) fn s3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             if line.tool != case.row.name || approved.as_ref() != Some(&line.args_sha256) {
                 found.push(Violation::of("S3", call, format!("{} ran with other inputs", line.tool)));
             }
+            let (Some(tenant), Some(user)) = (&line.tenant, &line.user) else { continue };
             let owner = owners.get(case.row.thread_id.as_str());
-            if owner != Some(&(line.tenant.as_str(), line.user.as_str())) {
-                let who = format!("the call ran on behalf of {} of {}", line.user, line.tenant);
+            if owner != Some(&(tenant.as_str(), user.as_str())) {
+                let who = format!("the call ran on behalf of {user} of {tenant}");
                 found.push(Violation::of("S3", call, who));
             }
         }
@@ -118,12 +121,12 @@ pub(super) fn s7(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// V1: a call runs under the schema of its decision.
+/// V1: a call runs under the schema of its decision. Only the server knows the schema of an MCP tool.
 pub(super) fn v1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let (Some(decision), Some(inputs)) = (case.decision(), case.row.effective_inputs()) else { continue };
-        for start in case.starts() {
+        for start in case.starts().filter(|start| !start.schema_hash.is_empty()) {
             if hash(&json!([case.row.name, inputs, start.schema_hash])) != decision.input_hash {
                 found.push(Violation::of("V1", call, "the call ran under another schema than its decision"));
             }

@@ -5,7 +5,7 @@ use super::{Records, Violation};
 use crate::record::{Deed, DeedKind};
 
 /// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
-const REFUSALS: [&str; 23] = [
+const REFUSALS: [&str; 36] = [
     "check constraint",
     "CHECK constraint failed",
     "duplicate key value",
@@ -19,14 +19,27 @@ const REFUSALS: [&str; 23] = [
     "is written once",
     "illegal transition",
     "is delegated once",
+    "gets an owner once",
     "begins on a decision",
+    "the token of an execution",
     "has moved the call",
     "a yes that was to be remembered",
     "is revoked once",
     "of events only grow",
+    "of an endpoint only grows",
+    "is the next definition",
+    "begins as open",
+    "is answered once",
+    "changes only while",
     "never change",
     "never deleted",
     "never replaced",
+    "never overwritten",
+    "is replaced once",
+    "is escalated once",
+    "of an escalated call",
+    "pending call is delegated",
+    "under a delegation in force",
     "only what has ended is erased",
     "was never claimed did not run",
 ];

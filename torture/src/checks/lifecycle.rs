@@ -7,7 +7,7 @@ use crate::clock::micros;
 use crate::json::At;
 use crate::record::{Deed, DeedKind, FINAL_READ, Observation};
 use crate::rows::{CallRow, EventRow};
-use crate::world::{LEASE, TOOL_TIMEOUT};
+use crate::world::{LEASE, REMOTE, TOOL_TIMEOUT};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,6 +22,17 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let mut events = case.events.clone();
+        // A refused decision and a later deadline move no call.
+        events.retain(|event| {
+            !matches!(
+                event.kind.as_str(),
+                "tool.decision_refused"
+                    | "tool.extended"
+                    | "tool.delegated"
+                    | "tool.reminded"
+                    | "tool.escalated"
+            )
+        });
         events.sort_by_key(|event| event.at);
         if !leads_to_end(case.row, "", &events) {
             let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
@@ -59,10 +70,13 @@ fn next_state(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static s
         ("called", "tool.blocked") => "rejected",
         ("called" | "pending" | "approved", "tool.cancelled") => "cancelled",
         ("pending", "tool.approved") => "approved",
+        // The policy lets a worker execute the call.
+        ("called", "tool.approved") if !call.held => "approved",
         ("pending", "tool.rejected") => "rejected",
         ("pending", "tool.expired") => "expired",
         ("called" | "approved", "tool.started") => "executing",
         ("executing" | "approved" | "interrupted", "tool.failed") => "failed",
+        ("executing", "tool.accepted" | "tool.input_requested" | "tool.input_ended") => "executing",
         ("executing" | "interrupted", "tool.succeeded") => "succeeded",
         ("executing", "tool.interrupted") if *data.at("/state") == "approved" => {
             // Only an idempotent call has another attempt.
@@ -78,6 +92,8 @@ pub(super) fn sql(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let row = case.row;
+        let leased = usize::from(row.lease_until.is_some());
+        let delegated = usize::from(row.child_run_id.is_some()) + usize::from(row.result_deadline.is_some());
         let by_the_system = row.decided_by.as_ref().is_some_and(|by| by.starts_with("system:"));
         let broken = [
             (row.validated.is_none() != (row.state == "pending"), "without a verdict, or pending with one"),
@@ -85,8 +101,8 @@ pub(super) fn sql(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             (row.exec_attempt > 1 && !row.idempotent, "claimed again"),
             (row.is_open() == row.finished_at.is_some(), "open with an end, or ended without one"),
             (
-                (row.state == "executing") != row.lease_until.is_some(),
-                "executing without a lease, or leased otherwise",
+                if row.state == "executing" { leased + delegated != 1 } else { leased != 0 },
+                "executing without exactly one of lease, child and owner, or leased otherwise",
             ),
             (row.finished_at.is_some() != row.result.is_some(), "ended without a result, or open with one"),
             (
@@ -193,7 +209,8 @@ fn wrong_outcome(case: &Case<'_>) -> Option<String> {
 }
 
 /// I1: an execution with an unknown end was interrupted by harm to its process or to the database. A
-/// disconnected client is no cause.
+/// disconnected client is no cause. The execution of a remote tool also depends on the servers, and its lines do not
+/// name one.
 pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted" && !case.had_effect())
@@ -204,6 +221,7 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let interrupted = interrupted.unwrap_or(i64::MAX);
         // The timeout of the tool starts before its first line, because the tool reads its row first.
         let claimed = case.claims().filter(|at| *at <= start.at).max().unwrap_or(start.at);
+        let is_remote = REMOTE.contains(&start.tool.as_str());
         let stop_requested = case.row.cancel_requested_at.is_some();
         let took_too_long = interrupted - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {
@@ -213,11 +231,13 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             // so that the other process renews no lease. A process may miss one renewal: less than half a
             // lease is no cause.
             let holds_up = deed.kind == DeedKind::Pause && meanwhile >= micros(LEASE) / 2;
-            let its_own = deed.pid == Some(start.pid) && deed.kind != DeedKind::Start;
+            let its_own = (is_remote || deed.pid == Some(start.pid)) && deed.kind != DeedKind::Start;
             meanwhile >= 0 && (of_the_database || holds_up || its_own)
         });
         let failed = records.hits.iter().any(|hit| {
-            hit.action.is_some() && hit.pid == start.pid && (claimed..=interrupted).contains(&hit.at)
+            hit.action.is_some()
+                && (is_remote || hit.pid == start.pid)
+                && (claimed..=interrupted).contains(&hit.at)
         });
         if !(stop_requested || took_too_long || harmed || failed) {
             found.push(Violation::of("I1", call, "interrupted without harm to its process"));

@@ -8,8 +8,10 @@ mod effects;
 mod errors;
 mod lifecycle;
 mod messages;
+mod reports;
 #[cfg(test)]
 mod tests;
+mod unnamed;
 
 pub(crate) use case::Cases;
 pub(crate) use messages::threads;
@@ -56,6 +58,7 @@ impl Records {
     pub(crate) fn gather(rows: Rows, world: &World) -> Result<Self> {
         let book = &world.shared.book;
         let mut ledger: Vec<LedgerLine> = files::lines(&world.ledger())?;
+        unnamed::name_calls(&mut ledger, &rows);
         ledger.retain(|line| !line.call.is_empty());
         let harmed = world.proxies.iter().map(crate::proxy::Proxy::harmed);
         Ok(Self {
@@ -80,7 +83,7 @@ impl Records {
 type Check = fn(&Records, &Cases<'_>) -> Vec<Violation>;
 
 /// Every check, by the id of its promise.
-pub(crate) const CHECKS: [(&str, Check); 25] = [
+pub(crate) const CHECKS: [(&str, Check); 26] = [
     ("S1", effects::s1),
     ("S2", effects::s2),
     ("S3", effects::s3),
@@ -95,6 +98,7 @@ pub(crate) const CHECKS: [(&str, Check); 25] = [
     ("I2", lifecycle::i2),
     ("D4", messages::d4),
     ("D5", messages::d5),
+    ("D9", reports::d9),
     ("H1", messages::h1),
     ("H2", messages::h2),
     ("H3", messages::h3),

@@ -1,5 +1,7 @@
 //! Each check with correct records, and with records that break only its promise.
 
+mod remote;
+
 use super::*;
 use crate::checks::case::hash;
 use crate::record::{Answer, DeedKind, FINAL_READ, Span, Surface, Verdict};
@@ -35,6 +37,8 @@ fn call(id: &str) -> CallRow {
         exec_id: Some("x".to_owned()),
         exec_attempt: 1,
         lease_until: None,
+        child_run_id: None,
+        result_deadline: None,
         cancel_requested_at: None,
         output: Some(r#"{"n":1}"#.to_owned()),
         result: Some(r#"{"n":1}"#.to_owned()),
@@ -56,12 +60,13 @@ fn line(what: &str, at: i64) -> LedgerLine {
     LedgerLine {
         what: what.to_owned(),
         call: CALL.to_owned(),
+        nth: None,
         key: CALL.to_owned(),
         tool: "pay".to_owned(),
         args_sha256: hash(&json!({"n": 1, "then": "ok"})),
         schema_hash: "schema".to_owned(),
-        tenant: "acme".to_owned(),
-        user: "owner".to_owned(),
+        tenant: Some("acme".to_owned()),
+        user: Some("owner".to_owned()),
         seen_state: (what == "start").then(|| "executing".to_owned()),
         seen_validated: (what == "start").then_some(true),
         at: at * SECOND,
@@ -268,7 +273,7 @@ fn a_second_execution_is_found() {
 fn other_inputs_another_tool_and_another_user_are_found() {
     assert_eq!(broken(|it| it.ledger[0].args_sha256 = hash(&json!({"n": 2}))), ["S3"]);
     assert_eq!(broken(|it| it.ledger[0].tool = "note".to_owned()), ["S3"]);
-    assert_eq!(broken(|it| it.ledger[0].tenant = "globex".to_owned()), ["S3"]);
+    assert_eq!(broken(|it| it.ledger[0].tenant = Some("globex".to_owned())), ["S3"]);
 }
 
 #[test]
@@ -532,6 +537,11 @@ fn an_early_reap_is_found() {
 #[test]
 fn rows_that_the_schema_would_refuse_are_found() {
     assert_eq!(broken(|it| it.rows.calls[0].lease_until = Some(1)), ["SQL"]);
+    let owned = broken(|it| {
+        it.rows.calls[0].lease_until = Some(1);
+        it.rows.calls[0].result_deadline = Some(1);
+    });
+    assert_eq!(owned, ["SQL"]);
     assert!(broken(|it| it.rows.calls[0].validated = None).contains(&"SQL"));
     assert!(broken(|it| it.rows.calls[0].output = None).contains(&"SQL"));
 }

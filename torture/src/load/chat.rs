@@ -10,7 +10,7 @@ use crate::plan::{Plan, PlannedCall};
 use crate::random::Random;
 use crate::record::{Observation, Span, Turn};
 use crate::stream::{Dialect, FactKind, StreamContent};
-use crate::world::LEASE;
+use crate::world::{HTTP_TOOL, LEASE, MCP_TOOL, WORKER_TOOLS};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -86,11 +86,15 @@ impl Chat<'_> {
     fn call(&mut self) -> PlannedCall {
         let n = self.load.next_call();
         let tools = [
-            ("pay", 50),
-            ("pay_idempotent", 14),
-            ("pay_verified", 10),
-            ("note", 14),
-            ("note_idempotent", 8),
+            ("pay", 26),
+            ("pay_idempotent", 11),
+            ("pay_verified", 8),
+            ("note", 11),
+            ("note_idempotent", 6),
+            (MCP_TOOL, 9),
+            (HTTP_TOOL, 11),
+            (WORKER_TOOLS[0], 11),
+            (WORKER_TOOLS[1], 6),
             ("no_such_tool", 2),
             ("", 2),
         ];
@@ -106,7 +110,9 @@ impl Chat<'_> {
             0..12 => self.random.between(lease / 3, lease),
             _ => self.random.between(0, 400),
         };
-        let endings = [("ok", 90), ("fail", 6), ("panic", 3), ("hang", 1)];
+        // A service reports every other outcome later.
+        let later = if tool == HTTP_TOOL { 60 } else { 0 };
+        let endings = [("ok", 90), ("later", later), ("fail", 6), ("crash", 3), ("hang", 1)];
         let then = self.random.weighted(&endings).unwrap_or("ok");
         PlannedCall {
             tool: tool.to_owned(),

@@ -1,6 +1,6 @@
 //! The users: two tenants, each with owners of threads, approvers, and an outsider without a role.
 
-use crate::world::{APPROVER, AUDIENCE, ISSUER, SECRET};
+use crate::world::{APPROVER, AUDIENCE, ISSUER, SECRET, WORKER};
 use anyhow::Result;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
@@ -26,6 +26,7 @@ pub(crate) struct Users {
     owners: Vec<User>,
     approvers: Vec<User>,
     outsiders: Vec<User>,
+    workers: Vec<User>,
 }
 
 impl User {
@@ -47,7 +48,13 @@ impl Users {
     pub(crate) fn new() -> Result<Self> {
         let [tenant, _] = TENANTS;
         let first = User::new(tenant, format!("{tenant}-first"), &[])?;
-        let mut users = Self { first, owners: Vec::new(), approvers: Vec::new(), outsiders: Vec::new() };
+        let mut users = Self {
+            first,
+            owners: Vec::new(),
+            approvers: Vec::new(),
+            outsiders: Vec::new(),
+            workers: Vec::new(),
+        };
         for number in 0..EACH {
             for tenant in TENANTS {
                 users.owners.push(User::new(tenant, format!("{tenant}-owner-{number}"), &[])?);
@@ -57,6 +64,7 @@ impl Users {
         }
         for tenant in TENANTS {
             users.outsiders.push(User::new(tenant, format!("{tenant}-outsider"), &[])?);
+            users.workers.push(User::new(tenant, format!("{tenant}-worker"), &[WORKER])?);
         }
         Ok(users)
     }
@@ -74,6 +82,11 @@ impl Users {
     /// Returns the approvers of a tenant.
     pub(crate) fn approvers(&self, tenant: &str) -> Vec<&User> {
         self.approvers.iter().filter(|user| user.tenant == tenant).collect()
+    }
+
+    /// Returns the worker of each tenant.
+    pub(crate) fn workers(&self) -> &[User] {
+        &self.workers
     }
 
     /// Returns the users for whom the rows of a tenant's owners do not exist.

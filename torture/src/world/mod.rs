@@ -1,8 +1,12 @@
 //! The world of a run: a database, servers, proxies and a model. They belong to the run and end with it.
 
 mod cluster;
+mod configuration;
+mod front_door;
+mod remote;
 mod replica;
 
+pub(crate) use remote::{Order as RemoteOrder, Remote};
 pub(crate) use replica::{Order, Replica};
 
 use crate::clock::Clock;
@@ -15,6 +19,8 @@ use crate::record::Book;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use cluster::Cluster;
+use configuration::Configuration;
+use front_door::FrontDoor;
 use futures::future::join_all;
 use replica::Keeper;
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
@@ -23,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -43,8 +50,20 @@ pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const AUDIENCE: &str = "holdpoint";
 /// The role of the approvers.
 pub(crate) const APPROVER: &str = "approver";
-/// The tools whose calls are held.
-pub(crate) const HELD: [&str; 3] = ["pay", "pay_idempotent", "pay_verified"];
+/// The role of the workers.
+pub(crate) const WORKER: &str = "worker";
+/// The tools of the servers whose calls are held.
+pub(crate) const OWN: [&str; 3] = ["pay", "pay_idempotent", "pay_verified"];
+/// The tool of an MCP server, which each server starts for itself.
+pub(crate) const MCP_TOOL: &str = "bank__pay";
+/// The tool of a service.
+pub(crate) const HTTP_TOOL: &str = "pay_http";
+/// The tools of workers: a call of the first one is held, and a call of the second one may be repeated.
+pub(crate) const WORKER_TOOLS: [&str; 2] = ["pay_worker", "note_worker"];
+/// The tools that other programs execute.
+pub(crate) const REMOTE: [&str; 4] = [MCP_TOOL, HTTP_TOOL, WORKER_TOOLS[0], WORKER_TOOLS[1]];
+/// The time that the service has to report an outcome.
+pub(crate) const RESULT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -74,7 +93,10 @@ pub(crate) struct World {
     pub(crate) proxies: Vec<Proxy>,
     /// The URL of the database, without a proxy.
     pub(crate) url: String,
+    /// The service of the HTTP tool, and the workers.
+    pub(crate) remotes: Vec<Remote>,
     mix: watch::Sender<Mix>,
+    front_door: Option<FrontDoor>,
     cluster: Mutex<Option<Cluster>>,
     keeping: Mutex<JoinSet<()>>,
     model: Model,
@@ -86,6 +108,10 @@ pub(crate) struct Setup {
     pub(crate) db: Db,
     pub(crate) replicas: usize,
     pub(crate) server: PathBuf,
+    /// The program of the remote tools.
+    pub(crate) remote: PathBuf,
+    /// The token of each worker.
+    pub(crate) workers: Vec<String>,
     /// The frequencies of the harm.
     pub(crate) mix: Mix,
     /// Whether the guards of the database are dropped.
@@ -112,7 +138,9 @@ impl World {
             folder: folder.to_owned(),
             replicas: Vec::new(),
             proxies: Vec::new(),
+            remotes: Vec::new(),
             url,
+            front_door: None,
             mix: watch::Sender::new(setup.mix.clone()),
             cluster: Mutex::new(cluster),
             keeping: Mutex::new(JoinSet::new()),
@@ -123,6 +151,11 @@ impl World {
     }
 
     async fn begin(&mut self, setup: &Setup) -> Result<()> {
+        let front_door = TcpListener::bind(("127.0.0.1", 0)).await?;
+        // Free again, for the service of this run.
+        let service = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?;
+        let public = front_door.local_addr()?;
+        tokio::fs::write(self.folder.join(configuration::SECRET_FILE), configuration::SERVICE_SECRET).await?;
         for number in 0..setup.replicas {
             let url = match self.cluster.get_mut() {
                 None => format!("sqlite://{}", self.folder.join("holdpoint.db").display()),
@@ -133,9 +166,13 @@ impl World {
                     url
                 }
             };
-            for missing_tool in [None].into_iter().chain(HELD.map(Some)) {
+            let remote = self.remote_arguments(&[MCP_TOOL]).join("\", \"");
+            let (model, program, folder) = (self.model.address, &setup.remote, &self.folder);
+            let configuration =
+                Configuration { url, model, folder, program, arguments: remote, public, service };
+            for missing_tool in [None].into_iter().chain(OWN.into_iter().chain(REMOTE).map(Some)) {
                 let config = replica::config_file(&self.folder, number, missing_tool);
-                tokio::fs::write(&config, configuration(&url, self.model.address, missing_tool)).await?;
+                tokio::fs::write(&config, configuration.text(missing_tool)).await?;
             }
         }
         if setup.unguarded {
@@ -145,6 +182,9 @@ impl World {
             let keeper = self.keeper(setup, number);
             self.replicas.push(Replica::start(keeper, self.keeping.get_mut(), Vec::new()));
         }
+        let addresses = self.replicas.iter().map(|replica| replica.address.clone()).collect();
+        self.front_door = Some(FrontDoor::open(front_door, addresses));
+        self.start_remotes(setup, public, service);
         for replica in &self.replicas {
             let mut address = replica.address.clone();
             let is_there = address.wait_for(Option::is_some);
@@ -168,6 +208,31 @@ impl World {
             random: Random::of(self.shared.seed, ("replica", number)),
             always,
             mix: self.mix.subscribe(),
+        }
+    }
+
+    /// Returns the arguments of a program with these remote tools.
+    fn remote_arguments(&self, tools: &[&str]) -> Vec<String> {
+        let ledger = self.ledger().display().to_string();
+        let mut arguments = vec!["--ledger".to_owned(), ledger, "--database".to_owned(), self.url.clone()];
+        arguments.extend(tools.iter().map(|tool| format!("--tool={tool}")));
+        arguments
+    }
+
+    /// Starts the service and the workers.
+    fn start_remotes(&mut self, setup: &Setup, public: SocketAddr, service: SocketAddr) {
+        let (listen, secret) = (service.to_string(), configuration::SERVICE_SECRET);
+        let own = ["service", "--listen", &listen, "--secret", secret].map(str::to_owned);
+        let mut all = vec![[self.remote_arguments(&[HTTP_TOOL]), own.to_vec()].concat()];
+        for token in &setup.workers {
+            let own = ["worker", "--server", &public.to_string(), "--token", token].map(str::to_owned);
+            all.push([self.remote_arguments(&WORKER_TOOLS), own.to_vec()].concat());
+        }
+        for (number, arguments) in all.into_iter().enumerate() {
+            let random = Random::of(self.shared.seed, ("remote", number));
+            let (program, shared) = (setup.remote.clone(), self.shared.clone());
+            let keeper = remote::Keeper { program, arguments, shared, random };
+            self.remotes.push(Remote::start(keeper, self.keeping.get_mut()));
         }
     }
 
@@ -263,31 +328,4 @@ async fn drop_guards(rows: &DatabaseConnection) -> Result<()> {
         rows.execute_unprepared(&statement).await.with_context(|| statement.clone())?;
     }
     Ok(())
-}
-
-/// Returns the configuration file of a server. The file must not name a tool that the build lacks.
-fn configuration(url: &str, model: SocketAddr, missing_tool: Option<&str>) -> String {
-    let rules: String = HELD
-        .iter()
-        .filter(|tool| missing_tool != Some(**tool))
-        .map(|tool| format!("[tools.{tool}]\napprove_roles = [\"{APPROVER}\"]\n"))
-        .collect();
-    let ms = |time: Duration| format!("{}ms", time.as_millis());
-    format!(
-        "[server]\nbind = \"127.0.0.1:0\"\ngrace = \"1s\"\n\
-         [database]\nurl = \"{url}\"\nmax_connections = 6\n\
-         [model]\nprovider = \"openai\"\nname = \"torture\"\nbase_url = \"http://{model}/v1\"\nretries = 2\n\
-         first_byte_timeout = \"5s\"\nidle_timeout = \"5s\"\n\
-         [auth]\nmode = \"jwt\"\nsecret = \"{SECRET}\"\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\n\
-         [approval]\npending_ttl = \"{}\"\nstart_deadline = \"{}\"\nlease = \"{}\"\nsweep = \"{}\"\nwait = \"4s\"\n\
-         [limits]\nrequests_per_minute = 0\nturns_per_minute = 0\ndecisions_per_minute = 0\nturns_per_user = 0\n\
-         turns_per_tenant = 0\nstreams_per_user = 0\n\
-         [log]\nformat = \"json\"\nlevel = \"warn\"\n\
-         [tools]\ntimeout = \"{}\"\n{rules}",
-        ms(PENDING_TTL),
-        ms(START_DEADLINE),
-        ms(LEASE),
-        ms(SWEEP),
-        ms(TOOL_TIMEOUT),
-    )
 }

@@ -250,7 +250,7 @@ fn keep(shared: &Shared, replica: usize, text: String) {
     shared.book.logs.lock().push(LogLine { at: shared.clock.now(), replica, text });
 }
 
-fn signal(pid: u32, signal: Signal) {
+pub(super) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
         // The process may have ended already.

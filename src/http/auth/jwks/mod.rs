@@ -177,17 +177,11 @@ impl Inner {
 
     async fn fetch(&self) -> Result<Vec<Key>, String> {
         let request = self.client.get(&self.url).header("accept", "application/json").timeout(FETCH_TIMEOUT);
-        let mut response = request.send().await.map_err(egress::chain)?;
+        let response = request.send().await.map_err(egress::chain)?;
         if response.status() != 200 {
             return Err(format!("status {}", response.status().as_u16()));
         }
-        let mut body = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(egress::chain)? {
-            body.extend_from_slice(&piece);
-            if body.len() > BYTES_MAX {
-                return Err(format!("more than {BYTES_MAX} bytes"));
-            }
-        }
+        let body = egress::read(response, BYTES_MAX).await?;
         #[derive(Deserialize)]
         struct Set {
             keys: Vec<Value>,

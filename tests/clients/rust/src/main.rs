@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(turn.status, RunStatus::Waiting);
 
     let session = thread.session_id.to_string().parse()?;
-    let inbox = client.list_approvals(None, None, Some(&session), None, None).await?;
+    let inbox = client.list_approvals(None, None, None, Some(&session), None, None).await?;
     let held = inbox.results.first().ok_or("nothing is held")?;
     assert_eq!((held.state, held.risk_level), (ToolCallState::Pending, RiskLevel::Medium));
 
@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         is_validated: true,
         validated_inputs: Some(inputs),
         input_hash: Some(held.input_hash.to_string()),
+        preview_hash: None,
         reason: None,
         remember: None,
         resume: None,

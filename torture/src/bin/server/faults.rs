@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::app::{Commit, CommitFailed, CommitHook};
 use holdpoint::tools::ToolCallId;
+use holdpoint_torture::ledger::machine_micros;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -200,7 +201,7 @@ impl CommitHook for Faults {
 
 fn line(side: Side, point: Point, action: Option<Action>) -> String {
     let line = serde_json::json!({
-        "at": crate::machine_micros(),
+        "at": machine_micros(),
         "pid": std::process::id(),
         "point": format!("{side}:{}", point.name),
         "call": point.call.map(|call| call.to_string()),

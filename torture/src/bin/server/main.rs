@@ -3,7 +3,6 @@
 
 mod clock;
 mod faults;
-mod ledger;
 mod tools;
 
 use anyhow::{Context, bail};
@@ -14,11 +13,11 @@ use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
 use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
-use ledger::Ledger;
+use holdpoint_torture::ledger::Ledger;
+use secrecy::ExposeSecret;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -77,8 +76,9 @@ async fn main() -> anyhow::Result<()> {
         bail!("server.bind: a server with faults serves loopback only");
     }
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
-    let ledger = Ledger::at(&cli.ledger, &config);
-    let tools = tools::registry(&ledger, &faults, &cli.without, &cli.changed)?;
+    let ledger = Ledger::at(&cli.ledger, config.database.url.expose_secret());
+    let mut tools = app::configured_tools(&config)?;
+    tools::register(&mut tools, &ledger, &faults, &cli.without, &cli.changed)?;
     let builder = App::builder(config).tools(tools).model(model).handler(Deferred);
     let app = tokio::select! {
         built = builder.clock(clock).commit_hook(faults).build() => built?,
@@ -96,12 +96,4 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async move {
         terminate.recv().await;
     })
-}
-
-/// Returns the time of the machine's clock, without the skew of the process, because the checks compare the
-/// lines of many processes.
-#[expect(clippy::disallowed_methods, reason = "the lines of many processes are compared by one clock")]
-fn machine_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

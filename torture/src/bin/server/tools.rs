@@ -1,15 +1,14 @@
 //! The tools under test. A tool writes its start, its effect and its end to the ledger.
 
 use crate::faults::Faults;
-use crate::ledger::{Execution, Ledger, Line};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::tools::{
     DynTool, IdempotencyKey, Permit, RegistryError, RiskLevel, ToolError, ToolRegistry, ToolSpec, Verified,
 };
-use serde::Deserialize;
+use holdpoint_torture::ledger::{Execution, Ledger, Line, Requester};
+use holdpoint_torture::work::{Then, Work, hash, schema};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,34 +32,15 @@ const TOOLS: [Kind; 5] = [
     Kind { name: "note_idempotent", idempotent: true, ..PLAIN },
 ];
 
-/// The inputs of every tool.
-#[derive(Debug, Deserialize)]
-struct Work {
-    /// The number of the call, unique in the run.
-    n: i64,
-    /// The time before the effect, in milliseconds.
-    ms: u64,
-    then: Then,
-}
-
-/// The end of a tool after its effect.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Then {
-    Ok,
-    Fail,
-    Panic,
-    Hang,
-}
-
-/// Returns the registry of all tools except `without`. The tools in `changed` have one more field.
-pub(crate) fn registry(
+/// Adds the tools of this process to those of the configuration, except `without`. The tools in `changed` have one more
+/// field.
+pub(crate) fn register(
+    registry: &mut ToolRegistry,
     ledger: &Ledger,
     faults: &Arc<Faults>,
     without: &[String],
     changed: &[String],
-) -> Result<ToolRegistry, RegistryError> {
-    let mut registry = ToolRegistry::new();
+) -> Result<(), RegistryError> {
     let named = |names: &[String], kind: &Kind| names.iter().any(|name| name == kind.name);
     for kind in TOOLS.into_iter().filter(|kind| !named(without, kind)) {
         let changed = named(changed, &kind);
@@ -71,19 +51,7 @@ pub(crate) fn registry(
             faults: faults.clone(),
         }))?;
     }
-    Ok(registry)
-}
-
-fn schema(changed: bool) -> Value {
-    let mut fields = json!({
-        "n": { "type": "integer" },
-        "ms": { "type": "integer", "minimum": 0, "maximum": 600_000 },
-        "then": { "enum": ["ok", "fail", "panic", "hang"] },
-    });
-    if let Some(fields) = fields.as_object_mut().filter(|_| changed) {
-        fields.insert("memo".to_owned(), json!({ "type": "string" }));
-    }
-    json!({ "type": "object", "properties": fields, "required": ["n", "ms", "then"], "additionalProperties": false })
+    Ok(())
 }
 
 struct Ledgered {
@@ -98,6 +66,7 @@ impl DynTool for Ledgered {
         let Kind { name, hil, idempotent, verifies: _ } = self.kind;
         ToolSpec {
             headline: None,
+            preview: false,
             name: name.to_owned(),
             description: "Writes down that it ran.".to_owned(),
             hil,
@@ -125,11 +94,13 @@ impl Ledgered {
         let call = permit.tool_call_id().to_string();
         let schema_hash = hash(&schema(self.changed));
         let seen = self.ledger.read_row(&call).await;
-        let execution = Execution { call, attempt: permit.attempt(), args_sha256, schema_hash, seen };
+        let execution =
+            Execution { call, nth: None, attempt: permit.attempt(), args_sha256, schema_hash, seen };
+        let requester = requester(permit.idempotency_key());
         let line = |what, outcome| Line {
             execution: Some(&execution),
             outcome,
-            ..self.line(what, permit.idempotency_key())
+            ..self.line(what, permit.idempotency_key(), &requester)
         };
         self.ledger.write(&line("start", None)).await.map_err(failed)?;
         tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -141,15 +112,15 @@ impl Ledgered {
             false
         };
         match then {
-            Then::Ok if !refused => {
+            Then::Ok | Then::Later if !refused => {
                 self.ledger.write(&line("end", Some("ok"))).await.map_err(failed)?;
                 Ok(json!({ "n": n }))
             }
-            Then::Ok | Then::Fail => {
+            Then::Ok | Then::Later | Then::Fail => {
                 self.ledger.write(&line("end", Some("fail"))).await.map_err(failed)?;
                 Err(ToolError::new(format!("{n} was refused")))
             }
-            Then::Panic => broken(n),
+            Then::Crash => broken(n),
             Then::Hang => std::future::pending().await,
         }
     }
@@ -160,15 +131,21 @@ impl Ledgered {
         if !self.kind.verifies {
             return Ok(Verified::Unknown);
         }
-        let written = self.ledger.write_once(&self.line("refused", key)).await.map_err(failed)?;
+        let written =
+            self.ledger.write_once(&self.line("refused", key, &requester(key))).await.map_err(failed)?;
         let had_effect = written.is_some_and(|line| line.get("what").is_some_and(|what| what == "effect"));
         Ok(if had_effect { Verified::Happened(json!({ "verified": true })) } else { Verified::NeverHappened })
     }
 
-    fn line<'a>(&self, what: &'a str, key: &'a IdempotencyKey) -> Line<'a> {
-        let (tenant, user) = (key.requester().tenant_id(), key.requester().user_id());
-        Line { what, key: key.as_str(), tool: self.kind.name, tenant, user, execution: None, outcome: None }
+    fn line<'a>(&self, what: &'a str, key: &'a IdempotencyKey, requester: &'a Requester) -> Line<'a> {
+        let (tool, requester) = (self.kind.name, Some(requester));
+        Line { what, key: key.as_str(), tool, requester, execution: None, outcome: None }
     }
+}
+
+fn requester(key: &IdempotencyKey) -> Requester {
+    let (tenant, user) = (key.requester().tenant_id().to_owned(), key.requester().user_id().to_owned());
+    Requester { tenant, user }
 }
 
 #[expect(clippy::panic, reason = "a panic of a tool is under test")]
@@ -178,10 +155,4 @@ fn broken(n: i64) -> ! {
 
 fn failed(error: impl std::fmt::Display) -> ToolError {
     ToolError::new(error.to_string())
-}
-
-/// Hashes inputs like the server does, in a separate implementation.
-fn hash(input: &Value) -> String {
-    let text = serde_json_canonicalizer::to_vec(input).unwrap_or_default();
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,0 +1,21 @@
+import { visible } from '@holdpoint/page';
+
+// What is approved has to be what is seen: characters that hide or reverse text are shown by their numbers.
+export function Text({ label, value }) {
+  if (value === undefined) return null;
+  return (
+    <figure>
+      {label && <figcaption>{label}</figcaption>}
+      <pre tabIndex={0}>{visible(value)}</pre>
+    </figure>
+  );
+}
+
+export const Json = ({ label, value }) => <Text label={label} value={JSON.stringify(value, null, 2)} />;
+
+// What the tool says that a call would do, or why it says nothing.
+export function Preview({ label, preview }) {
+  if (!preview) return null;
+  if (preview.text !== undefined) return <Text label={label} value={preview.text} />;
+  return <p className="error">The tool could not say what the call would do: {visible(preview.failed)}</p>;
+}

@@ -1,0 +1,31 @@
+import { isReasoningUIPart, isTextUIPart, isToolUIPart } from 'ai';
+import { Call, HeldCall } from './Call.jsx';
+import { Link, Markdown } from './Markdown.jsx';
+
+export function Message({ message, ...calls }) {
+  return (
+    <article id={`message-${message.id}`} className={message.role} aria-label={message.role === 'user' ? 'You' : 'Model'}>
+      {message.parts.map((part, place) => <Part key={place} part={part} role={message.role} {...calls} />)}
+    </article>
+  );
+}
+
+function Part({ part, role, held, answers, onDecide }) {
+  if (isTextUIPart(part)) {
+    return role === 'user' ? <p className="text" dir="auto">{part.text}</p> : <Markdown text={part.text} />;
+  }
+  if (isReasoningUIPart(part)) {
+    return (
+      <details>
+        <summary>What the model thought</summary>
+        <p className="text" dir="auto">{part.text}</p>
+      </details>
+    );
+  }
+  if (part.type === 'source-url') return <Link href={part.url}>{part.title ?? part.url}</Link>;
+  if (part.type === 'file') return <p>A file: {part.filename ?? part.mediaType}</p>;
+  if (!isToolUIPart(part)) return null;
+  const call = held.get(part.toolCallId);
+  if (!call) return <Call part={part} />;
+  return <HeldCall part={part} {...call} answer={answers[part.toolCallId]} onDecide={onDecide} />;
+}

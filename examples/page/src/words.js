@@ -1,0 +1,72 @@
+import { visible } from '@holdpoint/page';
+
+export const RISKS = { low: 'Low risk', medium: 'Medium risk', high: 'High risk' };
+
+// The page of a thread belongs to the user who asked.
+export function nameOf(actor, hold) {
+  if (actor === hold.requestedBy) return 'you';
+  const [, kind, name] = /^(user|handler|system):(.*)$/s.exec(actor) ?? [];
+  if (kind === 'user') return visible(name);
+  return kind === 'handler' ? `the handler ${visible(name)}` : visible(actor);
+}
+
+// Why the definition of a tool is not accepted.
+export const CAUSES = {
+  changed: 'The server of the tool has changed what it says about the tool, and no operator has accepted that.',
+  new: 'No operator has accepted what the server of the tool says about it.',
+  unknown: 'It could not be read whether an operator has accepted what the server of the tool says about it.',
+};
+
+// The question to the person who decides. The headline has the proposed inputs in it, not the edited ones.
+export const questionOf = (hold, decision) =>
+  visible(hold.headline !== undefined && !decision?.edited ? hold.headline : `${hold.title}?`);
+
+export const timeOf = at => new Date(at).toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' });
+
+const VERBS = { approve: 'approved it', reject: 'denied it', cancel: 'cancelled it' };
+
+// Why an answer of this page did not count.
+export function lateness(late, hold) {
+  if (late.decision === 'expire') return 'Your answer came too late: the time to decide was over.';
+  return `Your answer came too late: ${nameOf(late.by, hold)} had ${VERBS[late.decision]} on ${timeOf(late.at)}.`;
+}
+
+// What has become of a call, in a sentence.
+export function standing(part, hold, decision) {
+  if (hold && !decision) return waits(hold);
+  if (decision) return decided(part, hold, decision);
+  switch (part.state) {
+    case 'input-streaming':
+      return 'The model is writing this call.';
+    case 'output-available':
+      return 'Done.';
+    case 'output-error':
+      return visible(part.errorText);
+    case 'output-denied':
+      return 'Did not run.';
+    default:
+      return 'Running.';
+  }
+}
+
+function waits({ canEdit, approvalsNeeded }) {
+  if (!canEdit) return 'Waits for another person. Nothing has run.';
+  if (approvalsNeeded > 1) return `Waits for ${approvalsNeeded} people. Nothing has run.`;
+  return 'Waits for you. Nothing has run.';
+}
+
+function decided(part, hold, { decision, by, reason, edited }) {
+  const who = nameOf(by, hold);
+  switch (decision) {
+    case 'reject':
+      return `Denied by ${who}${reason ? `: ${visible(reason)}` : ''}. It did not run.`;
+    case 'expire':
+      return `Nobody decided until ${timeOf(hold.expiresAt)}. It did not run.`;
+    case 'cancel':
+      return `Cancelled by ${who}. It did not run.`;
+  }
+  const approved = `Approved by ${who}${edited ? ', with other inputs' : ''}`;
+  if (part.state === 'output-available') return `${approved}, and done.`;
+  // The text says whether it ran: it may have failed, or the outcome may be unknown.
+  return part.state === 'output-error' ? `${approved}. ${visible(part.errorText)}` : `${approved}. Running.`;
+}

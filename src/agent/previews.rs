@@ -1,0 +1,45 @@
+//! The previews of the calls of a step, made before the step is committed.
+//!
+//! Only the transaction that commits the step knows which calls are held, and no transaction is open while a tool
+//! works. So a transaction that holds a call without its preview is rolled back, and repeated with the preview.
+
+use crate::domain::id::ToolCallId;
+use crate::domain::input::Input;
+use crate::domain::permit::Requester;
+use crate::domain::policy::Judgement;
+use crate::domain::preview::Preview;
+use crate::store::NewCall;
+use crate::tools::gate::Gate;
+use futures::future::join_all;
+use std::collections::HashMap;
+
+/// The previews of the calls of a step. The inputs of a proposed call do not change.
+pub(super) type Previews = HashMap<ToolCallId, Preview>;
+
+/// A call whose preview is missing.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    id: ToolCallId,
+    tool_name: String,
+    input: Input,
+}
+
+/// Returns the calls that would be held without the preview that their tools have.
+pub(super) fn missing(gate: &Gate, calls: &[NewCall]) -> Vec<Wanted> {
+    let lacks = |call: &&NewCall| {
+        matches!(call.judgement, Judgement::Held { .. })
+            && call.preview.is_none()
+            && gate.has_preview(&call.name)
+    };
+    let wanted =
+        |call: &NewCall| Wanted { id: call.id, tool_name: call.name.clone(), input: call.input.clone() };
+    calls.iter().filter(lacks).map(wanted).collect()
+}
+
+/// Makes these previews at once, on behalf of this user. The gate limits their time.
+pub(super) async fn make(gate: &Gate, requester: &Requester, wanted: Vec<Wanted>) -> Previews {
+    let make = |Wanted { id, tool_name, input }: Wanted| async move {
+        (id, gate.preview(&tool_name, &input, requester).await)
+    };
+    join_all(wanted.into_iter().map(make)).await.into_iter().collect()
+}

@@ -1,0 +1,32 @@
+//! The endpoints of a server, as the configuration describes them.
+
+use super::tools::reach;
+use crate::agent::Tasks;
+use crate::config::{Config, ConfigError};
+use crate::delivery::{Deliveries, Needs};
+use crate::domain::clock::Clock;
+use crate::feed::Feed;
+use crate::http;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use std::sync::Arc;
+
+/// Prepares the deliveries, which begin with their start.
+pub(super) fn deliveries(
+    config: &Config,
+    store: &Store,
+    feed: &Feed,
+    tasks: &Tasks,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Result<Arc<Deliveries>, ConfigError> {
+    let needs = Needs {
+        store: store.clone(),
+        feed: feed.clone(),
+        tasks: tasks.clone(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        form: http::public_form,
+    };
+    Deliveries::new(config, &reach(config), needs).map(Arc::new)
+}

@@ -1,0 +1,294 @@
+//! Requests of tools that run: a tool asks those that may decide its call, and gets one answer.
+//!
+//! The request is stored first. The handler of this process is asked about it, and the routes of every process accept
+//! an answer. One answer counts: the first. The tool waits in the process that runs it, so the request ends with the
+//! execution of the call: the schema withdraws it in the transaction that ends the execution.
+
+use super::handlers::{InputAnswer, InputRequest};
+use super::{Approvals, DecideError, Decider, own_right};
+use crate::agent::{Wait, persist};
+use crate::domain::Principal;
+use crate::domain::asking::{Asks, REQUESTS_MAX};
+use crate::domain::call::{Execution, State};
+use crate::domain::decision::Choice;
+use crate::domain::id::{RequestId, ToolCallId};
+use crate::domain::policy::MayDecide;
+use crate::domain::tool_request::{Answer, Question, RequestState, ToolRequest};
+use crate::rate_limit::RateLimited;
+use crate::store::{Asked, RequestEnd, StoreError, VisibleRequest};
+use crate::tools::InputError;
+use crate::tools::asking::errors_in;
+use crate::tools::gate::Gate;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use std::panic::AssertUnwindSafe;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// Maximum length of a message, and of a schema as JSON, in bytes.
+const MESSAGE_BYTES_MAX: usize = 4096;
+const SCHEMA_BYTES_MAX: usize = 16 * 1024;
+
+/// An accepted answer.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// The state of the request.
+    pub(crate) state: RequestState,
+    /// Whether the request had this answer already.
+    pub(crate) replayed: bool,
+}
+
+/// The reason why an answer is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerError {
+    /// The user exceeded the rate limit of decisions.
+    #[error(transparent)]
+    TooOften(#[from] RateLimited),
+    /// No such request, for this principal.
+    #[error("there is no such request")]
+    NotFound,
+    /// The principal may see the call, but may not give this answer.
+    #[error("this principal may not give this answer")]
+    Forbidden,
+    /// The request has another answer, or ended without one.
+    #[error("the request is not open")]
+    Closed(RequestState),
+    /// The content does not fit the schema of the request. The request stays open.
+    #[error("the content does not fit the request")]
+    InvalidContent(Vec<InputError>),
+    /// The database failed. Whether the answer is stored is unknown; a retry is safe.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The answers that a principal may give to a request now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestStatus {
+    /// Whether the principal may accept.
+    pub(crate) can_accept: bool,
+    /// Whether the principal may decline or cancel.
+    pub(crate) can_decline: bool,
+}
+
+impl Asks for Approvals {
+    fn ask(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer> {
+        let (tool_call_id, _) = of;
+        async move {
+            let given_up = CancellationToken::new();
+            // The task reads and writes the database, and database work must not be dropped midway.
+            let _until_dropped = given_up.clone().drop_guard();
+            let approvals = self.clone();
+            let asking = async move { approvals.ask_people(of, question, &given_up).await };
+            match self.tasks().spawn(asking.in_current_span()).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(error)) => {
+                    tracing::warn!(%tool_call_id, %error, "a tool could not ask");
+                    Answer::Cancel
+                }
+                Err(_broken) => {
+                    tracing::error!(%tool_call_id, "the task for a request of a tool failed");
+                    Answer::Cancel
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Approvals {
+    /// Stores the request of an execution, and waits for the answer until the request expires or the tool gives up.
+    async fn ask_people(
+        &self,
+        of: (ToolCallId, Execution),
+        question: Question,
+        given_up: &CancellationToken,
+    ) -> Result<Answer, StoreError> {
+        let schema_bytes = Value::Object(question.schema.clone()).to_string().len();
+        if question.message.len() > MESSAGE_BYTES_MAX || schema_bytes > SCHEMA_BYTES_MAX {
+            tracing::warn!(tool_call_id = %of.0, "a request of a tool is too long; it is declined");
+            return Ok(Answer::Decline);
+        }
+        // Before the request can be answered, so that no answer of this process is missed.
+        let mut wake = self.wake_signal();
+        let (write, time) = (self.store.urgent_write().await?, self.approval.answer_timeout);
+        let Some(asked) = write.ask(of, question, time, REQUESTS_MAX).await? else {
+            tracing::warn!(tool_call_id = %of.0, "a call may not ask any more; its request is declined");
+            return Ok(Answer::Decline);
+        };
+        if let Err(error) = write.commit().await {
+            // If the commit was made all the same, no person may answer a request that no tool waits for.
+            self.end_request(&asked.request, RequestState::Withdrawn).await?;
+            return Err(error);
+        }
+        let (id, thread) = (asked.request.id, asked.thread.id);
+        let over = given_up.child_token();
+        let _when_ended = over.clone().drop_guard();
+        if self.has_handler() {
+            let (approvals, asked) = (self.clone(), asked.clone());
+            let span = tracing::error_span!("handler", request_id = %id);
+            self.tasks()
+                .spawn(async move { approvals.ask_handler_for(&asked, &over).await }.instrument(span));
+        }
+        let mut wait = Wait::until(async {
+            tokio::select! {
+                () = sleep(time) => {}
+                () = given_up.cancelled() => {}
+                () = self.tasks().aborted() => {}
+            }
+        });
+        loop {
+            match self.end_of_request(id).await {
+                Ok(RequestEnd::Answered(answer)) => return Ok(answer),
+                Ok(RequestEnd::Unanswered) => return Ok(Answer::Cancel),
+                Ok(RequestEnd::None) => {}
+                // The database may be back at the next look.
+                Err(error) => tracing::warn!(request_id = %id, %error, "could not look for an answer"),
+            }
+            if wait.is_last_look() {
+                break;
+            }
+            wait.for_next_look(wake.woken_in(|woken| woken == thread)).await;
+        }
+        let gave_up = given_up.is_cancelled() || self.tasks().is_aborted();
+        let ended = if gave_up { RequestState::Withdrawn } else { RequestState::Expired };
+        self.end_request(&asked.request, ended).await?;
+        // An answer may have come just now.
+        Ok(match self.end_of_request(id).await? {
+            RequestEnd::Answered(answer) => answer,
+            RequestEnd::None | RequestEnd::Unanswered => Answer::Cancel,
+        })
+    }
+
+    /// Ends a request that is still open. Until then a person could answer it, so the write is retried until the lease
+    /// of the call is over, which ends the request too.
+    async fn end_request(&self, request: &ToolRequest, ended: RequestState) -> Result<(), StoreError> {
+        let end = || async {
+            let write = self.store.urgent_write().await?;
+            if write.end_request(request, ended).await? {
+                write.commit().await?;
+            }
+            Ok(())
+        };
+        persist(self.approval.lease, end).await?;
+        Ok(())
+    }
+
+    async fn end_of_request(&self, id: RequestId) -> Result<RequestEnd, StoreError> {
+        self.store.read_once().await?.request_end(id).await
+    }
+
+    /// Asks the handler about a request, unless the request ends first, and stores the answer.
+    async fn ask_handler_for(&self, asked: &Asked, over: &CancellationToken) {
+        let request = InputRequest::of(asked);
+        let handler = &self.handler;
+        let answering = AssertUnwindSafe(async { handler.answer(request).await }).catch_unwind();
+        let answer = tokio::select! {
+            // The end of the request wins over the answer.
+            biased;
+            () = over.cancelled() => return,
+            () = self.tasks().stopping() => return,
+            answer = timeout(self.approval.handler_timeout, answering) => match answer {
+                Ok(Ok(Ok(answer))) => answer,
+                Ok(Ok(Err(error))) => {
+                    tracing::warn!(%error, "the approval handler failed; the request is left to the routes");
+                    return;
+                }
+                Ok(Err(_panic)) => {
+                    tracing::error!("the approval handler panicked; the request is left to the routes");
+                    return;
+                }
+                Err(_elapsed) => return,
+            },
+        };
+        let answer = match answer {
+            InputAnswer::Accepted { content } => Answer::Accept(content),
+            InputAnswer::Declined => Answer::Decline,
+            InputAnswer::Cancelled => Answer::Cancel,
+            InputAnswer::Deferred => return,
+        };
+        let (tenant_id, user_id) = (asked.thread.tenant_id.clone(), asked.thread.user_id.clone());
+        let requester = Principal { tenant_id, user_id, roles: Vec::new() };
+        let actor = super::handlers::actor(self.handler.as_ref());
+        let by = Decider::Handler { actor: &actor, requester: &requester };
+        match self.answer(by, asked.request.id, &answer).await {
+            Ok(_) | Err(AnswerError::Closed(_)) => {}
+            Err(AnswerError::InvalidContent(errors)) => {
+                let places: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
+                tracing::warn!(
+                    ?places,
+                    "the approval handler's answer does not fit; the request is left to the routes"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the handler's answer was refused; the request is left to the routes");
+            }
+        }
+    }
+
+    /// Answers a request. A decider that may approve its call may accept, and one that may reject the call may decline
+    /// or cancel.
+    pub(crate) async fn answer(
+        &self,
+        by: Decider<'_>,
+        id: RequestId,
+        answer: &Answer,
+    ) -> Result<Answered, AnswerError> {
+        if let Decider::Person(principal) = by {
+            self.rate_limit.count(principal)?;
+        }
+        let (gate, visibility) = (self.gate(), self.visibility(by.visible_as()));
+        let write = self.store.urgent_write().await?;
+        let found = write.any_request(id).await?.ok_or(AnswerError::NotFound)?;
+        let locked = write.lock_visible_call(by.visible_as(), &visibility, found.tool_call_id).await?;
+        let locked = locked.ok_or(AnswerError::NotFound)?;
+        let choice = match answer {
+            Answer::Accept(_) => Choice::Approve { inputs: None },
+            Answer::Decline | Answer::Cancel => Choice::Reject { reason: None },
+        };
+        match Self::check_decider(&gate, by, &locked.thread, &locked.call, &choice) {
+            Ok(()) => {}
+            Err(DecideError::Store(error)) => return Err(error.into()),
+            Err(_) => return Err(AnswerError::Forbidden),
+        }
+        // As it is with the call locked.
+        let request = write.any_request(id).await?.ok_or(AnswerError::NotFound)?;
+        let actor = by.actor();
+        if request.has(answer, &actor) {
+            return Ok(Answered { state: request.state, replayed: true });
+        }
+        if request.state != RequestState::Open {
+            return Err(AnswerError::Closed(request.state));
+        }
+        if let Answer::Accept(content) = answer {
+            let errors = errors_in(content, &request.question.schema);
+            if !errors.is_empty() {
+                return Err(AnswerError::InvalidContent(errors));
+            }
+        }
+        if !write.answer_request(&locked, &request, answer, &actor).await? {
+            return Err(AnswerError::Closed(RequestState::Expired));
+        }
+        write.commit().await?;
+        tracing::info!(request_id = %id, tool_call_id = %request.tool_call_id, ?answer, "a request of a tool is answered");
+        self.wake_waiters_in(locked.thread.id);
+        Ok(Answered { state: answer.state(), replayed: false })
+    }
+
+    /// Returns the answers that this principal may give to a request now.
+    pub(crate) fn request_status(
+        &self,
+        gate: &Gate,
+        principal: &Principal,
+        seen: &VisibleRequest,
+    ) -> RequestStatus {
+        let VisibleRequest { request, call, thread } = seen;
+        let may = own_right(gate, principal, thread, call);
+        let is_open = request.state == RequestState::Open && matches!(call.state, State::Executing(..));
+        RequestStatus {
+            can_accept: is_open && may == MayDecide::ApproveOrReject,
+            can_decline: is_open && may != MayDecide::Nothing,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Refused decisions: an attempt of a person that had no effect is on the record of its call.
+
+use super::{Approvals, DecideError, Decider, DecisionRequest};
+use crate::store::{Refusal, StoreError};
+
+impl DecideError {
+    /// Returns the word for a refusal that the call records: the person may see the call, and the decision was not
+    /// that person's to make, or did not fit the state of the call.
+    const fn on_record(&self) -> Option<&'static str> {
+        match self {
+            Self::Forbidden
+            | Self::Blocked(_)
+            | Self::Closed(_)
+            | Self::Unreadable
+            | Self::ToolUnavailable(_)
+            | Self::Stale { .. }
+            | Self::StalePreview => Some(self.outcome()),
+            Self::TooOften(_)
+            | Self::NotFound
+            | Self::InvalidInputs(_)
+            | Self::NotRemembered(_)
+            | Self::Store(_) => None,
+        }
+    }
+}
+
+impl Approvals {
+    /// Records a refused decision of a person. If the record cannot be stored, the decision is refused all the same.
+    pub(super) async fn record_refusal(
+        &self,
+        by: Decider<'_>,
+        request: &DecisionRequest,
+        error: &DecideError,
+    ) {
+        let (Decider::Person(principal), Some(code)) = (by, error.on_record()) else { return };
+        let actor = principal.actor();
+        let refusal =
+            Refusal { actor: &actor, verdict: request.choice.verdict(), surface: request.surface, code };
+        let recorded = async {
+            let write = self.store.urgent_write().await?;
+            let Some(locked) = write.lock_call(request.tool_call_id).await? else { return Ok(()) };
+            if write.record_refusal(&locked, refusal).await? {
+                write.commit().await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        if let Err(error) = recorded.await {
+            tracing::warn!(%error, code, "a refused decision could not be recorded");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Reports: outcomes from outside of the servers. The services that own calls report them here, and workers by
+//! settling their calls (`workers`).
+
+use super::Approvals;
+use crate::agent::Work;
+use crate::domain::call::{Execution, Outcome, State, StateKind};
+use crate::domain::canonical::same;
+use crate::domain::id::{ExecId, ToolCallId};
+use crate::store::{LockedCall, Settled, StoreError};
+use serde_json::Value;
+
+/// The outcome of an execution, in the words of the service or the worker that knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Report {
+    /// The effect happened, with this output.
+    Succeeded(Value),
+    /// The effect did not happen and will not, for this reason.
+    Failed(String),
+}
+
+/// An accepted report.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reported {
+    /// The state of the call now.
+    pub(crate) state: StateKind,
+    /// Whether an earlier request reported the same.
+    pub(crate) replayed: bool,
+}
+
+/// The reason why a report is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReportError {
+    /// The tool has no such call, or its content was erased.
+    #[error("there is no such call of the tool")]
+    NotFound,
+    /// Another execution holds the call, or will.
+    #[error("the call has begun again, or is about to")]
+    Stale(StateKind),
+    /// The call has another outcome.
+    #[error("the call has another outcome")]
+    Settled(StateKind),
+    /// The database failed. Whether the outcome is stored is unknown; a retry is safe.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Approvals {
+    /// Settles an execution of a call of this tool with the outcome that its service reports. A report may come
+    /// before the service has accepted the call, and after the outcome counts as unknown.
+    pub(crate) async fn report(
+        &self,
+        tool: &str,
+        (id, execution): (ToolCallId, ExecId),
+        report: Report,
+    ) -> Result<Reported, ReportError> {
+        let write = self.store.urgent_write().await?;
+        let locked = write.lock_call(id).await?.filter(|locked| locked.call.name == tool);
+        let Some(LockedCall { call, thread, .. }) = locked else { return Err(ReportError::NotFound) };
+        let execution = call.execution().filter(|own| own.id == execution);
+        let execution = execution.ok_or_else(|| ReportError::Stale(call.state.kind()))?;
+        let outcome = self.reported_outcome(report, execution);
+        let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+        let deadline = self.approval.start_deadline;
+        let Settled::Ended(state) = write.settle(id, execution, &outcome, result.clone(), deadline).await?
+        else {
+            return unsettled(&call.state, &outcome, &result);
+        };
+        if call.is_delegated() {
+            // No turn and no client waits for the outcome.
+            write.set_server_resumes(&thread, call.run_id).await?;
+        }
+        write.commit().await?;
+        tracing::info!(tool_call_id = %id, "the service of a tool reported an outcome");
+        // The request of the execution may still be open in this process.
+        self.tasks().renew_now(Work::Call(id));
+        self.wake_waiters_in(thread.id);
+        Ok(Reported { state: state.kind(), replayed: false })
+    }
+
+    /// Returns the outcome that a report about this execution gives to the call.
+    pub(super) fn reported_outcome(&self, report: Report, execution: Execution) -> Outcome {
+        let outcome = match report {
+            Report::Succeeded(output) => self.gate().succeeded(output),
+            Report::Failed(why) => Outcome::Failed(why),
+        };
+        outcome.of_attempt(execution.attempt)
+    }
+}
+
+/// Answers a report that settles nothing, because the call has this state.
+fn unsettled(state: &State, outcome: &Outcome, result: &str) -> Result<Reported, ReportError> {
+    match (state, outcome) {
+        _ if is_repeat(state, outcome, result) => Ok(Reported { state: state.kind(), replayed: true }),
+        // The store keeps no outcome of an erased call.
+        (State::Interrupted(..), Outcome::Succeeded(_) | Outcome::Failed(_)) => Err(ReportError::NotFound),
+        _ => Err(ReportError::Settled(state.kind())),
+    }
+}
+
+/// Whether the call has this state because the same outcome of the execution was reported before. `result` is the
+/// text of the outcome for the model.
+pub(super) fn is_repeat(state: &State, outcome: &Outcome, result: &str) -> bool {
+    match (state, outcome) {
+        (State::Succeeded(_, _, output, _), Outcome::Succeeded(reported)) => {
+            same(output, reported.as_value())
+        }
+        (State::Failed(_, Some(_), end), Outcome::Failed(_))
+        | (State::Interrupted(_, _, end), Outcome::FailedAgain(_)) => end.result == result,
+        (State::Interrupted(..) | State::Approved(_), Outcome::Lost) => true,
+        _ => false,
+    }
+}

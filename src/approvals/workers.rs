@@ -1,0 +1,252 @@
+//! Workers: programs outside of the servers that execute the calls of worker tools. A worker claims an approved
+//! call over HTTP and gets a permit token. With the token it renews its lease and settles the call.
+//!
+//! The claim, its checks and the settlement are those of the server's own tools. No process of a server executes
+//! the call.
+
+use super::Approvals;
+use super::execute::Taken;
+use super::report::{Report, Reported, is_repeat};
+use crate::agent::Wait;
+use crate::config::{Auth, AuthMode};
+use crate::domain::Principal;
+use crate::domain::call::{Outcome, State, StateKind};
+use crate::domain::clock::Timestamp;
+use crate::domain::hex::hex;
+use crate::domain::id::ToolCallId;
+use crate::domain::permit::Permit;
+use crate::entropy::Entropy;
+use crate::store::{Claimant, Settled, StoreError};
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The roles that may claim, and the source of permit tokens.
+#[derive(Debug, Clone)]
+pub(super) struct Workers {
+    /// The roles of workers. `None` on a server without authentication, where the one user may claim.
+    roles: Option<Vec<String>>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Workers {
+    pub(super) fn new(auth: &Auth, entropy: Arc<dyn Entropy>) -> Self {
+        let roles = (auth.mode != AuthMode::None).then(|| auth.worker_roles.clone());
+        Self { roles, entropy }
+    }
+
+    fn check(&self, principal: &Principal) -> Result<(), WorkerError> {
+        let is_worker = self.roles.as_ref().is_none_or(|roles| principal.has_one_of(roles));
+        is_worker.then_some(()).ok_or(WorkerError::NoWorker)
+    }
+}
+
+/// A claimed call on its way to a worker.
+pub(crate) struct HandedOver {
+    pub(crate) permit: Permit,
+    /// The token that proves that its holder has the execution. The database has only its hash.
+    pub(crate) token: String,
+    pub(crate) lease_until: Timestamp,
+    /// How long the lease is.
+    pub(crate) lease: Duration,
+}
+
+impl fmt::Debug for HandedOver {
+    /// Leaves out the token, which must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandedOver").field("permit", &self.permit).finish_non_exhaustive()
+    }
+}
+
+/// A renewed lease of a worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RenewedLease {
+    pub(crate) lease_until: Timestamp,
+    /// How long the lease is from now on.
+    pub(crate) lease: Duration,
+    /// Whether the worker is asked to stop. It settles the call with what is true then.
+    pub(crate) cancel_requested: bool,
+}
+
+/// The reason why a worker gets an error.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WorkerError {
+    /// The principal has none of the roles of workers.
+    #[error("this principal is no worker")]
+    NoWorker,
+    /// No worker tool of this server has this name.
+    #[error("there is no worker tool {0:?}")]
+    UnknownTool(String),
+    /// No call of the worker's tenant has an execution with this permit token.
+    #[error("there is no such execution")]
+    NotFound,
+    /// The execution is over, in the way that the state of the call shows.
+    #[error("the execution is over")]
+    Over(Box<State>),
+    /// The system gives no random numbers for a token.
+    #[error("there is no randomness for a permit token")]
+    NoRandomness,
+    /// The database failed. A retry of a renewal or a settlement is safe.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Approvals {
+    /// Hands an approved call of one of these tools to a worker. Waits for one at most `wait`, and no longer
+    /// than the client: a call that no client receives would be lost.
+    pub(crate) async fn claim_for_worker(
+        &self,
+        worker: &Principal,
+        tools: &[String],
+        wait: Duration,
+        disconnected: &CancellationToken,
+    ) -> Result<Option<HandedOver>, WorkerError> {
+        self.workers.check(worker)?;
+        if let Some(unknown) = tools.iter().find(|tool| self.worker_timeout(tool).is_none()) {
+            return Err(WorkerError::UnknownTool(unknown.clone()));
+        }
+        let _waiting: Vec<_> = tools.iter().map(|tool| self.executor.metrics.claim_waits(tool)).collect();
+        let mut signal = self.store.approved_signal();
+        let mut left_alone = HashSet::new();
+        let mut waiting = Wait::until(async {
+            tokio::select! {
+                () = self.tasks().wait_limit(wait) => {}
+                () = self.tasks().stopping() => {}
+                () = disconnected.cancelled() => {}
+            }
+        });
+        while !disconnected.is_cancelled() && !self.tasks().is_stopping() {
+            let found = self.take_next(worker, tools, &mut left_alone).await?;
+            if found.is_some() || wait.is_zero() || waiting.is_last_look() {
+                return Ok(found);
+            }
+            waiting.for_next_look(signal.approved(tools)).await;
+        }
+        Ok(None)
+    }
+
+    /// Claims the oldest call of these tools that may begin. Adds to `left_alone` the calls that stay approved
+    /// and may not begin in this process. An earlier look has found these already.
+    async fn take_next(
+        &self,
+        worker: &Principal,
+        tools: &[String],
+        left_alone: &mut HashSet<ToolCallId>,
+    ) -> Result<Option<HandedOver>, WorkerError> {
+        let mut after = None;
+        loop {
+            let read = self.store.read_once().await?;
+            let found = read.calls_for_workers(&worker.tenant_id, tools, after).await?;
+            drop(read);
+            let Some((last, _)) = found.last() else { return Ok(None) };
+            after = Some(*last);
+            for (id, tool) in found {
+                if left_alone.contains(&id) {
+                    continue;
+                }
+                if let Some(taken) = self.take_for_worker(worker, id, &tool, left_alone).await? {
+                    return Ok(Some(taken));
+                }
+            }
+        }
+    }
+
+    async fn take_for_worker(
+        &self,
+        worker: &Principal,
+        id: ToolCallId,
+        tool: &str,
+        left_alone: &mut HashSet<ToolCallId>,
+    ) -> Result<Option<HandedOver>, WorkerError> {
+        let gate = self.gate();
+        let registered = gate.registry().get(tool);
+        let Some((tool, timeout)) = registered.and_then(|tool| Some((tool, tool.worker_timeout()?))) else {
+            return Ok(None);
+        };
+        let token = self.workers.entropy.secret().ok_or(WorkerError::NoRandomness)?;
+        let lease = self.approval.lease.min(timeout);
+        let (actor, permit_hash) = (worker.actor(), hash(&token));
+        let by = Claimant::Worker { actor: &actor, permit_hash: &permit_hash };
+        let claimed = match self.take_for(&gate, id, tool, by, lease).await? {
+            Taken::Claimed(claimed) => claimed,
+            Taken::Gone => return Ok(None),
+            Taken::LeftAlone => {
+                left_alone.insert(id);
+                return Ok(None);
+            }
+        };
+        let permit = self.permit(id, claimed).await?;
+        Ok(permit.map(|permit| {
+            let lease_until = permit.execution().started_at.plus(lease);
+            HandedOver { permit, token, lease_until, lease }
+        }))
+    }
+
+    /// Renews the lease of a worker's execution.
+    pub(crate) async fn renew_for_worker(
+        &self,
+        worker: &Principal,
+        id: ToolCallId,
+        token: &str,
+    ) -> Result<RenewedLease, WorkerError> {
+        self.workers.check(worker)?;
+        let write = self.store.urgent_write().await?;
+        let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(WorkerError::NotFound)?;
+        let timeout = self.worker_timeout(&permitted.call.name).unwrap_or_else(|| self.gate().timeout());
+        let Some(lease_until) = write.renew_permitted(&permitted, self.approval.lease, timeout).await? else {
+            return Err(WorkerError::Over(Box::new(permitted.call.state)));
+        };
+        let lease = lease_until.since(write.now());
+        write.commit().await?;
+        Ok(RenewedLease { lease_until, lease, cancel_requested: permitted.is_asked_to_stop })
+    }
+
+    /// Settles a call with the report of its worker, or with `None` if the worker does not know the outcome. A report
+    /// after the end of the lease settles the call like the late outcome of a server's own tool.
+    pub(crate) async fn settle_for_worker(
+        &self,
+        worker: &Principal,
+        id: ToolCallId,
+        token: &str,
+        report: Option<Report>,
+    ) -> Result<Reported, WorkerError> {
+        self.workers.check(worker)?;
+        let write = self.store.urgent_write().await?;
+        let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(WorkerError::NotFound)?;
+        let (call, execution) = (&permitted.call, permitted.execution);
+        let outcome = match report {
+            Some(report) => self.reported_outcome(report, execution),
+            None => Outcome::Lost,
+        };
+        let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+        let deadline = self.approval.start_deadline;
+        let settled = write.settle_permitted(&permitted, &outcome, result.clone(), deadline).await?;
+        let state = match settled {
+            Settled::Ended(state) => state.kind(),
+            Settled::Again => StateKind::Approved,
+            Settled::Nothing if is_repeat(&call.state, &outcome, &result) => {
+                return Ok(Reported { state: call.state.kind(), replayed: true });
+            }
+            Settled::Nothing => return Err(WorkerError::Over(Box::new(permitted.call.state))),
+        };
+        let now = write.now();
+        write.commit().await?;
+        if matches!(call.state, State::Executing(..)) {
+            self.executor.metrics.tool_ran(&call.name, now.since(execution.started_at));
+        }
+        self.wake_waiters_in(call.thread_id);
+        Ok(Reported { state, replayed: false })
+    }
+
+    fn worker_timeout(&self, tool: &str) -> Option<Duration> {
+        self.gate().registry().get(tool)?.worker_timeout()
+    }
+}
+
+/// Returns the hash of a permit token. A token has 256 random bits, so that its hash reveals nothing of it.
+fn hash(token: &str) -> String {
+    hex(&Sha256::digest(token))
+}

@@ -1,0 +1,263 @@
+//! `[[mcp]]`: MCP servers, whose tools the model may call.
+
+use super::sources::text_of_file;
+use super::{ConfigError, Egress, ToolRisk, Tools, duration, shown, wrong};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest time that a server has to answer, unless it has a `timeout` of its own.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum length of the name of a server. It leaves room for the names of tools.
+const NAME_MAX: usize = 32;
+/// Headers that the protocol sets.
+const RESERVED: [&str; 7] = [
+    "accept",
+    "content-type",
+    "content-length",
+    "host",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+];
+
+/// `[[mcp]]`
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpServer {
+    /// `name`: the first part of the names of its tools.
+    pub name: String,
+    /// `command`: the program of a server that runs as a child process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<PathBuf>,
+    /// `args`: the arguments of the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// `env`: variables of the program.
+    #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// `env_files`: variables of the program, each with the file that has the value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env_files: BTreeMap<String, PathBuf>,
+    /// `inherit_env`: the variables of this server that the program gets too.
+    #[serde(default = "path", deserialize_with = "super::sources::list")]
+    pub inherit_env: Vec<String>,
+    /// `url`: the address of a server that is reached over HTTP.
+    #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// `headers`: headers of each request.
+    #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// `header_files`: headers of each request, each with the file that has the value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub header_files: BTreeMap<String, PathBuf>,
+    /// `tools`: the tools that the model may call, by their names at the server. Default: all.
+    #[serde(
+        default,
+        deserialize_with = "super::sources::some_list",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub tools: Option<Vec<String>>,
+    /// `require_approval`: the tools whose calls a person has to approve. Default: all.
+    #[serde(
+        default,
+        deserialize_with = "super::sources::some_list",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub require_approval: Option<Vec<String>>,
+    /// `timeout`: how long the server has to answer. At most `tools.timeout`.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// `risk`: the risk of a call, shown to the approver. Defaults to high if a person has to approve, else low.
+    #[serde(
+        default,
+        deserialize_with = "super::sources::some_word",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub risk: Option<ToolRisk>,
+}
+
+/// How a server is reached.
+pub(crate) enum Reached {
+    /// A child process, with its whole environment.
+    Process {
+        /// The program.
+        command: PathBuf,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its variables.
+        env: BTreeMap<String, OsString>,
+        /// The values among them that may be secret.
+        secrets: Vec<String>,
+    },
+    /// An address.
+    Http {
+        /// The address.
+        url: String,
+        /// The headers of each request.
+        headers: HeaderMap,
+    },
+}
+
+fn path() -> Vec<String> {
+    vec!["PATH".to_owned()]
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown::debug(self, f)
+    }
+}
+
+impl McpServer {
+    /// Returns how long the server has to answer.
+    pub(crate) fn timeout(&self, tools: &Tools) -> Duration {
+        self.timeout.unwrap_or_else(|| TIMEOUT.min(tools.timeout))
+    }
+
+    /// Whether a person has to approve the calls of a tool, by its name at the server.
+    pub(crate) fn asks(&self, tool: &str) -> bool {
+        self.require_approval.as_ref().is_none_or(|asks| asks.iter().any(|name| name == tool))
+    }
+
+    /// Whether the model may call a tool, by its name at the server.
+    pub(crate) fn allows(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
+    }
+
+    /// Returns how the server is reached, with the values of the files.
+    pub(crate) fn reached(&self, key: &str) -> Result<Reached, ConfigError> {
+        if let Some(command) = self.command.clone() {
+            let mut env: BTreeMap<String, OsString> = inherited(&self.inherit_env);
+            let own = with_files(&format!("{key}.env_files"), &self.env, &self.env_files)?;
+            env.extend(own.iter().map(|(name, value)| (name.clone(), OsString::from(value))));
+            let secrets = own.into_values().collect();
+            return Ok(Reached::Process { command, args: self.args.clone(), env, secrets });
+        }
+        let given = with_files(&format!("{key}.header_files"), &self.headers, &self.header_files)?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            let unusable = |why: &str| ConfigError::Value {
+                key: format!("{key}.headers"),
+                why: format!("{name}: {why}"),
+            };
+            let header: HeaderName = name.parse().map_err(|_| unusable("expected the name of a header"))?;
+            let mut value: HeaderValue =
+                value.parse().map_err(|_| unusable("expected a value without line ends"))?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+        Ok(Reached::Http { url: self.url.clone().unwrap_or_default(), headers })
+    }
+
+    fn check(&self, key: &str, tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {
+        let key = |field: &str| format!("{key}.{field}");
+        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if !(1..=NAME_MAX).contains(&self.name.len()) || !self.name.chars().all(usable) {
+            return wrong(key("name"), "expected 1 to 32 of a-z, A-Z, 0-9, _ and -");
+        }
+        if self.name.contains("__") || self.name.ends_with('_') {
+            return wrong(key("name"), "expected a name without __ in it and _ at its end");
+        }
+        match (&self.command, &self.url) {
+            (Some(command), None) if command.as_os_str().is_empty() => {
+                return wrong(key("command"), "expected the program of the server");
+            }
+            (Some(_), None) => {
+                let of_url = !(self.headers.is_empty() && self.header_files.is_empty());
+                if of_url {
+                    return wrong(key("headers"), "expected none: a program gets no headers");
+                }
+            }
+            (None, Some(url)) => {
+                egress.check_url(&key("url"), url)?;
+                let of_command = !(self.args.is_empty() && self.env.is_empty() && self.env_files.is_empty());
+                if of_command {
+                    return wrong(key("command"), "expected this with args, env and env_files");
+                }
+            }
+            _ => return wrong(key("command"), "expected either this or url"),
+        }
+        self.check_names(key)?;
+        match self.timeout {
+            Some(timeout) if timeout.is_zero() => wrong(key("timeout"), "expected more than 0s"),
+            Some(timeout) if timeout > tools.timeout => {
+                wrong(key("timeout"), "expected at most tools.timeout, the longest execution of a tool")
+            }
+            Some(timeout) => duration(&key("timeout"), timeout),
+            None => Ok(()),
+        }
+    }
+
+    fn check_names(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        let variables = self.env.keys().chain(self.env_files.keys()).chain(&self.inherit_env);
+        for name in variables {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return wrong(key("env"), format!("expected the names of variables, not {name:?}"));
+            }
+        }
+        for name in self.headers.keys().chain(self.header_files.keys()) {
+            if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+                return wrong(key("headers"), format!("{name}: the protocol sets this header"));
+            }
+        }
+        let Some(asks) = &self.require_approval else { return Ok(()) };
+        let Some(tools) = &self.tools else {
+            return wrong(
+                key("tools"),
+                "expected the list of the tools: with require_approval and without this list, a misspelt name \
+                 would let a tool run without an approval",
+            );
+        };
+        match asks.iter().find(|name| !tools.contains(name)) {
+            Some(name) => {
+                let why = format!("{name:?} is not in tools; expected one of [{}]", tools.join(", "));
+                wrong(key("require_approval"), why)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the variables of this process with these names.
+#[expect(clippy::disallowed_methods, reason = "config reads the environment")]
+fn inherited(names: &[String]) -> BTreeMap<String, OsString> {
+    names.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?))).collect()
+}
+
+/// Returns the values with those of the files added.
+fn with_files(
+    key: &str,
+    values: &BTreeMap<String, String>,
+    files: &BTreeMap<String, PathBuf>,
+) -> Result<BTreeMap<String, String>, ConfigError> {
+    let mut all = values.clone();
+    for (name, path) in files {
+        let key = format!("{key}.{name}");
+        if all.insert(name.clone(), text_of_file(&key, path)?).is_some() {
+            wrong(key, "expected either a file or a value, not both")?;
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the key of a server, for errors.
+pub(crate) fn key(place: usize) -> String {
+    format!("mcp[{place}]")
+}
+
+pub(super) fn check(all: &[McpServer], tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for (place, server) in all.iter().enumerate() {
+        server.check(&key(place), tools, egress)?;
+        if !seen.insert(&server.name) {
+            let why = format!("expected another name than {:?}, which another server has", server.name);
+            return wrong(format!("{}.name", key(place)), why);
+        }
+    }
+    Ok(())
+}

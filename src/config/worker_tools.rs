@@ -1,0 +1,87 @@
+//! `[[worker_tools]]`: tools whose calls workers execute.
+
+use super::tool_entry::{self, ToolEntry, ToolRisk, in_order, yes};
+use super::{ConfigError, Tools, duration, shown, wrong};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `[[worker_tools]]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerTool {
+    /// `name`: the name by which the model calls the tool, and by which workers claim its calls.
+    pub name: String,
+    /// `description`: what the tool does, for the model and the approver.
+    pub description: String,
+    /// `input_schema`: the JSON Schema of the inputs. A table, or JSON in one string.
+    #[serde(
+        default,
+        deserialize_with = "in_order",
+        serialize_with = "shown::table_or_json",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub input_schema: Map<String, Value>,
+    /// `input_schema_file`: the file with this schema, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema_file: Option<PathBuf>,
+    /// `hil`: whether a person has to approve each call.
+    #[serde(default = "yes")]
+    pub hil: bool,
+    /// `risk`: the risk of a call, shown to the approver. Defaults to high if a person has to approve, else low.
+    #[serde(
+        default,
+        deserialize_with = "super::sources::some_word",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub risk: Option<ToolRisk>,
+    /// `headline`: the question to the approver, as `Delete {path}?`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<String>,
+    /// `idempotent`: whether a repeated execution has no further effect. Only such a call is handed out again.
+    #[serde(default)]
+    pub idempotent: bool,
+    /// `timeout`: the longest execution of a call, if it is not `tools.timeout`.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+}
+
+impl WorkerTool {
+    /// Returns the description of the tool.
+    pub(crate) fn entry(&self) -> ToolEntry<'_> {
+        ToolEntry {
+            name: &self.name,
+            description: &self.description,
+            input_schema: &self.input_schema,
+            input_schema_file: self.input_schema_file.as_ref(),
+            hil: self.hil,
+            risk: self.risk,
+            headline: self.headline.as_ref(),
+            idempotent: self.idempotent,
+        }
+    }
+
+    /// Returns the longest execution of a call.
+    pub(crate) fn timeout(&self, tools: &Tools) -> Duration {
+        self.timeout.unwrap_or(tools.timeout)
+    }
+}
+
+/// Returns the key of a tool, for errors.
+pub(crate) fn key(place: usize) -> String {
+    format!("worker_tools[{place}]")
+}
+
+pub(super) fn check(all: &[WorkerTool]) -> Result<(), ConfigError> {
+    for (place, tool) in all.iter().enumerate() {
+        tool.entry().check(&key(place))?;
+        let key = format!("{}.timeout", key(place));
+        match tool.timeout {
+            Some(timeout) if timeout.is_zero() => wrong(key, "expected more than 0s")?,
+            Some(timeout) => duration(&key, timeout)?,
+            None => {}
+        }
+    }
+    tool_entry::check_names("worker_tools", all.iter().map(|tool| &tool.name))
+}

@@ -1,0 +1,161 @@
+// The start of the console: the views by the fragment of the address, and who the caller is.
+import { caller, hasToken, isSignedIn, setToken, signals, signOut } from './api.js';
+import * as asks from './asks.js';
+import './batch.js';
+import * as card from './card.js';
+import * as definitions from './definitions.js';
+import { isSupported } from './json.js';
+import * as list from './list.js';
+import { follow, live, stop } from './live.js';
+import * as session from './session.js';
+import { begin, failure, resume } from './sign-in.js';
+import { el, fill } from './text.js';
+import * as webhooks from './webhooks.js';
+
+const byId = id => document.getElementById(id);
+const panes = byId('panes');
+const gate = byId('gate');
+const form = gate.querySelector('form');
+// The views with a link in the navigation, besides the inbox.
+const NAMED = ['history', 'tools', 'webhooks'];
+
+// The views of the right pane, by the first part of the fragment.
+const VIEWS = { call: card, session, tools: definitions, webhooks, request: asks };
+
+function closeViews(except) {
+  for (const [name, view] of Object.entries(VIEWS)) {
+    if (name !== except) view.close();
+  }
+}
+
+// The link of the navigation for a list.
+const at = (view, { state }) => {
+  if (view === 'history' && state === 'interrupted') return '#/history?state=interrupted';
+  return NAMED.includes(view) ? `#/${view}` : '#/';
+};
+
+function route() {
+  const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  const [view, id] = path.split('/').map(part => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+  const filters = Object.fromEntries(new URLSearchParams(query));
+  const isTools = view === 'tools';
+  const isDetail = isTools || view === 'webhooks' || (['call', 'session', 'request'].includes(view) && id);
+  document.body.classList.toggle('has-detail', Boolean(isDetail));
+  for (const link of document.querySelectorAll('nav a')) {
+    if (!id) link.ariaCurrent = link.hash === at(view, filters) ? 'page' : null;
+  }
+  closeViews(view);
+  if (view === 'call' && id) {
+    list.begin();
+    card.open(id);
+  } else if (view === 'session' && id) {
+    list.begin();
+    session.open(id);
+  } else if (isTools) {
+    list.begin();
+    definitions.open();
+  } else if (view === 'request' && id) {
+    list.begin();
+    asks.open(id);
+  } else if (view === 'webhooks') {
+    list.begin();
+    webhooks.open();
+  } else {
+    list.show(view === 'history' ? 'history' : 'inbox', filters);
+    fill(byId('detail'), el('p', { className: 'empty' }, 'Choose a call.'));
+  }
+}
+
+async function start() {
+  if (!isSupported) {
+    fill(document.querySelector('main'), el('p', { className: 'notice' },
+      'This browser cannot show large numbers exactly. Use Chrome or Edge 114, Firefox 135, Safari 18.4, or later.'));
+    panes.hidden = false;
+    return;
+  }
+  try {
+    const { user_id: user, tenant_id: tenant } = await caller();
+    if (hasToken() || isSignedIn()) fill(byId('caller'), user, ' of ', tenant);
+  } catch (error) {
+    if (error.status === 401) return;
+    byId('connection').textContent = error.message;
+  }
+  gate.hidden = true;
+  panes.hidden = false;
+  resume();
+  byId('sign-out').hidden = !hasToken() && !isSignedIn();
+  byId('sign-out').textContent = isSignedIn() ? 'Sign out' : 'Forget the token';
+  follow();
+  list.loadTools().catch(() => {});
+  route();
+}
+
+function ask(why, path) {
+  const wasIn = hasToken() || !panes.hidden;
+  // Other requests of the same moment are refused too.
+  if (!wasIn && !gate.hidden) return;
+  setToken(null);
+  stop();
+  closeViews();
+  fill(byId('detail'));
+  list.forget();
+  asks.forget();
+  panes.hidden = true;
+  gate.hidden = false;
+  byId('sign-out').hidden = true;
+  byId('connection').textContent = '';
+  fill(byId('caller'));
+  fill(gate.querySelector('.error'), wasIn ? why : failure() ?? '');
+  if (path) {
+    byId('sign-in').href = path.replace(/^\//, '');
+    byId('sign-in').focus();
+  } else {
+    form.elements.token.focus();
+  }
+}
+
+/** Shows the ways in that the server has. */
+function showWays(path) {
+  byId('with-sign-in').hidden = !path;
+  byId('without-sign-in').hidden = Boolean(path);
+}
+
+signals.addEventListener('unauthenticated', ({ detail }) => {
+  const path = detail.details.sign_in;
+  const why = isSignedIn() ? 'Your session has ended.' : 'The server refuses the token, or it has ended.';
+  showWays(path);
+  ask(why, path);
+});
+byId('sign-in').addEventListener('click', begin);
+form.addEventListener('submit', event => {
+  event.preventDefault();
+  // A header takes no other characters, and a token has none.
+  const token = form.elements.token.value.trim().replace(/^Bearer\s+/i, '');
+  form.elements.token.value = '';
+  if (!/^[\x21-\x7e]+$/.test(token)) {
+    fill(gate.querySelector('.error'), 'Expected a token without blanks.');
+    return;
+  }
+  setToken(token);
+  start();
+});
+byId('sign-out').addEventListener('click', async () => {
+  const why = isSignedIn() ? 'You are signed out here. The session at the issuer stays.' : 'The token is forgotten.';
+  try {
+    await signOut();
+  } catch (error) {
+    if (error.status !== 401) byId('connection').textContent = error.message;
+    return;
+  }
+  ask(why, byId('with-sign-in').hidden ? null : byId('sign-in').getAttribute('href'));
+});
+live.addEventListener('open', () => { byId('connection').textContent = 'Live'; });
+live.addEventListener('lost', () => { byId('connection').textContent = 'Not connected, trying again…'; });
+addEventListener('hashchange', () => { if (!panes.hidden) route(); });
+start();

@@ -1,0 +1,64 @@
+// The webhooks of the tenant, and how the delivery of events to each goes.
+import { enableWebhook, webhooks } from './api.js';
+import { changed, guard, setBusy } from './inert.js';
+import { address } from './list.js';
+import { el, fill } from './text.js';
+import { clock, date } from './time.js';
+
+const pane = document.getElementById('detail');
+const REASONS = { gone: 'the receiver answered 410', failed_too_long: 'the attempts failed for three days' };
+const FAILURES = { no_answer: 'no answer in time', not_sent: 'the request could not be sent' };
+
+let isShown = false;
+
+/** Shows the webhooks. */
+export async function open(told = '') {
+  isShown = true;
+  fill(pane, el('p', { className: 'empty', role: 'status' }, 'Loading…'));
+  const found = await webhooks().catch(error => error);
+  if (!isShown) return;
+  const heading = el('h2', { tabIndex: -1 }, 'Webhooks');
+  fill(pane, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Webhooks' },
+    el('a', { className: 'back', href: address() }, 'Back to the list'), heading,
+    told && el('p', { role: 'status', className: 'outcome' }, told),
+    found instanceof Error ? el('p', {}, found.message)
+      : found.results.length === 0 ? el('p', {}, 'The configuration names no webhook of your tenant.')
+        : el('ul', { className: 'policy' }, found.results.map(draw))));
+  heading.focus();
+  changed();
+}
+
+export function close() {
+  isShown = false;
+}
+
+function draw(webhook) {
+  const { name, origin, events, state, cursor, failures } = webhook;
+  const status = el('p', { role: 'status' });
+  return el('li', {},
+    el('p', {}, el('code', {}, name), ' ', el('b', {}, state), ' ', el('small', {}, `at ${origin}`)),
+    webhook.disabled_reason && el('p', {}, 'Disabled since ', date(webhook.disabled_at), ': ', REASONS[webhook.disabled_reason] ?? webhook.disabled_reason, '.'),
+    failures && el('p', {}, `${failures.count} failed ${failures.count === 1 ? 'attempt' : 'attempts'} since `, date(failures.since),
+      '; the last one: ', FAILURES[failures.last] ?? `status ${failures.last_status}`, '.',
+      webhook.next_attempt_at && [' The next attempt is in ', clock(webhook.next_attempt_at, 'no time'), '.']),
+    webhook.waiting_since ? el('p', {}, 'The oldest event that is not delivered is of ', clock(webhook.waiting_since), '.')
+      : el('p', {}, 'Every event is delivered.'),
+    webhook.has_gap && el('p', { className: 'notice' }, 'Events were deleted before they were delivered.'),
+    el('p', { className: 'hint' }, `Events up to ${cursor}: ${events.join(', ')}`),
+    state !== 'delivering' && enabling(webhook, status), status);
+}
+
+function enabling({ name, state }, status) {
+  const words = state === 'disabled' ? `Enable ${name}` : `Try ${name} now`;
+  const button = guard(el('button', { type: 'button' }, words), async () => {
+    setBusy([button], true);
+    try {
+      await enableWebhook(name);
+      if (isShown) await open(`The delivery to ${name} continues.`);
+    } catch (error) {
+      status.textContent = error.message;
+      setBusy([button], false);
+    }
+  });
+  return button;
+}

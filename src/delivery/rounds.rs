@@ -1,0 +1,247 @@
+//! The task of one endpoint: it delivers what is due, and waits for more.
+
+use super::Deliveries;
+use super::webhook::{Failed, Webhook};
+use crate::domain::clock::Timestamp;
+use crate::domain::endpoint::{Endpoint, EndpointState};
+use crate::store::{Delivery, DueEvent, NextEvent, Standing, StoreError, Then};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long an endpoint is held beyond the longest attempt: the time of the reads and writes around it.
+const MARGIN: Duration = Duration::from_secs(5);
+/// The longest pause before a look at an endpoint that is not delivered to: another process may have enabled it.
+const LOOK: Duration = Duration::from_secs(5);
+/// The pause after a failure of the database.
+const REST: Duration = Duration::from_secs(1);
+/// The number of events that the endpoint does not get, after which the cursor moves over them.
+const PASSED_MAX: i64 = 1000;
+
+/// When to look at an endpoint again, unless an operator enables it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// When the tenant has new events.
+    News,
+    /// After this time. New events change nothing before.
+    After(Duration),
+}
+
+/// What a process knows of the endpoint between two rounds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// The endpoint gets none of the events between its cursor and this number.
+    passed: i64,
+    /// Whether the events after the cursor were looked at for a gap.
+    gap_checked: bool,
+    /// Whether the last round failed.
+    fails: bool,
+}
+
+impl Deliveries {
+    /// Runs until the process stops.
+    pub(super) async fn keep_delivering(self: Arc<Self>, place: usize) {
+        let Some(webhook) = self.webhooks.get(place) else { return };
+        // Before the first look at the rows: an event that gets its number in between is in the news.
+        let mut news = self.feed.news_of(&webhook.wanted.tenant_id);
+        let mut known = Known::default();
+        while !self.tasks.is_stopping() {
+            // In a task: database work must not be dropped midway, and a panic ends this round only.
+            let (deliveries, before) = (self.clone(), known);
+            let round = self.tasks.spawn(async move {
+                let mut known = before;
+                let again = deliveries.round(place, &mut known).await;
+                (again, known)
+            });
+            let again = match round.await {
+                Ok((Ok(again), after)) => {
+                    known = Known { fails: false, ..after };
+                    again
+                }
+                Ok((Err(error), after)) => {
+                    if !known.fails {
+                        tracing::warn!(webhook = webhook.name, %error, "events could not be delivered");
+                    }
+                    known = Known { fails: true, ..after };
+                    Again::After(REST)
+                }
+                Err(error) => {
+                    tracing::error!(
+                        webhook = webhook.name,
+                        panicked = error.is_panic(),
+                        "a round of deliveries failed"
+                    );
+                    Again::After(REST)
+                }
+            };
+            let due = async {
+                match again {
+                    Again::News => news.next().await,
+                    Again::After(time) => tokio::time::sleep(time).await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = webhook.enabled.notified() => {}
+                () = self.tasks.stopping() => return,
+            }
+        }
+    }
+
+    /// Delivers all events that are due.
+    async fn round(&self, place: usize, known: &mut Known) -> Result<Again, StoreError> {
+        let Some(webhook) = self.webhooks.get(place) else { return Ok(Again::News) };
+        let read = self.store.timed_read().await?;
+        let Some(Standing { endpoint, held }) = read.endpoint(&webhook.name).await? else {
+            return Ok(Again::After(LOOK));
+        };
+        if endpoint.state.is_disabled() {
+            known.gap_checked = false;
+            return Ok(Again::After(LOOK));
+        }
+        if !known.gap_checked {
+            known.gap_checked = true;
+            if read.has_gap_after(endpoint.cursor).await? {
+                tracing::error!(
+                    webhook = webhook.name,
+                    cursor = endpoint.cursor,
+                    "events after the cursor of a webhook are gone, and are not delivered"
+                );
+            }
+        }
+        let next = read.next_event(&webhook.wanted, endpoint.cursor.max(known.passed)).await?;
+        let now = read.now();
+        // A view keeps a connection.
+        drop(read);
+        let due = match next {
+            NextEvent::Due(due) => *due,
+            NextEvent::NoneUpTo { passed, more } => {
+                known.passed = passed;
+                if passed - endpoint.cursor >= PASSED_MAX {
+                    let write = self.store.write().await?;
+                    write.pass_events(&endpoint, passed).await?;
+                    write.commit().await?;
+                }
+                return Ok(if more { Again::After(Duration::ZERO) } else { Again::News });
+            }
+        };
+        if let Some(wait) = self.wait(&endpoint, held.as_ref(), now) {
+            return Ok(Again::After(wait.min(LOOK)));
+        }
+        self.deliver(webhook, endpoint, due).await
+    }
+
+    /// Returns how long an attempt has to wait, if it has to: for its time, or for another process.
+    fn wait(
+        &self,
+        endpoint: &Endpoint,
+        held: Option<&(String, Timestamp)>,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let until = match (&endpoint.state, held) {
+            (_, Some((holder, until))) if *holder != self.holder => Some(*until),
+            (EndpointState::Failing { next_attempt_at, .. }, _) => Some(*next_attempt_at),
+            _ => None,
+        };
+        until.map(|until| until.since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Takes the endpoint and delivers this event and those after it, until none is left or an attempt fails.
+    async fn deliver(
+        &self,
+        webhook: &Webhook,
+        endpoint: Endpoint,
+        mut due: DueEvent,
+    ) -> Result<Again, StoreError> {
+        let lease = webhook.timeout + MARGIN;
+        let mut held_since = Instant::now();
+        let write = self.store.write().await?;
+        let claimed = write.claim_endpoint(&endpoint, &self.holder, lease).await?;
+        write.commit().await?;
+        // Another process was faster. Its lease is at most this long.
+        let Some(mut delivery) = claimed else { return Ok(Again::After(LOOK)) };
+        let mut state = endpoint.state;
+        loop {
+            let until = Instant::now() + webhook.timeout;
+            if until > held_since + lease {
+                // Slow reads and writes have used the time up. Another process may deliver now.
+                return Ok(Again::After(Duration::ZERO));
+            }
+            let attempt = webhook.attempt(&due, self.form, self.clock.now(), until);
+            let attempted = tokio::select! {
+                attempted = attempt => attempted,
+                () = self.tasks.aborted() => {
+                    let write = self.store.write().await?;
+                    write.release_endpoint(&delivery).await?;
+                    write.commit().await?;
+                    return Ok(Again::News);
+                }
+            };
+            if let Err(failed) = attempted {
+                return self.failed(webhook, &delivery, &state, &due, failed).await;
+            }
+            self.metrics.webhook_attempted(&webhook.name, true);
+            state = EndpointState::Delivering;
+            let seq = due.event.seq;
+            // A failed look must not keep the delivery from being recorded.
+            let next = if self.tasks.is_stopping() { None } else { self.after(webhook, seq).await.ok() };
+            let (up_to, following) = match next {
+                Some(NextEvent::Due(following)) => (seq, Some(*following)),
+                Some(NextEvent::NoneUpTo { passed, .. }) => (passed.max(seq), None),
+                None => (seq, None),
+            };
+            let then = if following.is_some() { Then::Hold(lease) } else { Then::Release };
+            held_since = Instant::now();
+            let write = self.store.write().await?;
+            let holds = write.delivered(&mut delivery, up_to, then).await?;
+            write.commit().await?;
+            match following {
+                Some(following) if holds => due = following,
+                // There may be more: a look that failed, or a scan that ended early.
+                _ => return Ok(Again::After(Duration::ZERO)),
+            }
+        }
+    }
+
+    async fn after(&self, webhook: &Webhook, seq: i64) -> Result<NextEvent, StoreError> {
+        self.store.read().await?.next_event(&webhook.wanted, seq).await
+    }
+
+    /// Records a failed attempt.
+    async fn failed(
+        &self,
+        webhook: &Webhook,
+        delivery: &Delivery,
+        state: &EndpointState,
+        due: &DueEvent,
+        failed: Failed,
+    ) -> Result<Again, StoreError> {
+        self.metrics.webhook_attempted(&webhook.name, false);
+        let Failed { failure, follow, why } = failed;
+        let write = self.store.write().await?;
+        let now = write.now();
+        let state = state.failed(failure, follow, now);
+        let recorded = write.failed(delivery, &state).await?;
+        write.commit().await?;
+        let (name, event) = (&webhook.name, &due.event.event_id);
+        Ok(match state {
+            EndpointState::Failing { next_attempt_at, failures } if recorded => {
+                let wait = next_attempt_at.since(now);
+                let attempts = failures.count;
+                tracing::warn!(webhook = name, event, why, attempts, ?wait, "a delivery failed");
+                Again::After(wait.min(LOOK))
+            }
+            EndpointState::Disabled { reason, .. } if recorded => {
+                tracing::error!(
+                    webhook = name,
+                    event,
+                    why,
+                    ?reason,
+                    "a webhook is disabled, and its cursor is kept; enable it to go on"
+                );
+                Again::After(LOOK)
+            }
+            _ => Again::After(Duration::ZERO),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Questions of executing calls to people.
+
+use super::call::Execution;
+use super::id::ToolCallId;
+use super::tool_request::{Answer, Question};
+use super::waited::Waited;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Maximum number of questions of one call.
+pub(crate) const REQUESTS_MAX: u64 = 10;
+
+/// Asks people on behalf of executing calls.
+pub(crate) trait Asks: Send + Sync {
+    /// Asks those that may decide the call, and returns their answer. Without one the answer is [`Answer::Cancel`],
+    /// and [`Answer::Decline`] for a request beyond the limits. A dropped future withdraws the request.
+    fn ask(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer>;
+}
+
+/// The right of one execution to ask.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    /// `None` before the execution begins.
+    asks: Option<Arc<dyn Asks>>,
+    of: (ToolCallId, Execution),
+    waited: Waited,
+    /// The questions so far, those of clones included.
+    asked: Arc<AtomicU64>,
+}
+
+impl Asker {
+    /// Returns the right of this execution, whose waits count as `waited`.
+    pub(crate) fn new(asks: Option<Arc<dyn Asks>>, of: (ToolCallId, Execution), waited: Waited) -> Self {
+        Self { asks, of, waited, asked: Arc::default() }
+    }
+
+    /// Returns the right of an execution that does not exist.
+    #[cfg(test)]
+    pub(crate) fn for_test(asks: Arc<dyn Asks>) -> Self {
+        use super::clock::Timestamp;
+        use super::id::ExecId;
+        let id = uuid::Uuid::nil();
+        let started_at = Timestamp::from_micros(0);
+        let of = (ToolCallId::new(id), Execution { id: ExecId::new(id), attempt: 1, started_at });
+        Self::new(Some(asks), of, Waited::default())
+    }
+
+    /// Asks, and returns the answer. The time limits of the call leave the wait out. A question beyond
+    /// [`REQUESTS_MAX`] is declined before it reaches the database, because an MCP server can ask without end.
+    pub(crate) async fn ask(&self, question: Question) -> Answer {
+        let Some(asks) = &self.asks else { return Answer::Cancel };
+        if self.asked.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+            return Answer::Decline;
+        }
+        let _waiting = self.waited.begin();
+        asks.ask(self.of, question).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::input::Input;
+    use crate::domain::tool_request::RequestKind;
+    use futures::FutureExt;
+
+    #[derive(Default)]
+    struct Counts(AtomicU64);
+
+    impl Asks for Counts {
+        fn ask(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            async { Answer::Cancel }.boxed()
+        }
+    }
+
+    #[test]
+    fn questions_beyond_the_limit_are_declined_without_being_asked() {
+        let counts = Arc::new(Counts::default());
+        let asker = Asker::for_test(counts.clone());
+        let ask = |asker: &Asker| {
+            let question = Question::new(RequestKind::Custom, "?", Input::new());
+            asker.ask(question).now_or_never().unwrap()
+        };
+        for _ in 0..REQUESTS_MAX {
+            assert_eq!(ask(&asker.clone()), Answer::Cancel);
+        }
+        assert_eq!(ask(&asker), Answer::Decline);
+        assert_eq!(counts.0.load(Ordering::Relaxed), REQUESTS_MAX);
+    }
+}

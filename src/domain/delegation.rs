@@ -1,0 +1,37 @@
+//! Delegations: for one held call, a person decides in place of an approver.
+
+use super::Principal;
+use super::clock::Timestamp;
+
+/// A delegation that no later one of the same approver has replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Delegation {
+    /// The approver in whose place the delegate decides, in the tenant of the call.
+    pub(crate) delegator: Principal,
+    /// The user that decides, in the same tenant.
+    pub(crate) delegate: String,
+    /// The reason of the delegator, for the delegate and the record.
+    pub(crate) reason: String,
+    /// The time of the delegation.
+    pub(crate) at: Timestamp,
+    /// The end of the delegation.
+    pub(crate) until: Timestamp,
+}
+
+impl Delegation {
+    /// Whether this principal decides in place of the delegator at this time.
+    pub(crate) fn is_to(&self, principal: &Principal, now: Timestamp) -> bool {
+        let Principal { tenant_id, user_id, .. } = principal;
+        *tenant_id == self.delegator.tenant_id && *user_id == self.delegate && now < self.until
+    }
+
+    /// Returns the delegate as the actor of decisions.
+    pub(crate) fn delegate_actor(&self) -> String {
+        actor_of(&self.delegate)
+    }
+}
+
+/// Returns a user as the actor of an event or a decision.
+pub(crate) fn actor_of(user_id: &str) -> String {
+    format!("user:{user_id}")
+}

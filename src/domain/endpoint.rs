@@ -1,0 +1,186 @@
+//! Endpoints: addresses that get the events of a tenant, one after the other, with retries.
+
+use super::clock::Timestamp;
+use std::time::Duration;
+
+/// The wait after the first failed attempt. It doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait between two attempts, whatever an endpoint asks for.
+const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+/// The shortest wait that an endpoint can ask for.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+/// For how long attempts may fail until the endpoint is disabled.
+const FAILING_MAX: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// An endpoint, and how far its delivery went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// The name in the configuration.
+    pub(crate) name: String,
+    /// The tenant whose events it gets.
+    pub(crate) tenant_id: String,
+    /// The number up to which each event is delivered, or is of no type that the endpoint gets.
+    pub(crate) cursor: i64,
+    /// How the delivery goes.
+    pub(crate) state: EndpointState,
+}
+
+/// How the delivery to an endpoint goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EndpointState {
+    /// The last attempt succeeded, or there was none.
+    Delivering,
+    /// The last attempt failed, and another follows.
+    Failing {
+        /// The failed attempts.
+        failures: Failures,
+        /// When the next attempt may begin.
+        next_attempt_at: Timestamp,
+    },
+    /// There are no attempts until an operator enables the endpoint.
+    Disabled {
+        /// The failed attempts.
+        failures: Failures,
+        /// When the endpoint was disabled.
+        at: Timestamp,
+        /// Why the endpoint was disabled.
+        reason: DisabledReason,
+    },
+}
+
+/// The failed attempts since the last success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failures {
+    /// The number of attempts.
+    pub(crate) count: u32,
+    /// When the first one failed.
+    pub(crate) since: Timestamp,
+    /// What came of the last one.
+    pub(crate) last: Failure,
+}
+
+/// Why an endpoint is disabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DisabledReason {
+    /// It answered that it is gone for good.
+    Gone,
+    /// The attempts failed for three days.
+    FailedTooLong,
+}
+
+/// What came of a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The endpoint answered with this status.
+    Status(u16),
+    /// The request was sent, and no answer came in time, or the connection broke.
+    NoAnswer,
+    /// The request was not sent: no connection, or an address that the server may not reach.
+    NotSent,
+}
+
+/// How a failed attempt is to be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// By another attempt, not before this wait is over, if the endpoint asks for one.
+    Retry(Option<Duration>),
+    /// By none: the endpoint is gone for good.
+    Disable,
+}
+
+impl EndpointState {
+    /// Returns the state after one more failed attempt.
+    pub(crate) fn failed(&self, failure: Failure, follow: Follow, now: Timestamp) -> Self {
+        let (count, since) = match self {
+            Self::Delivering => (1, now),
+            Self::Failing { failures, .. } | Self::Disabled { failures, .. } => {
+                (failures.count.saturating_add(1), failures.since)
+            }
+        };
+        let failures = Failures { count, since, last: failure };
+        match follow {
+            Follow::Disable => Self::Disabled { failures, at: now, reason: DisabledReason::Gone },
+            Follow::Retry(_) if now.since(since) >= FAILING_MAX => {
+                Self::Disabled { failures, at: now, reason: DisabledReason::FailedTooLong }
+            }
+            Follow::Retry(asked) => {
+                let wait = asked.map_or_else(|| wait(count), |asked| asked.clamp(WAIT_MIN, WAIT_MAX));
+                // The last attempt is made when the three days are over, not up to an hour later.
+                let next_attempt_at = now.plus(wait).min(since.plus(FAILING_MAX));
+                Self::Failing { failures, next_attempt_at }
+            }
+        }
+    }
+
+    /// Whether no attempt is made until an operator enables the endpoint.
+    pub(crate) fn is_disabled(&self) -> bool {
+        matches!(self, Self::Disabled { .. })
+    }
+
+    /// Returns the failed attempts since the last success.
+    pub(crate) fn failures(&self) -> Option<&Failures> {
+        match self {
+            Self::Delivering => None,
+            Self::Failing { failures, .. } | Self::Disabled { failures, .. } => Some(failures),
+        }
+    }
+}
+
+/// Returns the wait after this many failed attempts.
+fn wait(failed: u32) -> Duration {
+    let doublings = failed.saturating_sub(1).min(16);
+    FIRST_WAIT.saturating_mul(1 << doublings).min(WAIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * SECOND)
+    }
+
+    fn fails(state: &EndpointState, asked: Option<Duration>, now: i64) -> EndpointState {
+        state.failed(Failure::Status(500), Follow::Retry(asked), at(now))
+    }
+
+    fn next(state: &EndpointState) -> i64 {
+        let EndpointState::Failing { next_attempt_at, .. } = state else { panic!("{state:?}") };
+        next_attempt_at.as_micros() / SECOND
+    }
+
+    #[test]
+    fn the_waits_double_up_to_an_hour_until_three_days_have_passed() {
+        let (mut now, mut state, mut waits) = (1000, EndpointState::Delivering, Vec::new());
+        loop {
+            state = fails(&state, None, now);
+            if state.is_disabled() {
+                break;
+            }
+            waits.push(next(&state) - now);
+            now = next(&state);
+        }
+        assert_eq!(waits[..12], [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600]);
+        assert_eq!(now, 1000 + 3 * 24 * 60 * 60, "the last attempt is at the end of the three days");
+        let EndpointState::Disabled { failures, at: disabled_at, reason } = state else { panic!() };
+        assert_eq!((reason, disabled_at, failures.since), (DisabledReason::FailedTooLong, at(now), at(1000)));
+        assert_eq!(usize::try_from(failures.count).unwrap(), waits.len() + 1);
+    }
+
+    #[test]
+    fn a_wait_that_the_endpoint_asks_for_is_kept_within_bounds() {
+        for (asked, waits) in [(0, 1), (7, 7), (3600, 3600), (1_000_000, 3600)] {
+            let state = fails(&EndpointState::Delivering, Some(Duration::from_secs(asked)), 1000);
+            assert_eq!(next(&state) - 1000, waits, "{asked}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_is_gone_is_disabled_at_once() {
+        let state = EndpointState::Delivering.failed(Failure::Status(410), Follow::Disable, at(5));
+        let failures = Failures { count: 1, since: at(5), last: Failure::Status(410) };
+        assert_eq!(state, EndpointState::Disabled { failures, at: at(5), reason: DisabledReason::Gone });
+    }
+}

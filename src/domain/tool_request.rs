@@ -1,0 +1,154 @@
+//! Requests of executing calls to people: a message, the schema of an answer, and at most one answer.
+
+use super::canonical::canonical_hash;
+use super::clock::Timestamp;
+use super::id::{RequestId, ToolCallId};
+use super::input::Input;
+use super::visible::{show_texts, visible_lines};
+use serde_json::json;
+
+/// A request as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolRequest {
+    /// The id of the request.
+    pub(crate) id: RequestId,
+    /// The call that waits for the answer.
+    pub(crate) tool_call_id: ToolCallId,
+    /// What the tool asks for.
+    pub(crate) question: Question,
+    /// The state.
+    pub(crate) state: RequestState,
+    /// The time of the request.
+    pub(crate) created_at: Timestamp,
+    /// The time after which the tool does not wait any more.
+    pub(crate) expires_at: Timestamp,
+    /// The author and the time of the answer, if there is one.
+    pub(crate) answered: Option<(String, Timestamp)>,
+    /// The hash of the content, if the answer has one.
+    pub(crate) content_hash: Option<String>,
+}
+
+/// What a tool asks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Question {
+    /// The kind of the request.
+    pub(crate) kind: RequestKind,
+    /// The text for the person.
+    pub(crate) message: String,
+    /// The JSON Schema of the content of an answer.
+    pub(crate) schema: Input,
+}
+
+impl Question {
+    /// Returns the question, with the characters escaped that a reader cannot see.
+    pub(crate) fn new(kind: RequestKind, message: &str, mut schema: Input) -> Self {
+        show_texts(&mut schema);
+        Self { kind, message: visible_lines(message), schema }
+    }
+}
+
+/// The kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestKind {
+    /// An MCP server asks for the fields of a form.
+    Elicitation,
+    /// A tool of the application asks, with a schema of its own.
+    Custom,
+}
+
+/// The state of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestState {
+    /// The tool waits for an answer.
+    Open,
+    /// The tool got the content.
+    Accepted,
+    /// The tool got no content, and may go on without it.
+    Declined,
+    /// The tool got no content, and is asked to end what it does.
+    Cancelled,
+    /// No answer arrived in time.
+    Expired,
+    /// The call ended, or the tool does not wait any more.
+    Withdrawn,
+}
+
+/// An answer to a request.
+#[derive(Clone, PartialEq)]
+pub enum Answer {
+    /// The content, which fits the schema of the request.
+    Accept(Input),
+    /// No content. The tool may go on without it.
+    Decline,
+    /// No content. The tool should end what it does.
+    Cancel,
+}
+
+impl std::fmt::Debug for Answer {
+    /// Leaves out the content, which must not reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.state().name())
+    }
+}
+
+impl Answer {
+    /// Returns the state of a request with this answer.
+    pub(crate) const fn state(&self) -> RequestState {
+        match self {
+            Self::Accept(_) => RequestState::Accepted,
+            Self::Decline => RequestState::Declined,
+            Self::Cancel => RequestState::Cancelled,
+        }
+    }
+
+    /// Returns the hash of the content, if there is one. Each request has hashes of its own.
+    pub(crate) fn content_hash(&self, of: RequestId) -> Option<String> {
+        match self {
+            Self::Accept(content) => Some(canonical_hash(&json!([of.to_string(), content]))),
+            Self::Decline | Self::Cancel => None,
+        }
+    }
+}
+
+impl RequestState {
+    /// All states.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Open, Self::Accepted, Self::Declined, Self::Cancelled, Self::Expired, Self::Withdrawn];
+
+    /// Returns the name of the state in the documentation.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+impl ToolRequest {
+    /// Whether this answer, by this actor, is the one that the request has.
+    pub(crate) fn has(&self, answer: &Answer, by: &str) -> bool {
+        self.state == answer.state()
+            && self.answered.as_ref().is_some_and(|(actor, _)| actor == by)
+            && self.content_hash == answer.content_hash(self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn the_debug_form_of_an_answer_has_no_content() {
+        let content = json!({ "pin": "1234" }).as_object().unwrap().clone();
+        let answer = Answer::Accept(content);
+        assert_eq!(format!("{answer:?}"), "accepted");
+        let hash = |n| answer.content_hash(RequestId::new(Uuid::from_u128(n))).unwrap();
+        assert_ne!(hash(1), hash(2));
+    }
+}

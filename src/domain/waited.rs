@@ -1,0 +1,71 @@
+//! The time that a call waits for people.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time that one execution has waited for answers of people. Its time limits leave this time out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waited(Arc<Mutex<Waits>>);
+
+#[derive(Debug, Default)]
+struct Waits {
+    /// The number of requests without an answer, and since when there is at least one.
+    open: u32,
+    since: Option<Instant>,
+    /// The time of the waits that are over.
+    over: Duration,
+}
+
+/// A wait for an answer. It ends when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct WaitGuard(Waited);
+
+impl Waited {
+    /// Begins a wait. Several waits at once count once.
+    pub(crate) fn begin(&self) -> WaitGuard {
+        let mut waits = self.0.lock();
+        waits.open = waits.open.saturating_add(1);
+        waits.since.get_or_insert_with(Instant::now);
+        drop(waits);
+        WaitGuard(self.clone())
+    }
+
+    /// Returns the time of all waits until now.
+    pub(crate) fn total(&self) -> Duration {
+        let waits = self.0.lock();
+        waits.over.saturating_add(waits.since.map_or(Duration::ZERO, |since| since.elapsed()))
+    }
+}
+
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        let mut waits = self.0.0.lock();
+        waits.open = waits.open.saturating_sub(1);
+        if waits.open == 0
+            && let Some(since) = waits.since.take()
+        {
+            waits.over = waits.over.saturating_add(since.elapsed());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_time_of_waits_counts_and_waits_at_once_count_once() {
+        let waited = Waited::default();
+        assert_eq!(waited.total(), Duration::ZERO);
+        let begun = Instant::now();
+        let (first, second) = (waited.begin(), waited.begin());
+        while waited.total() < Duration::from_millis(5) {}
+        drop(first);
+        while waited.total() < Duration::from_millis(10) {}
+        drop(second);
+        let total = waited.total();
+        assert!(total <= begun.elapsed());
+        assert_eq!(waited.total(), total, "no wait is open");
+    }
+}

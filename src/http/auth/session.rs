@@ -1,0 +1,120 @@
+//! Sessions of browsers: the access token of a sign-in, in a cookie of this host.
+//!
+//! The browser sends the cookie by itself, also when a page of another site has made the request. So the cookie
+//! counts only together with the header [`CSRF_HEADER`], whose value only a page of this origin can read.
+
+use crate::domain::clock::{Clock, Timestamp};
+use crate::http::error::ApiError;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use poem::Request;
+use poem::http::header::COOKIE;
+use poem::http::{HeaderMap, HeaderValue};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// The name of the cookie. The prefix makes browsers require `Secure` and `Path=/`, and refuse a cookie for a whole
+/// domain (RFC 6265bis, 4.1.3.2).
+const NAME: &str = "__Host-holdpoint";
+/// The name of the cookie that a sign-in needs until the browser comes back.
+const SIGN_IN_NAME: &str = "__Host-holdpoint-sign-in";
+/// The longest name and value together that browsers keep, in bytes (RFC 6265bis, 5.6).
+const BYTES_MAX: usize = 4096;
+/// The header that a request with the cookie carries.
+const CSRF_HEADER: &str = "x-csrf-token";
+/// The separator of domains between hashes of the token.
+const CSRF_DOMAIN: &[u8] = b"holdpoint.csrf.v1\0";
+/// The route whose response has the value of [`CSRF_HEADER`]. A page of another origin cannot read the response.
+const SESSION_PATH: &str = "/auth/session";
+
+/// The session of a request.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct Session {
+    /// The value of [`CSRF_HEADER`] for the session.
+    pub(in crate::http) csrf_token: String,
+}
+
+impl Session {
+    fn of(token: &str) -> Self {
+        let hash = Sha256::new().chain_update(CSRF_DOMAIN).chain_update(token).finalize();
+        Self { csrf_token: URL_SAFE_NO_PAD.encode(hash) }
+    }
+}
+
+/// Returns the token in the cookie of a request.
+pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers, NAME)
+}
+
+/// Returns the session with this token, for a request from a page of this origin.
+pub(super) fn check(request: &Request, token: &str) -> Result<Session, ApiError> {
+    let session = Session::of(token);
+    let path = request.uri().path();
+    let asks_for_it = path.strip_prefix("/api").unwrap_or(path) == SESSION_PATH;
+    let sent = request.header(CSRF_HEADER).unwrap_or_default();
+    // Compares hashes, so the time of the comparison tells nothing.
+    let is_own = Sha256::digest(sent) == Sha256::digest(&session.csrf_token);
+    if is_own || asks_for_it {
+        return Ok(session);
+    }
+    let expected =
+        "x-csrf-token: expected the csrf_token of GET /auth/session, which a request with the cookie needs.";
+    Err(ApiError::forbidden(expected))
+}
+
+/// Returns the cookie that keeps a token until it ends, or `None` if the token is too long for a cookie.
+pub(super) fn begin(token: &str, ends_at: Option<Timestamp>, clock: &dyn Clock) -> Option<HeaderValue> {
+    if NAME.len() + token.len() + 1 > BYTES_MAX {
+        return None;
+    }
+    let lasts = ends_at.map(|ends_at| ends_at.since(clock.now()).as_secs());
+    let max_age = lasts.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
+    HeaderValue::try_from(format!("{NAME}={token}; Path=/; Secure; HttpOnly; SameSite=Strict{max_age}")).ok()
+}
+
+/// The cookie that ends a session.
+pub(in crate::http) const END: &str =
+    "__Host-holdpoint=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0";
+
+/// What the browser keeps between the two halves of a sign-in. Another browser that comes back has no such cookie, so
+/// no page can sign a person in with the code of another person.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    /// The value that the issuer returns with the code (RFC 6749, 10.12).
+    pub(super) state: String,
+    /// The proof that this browser began the sign-in (RFC 7636, 4.1).
+    pub(super) verifier: String,
+}
+
+impl UnderWay {
+    /// Returns the cookie. It is `Lax`, because the browser comes back from the site of the issuer.
+    pub(super) fn cookie(&self, lasts: Duration) -> Option<HeaderValue> {
+        let (Self { state, verifier }, seconds) = (self, lasts.as_secs());
+        let value = format!(
+            "{SIGN_IN_NAME}={state}.{verifier}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}"
+        );
+        HeaderValue::try_from(value).ok()
+    }
+
+    /// Returns what the browser kept.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let (state, verifier) = cookie(headers, SIGN_IN_NAME)?.split_once('.')?;
+        Some(Self { state: state.to_owned(), verifier: verifier.to_owned() })
+    }
+
+    /// The cookie that forgets it.
+    pub(super) const END: HeaderValue = HeaderValue::from_static(
+        "__Host-holdpoint-sign-in=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+    );
+}
+
+/// Returns the value of the one cookie with this name (RFC 6265, 5.4).
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut values = pairs.flat_map(|value| value.split(';')).filter_map(|pair| {
+        let (named, value) = pair.trim().split_once('=')?;
+        (named == name).then_some(value)
+    });
+    let only = values.next().filter(|value| !value.is_empty())?;
+    values.next().is_none().then_some(only)
+}

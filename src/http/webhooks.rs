@@ -1,0 +1,162 @@
+//! The routes of webhooks, for operators.
+
+use super::Api;
+use super::auth::Caller;
+use super::error::ApiError;
+use super::event::EventType;
+use super::formats::Time;
+use super::payload::{Json, Tag};
+use crate::delivery::EndpointStatus;
+use crate::domain::endpoint::{self, EndpointState, Failure};
+use poem_openapi::param::Path;
+use poem_openapi::{Enum, Object, OpenApi};
+
+/// How the delivery to a webhook goes.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum WebhookState {
+    /// The last attempt succeeded, or there was none.
+    Delivering,
+    /// The last attempt failed, and another follows.
+    Failing,
+    /// Nothing is delivered until an operator enables the webhook.
+    Disabled,
+}
+
+/// Why a webhook is disabled: it answered 410, or the attempts failed for three days.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "endpoint::DisabledReason")]
+enum DisabledReason {
+    /// The webhook answered 410.
+    Gone,
+    /// The attempts failed for three days.
+    FailedTooLong,
+}
+
+/// What came of a failed attempt: a status that is no success, no answer in time, or no connection.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum WebhookFailure {
+    /// The webhook answered with another status than 2xx.
+    Status,
+    /// The request was sent, and no answer came in time.
+    NoAnswer,
+    /// The request was not sent.
+    NotSent,
+}
+
+/// The failed attempts of a webhook since the last success.
+#[derive(Debug, Object)]
+#[oai(rename = "WebhookFailures", skip_serializing_if_is_none)]
+struct FailuresView {
+    /// The number of attempts.
+    count: u32,
+    /// When the first of them failed.
+    since: Time,
+    last: WebhookFailure,
+    /// The status of the last answer, if there was one.
+    last_status: Option<u16>,
+}
+
+/// An address that gets the events of the tenant.
+#[derive(Debug, Object)]
+#[oai(rename = "Webhook", skip_serializing_if_is_none)]
+struct WebhookView {
+    /// The name in the configuration.
+    name: String,
+    /// The scheme, host and port of the address.
+    origin: String,
+    /// The types of events that it gets.
+    events: Vec<EventType>,
+    state: WebhookState,
+    /// The `seq` up to which all events are delivered, or are of no type that the webhook gets.
+    cursor: i64,
+    /// The time of the oldest event that is not delivered. Absent if there is none.
+    waiting_since: Option<Time>,
+    failures: Option<FailuresView>,
+    /// When the next attempt begins, if the last one failed.
+    next_attempt_at: Option<Time>,
+    /// When the webhook was disabled, if it is.
+    disabled_at: Option<Time>,
+    disabled_reason: Option<DisabledReason>,
+    /// Whether events after `cursor` are gone, and cannot be delivered.
+    has_gap: bool,
+}
+
+/// The webhooks of the tenant.
+#[derive(Debug, Object)]
+#[oai(rename = "Webhooks")]
+struct WebhookList {
+    /// In the order of the configuration.
+    results: Vec<WebhookView>,
+}
+
+impl WebhookView {
+    fn of(status: EndpointStatus) -> Self {
+        let EndpointStatus { endpoint, origin, types, waiting_since, has_gap } = status;
+        let failures = endpoint.state.failures().map(FailuresView::of);
+        let (state, next_attempt_at, disabled) = match endpoint.state {
+            EndpointState::Delivering => (WebhookState::Delivering, None, None),
+            EndpointState::Failing { next_attempt_at, .. } => {
+                (WebhookState::Failing, Some(next_attempt_at.into()), None)
+            }
+            EndpointState::Disabled { at, reason, .. } => {
+                (WebhookState::Disabled, None, Some((at.into(), reason.into())))
+            }
+        };
+        let (disabled_at, disabled_reason) = disabled.unzip();
+        Self {
+            name: endpoint.name,
+            origin,
+            events: types.into_iter().map(EventType::from).collect(),
+            state,
+            cursor: endpoint.cursor,
+            waiting_since: waiting_since.map(Time::from),
+            failures,
+            next_attempt_at,
+            disabled_at,
+            disabled_reason,
+            has_gap,
+        }
+    }
+}
+
+impl FailuresView {
+    fn of(failures: &endpoint::Failures) -> Self {
+        let (last, last_status) = match failures.last {
+            Failure::Status(status) => (WebhookFailure::Status, Some(status)),
+            Failure::NoAnswer => (WebhookFailure::NoAnswer, None),
+            Failure::NotSent => (WebhookFailure::NotSent, None),
+        };
+        Self { count: failures.count, since: failures.since.into(), last, last_status }
+    }
+}
+
+pub(super) struct Webhooks(pub(super) Api);
+
+#[OpenApi(tag = "Tag::Webhooks")]
+impl Webhooks {
+    /// List the webhooks
+    ///
+    /// Returns the webhooks of the caller's tenant, and how the delivery of events to each goes. Allowed for operators.
+    #[oai(path = "/webhooks", method = "get", operation_id = "listWebhooks")]
+    async fn list(&self, caller: Caller) -> Result<Json<WebhookList>, ApiError> {
+        let list = self.0.deliveries.list(&caller.0).await?;
+        Ok(Json(WebhookList { results: list.into_iter().map(WebhookView::of).collect() }))
+    }
+
+    /// Enable a webhook
+    ///
+    /// Forgets the failed attempts. The delivery continues at once with the first event that was not delivered, also if
+    /// the webhook was not disabled. Allowed for operators.
+    #[oai(path = "/webhooks/:name/enable", method = "post", operation_id = "enableWebhook")]
+    async fn enable(
+        &self,
+        caller: Caller,
+        /// The `name` of the webhook.
+        name: Path<String>,
+    ) -> Result<Json<WebhookView>, ApiError> {
+        let status = self.0.deliveries.enable(&caller.0, &name.0).await?;
+        Ok(Json(WebhookView::of(status)))
+    }
+}

@@ -1,0 +1,339 @@
+//! One connection to a server, from its handshake to its loss.
+
+use super::elicitation::{CallsInFlight, answer_all, result_of};
+use super::process::Process;
+use super::redaction::Redaction;
+use super::{Route, output};
+use crate::agent::Tasks;
+use crate::domain::asking::Asker;
+use crate::tools::{SERVER_TOOLS_MAX, ToolError};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability,
+    Implementation, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
+};
+use rmcp::service::{ClientInitializeError, NotificationContext, RequestContext, RunningService};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+use rmcp::{
+    ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, Peer, RoleClient,
+    ServiceError,
+};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Maximum size of one message of a server, in bytes. A longer message is dropped while it arrives.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Maximum size of all definitions of a server.
+const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Maximum number of pages of a listing.
+const PAGES_MAX: usize = 50;
+/// Maximum number of answers to one call that ask for more input.
+const ROUNDS_MAX: usize = 10;
+/// How long the last messages of a process that has ended may take to arrive.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
+/// The pause before the next subscription, once one has ended.
+const SUBSCRIBED_EVERY: Duration = Duration::from_secs(30);
+/// The handshake takes longer than a request: an older server may leave its first request unanswered.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// A connection. It closes when the last holder drops it.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    /// Cancelled when the connection is over, or has to be made again.
+    over: CancellationToken,
+    changed: Arc<Notify>,
+    in_flight: Arc<CallsInFlight>,
+    _closing: DropGuard,
+}
+
+/// What a server may ask of holdpoint: the fields of a form. A server may also say that its tools have changed.
+#[derive(Clone)]
+struct Handler {
+    changed: Arc<Notify>,
+    in_flight: Arc<CallsInFlight>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("holdpoint", env!("CARGO_PKG_VERSION"));
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation =
+            Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
+        ClientConfig::new(capabilities, own).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    #[expect(
+        deprecated,
+        reason = "a server may still ask for roots, and the default answer is an empty list"
+    )]
+    async fn list_roots(
+        &self,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None))
+    }
+
+    /// A form of a server with a session. The request does not say to which call it belongs.
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let asking = result_of(request, self.in_flight.only());
+        tokio::select! {
+            answered = asking => Ok(answered),
+            // The server withdrew its request, so nothing reads this answer.
+            () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}
+
+impl Connection {
+    /// Connects to a server. The error is for the log.
+    pub(super) async fn open(
+        server: &str,
+        route: &Route,
+        tasks: &Tasks,
+        redaction: &Redaction,
+    ) -> Result<Self, String> {
+        let changed = Arc::new(Notify::new());
+        let in_flight = Arc::<CallsInFlight>::default();
+        let handler = Handler { changed: changed.clone(), in_flight: in_flight.clone() };
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
+        let mut made = shake_hands(server, route, (tasks, redaction), handler.clone(), lifecycle).await;
+        if let Err(NoHandshake::Undiscovered(_)) = made {
+            let lifecycle = ClientLifecycleMode::Initialize;
+            made = shake_hands(server, route, (tasks, redaction), handler, lifecycle).await;
+        }
+        let (running, process) = made.map_err(NoHandshake::why)?;
+        let (peer, over, closing) =
+            (running.peer().clone(), CancellationToken::new(), CancellationToken::new());
+        // What a server lists is read again, whatever it says about its freshness.
+        peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
+        tasks.spawn_background(keep(running, process, over.clone(), closing.clone()));
+        if peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize()) {
+            tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
+        }
+        Ok(Self { peer, over, changed, in_flight, _closing: closing.drop_guard() })
+    }
+
+    /// Completes when the connection is lost.
+    pub(super) async fn lost(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// Completes when the server has said that its tools have changed, since this completed last.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Returns the listed tools, up to the limits. The error is for the log.
+    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Vec<Tool>, String> {
+        let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
+        for _page in 0..PAGES_MAX {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.peer.list_tools(Some(page)).await.map_err(|error| redaction.text(error))?;
+            for tool in page.tools {
+                bytes = bytes.saturating_add(serde_json::to_vec(&tool).map_or(usize::MAX, |json| json.len()));
+                if bytes > LISTING_BYTES_MAX {
+                    return Err(format!("its definitions are longer than {LISTING_BYTES_MAX} bytes"));
+                }
+                tools.push(tool);
+            }
+            match page.next_cursor {
+                Some(next) if tools.len() <= SERVER_TOOLS_MAX => cursor = Some(next),
+                _ => return Ok(tools),
+            }
+        }
+        Err(format!("its listing has more than {PAGES_MAX} pages"))
+    }
+
+    /// Calls a tool once, and asks people for the input that the server requires meanwhile.
+    pub(super) async fn call(&self, params: CallToolRequestParams, asker: Asker) -> Result<Value, ToolError> {
+        let flight = self.in_flight.begin(asker.clone());
+        let answered = self.call_until_answered(params, &asker).await;
+        flight.landed();
+        answered
+    }
+
+    async fn call_until_answered(
+        &self,
+        mut params: CallToolRequestParams,
+        asker: &Asker,
+    ) -> Result<Value, ToolError> {
+        for _round in 0..ROUNDS_MAX {
+            match self.peer.call_tool_once(params.clone()).await {
+                Ok(CallToolResponse::Complete(result)) if result.is_error == Some(true) => {
+                    return Err(ToolError::new(output::text(&result.content)));
+                }
+                Ok(CallToolResponse::Complete(result)) => return Ok(output::output(result)),
+                Ok(CallToolResponse::InputRequired(asked)) => {
+                    let Some((responses, state)) = answer_all(asked, asker).await else { break };
+                    params.input_responses = Some(responses);
+                    params.request_state = state;
+                }
+                Ok(_) => break,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        tracing::warn!("an MCP server answered a call in a way that holdpoint does not support");
+        Err(ToolError::outcome_unknown())
+    }
+
+    /// Returns the end of a call without a result.
+    fn failed(&self, error: ServiceError) -> ToolError {
+        match error {
+            // The server refused the request before it began.
+            ServiceError::McpError(ErrorData {
+                code: ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND,
+                message,
+                ..
+            }) => ToolError::new(message),
+            ServiceError::McpError(_) => ToolError::outcome_unknown(),
+            error => {
+                self.over.cancel();
+                if was_not_sent(&error) {
+                    return ToolError::new("its server could not be reached; the tool did not run");
+                }
+                ToolError::outcome_unknown()
+            }
+        }
+    }
+}
+
+/// The reason why a handshake failed, for the log.
+enum NoHandshake {
+    /// The server answered `server/discover`, but not with what it supports: an earlier server that answers all that it
+    /// does not know. The library sends no `initialize` after such an answer.
+    Undiscovered(String),
+    Failed(String),
+}
+
+impl NoHandshake {
+    fn why(self) -> String {
+        match self {
+            Self::Undiscovered(why) | Self::Failed(why) => why,
+        }
+    }
+}
+
+/// Starts or reaches a server, and begins a session or discovers what it supports.
+async fn shake_hands(
+    server: &str,
+    route: &Route,
+    (tasks, redaction): (&Tasks, &Redaction),
+    handler: Handler,
+    lifecycle: ClientLifecycleMode,
+) -> Result<(RunningService<RoleClient, Handler>, Option<Process>), NoHandshake> {
+    let (process, made) = match route {
+        Route::Process { command, args, env } => {
+            let (process, stdout, stdin) = Process::start(server, command, args, env, (tasks, redaction))
+                .map_err(NoHandshake::Failed)?;
+            let transport =
+                AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
+            (Some(process), timeout(HANDSHAKE, handler.serve_with_lifecycle(transport, lifecycle)).await)
+        }
+        Route::Http { url, client, headers } => {
+            let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                .max_sse_event_size(MESSAGE_BYTES_MAX)
+                .max_json_response_size(MESSAGE_BYTES_MAX)
+                // A request that met the end of its session would be sent again.
+                .reinit_on_expired_session(false);
+            config.custom_headers =
+                headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+            let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+            (None, timeout(HANDSHAKE, handler.serve_with_lifecycle(transport, lifecycle)).await)
+        }
+    };
+    let why = match made {
+        Ok(Ok(running)) => return Ok((running, process)),
+        Ok(Err(error @ ClientInitializeError::ExpectedInitResult(_))) => {
+            NoHandshake::Undiscovered(redaction.text(error))
+        }
+        Ok(Err(error)) => NoHandshake::Failed(redaction.text(error)),
+        Err(_elapsed) => NoHandshake::Failed("it did not answer in time".to_owned()),
+    };
+    if let Some(process) = process {
+        tasks.spawn_background(process.end());
+    }
+    Err(why)
+}
+
+/// Passes on what a server without sessions says about its tools. Only a subscription gets such messages, and not every
+/// server has them.
+async fn subscribe(peer: Peer<RoleClient>, changed: Arc<Notify>, over: CancellationToken) {
+    let told = async {
+        loop {
+            let filter = SubscriptionFilter::builder().tools_list_changed().build();
+            if let Ok(mut subscription) = peer.listen(filter).await {
+                // The tools may have changed after they were listed and before the subscription began.
+                changed.notify_one();
+                while let Ok(Some(_changed)) = subscription.next().await {
+                    changed.notify_one();
+                }
+            }
+            sleep(SUBSCRIBED_EVERY).await;
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        () = over.cancelled() => {}
+    }
+}
+
+/// Whether no server can have read the request.
+fn was_not_sent(error: &ServiceError) -> bool {
+    let ServiceError::TransportSend(error) = error else { return false };
+    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => error.is_connect(),
+        Some(
+            StreamableHttpError::SessionExpired
+            | StreamableHttpError::AuthRequired(_)
+            | StreamableHttpError::InsufficientScope(_),
+        ) => true,
+        _ => false,
+    }
+}
+
+/// Keeps a connection until its transport or its process ends, or its last holder drops it.
+async fn keep(
+    running: RunningService<RoleClient, Handler>,
+    mut process: Option<Process>,
+    over: CancellationToken,
+    closing: CancellationToken,
+) {
+    let mut ended = Box::pin(running.waiting());
+    let process_ended = async {
+        match &mut process {
+            Some(process) => process.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ended = &mut ended => {}
+        () = process_ended => {
+            let _last = timeout(LAST_MESSAGES, &mut ended).await;
+        }
+        () = closing.cancelled() => {}
+    }
+    over.cancel();
+    // This closes the input of the process.
+    drop(ended);
+    if let Some(process) = process {
+        process.end().await;
+    }
+}

@@ -1,0 +1,156 @@
+//! Forms that a server asks people to fill in while its tool runs.
+
+use crate::domain::asking::Asker;
+use crate::domain::tool_request::{Answer, Question, RequestKind};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use rmcp::model::{
+    ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult, InputResponses,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The calls of a connection that have no answer yet. A request of a server with a session does not name its call. It
+/// is attributed only to a call that is the only possible one: any other person must not read it.
+#[derive(Default)]
+pub(super) struct CallsInFlight(Mutex<Calls>);
+
+#[derive(Default)]
+struct Calls {
+    askers: BTreeMap<u64, Asker>,
+    next: u64,
+    /// Whether a call was given up. The server may still execute it, and ask for it.
+    abandoned: bool,
+}
+
+/// A call in flight. Dropped before it has landed, it counts as given up.
+pub(super) struct Flight {
+    of: Arc<CallsInFlight>,
+    id: u64,
+    landed: bool,
+}
+
+impl CallsInFlight {
+    /// Adds a call.
+    pub(super) fn begin(self: &Arc<Self>, asker: Asker) -> Flight {
+        let mut calls = self.0.lock();
+        let id = calls.next;
+        calls.next = id.wrapping_add(1);
+        calls.askers.insert(id, asker);
+        drop(calls);
+        Flight { of: self.clone(), id, landed: false }
+    }
+
+    /// Returns the one call that a request can belong to.
+    pub(super) fn only(&self) -> Option<Asker> {
+        let calls = self.0.lock();
+        let mut askers = calls.askers.values();
+        let only = askers.next().filter(|_| !calls.abandoned)?;
+        askers.next().is_none().then(|| only.clone())
+    }
+}
+
+impl Flight {
+    /// The server has answered the call.
+    pub(super) fn landed(mut self) {
+        self.landed = true;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut calls = self.of.0.lock();
+        calls.askers.remove(&self.id);
+        calls.abandoned |= !self.landed;
+    }
+}
+
+/// Returns the result of a form. A form without a call, and a page that a person should visit, are declined.
+pub(super) async fn result_of(asked: ElicitRequestParams, asker: Option<Asker>) -> ElicitResult {
+    let (Some(question), Some(asker)) = (question(asked), asker) else {
+        tracing::warn!("a request of an MCP server is declined: it is no form, or its call is not certain");
+        return ElicitResult::new(ElicitationAction::Decline);
+    };
+    match asker.ask(question).await {
+        Answer::Accept(content) => {
+            ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content))
+        }
+        Answer::Decline => ElicitResult::new(ElicitationAction::Decline),
+        Answer::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+    }
+}
+
+/// Asks for each input that a result requires. Returns the answers, and the state that the server gets back. `None` if
+/// the server asks for something else than forms.
+pub(super) async fn answer_all(
+    asked: InputRequiredResult,
+    asker: &Asker,
+) -> Option<(InputResponses, Option<String>)> {
+    let forms = asked.input_requests?.into_iter().map(|(id, request)| match request {
+        InputRequest::Elicitation(form) => Some((id, form.params)),
+        _ => None,
+    });
+    let forms: Vec<_> = forms.collect::<Option<_>>()?;
+    let answers = forms.into_iter().map(async |(id, form)| {
+        let result = result_of(form, Some(asker.clone())).await;
+        Some((id, serde_json::to_value(result).ok()?))
+    });
+    let answers: InputResponses = join_all(answers).await.into_iter().collect::<Option<_>>()?;
+    (!answers.is_empty()).then_some((answers, asked.request_state))
+}
+
+/// Returns the question of a form.
+fn question(asked: ElicitRequestParams) -> Option<Question> {
+    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = asked else {
+        return None;
+    };
+    let Value::Object(schema) = serde_json::to_value(requested_schema).ok()? else { return None };
+    Some(Question::new(RequestKind::Elicitation, &message, schema))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::asking::Asks;
+    use crate::domain::call::Execution;
+    use crate::domain::id::ToolCallId;
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+
+    struct Never;
+
+    impl Asks for Never {
+        fn ask(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_to_visit_is_declined_and_nothing_is_asked() {
+        let page = ElicitRequestParams::UrlElicitationParams {
+            meta: None,
+            message: "Go there.".to_owned(),
+            url: "https://evil.example/".to_owned(),
+            elicitation_id: "1".to_owned(),
+        };
+        let result = result_of(page, Some(Asker::for_test(Arc::new(Never)))).await;
+        assert_eq!(result, ElicitResult::new(ElicitationAction::Decline));
+    }
+
+    #[test]
+    fn a_request_without_a_call_belongs_to_the_only_call_that_it_can_belong_to() {
+        let calls = Arc::<CallsInFlight>::default();
+        let asker = || Asker::for_test(Arc::new(Never));
+        assert!(calls.only().is_none());
+        let first = calls.begin(asker());
+        assert!(calls.only().is_some());
+        let second = calls.begin(asker());
+        assert!(calls.only().is_none(), "two calls");
+        second.landed();
+        assert!(calls.only().is_some());
+        drop(first);
+        let _third = calls.begin(asker());
+        assert!(calls.only().is_none(), "the server may still execute the first call");
+    }
+}

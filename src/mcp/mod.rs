@@ -1,0 +1,293 @@
+//! MCP servers, whose tools the model may call (`[[mcp]]`).
+//!
+//! Each process of a deployment connects for itself. A server is not trusted: its hints change nothing, its
+//! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the fields of a form. One execution of
+//! a call is one `tools/call`, which is repeated only with the answers that the server requires. A call whose answer is
+//! lost has an unknown outcome.
+
+mod connection;
+mod definition;
+mod elicitation;
+mod names;
+mod output;
+mod pins;
+mod process;
+mod redaction;
+mod stderr;
+mod tool;
+
+pub(crate) use names::local_name;
+
+use crate::agent::Tasks;
+use crate::config::{self, Config, ConfigError, Reached, ToolRisk};
+use crate::domain::definition::{Acceptance, Listed};
+use crate::domain::remote::Remote;
+use crate::egress::Reach;
+use crate::store::Store;
+use crate::tools::{CurrentTools, Registered, RiskLevel, SERVER_TOOLS_MAX, ServerTools, ToolSpec};
+use connection::Connection;
+use definition::Definition;
+use parking_lot::Mutex;
+use pins::{Look, Pinned, Pins};
+use redaction::Redaction;
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use rmcp::model::Tool;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tool::McpTool;
+
+/// The pause before the first new attempt to connect, and the longest pause.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A connection that lasted as long was no failed attempt.
+const STABLE: Duration = Duration::from_secs(30);
+/// How often the tools of a server are listed again, without a message that they have changed.
+const LISTED_EVERY: Duration = Duration::from_secs(30);
+/// The least time between two listings.
+const LISTED_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+/// How often the rows are read while a definition is not accepted. An operator may accept it in another process.
+const LOOKED_EVERY: Duration = Duration::from_secs(1);
+
+/// A server of the configuration.
+pub(crate) struct Server {
+    config: config::McpServer,
+    route: Route,
+    link: Arc<Link>,
+    tools: CurrentTools,
+    store: Store,
+    redaction: Redaction,
+}
+
+/// A tool of a listing that can be used.
+struct Usable {
+    tool: Registered,
+    listed: Listed,
+}
+
+/// How a server is reached.
+enum Route {
+    Process { command: PathBuf, args: Vec<String>, env: BTreeMap<String, OsString> },
+    Http { url: Url, client: reqwest::Client, headers: HeaderMap },
+}
+
+/// What the tools of a server share.
+struct Link {
+    /// The connection, if there is one now.
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// How long the server has to answer.
+    timeout: Duration,
+}
+
+/// Returns the names that the tools of a server of the configuration can have.
+pub(crate) fn announced(server: &config::McpServer) -> ServerTools {
+    let only = server.tools.as_ref();
+    let only = only.map(|tools| tools.iter().map(|tool| local_name(&server.name, tool)).collect());
+    ServerTools { server: server.name.clone(), only }
+}
+
+impl Server {
+    /// Prepares the server of the entry at this place of the configuration. Starts and sends nothing.
+    pub(crate) fn new(
+        config: &Config,
+        place: usize,
+        server: &config::McpServer,
+        reach: &Reach,
+        tools: CurrentTools,
+        store: Store,
+    ) -> Result<Self, ConfigError> {
+        let key = config::mcp_key(place);
+        let mut secrets = Vec::new();
+        let route = match server.reached(&key)? {
+            Reached::Process { command, args, env, secrets: values } => {
+                secrets = values;
+                Route::Process { command, args, env }
+            }
+            Reached::Http { url: text, headers } => {
+                let wrong = |why: String| ConfigError::Value { key: format!("{key}.url"), why };
+                let url = Url::parse(&text).map_err(|_| wrong("it is not a valid URL".to_owned()))?;
+                let client = reach.client(&url).map_err(wrong)?;
+                secrets.extend(headers.values().filter_map(|value| value.to_str().ok()).map(str::to_owned));
+                secrets.extend([text, url.to_string()]);
+                Route::Http { url, client, headers }
+            }
+        };
+        let link = Arc::new(Link { connection: Mutex::new(None), timeout: server.timeout(&config.tools) });
+        let redaction = Redaction::new(secrets);
+        Ok(Self { config: server.clone(), route, link, tools, store, redaction })
+    }
+
+    /// Connects, and connects again after a loss, until the work of this process has ended.
+    pub(crate) async fn keep_connected(self, tasks: Tasks) {
+        let (server, mut pause) = (self.config.name.as_str(), PAUSE_MIN);
+        let pins = Pins::new(self.store.clone(), tasks.clone(), server);
+        loop {
+            let began = Instant::now();
+            let opened = Connection::open(server, &self.route, &tasks, &self.redaction);
+            let opened = tokio::select! {
+                opened = Box::pin(opened) => opened,
+                () = tasks.over() => return,
+            };
+            match opened {
+                Ok(connection) => {
+                    let lost = tokio::select! {
+                        why = self.serve(Arc::new(connection), &pins) => Some(why),
+                        () = tasks.over() => None,
+                    };
+                    *self.link.connection.lock() = None;
+                    let Some(why) = lost else { return };
+                    if began.elapsed() > STABLE {
+                        pause = PAUSE_MIN;
+                    }
+                    self.tools.replace(server, Vec::new());
+                    tracing::warn!(
+                        server,
+                        why,
+                        "the connection to an MCP server is lost; its tools are away"
+                    );
+                }
+                Err(why) => tracing::warn!(server, why, "could not connect to an MCP server"),
+            }
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = tasks.over() => return,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Keeps the tools of a connection up to date, until the connection is lost. Returns why it is given up.
+    async fn serve(&self, connection: Arc<Connection>, pins: &Pins) -> String {
+        let mut before: Option<Vec<Tool>> = None;
+        let (mut usable, mut pinned) = (Vec::new(), None);
+        loop {
+            let (listed_at, listed) = (Instant::now(), connection.list(&self.redaction));
+            let listed = tokio::select! {
+                listed = timeout(self.link.timeout, listed) => listed,
+                () = connection.lost() => return "it is closed".to_owned(),
+            };
+            let tools = match listed {
+                Ok(Ok(tools)) => tools,
+                Ok(Err(why)) => return why,
+                Err(_elapsed) => return "it did not list its tools in time".to_owned(),
+            };
+            if before.as_ref() != Some(&tools) {
+                *self.link.connection.lock() = Some(connection.clone());
+                let is_first = before.is_none();
+                usable = self.usable(&tools);
+                before = Some(tools);
+                pinned = None;
+                let what = if is_first {
+                    "an MCP server is connected"
+                } else {
+                    "an MCP server has changed its tools"
+                };
+                tracing::info!(server = self.config.name, tools = usable.len(), "{what}");
+            }
+            let definitions: Arc<[Listed]> = usable.iter().map(|tool| tool.listed.clone()).collect();
+            let mut look = Look::AfterListing;
+            let (again, changed) = (sleep(LISTED_EVERY), connection.changed());
+            tokio::pin!(again, changed);
+            loop {
+                let now = pins.look(definitions.clone(), look).await;
+                if pinned.as_ref() != Some(&now) {
+                    self.publish(&usable, &now);
+                }
+                // A listing that could not be recorded is recorded once the database answers.
+                look = if now == Pinned::Unknown { Look::AfterListing } else { Look::AtAcceptances };
+                let all_accepted = definitions.iter().all(|it| now.acceptance(it) == Acceptance::Accepted);
+                pinned = Some(now);
+                tokio::select! {
+                    () = connection.lost() => return "it is closed".to_owned(),
+                    () = &mut changed => break,
+                    () = &mut again => break,
+                    () = sleep(LOOKED_EVERY), if !all_accepted => {}
+                }
+            }
+            sleep_until(listed_at + LISTED_AT_MOST_EVERY).await;
+        }
+    }
+
+    /// Returns the listed tools that can be used and that the operator allows.
+    fn usable(&self, listed: &[Tool]) -> Vec<Usable> {
+        let server = self.config.name.as_str();
+        let (mut names, mut tools) = (BTreeSet::new(), Vec::<Usable>::new());
+        for tool in listed.iter().filter(|tool| self.config.allows(&tool.name)) {
+            let skip = |why: &str| {
+                let tool = self.redaction.text(&tool.name);
+                tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
+            };
+            if tools.len() == SERVER_TOOLS_MAX {
+                tracing::warn!(
+                    server,
+                    SERVER_TOOLS_MAX,
+                    "an MCP server has too many tools; the rest is left out"
+                );
+                break;
+            }
+            match self.registered(tool) {
+                Ok(usable) if !names.insert(usable.listed.tool_name.clone()) => {
+                    skip("another tool has the same name");
+                }
+                Ok(usable) => tools.push(usable),
+                Err(why) => skip(&self.redaction.text(why)),
+            }
+        }
+        for missing in self.config.tools.iter().flatten() {
+            if !tools.iter().any(|it| it.tool.remote.as_ref().is_some_and(|it| it.tool == *missing)) {
+                tracing::warn!(
+                    server,
+                    tool = missing,
+                    "an MCP server lacks a tool that the configuration names"
+                );
+            }
+        }
+        tools
+    }
+
+    /// Replaces the tools of this server.
+    fn publish(&self, usable: &[Usable], pinned: &Pinned) {
+        let server = self.config.name.as_str();
+        let tools = usable.iter().map(|it| it.tool.with_acceptance(pinned.acceptance(&it.listed)));
+        let tools: Vec<Registered> = tools.collect();
+        for tool in &tools {
+            if let Some(unaccepted) = tool.acceptance.unaccepted() {
+                tracing::warn!(
+                    server,
+                    tool = tool.spec.name,
+                    cause = unaccepted.cause.as_str(),
+                    hash = unaccepted.hash,
+                    "the definition of a tool of an MCP server is not accepted; each call of the tool asks"
+                );
+            }
+        }
+        self.tools.replace(server, tools);
+    }
+
+    fn registered(&self, tool: &Tool) -> Result<Usable, String> {
+        let server = self.config.name.as_str();
+        let Definition { name, description, input_schema, hash, text } = Definition::of(server, tool)?;
+        let hil = self.config.asks(&name);
+        let risk = match self.config.risk {
+            Some(ToolRisk::Low) => RiskLevel::Low,
+            Some(ToolRisk::Medium) => RiskLevel::Medium,
+            Some(ToolRisk::High) => RiskLevel::High,
+            None if hil => RiskLevel::High,
+            None => RiskLevel::Low,
+        };
+        let spec = ToolSpec {
+            hil,
+            risk,
+            ..ToolSpec::unclassified(local_name(server, &name), description, input_schema)
+        };
+        let remote = Remote { server: server.to_owned(), tool: name.clone() };
+        let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
+        let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
+        let tool = Registered::of_server(tool, remote, hash).map_err(|error| error.to_string())?;
+        Ok(Usable { tool, listed })
+    }
+}

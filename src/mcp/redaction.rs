@@ -1,0 +1,43 @@
+//! The secrets of a server, which no log line and no error contains.
+
+use crate::domain::text::cut;
+use crate::domain::visible::visible;
+
+/// Maximum length of a text from a server or a library, in bytes.
+const TEXT_BYTES_MAX: usize = 500;
+/// In place of a secret.
+const MASK: &str = "***";
+/// A shorter value is no secret, and its mask would make texts unreadable.
+const SECRET_MIN: usize = 4;
+
+/// What is left out of texts about a server: its URL, and the values of its headers and variables.
+#[derive(Clone, Default)]
+pub(super) struct Redaction(Vec<String>);
+
+impl Redaction {
+    pub(super) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+        let mut secrets: Vec<String> =
+            secrets.into_iter().filter(|secret| secret.len() >= SECRET_MIN).collect();
+        // A secret may be a part of a longer one.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self(secrets)
+    }
+
+    /// Returns the text without secrets, readable and short.
+    pub(super) fn text(&self, text: impl ToString) -> String {
+        let text = self.0.iter().fold(text.to_string(), |text, secret| text.replace(secret.as_str(), MASK));
+        visible(&cut(text, TEXT_BYTES_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Redaction;
+
+    #[test]
+    fn texts_are_short_and_have_no_secrets() {
+        let redaction = Redaction::new(["tok".to_owned(), "token".to_owned(), "token-1234".to_owned()]);
+        assert_eq!(redaction.text("a token-1234, a token\u{1b}"), "a ***, a ***\\u{1b}");
+        assert!(redaction.text("x".repeat(9999)).len() <= 500);
+    }
+}

@@ -1,0 +1,87 @@
+//! The operator's commands about webhooks.
+
+use super::{Operator, OperatorError};
+use crate::domain::endpoint::{DisabledReason, EndpointState, Failure};
+use crate::domain::visible::visible;
+use crate::store::Standing;
+
+/// A webhook in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookLine {
+    /// The name in the configuration.
+    pub name: String,
+    /// The tenant whose events the webhook gets.
+    pub tenant_id: String,
+    /// How the delivery goes: `delivering`, `failing`, or `disabled` with the reason. `not configured` if the
+    /// configuration has no such webhook any more.
+    pub state: String,
+    /// The number up to which events are delivered.
+    pub cursor: i64,
+    /// The number of failed attempts since the last success.
+    pub failures: u32,
+    /// What came of the last failed attempt, or nothing.
+    pub last_failure: String,
+    /// When the attempts began to fail, RFC 3339, or nothing.
+    pub since: String,
+}
+
+impl Operator {
+    /// Returns the webhooks of all tenants, in the order of their names.
+    ///
+    /// # Errors
+    /// Returns an error if the database fails.
+    pub async fn webhooks(&self) -> Result<Vec<WebhookLine>, OperatorError> {
+        let standings = self.store.read().await?.endpoints().await?;
+        let is_configured = |name: &str| self.config.webhooks.iter().any(|webhook| webhook.name == name);
+        Ok(standings.into_iter().map(|it| WebhookLine::of(&it, is_configured(&it.endpoint.name))).collect())
+    }
+
+    /// Forgets the failed attempts of a webhook, so that its delivery continues. Servers notice within 5 s.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such webhook, or if the database fails.
+    pub async fn enable_webhook(&self, name: &str) -> Result<(), OperatorError> {
+        let write = self.store.write().await?;
+        if !write.enable_endpoint(name).await? {
+            return Err(OperatorError::NoWebhook(name.to_owned()));
+        }
+        Ok(write.commit().await?)
+    }
+}
+
+impl WebhookLine {
+    fn of(standing: &Standing, is_configured: bool) -> Self {
+        let endpoint = &standing.endpoint;
+        let state = match &endpoint.state {
+            _ if !is_configured => "not configured",
+            EndpointState::Delivering => "delivering",
+            EndpointState::Failing { .. } => "failing",
+            EndpointState::Disabled { reason: DisabledReason::Gone, .. } => "disabled: answered 410",
+            EndpointState::Disabled { reason: DisabledReason::FailedTooLong, .. } => {
+                "disabled: failed for three days"
+            }
+        };
+        let failures = endpoint.state.failures();
+        let last_failure = failures.map(|it| match it.last {
+            Failure::Status(status) => format!("status {status}"),
+            Failure::NoAnswer => "no answer".to_owned(),
+            Failure::NotSent => "not sent".to_owned(),
+        });
+        Self {
+            name: endpoint.name.clone(),
+            tenant_id: endpoint.tenant_id.clone(),
+            state: state.to_owned(),
+            cursor: endpoint.cursor,
+            failures: failures.map_or(0, |it| it.count),
+            last_failure: last_failure.unwrap_or_default(),
+            since: failures.map(|it| it.since.to_rfc3339()).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the fields, in order, in a form that is safe for a terminal.
+    pub fn cells(&self) -> [String; 7] {
+        let Self { name, tenant_id, state, cursor, failures, last_failure, since } = self;
+        let (cursor, failures) = (cursor.to_string(), failures.to_string());
+        [name, state, tenant_id, &cursor, &failures, last_failure, since].map(|text| visible(text))
+    }
+}

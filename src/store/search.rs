@@ -1,0 +1,53 @@
+//! The search among held calls by a text.
+
+use super::entity::{thread, tool_call};
+use super::words::literal;
+use crate::domain::Principal;
+use crate::domain::call::StateKind;
+use sea_orm::sea_query::{Expr, ExprTrait, Func, LikeExpr, Order, Query, SelectStatement, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityName};
+use std::collections::BTreeSet;
+
+/// The number of held calls of one state, the newest of the tenant, in which a search looks. No index finds a part of a
+/// text, so a search reads each of them.
+const SEARCHED_MAX: u64 = 5000;
+
+/// Matches the calls of the tenant that have this text in the name of their tool, the id of their user, the title of their
+/// thread, or their own id. Every character of the text is literal.
+pub(super) fn has_text(principal: &Principal, state: StateKind, text: &str) -> Condition {
+    // SQLite makes only the letters of ASCII small, Postgres all letters.
+    let patterns: BTreeSet<String> =
+        [text.to_lowercase(), text.to_ascii_lowercase()].map(|text| format!("%{}%", escaped(&text))).into();
+    let columns = [
+        tool_call::Column::Name.into_expr(),
+        thread::Column::UserId.into_expr(),
+        thread::Column::Title.into_expr(),
+        tool_call::Column::ToolCallId.into_expr(),
+    ];
+    let like = |column: SimpleExpr, pattern: &String| {
+        Expr::from(Func::lower(column)).like(LikeExpr::new(pattern.clone()).escape('\\'))
+    };
+    let found = columns.into_iter().fold(Condition::any(), |any, column| {
+        patterns.iter().fold(any, |any, pattern| any.add(like(column.clone(), pattern)))
+    });
+    let searched = tool_call::Column::ToolCallId.in_subquery(newest(principal, state));
+    Condition::all().add(searched).add(found)
+}
+
+/// Selects the ids of the newest held calls of the tenant in this state.
+fn newest(principal: &Principal, state: StateKind) -> SelectStatement {
+    Query::select()
+        .column(tool_call::Column::ToolCallId)
+        .from(tool_call::Entity.table_ref())
+        .and_where(tool_call::Column::TenantId.eq(&principal.tenant_id))
+        .and_where(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state)))
+        .and_where(tool_call::Column::Held.into_expr())
+        .order_by(tool_call::Column::ToolCallId, Order::Desc)
+        .limit(SEARCHED_MAX)
+        .to_owned()
+}
+
+/// Returns a text as a pattern that matches it alone.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
+}

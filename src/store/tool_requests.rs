@@ -1,0 +1,294 @@
+//! Requests of executing calls to people. A request is open while its tool waits. One guarded statement answers it, and
+//! the schema ends it with the execution of its call.
+
+use super::entity::{tool_call, tool_request};
+use super::events::{OfCall, Subject};
+use super::inbox::visible_to;
+use super::threads::listed;
+use super::words::Word;
+use super::{CallScope, LockedCall, LockedRow, Page, Read, StoreError, Thread, Visibility, Write, rows};
+use crate::domain::Principal;
+use crate::domain::call::{Execution, StateKind, ToolCall};
+use crate::domain::clock::Timestamp;
+use crate::domain::event::{EventType, system};
+use crate::domain::id::{RequestId, ToolCallId};
+use crate::domain::input::Input;
+use crate::domain::tool_request::{Answer, Question, RequestState, ToolRequest};
+use sea_orm::ActiveValue::Set;
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ColumnTrait, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, RelationTrait,
+};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::time::Duration;
+
+const TABLE: &str = "tool_requests";
+
+/// The requests to list.
+#[derive(Debug)]
+pub(crate) struct RequestListing {
+    /// Where the calls of the requests are.
+    pub(crate) scope: CallScope,
+    /// The state of the requests.
+    pub(crate) state: RequestState,
+    /// Only requests before this one.
+    pub(crate) before: Option<RequestId>,
+    /// Maximum number of requests.
+    pub(crate) size: u64,
+}
+
+/// A visible request, with its call and the thread of the call. This gives the viewer no right to read anything else
+/// of the thread.
+#[derive(Debug)]
+pub(crate) struct VisibleRequest {
+    /// The request.
+    pub(crate) request: ToolRequest,
+    /// The call that waits for the answer.
+    pub(crate) call: ToolCall,
+    /// The thread of the call.
+    pub(crate) thread: Thread,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum RequestEnd {
+    /// The request is open.
+    None,
+    /// It has this answer.
+    Answered(Answer),
+    /// It ended without an answer.
+    Unanswered,
+}
+
+/// A request that a transaction stores.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The request.
+    pub(crate) request: ToolRequest,
+    /// The call that waits for the answer.
+    pub(crate) call: ToolCall,
+    /// The thread of the call.
+    pub(crate) thread: Thread,
+}
+
+impl Read {
+    /// Returns a request by its id, whatever its owner, for work of the server itself.
+    pub(crate) async fn any_request(&self, id: RequestId) -> Result<Option<ToolRequest>, StoreError> {
+        let found = tool_request::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
+        found.map(request).transpose()
+    }
+
+    /// Returns what became of a request. The content of an answer is there as long as its call executes.
+    pub(crate) async fn request_end(&self, id: RequestId) -> Result<RequestEnd, StoreError> {
+        let found = tool_request::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
+        let Some(row) = found else { return Ok(RequestEnd::Unanswered) };
+        Ok(match (rows::word(TABLE, &row.state)?, row.content) {
+            (RequestState::Open, _) => RequestEnd::None,
+            (RequestState::Accepted, Some(content)) => {
+                RequestEnd::Answered(Answer::Accept(rows::json::<Input>(TABLE, &content)?))
+            }
+            (RequestState::Declined, _) => RequestEnd::Answered(Answer::Decline),
+            (RequestState::Cancelled, _) => RequestEnd::Answered(Answer::Cancel),
+            (RequestState::Accepted | RequestState::Expired | RequestState::Withdrawn, _) => {
+                RequestEnd::Unanswered
+            }
+        })
+    }
+
+    /// Returns the requests of the calls that this principal may see, newest first.
+    pub(crate) async fn visible_requests(
+        &self,
+        principal: &Principal,
+        visibility: &Visibility,
+        listing: &RequestListing,
+    ) -> Result<Page<VisibleRequest>, StoreError> {
+        let mut visibility = self.narrowed(principal, visibility).await?;
+        if let Visibility::Approver { delegated_at, .. } = &mut visibility {
+            // A delegate decides a held call, and answers no request of the tool that runs after it.
+            *delegated_at = None;
+        }
+        let mut query = tool_request::Entity::find()
+            .join(JoinType::InnerJoin, tool_request::Relation::Call.def())
+            .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
+            .filter(tool_request::Column::TenantId.eq(&principal.tenant_id))
+            .filter(visible_to(principal, &visibility))
+            .filter(listed())
+            .filter(listing.scope.condition())
+            .filter(tool_request::Column::State.eq(listing.state));
+        if let Some(before) = listing.before {
+            query = query.filter(tool_request::Column::RequestId.lt(before.to_string()));
+        }
+        let newest = query.order_by_desc(tool_request::Column::RequestId);
+        let found = newest.limit(listing.size.saturating_add(1)).all(&self.tx).await?;
+        let Page { items, has_more } = Page::of(found, listing.size);
+        let of_calls = items.iter().map(|row| row.tool_call_id.clone());
+        let calls = tool_call::Entity::find().filter(tool_call::Column::ToolCallId.is_in(of_calls));
+        let calls = self.with_threads(calls.all(&self.tx).await?).await?;
+        let calls: HashMap<ToolCallId, (ToolCall, Thread)> =
+            calls.into_iter().map(|seen| (seen.0.id, seen)).collect();
+        let seen = items.into_iter().filter_map(|row| {
+            let request = rows::listed(TABLE, &row.request_id.clone(), request(row))?;
+            let (call, thread) = calls.get(&request.tool_call_id)?.clone();
+            Some(VisibleRequest { request, call, thread })
+        });
+        Ok(Page { items: seen.collect(), has_more })
+    }
+}
+
+impl Write {
+    /// Stores a request of an execution, which waits for the answer within this time. Returns `None` if the execution
+    /// does not hold the call any more, a cancel is requested, or the call has had this number of requests.
+    pub(crate) async fn ask(
+        &self,
+        (call, execution): (ToolCallId, Execution),
+        question: Question,
+        within: Duration,
+        requests_max: u64,
+    ) -> Result<Option<Asked>, StoreError> {
+        let own = execution.id.to_string();
+        let holds = |row: &LockedRow| {
+            row.call.state == StateKind::Executing.word()
+                && row.call.exec_id.as_ref() == Some(&own)
+                && row.call.cancel_requested_at.is_none()
+        };
+        let Some(locked) = self.lock_row(call).await?.filter(holds) else { return Ok(None) };
+        let of_call = tool_request::Column::ToolCallId.eq(call.to_string());
+        if tool_request::Entity::find().filter(of_call).count(&self.tx).await? >= requests_max {
+            return Ok(None);
+        }
+        let request = ToolRequest {
+            id: RequestId::new(self.clock.uuid()),
+            tool_call_id: call,
+            question,
+            state: RequestState::Open,
+            created_at: self.now,
+            expires_at: self.now.plus(within),
+            answered: None,
+            content_hash: None,
+        };
+        let row = tool_request::ActiveModel {
+            request_id: Set(request.id.to_string()),
+            tool_call_id: Set(call.to_string()),
+            tenant_id: Set(locked.call.tenant_id.clone()),
+            exec_id: Set(own),
+            kind: Set(request.question.kind.word().to_owned()),
+            message: Set(request.question.message.clone()),
+            answer_schema: Set(Value::Object(request.question.schema.clone()).to_string()),
+            state: Set(request.state.word().to_owned()),
+            content: Set(None),
+            content_hash: Set(None),
+            answered_by: Set(None),
+            created_at: Set(request.created_at.as_micros()),
+            expires_at: Set(request.expires_at.as_micros()),
+            answered_at: Set(None),
+            erased_at: Set(None),
+        };
+        tool_request::Entity::insert(row).exec_without_returning(&self.tx).await?;
+        let actor = actor_of(&locked);
+        let LockedRow { call, thread, .. } = locked;
+        let call = rows::call(call, None)?;
+        self.request_event(EventType::ToolInputRequested, &actor, (&thread, &call), &request, None);
+        Ok(Some(Asked { request, call, thread }))
+    }
+
+    /// Answers an open request of a locked call. Returns false if the request is not open any more, or its time is
+    /// over.
+    pub(crate) async fn answer_request(
+        &self,
+        locked: &LockedCall,
+        request: &ToolRequest,
+        answer: &Answer,
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let content = match answer {
+            Answer::Accept(content) => Some(Value::Object(content.clone()).to_string()),
+            Answer::Decline | Answer::Cancel => None,
+        };
+        let answered = tool_request::Entity::update_many()
+            .col_expr(tool_request::Column::State, Expr::value(answer.state()))
+            .col_expr(tool_request::Column::Content, Expr::value(content))
+            .col_expr(tool_request::Column::ContentHash, Expr::value(answer.content_hash(request.id)))
+            .col_expr(tool_request::Column::AnsweredBy, Expr::value(by))
+            .col_expr(tool_request::Column::AnsweredAt, Expr::value(self.now.as_micros()))
+            .filter(tool_request::Column::RequestId.eq(request.id.to_string()))
+            .filter(tool_request::Column::State.eq(RequestState::Open))
+            .filter(tool_request::Column::ExpiresAt.gt(self.now.as_micros()))
+            .exec(&self.tx)
+            .await?;
+        if answered.rows_affected == 0 {
+            return Ok(false);
+        }
+        let of = (&locked.thread, &locked.call);
+        self.request_event(EventType::ToolInputEnded, by, of, request, Some(answer.state()));
+        Ok(true)
+    }
+
+    /// Ends an open request without an answer: it expired, or the tool does not wait any more.
+    pub(crate) async fn end_request(
+        &self,
+        request: &ToolRequest,
+        ended: RequestState,
+    ) -> Result<bool, StoreError> {
+        let Some(locked) = self.lock_row(request.tool_call_id).await? else { return Ok(false) };
+        let moved = tool_request::Entity::update_many()
+            .col_expr(tool_request::Column::State, Expr::value(ended))
+            .filter(tool_request::Column::RequestId.eq(request.id.to_string()))
+            .filter(tool_request::Column::State.eq(RequestState::Open))
+            .exec(&self.tx)
+            .await?;
+        if moved.rows_affected == 0 {
+            return Ok(false);
+        }
+        let actor = match ended {
+            RequestState::Expired => system::EXPIRY.to_owned(),
+            _ => actor_of(&locked),
+        };
+        let LockedRow { call, thread, .. } = locked;
+        let call = rows::call(call, None)?;
+        self.request_event(EventType::ToolInputEnded, &actor, (&thread, &call), request, Some(ended));
+        Ok(true)
+    }
+
+    /// Adds an event about a request, with the state in which it ended, never with the message or the content.
+    fn request_event(
+        &self,
+        event: EventType,
+        actor: &str,
+        (thread, call): (&Thread, &ToolCall),
+        request: &ToolRequest,
+        ended: Option<RequestState>,
+    ) {
+        let kind = request.question.kind.word();
+        let mut facts = json!({ "tool_name": call.name, "request_id": request.id.to_string(), "kind": kind });
+        if let (Some(ended), Some(facts)) = (ended, facts.as_object_mut()) {
+            facts.insert("answer".to_owned(), json!(ended.word()));
+        }
+        let held_tool = call.held.then_some(call.name.as_str());
+        let of_call = OfCall { id: call.id, held_tool };
+        self.event(event, actor, &Subject { thread, run_id: call.run_id, call: Some(of_call) }, facts);
+    }
+}
+
+/// Returns the actor that let the call run.
+fn actor_of(locked: &LockedRow) -> String {
+    locked.call.decided_by.clone().unwrap_or_else(|| system::POLICY.to_owned())
+}
+
+fn request(row: tool_request::Model) -> Result<ToolRequest, StoreError> {
+    let at = row.answered_at.map(Timestamp::from_micros);
+    Ok(ToolRequest {
+        id: rows::id(TABLE, &row.request_id)?,
+        tool_call_id: rows::id(TABLE, &row.tool_call_id)?,
+        question: Question {
+            kind: rows::word(TABLE, &row.kind)?,
+            message: row.message,
+            schema: rows::json(TABLE, &row.answer_schema)?,
+        },
+        state: rows::word(TABLE, &row.state)?,
+        created_at: Timestamp::from_micros(row.created_at),
+        expires_at: Timestamp::from_micros(row.expires_at),
+        answered: row.answered_by.zip(at),
+        content_hash: row.content_hash,
+    })
+}

@@ -1,0 +1,71 @@
+//! The checks of an answer to a tool, and the time limits of a tool that waits for one.
+
+use super::InputError;
+use super::registry::{ERRORS_MAX, MESSAGE_BYTES_MAX};
+use crate::domain::input::Input;
+use crate::domain::pointer;
+use crate::domain::text::cut;
+use crate::domain::waited::Waited;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// The least pause between two looks at a time that waits make longer.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Returns the errors of a content by the schema of its request. A field that the schema does not have is one of them.
+pub(crate) fn errors_in(content: &Input, schema: &Input) -> Vec<InputError> {
+    let validator = jsonschema::options().should_validate_formats(true).build(&Value::Object(schema.clone()));
+    let Ok(validator) = validator else {
+        let message = "the schema of the request cannot be used; decline the request".to_owned();
+        return vec![InputError { pointer: String::new(), message }];
+    };
+    let known = schema.get("properties").and_then(Value::as_object);
+    let unknown = content.keys().filter(|name| !known.is_some_and(|known| known.contains_key(*name)));
+    let unknown = unknown.map(|name| InputError {
+        pointer: pointer::join("", name),
+        message: "the request has no such field".to_owned(),
+    });
+    let content = Value::Object(content.clone());
+    let errors = validator.iter_errors(&content).map(|error| InputError {
+        pointer: error.instance_path().to_string(),
+        message: cut(error.to_string(), MESSAGE_BYTES_MAX),
+    });
+    unknown.chain(errors).take(ERRORS_MAX).collect()
+}
+
+/// Completes after this time, without the time that the call waits for people meanwhile.
+pub(crate) async fn time_without_waits(limit: Duration, waited: &Waited) {
+    let (began, before) = (Instant::now(), waited.total());
+    loop {
+        let passed = began.elapsed().saturating_sub(waited.total().saturating_sub(before));
+        let left = limit.saturating_sub(passed);
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.max(LOOK.min(limit))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant as Clock;
+
+    #[tokio::test]
+    async fn a_time_limit_leaves_out_the_time_of_waits() {
+        let (waited, began) = (Waited::default(), Clock::now());
+        let limit = Duration::from_millis(50);
+        let waiting = waited.begin();
+        let ends = time_without_waits(limit, &waited);
+        let answers = async {
+            sleep(Duration::from_millis(200)).await;
+            drop(waiting);
+        };
+        tokio::join!(ends, answers);
+        assert!(began.elapsed() >= Duration::from_millis(240), "{:?}", began.elapsed());
+        let waited = Waited::default();
+        let ends = time_without_waits(limit, &waited);
+        tokio::time::timeout(Duration::from_secs(30), ends).await.unwrap();
+    }
+}

@@ -1,0 +1,11 @@
+// An approved call that still runs: its outcome comes by itself.
+import fs from 'node:fs';
+
+export default async function ({ facts, open }) {
+  const tab = await open();
+  await tab.opens('wait_for_me');
+  await tab.presses('Approve');
+  await tab.says('Approved by local, and running.');
+  fs.writeFileSync(facts.release, '');
+  await tab.says('Approved by local, and done.');
+}

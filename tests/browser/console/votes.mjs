@@ -1,0 +1,25 @@
+// A call that two people have to approve.
+import assert from 'node:assert/strict';
+
+export default async function ({ facts, open, until }) {
+  const signedIn = async token => {
+    const tab = await open();
+    await tab.signsIn(token);
+    await tab.opens('pay');
+    return tab;
+  };
+  const carol = await signedIn(facts.carol);
+  await carol.says('2 people have to approve the same inputs. So far nobody.');
+  assert.equal(await carol.page.getByLabel('from now on').count(), 0);
+  await carol.presses('Approve');
+  await carol.says('One more person has to approve it before it runs.');
+  await carol.says('So far carol.');
+  await carol.says('You can deny it; your approval would not count.');
+  assert.equal(await carol.button('Approve').count(), 0);
+  const dave = await signedIn(facts.dave);
+  await dave.says('So far carol.');
+  await dave.presses('Approve');
+  await dave.says('Approved by dave, and done.');
+  await carol.says('Approved by dave, and done.');
+  await until('the buttons', () => carol.page.locator('.bar button').count(), 0);
+}

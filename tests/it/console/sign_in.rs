@@ -1,0 +1,228 @@
+//! The sign-in of people, with a real OpenID Connect server.
+
+use super::play;
+use crate::support::issuer::{Answers, Issuer};
+use crate::support::{Answer, Client, Embedded, Oidc, eventually};
+use reqwest::Method;
+use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
+use serde_json::json;
+
+const COOKIE_OF_SESSION: &str = "__Host-holdpoint=";
+const COOKIE_OF_SIGN_IN: &str = "__Host-holdpoint-sign-in=";
+const CSRF: &str = "x-csrf-token";
+
+/// What a browser gets: the status, the address that comes next, and the cookies.
+struct Got {
+    status: u16,
+    to: String,
+    cookies: Vec<String>,
+}
+
+impl Got {
+    /// The value of the cookie that begins so.
+    fn cookie(&self, name: &str) -> String {
+        let cookie = self.cookies.iter().find_map(|cookie| cookie.strip_prefix(name)).unwrap();
+        cookie.split(';').next().unwrap().to_owned()
+    }
+}
+
+async fn browse(url: &str, cookie: &str) -> Got {
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let response = client.get(url).header(COOKIE, cookie).send().await.unwrap();
+    let text = |value: &reqwest::header::HeaderValue| value.to_str().unwrap().to_owned();
+    Got {
+        status: response.status().as_u16(),
+        to: response.headers().get(LOCATION).map(text).unwrap_or_default(),
+        cookies: response.headers().get_all(SET_COOKIE).iter().map(text).collect(),
+    }
+}
+
+/// Begins a sign-in. Returns where the issuer sends the browser back to, and the cookie of the sign-in.
+async fn came_back(oidc: &Oidc, app: &Embedded) -> (String, String) {
+    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert_eq!(begun.status, 303);
+    let cookie = format!("{COOKIE_OF_SIGN_IN}{}", begun.cookie(COOKIE_OF_SIGN_IN));
+    (oidc.sent_back(&begun.to).await, cookie)
+}
+
+async fn signed_in(oidc: &Oidc, app: &Embedded) -> String {
+    let (callback, cookie) = came_back(oidc, app).await;
+    let got = browse(&callback, &cookie).await;
+    assert_eq!((got.status, &got.to), (303, &app.client.url("/")));
+    format!("{COOKIE_OF_SESSION}{}", got.cookie(COOKIE_OF_SESSION))
+}
+
+/// Sends a request with these headers.
+async fn send(client: &Client, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = client.http.request(method, client.url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    client.send(request).await
+}
+
+#[tokio::test]
+async fn d12_a_person_signs_in_at_the_issuer_decides_and_signs_out() {
+    let oidc = Oidc::start();
+    let mut app = Embedded::with(oidc.signs_in("ann").await).await;
+    app.client = app.client.with_token(&oidc.token("ann", "RS256").await);
+    let (_, id) = app.held("pay", "10").await;
+    play("sign-in", &app.client.base, json!({ "call": id, "issuer": oidc.issuer() })).await;
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+    let decided = app.client.call(&id).await["decision"].clone();
+    assert_eq!(decided["by"], "user:ann");
+}
+
+#[tokio::test]
+async fn d12_a_request_with_the_cookie_of_a_session_needs_the_csrf_token() {
+    let oidc = Oidc::start();
+    let app = Embedded::with(oidc.signs_in("ann").await).await;
+    let cookie = signed_in(&oidc, &app).await;
+    let with_cookie = ("cookie", cookie.as_str());
+    let session = send(&app.client, Method::GET, "/auth/session", &[with_cookie]).await;
+    assert_eq!(session.status, 200, "{:?}", session.body);
+    assert_eq!((&session.body["user_id"], &session.body["tenant_id"]), (&json!("ann"), &json!("acme")));
+    let csrf = session.body["csrf_token"].as_str().unwrap().to_owned();
+    for (method, path) in [
+        (Method::GET, "/threads"),
+        (Method::POST, "/threads"),
+        (Method::GET, "/api/threads"),
+        (Method::POST, "/auth/sign-out"),
+        (Method::GET, "/events/stream"),
+    ] {
+        for headers in [&[with_cookie][..], &[with_cookie, (CSRF, "")], &[with_cookie, (CSRF, "guessed")]] {
+            let refused = send(&app.client, method.clone(), path, headers).await;
+            assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{method} {path}");
+        }
+    }
+    assert_eq!(app.rows.count("threads").await, 0);
+    let made = send(&app.client, Method::POST, "/threads", &[with_cookie, (CSRF, &csrf)]).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    assert_eq!(app.rows.count("threads WHERE tenant_id = 'acme' AND user_id = 'ann'").await, 1);
+    // The value belongs to its session.
+    let other = signed_in(&oidc, &app).await;
+    assert_ne!(other, cookie);
+    let crossed = send(&app.client, Method::GET, "/threads", &[("cookie", &other), (CSRF, &csrf)]).await;
+    assert_eq!(crossed.status, 403);
+    // A token in a header is a caller of its own.
+    let token = format!("Bearer {}", oidc.token("bob", "RS256").await);
+    let both =
+        send(&app.client, Method::GET, "/auth/session", &[with_cookie, ("authorization", &token)]).await;
+    assert_eq!((&both.body["user_id"], &both.body["csrf_token"]), (&json!("bob"), &json!(null)));
+}
+
+#[tokio::test]
+async fn d12_only_the_browser_that_began_a_sign_in_ends_it_and_once() {
+    let oidc = Oidc::start();
+    let app = Embedded::with(oidc.signs_in("ann").await).await;
+    let failed = |word: &str| app.client.url(&format!("/#/sign-in/{word}"));
+    let (callback, cookie) = came_back(&oidc, &app).await;
+    let (_, other) = came_back(&oidc, &app).await;
+    for cookie in ["", &other, COOKIE_OF_SIGN_IN] {
+        let got = browse(&callback, cookie).await;
+        assert_eq!((got.status, &got.to), (303, &failed("not-begun")), "{cookie}");
+        assert_eq!(got.cookies, Vec::<String>::new(), "the sign-in of this cookie continues");
+    }
+    let (before, _) = callback.split_once("iss=").unwrap();
+    let got = browse(&format!("{before}iss=https%3A%2F%2Fother.example"), &cookie).await;
+    assert_eq!(got.to, failed("refused"));
+    let with_error = callback.replace("code=", "error=access_denied&not_code=");
+    assert_eq!(browse(&with_error, &cookie).await.to, failed("refused"));
+    let head = app.client.http.head(&callback).header(COOKIE, &cookie).send().await.unwrap();
+    assert_eq!(head.status(), 405);
+    let got = browse(&callback, &cookie).await;
+    assert_eq!(got.to, app.client.url("/"));
+    assert_eq!(got.cookies.len(), 2, "{:?}", got.cookies);
+    assert!(
+        got.cookies
+            .iter()
+            .any(|cookie| cookie.starts_with(COOKIE_OF_SIGN_IN) && cookie.ends_with("Max-Age=0"))
+    );
+    assert_eq!(browse(&callback, &cookie).await.to, failed("refused"), "a code counts once");
+}
+
+#[tokio::test]
+async fn a_sign_in_without_its_issuer_and_a_token_for_another_audience_say_so() {
+    let oidc = Oidc::start();
+    let signs_in = oidc.signs_in("ann").await;
+    let app = Embedded::with(|config| {
+        signs_in(config);
+        config.auth.audience = Some("another".to_owned());
+    })
+    .await;
+    let (callback, cookie) = came_back(&oidc, &app).await;
+    assert_eq!(browse(&callback, &cookie).await.to, app.client.url("/#/sign-in/not-accepted"));
+    let signs_in = oidc.signs_in("ann").await;
+    let app = Embedded::with(signs_in).await;
+    drop(oidc);
+    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert_eq!((begun.status, begun.to), (303, app.client.url("/#/sign-in/unavailable")));
+    assert_eq!(begun.cookies, Vec::<String>::new());
+}
+
+/// Starts a server whose people sign in at an issuer that supports these methods of PKCE.
+async fn signs_in_with(methods: &[&str]) -> (Issuer, Embedded) {
+    let issuer = Issuer::start(Answers::Nothing).await;
+    let base = issuer.url.strip_suffix("/keys").unwrap().to_owned();
+    let document = json!({
+        "issuer": base,
+        "authorization_endpoint": format!("{base}/authorize"),
+        "token_endpoint": format!("{base}/token"),
+        "code_challenge_methods_supported": methods,
+    });
+    issuer.answers(Answers::Body(document.to_string()));
+    let trusted = issuer.trusted();
+    let app = Embedded::with(|config| {
+        trusted(config);
+        config.server.public_url = Some("http://127.0.0.1:1".to_owned());
+        config.auth.issuer = Some(base);
+        config.auth.client_id = Some("console".to_owned());
+    })
+    .await;
+    (issuer, app)
+}
+
+#[tokio::test]
+async fn a_sign_in_needs_an_issuer_that_binds_a_code_to_a_browser() {
+    let (_issuer, app) = signs_in_with(&["plain"]).await;
+    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert_eq!((begun.status, begun.to.as_str()), (303, "http://127.0.0.1:1/#/sign-in/unavailable"));
+    let (issuer, app) = signs_in_with(&["plain", "S256"]).await;
+    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert!(begun.to.starts_with(&issuer.url.replace("/keys", "/authorize?")), "{}", begun.to);
+}
+
+#[tokio::test]
+async fn a_sign_in_waits_while_others_hold_all_places_at_the_issuer() {
+    let (issuer, app) = signs_in_with(&["S256"]).await;
+    assert_eq!(browse(&app.client.url("/auth/sign-in"), "").await.status, 303);
+    let (callback, cookie) =
+        (app.client.url("/auth/callback?state=x&code=z"), format!("{COOKIE_OF_SIGN_IN}x.y"));
+    let begin = || {
+        let (callback, cookie) = (callback.clone(), cookie.clone());
+        #[expect(clippy::disallowed_methods, reason = "the test ends it")]
+        tokio::spawn(async move { browse(&callback, &cookie).await.to })
+    };
+    issuer.answers(Answers::Slowly);
+    let asked = issuer.asked();
+    let others: Vec<_> = (0..16).map(|_| begin()).collect();
+    eventually("all places are taken", async || (issuer.asked() == asked + 16).then_some(())).await;
+    let last = begin();
+    issuer.answers(Answers::Body("{}".to_owned()));
+    others.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_eq!(last.await.unwrap(), "http://127.0.0.1:1/#/sign-in/refused");
+}
+
+#[tokio::test]
+async fn a_server_without_a_client_id_has_no_sign_in_and_takes_no_cookie() {
+    let oidc = Oidc::start();
+    let app = Embedded::with(oidc.trusted().await).await;
+    assert_eq!(app.client.get("/auth/sign-in").await.status, 404);
+    let token = oidc.token("ann", "RS256").await;
+    let cookie = format!("{COOKIE_OF_SESSION}{token}");
+    let refused = send(&app.client, Method::GET, "/auth/session", &[("cookie", &cookie)]).await;
+    assert_eq!((refused.status, &refused.body["error"]["details"]), (401, &json!(null)));
+    let signs_in = Embedded::with(oidc.signs_in("ann").await).await;
+    let told = signs_in.client.get("/auth/session").await;
+    assert_eq!((told.status, &told.body["error"]["details"]["sign_in"]), (401, &json!("/auth/sign-in")));
+}

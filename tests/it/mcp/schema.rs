@@ -1,0 +1,84 @@
+//! The database refuses requests that no server writes.
+
+use super::{Steered, hold, tool};
+use crate::support::{Embedded, eventually};
+use holdpoint::config::Config;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A call whose tool waits for an answer, and its request.
+async fn asked(server: &Embedded) -> (String, String) {
+    let call = hold(server, "s__act", &json!({ "do": "ask" })).await;
+    server.client.approve(&call).await;
+    let open =
+        format!("SELECT request_id FROM tool_requests WHERE state = 'open' AND tool_call_id = '{call}'");
+    let found = async || server.rows.all(&open).await.into_iter().next();
+    let row = eventually("the tool asks", found).await;
+    (call, row["request_id"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted() {
+    let steered = Steered::with("act");
+    let wait = |config: &mut Config| {
+        config.mcp = vec![steered.entry("s", &json!({}))];
+        config.approval.wait = Duration::ZERO;
+    };
+    let server = Box::pin(Embedded::with(wait)).await;
+    tool(&server.client, "s__act").await;
+    let hash = "0".repeat(64);
+    let (call, id) = asked(&server).await;
+    let change = |set: &str| format!("UPDATE tool_requests SET {set} WHERE request_id = '{id}'");
+    let copy = |state: &str, of: &str| {
+        format!(
+            "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, exec_id, kind, message, answer_schema, state,
+                 created_at, expires_at)
+             SELECT 'copy', tool_call_id, tenant_id, {of}, kind, message, answer_schema, '{state}', created_at, expires_at
+             FROM tool_requests WHERE request_id = '{id}'"
+        )
+    };
+    let once = "a request is answered once";
+    let begins = "a request begins as open";
+    let accepted = format!(
+        "state = 'accepted', content_hash = '{hash}', content = '{{}}', answered_by = 'user:x', answered_at = 1"
+    );
+    let before = server.rows.all("SELECT * FROM tool_requests").await;
+    let refused = [
+        (copy("declined", "exec_id"), begins),
+        (copy("open", "'another'"), begins),
+        (change("message = 'Which password?'"), once),
+        (change("answer_schema = '{}'"), once),
+        (change("expires_at = 0"), once),
+        (change("exec_id = 'x'"), once),
+        (change("state = 'accepted'"), ""),
+        (change("state = 'declined'"), ""),
+        (change("state = 'expired', answered_by = 'user:x', answered_at = 1"), ""),
+        (change("content = '{}'"), ""),
+        (change("state = 'gone'"), ""),
+        (change("erased_at = 1"), ""),
+        (change("state = 'declined', answered_by = 'system:policy', answered_at = 1"), ""),
+        (format!("DELETE FROM tool_requests WHERE request_id = '{id}'"), "never deleted"),
+    ];
+    for (sql, expected) in refused {
+        let words = server.rows.change(&sql).await.expect_err(&sql);
+        assert!(words.contains(expected), "{sql}: {words}");
+    }
+    assert_eq!(server.rows.all("SELECT * FROM tool_requests").await, before);
+
+    assert_eq!(server.rows.change(&change(&accepted)).await, Ok(1));
+    for set in ["state = 'open', content = NULL", "content = '{\"a\":1}'", "answered_by = 'user:y'"] {
+        let words = server.rows.change(&change(set)).await.expect_err(set);
+        assert!(words.contains(once) || words.contains("CHECK") || words.contains("check"), "{set}: {words}");
+    }
+    server.client.becomes(&call, "succeeded").await;
+    let row = server.rows.all("SELECT state, content, content_hash FROM tool_requests").await;
+    let kept = json!({ "state": "accepted", "content": Value::Null, "content_hash": hash });
+    assert_eq!(row, [kept], "the content is kept no longer than its call");
+
+    let thread = server.client.call(&call).await["thread_id"].as_str().unwrap().to_owned();
+    server.client.go_on(&thread).await;
+    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.operate(&["purge", "--older-than", "0s"]).said();
+    let row = server.rows.all("SELECT message, answer_schema, content_hash FROM tool_requests").await;
+    assert_eq!(row, [json!({ "message": "", "answer_schema": "{}", "content_hash": hash })]);
+}

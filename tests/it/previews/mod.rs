@@ -1,0 +1,171 @@
+//! Previews: what a tool says, before the decision, that a call would do.
+
+mod edits;
+mod holds;
+mod kept;
+
+use crate::support::{Answer, Client, Embedded, Ledger, Probe, eventually, probes};
+use holdpoint::config::Config;
+use holdpoint::tools::{Permit, Requester, Tool, ToolError, ToolRegistry};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Barrier;
+
+/// What the tool says. `{note}` in it is the note of the call.
+#[derive(Debug, Clone)]
+enum Says {
+    Words(String),
+    Fails(String),
+    OutcomeUnknown,
+    Breaks,
+    Hangs,
+    /// Says the note, once this many previews wait for each other.
+    Together(Arc<Barrier>),
+}
+
+/// The world that the tools look at.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    says: Arc<Mutex<Says>>,
+    /// The notes of the previews so far, with the tenant and the user.
+    asked: Arc<Mutex<Vec<[String; 3]>>>,
+    /// The number of previews that were dropped while they hung.
+    dropped: Arc<Mutex<usize>>,
+}
+
+impl World {
+    pub(crate) fn that_says(says: &str) -> Self {
+        let says = Arc::new(Mutex::new(Says::Words(says.to_owned())));
+        Self { says, asked: Arc::default(), dropped: Arc::default() }
+    }
+
+    fn now(&self, says: Says) {
+        *self.says.lock().unwrap() = says;
+    }
+
+    pub(crate) fn now_says(&self, words: &str) {
+        self.now(Says::Words(words.to_owned()));
+    }
+
+    /// The notes of the previews so far.
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|[note, ..]| note.clone()).collect()
+    }
+
+    async fn wait_asked(&self, times: usize) {
+        eventually("a preview is made", async || (self.asked().len() >= times).then_some(())).await;
+    }
+
+    async fn wait_dropped(&self) {
+        let dropped = async || (*self.dropped.lock().unwrap() > 0).then_some(());
+        eventually("a preview is dropped", dropped).await;
+    }
+
+    async fn preview(&self, note: &str, requester: &Requester) -> Result<String, ToolError> {
+        let asked = [note, requester.tenant_id(), requester.user_id()].map(str::to_owned);
+        self.asked.lock().unwrap().push(asked);
+        let says = self.says.lock().unwrap().clone();
+        match says {
+            Says::Words(words) => Ok(words.replace("{note}", note)),
+            Says::Fails(why) => Err(ToolError::new(why)),
+            Says::OutcomeUnknown => Err(ToolError::outcome_unknown()),
+            Says::Breaks => panic!("secret {note}"),
+            Says::Hangs => {
+                let _hangs = Hanging(self.dropped.clone());
+                std::future::pending().await
+            }
+            Says::Together(all) => {
+                all.wait().await;
+                Ok(note.to_owned())
+            }
+        }
+    }
+
+    /// The probes, and the tools with previews: `wipe`, which asks, and `peek`, which does not.
+    fn tools(&self, ledger: &Ledger) -> ToolRegistry {
+        let mut tools = probes(ledger);
+        tools.register(Wipe::<true, true>(self.clone(), ledger.clone())).unwrap();
+        tools.register(Wipe::<false, true>(self.clone(), ledger.clone())).unwrap();
+        tools
+    }
+
+    /// `wipe` alone, with or without previews.
+    fn tools_of_wipe(&self, ledger: &Ledger, previews: bool) -> ToolRegistry {
+        let mut tools = ToolRegistry::new();
+        let (world, ledger) = (self.clone(), ledger.clone());
+        let registered = if previews {
+            tools.register(Wipe::<true, true>(world, ledger))
+        } else {
+            tools.register(Wipe::<true, false>(world, ledger))
+        };
+        registered.unwrap();
+        tools
+    }
+}
+
+struct Hanging(Arc<Mutex<usize>>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+struct Wipe<const ASKS: bool, const SAYS: bool>(World, Ledger);
+
+impl<const ASKS: bool, const SAYS: bool> Tool for Wipe<ASKS, SAYS> {
+    const NAME: &'static str = if ASKS { "wipe" } else { "peek" };
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = ASKS;
+    const PREVIEW: bool = SAYS;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<Value, ToolError> {
+        self.1.write(format!("{} {}", Self::NAME, input.note));
+        Ok(json!({ "wiped": input.note }))
+    }
+
+    async fn preview(&self, input: Probe, requester: &Requester) -> Result<String, ToolError> {
+        self.0.preview(&input.note, requester).await
+    }
+}
+
+/// A server with the tools of this world.
+pub(crate) async fn server(world: &World, change: impl FnOnce(&mut Config)) -> Embedded {
+    let app = Embedded::start().await;
+    let tools = world.tools(&app.ledger);
+    app.redeploy_with(tools, change).await
+}
+
+/// The hash of a call, as docs/protocol.md computes it. The keys of these values need no sorting.
+fn hash(value: &Value) -> String {
+    Sha256::digest(value.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn preview(client: &Client, id: &str, note: &str) -> Answer {
+    let body = json!({ "validated_inputs": { "note": note } });
+    client.post(&format!("/tool_calls/{id}/preview"), &body).await
+}
+
+/// The hash of the preview of this edit.
+async fn preview_hash(client: &Client, id: &str, note: &str) -> String {
+    let answer = preview(client, id, note).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.body["preview_hash"].as_str().unwrap().to_owned()
+}
+
+/// An approval with this note, and with this hash of its preview.
+fn edit(id: &str, note: &str, preview_hash: Option<&str>) -> Value {
+    json!({
+        "toolCallId": id, "isValidated": true, "validatedInputs": { "note": note }, "previewHash": preview_hash,
+    })
+}
+
+#[track_caller]
+fn is_stale(answer: &Answer, field: &str) {
+    assert_eq!((answer.status, answer.code()), (409, "stale"), "{:?}", answer.body);
+    assert!(answer.message().starts_with(&format!("{field}: expected")), "{}", answer.message());
+    assert_eq!(answer.body["error"]["details"], json!({ "state": "pending" }));
+}

@@ -1,0 +1,80 @@
+// An MCP server that a test steers through the folder STATE: it lists the tools of tools.json, reads the file again
+// for each listing, says that its tools have changed after a change of the file, and writes each call to calls.log.
+
+import { Server } from '@modelcontextprotocol/server';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import { appendFileSync, readFileSync, watch } from 'node:fs';
+import { join } from 'node:path';
+
+const state = process.env.STATE;
+const log = (line) => appendFileSync(join(state, 'calls.log'), `${line}\n`);
+const text = (words) => ({ content: [{ type: 'text', text: words }] });
+const forever = () => new Promise(() => setInterval(() => {}, 60_000));
+
+const form = (message) => {
+  const properties = {
+    pin: { type: 'string', minLength: 4, maxLength: 8 },
+    attempts: { type: 'integer', minimum: 1, maximum: 3 },
+  };
+  const requestedSchema = { type: 'object', properties, required: ['pin'] };
+  return { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema } };
+};
+const required = (inputRequests) => ({ resultType: 'input_required', inputRequests });
+const answered = (responses) => {
+  appendFileSync(join(state, 'answers.log'), `${JSON.stringify(responses)}\n`);
+  return text(Object.values(responses).map((response) => response.action).join(' '));
+};
+
+const does = {
+  say: ({ note }) => text(`said ${note}`),
+  environment: () => text(Object.keys(process.env).sort().join(' ')),
+  fail: () => ({ ...text('it is closed today'), isError: true }),
+  // Asks, writes the content to answers.log, and returns the action alone.
+  ask: ({ note }, { inputResponses }) => {
+    if (inputResponses) return answered(inputResponses);
+    return required({ pin: form(note ?? 'Which PIN?') });
+  },
+  // Asks as often as the note says, at once.
+  askMany: ({ note }, { inputResponses }) => {
+    if (inputResponses) return answered(inputResponses);
+    return required(Object.fromEntries(Array.from({ length: Number(note) }, (_, n) => [`q${n}`, form(`Question ${n}?`)])));
+  },
+  askUrl: (_, { inputResponses }) => {
+    if (inputResponses) return answered(inputResponses);
+    const params = { mode: 'url', message: 'Go there.', url: 'https://evil.example/', elicitationId: '1' };
+    return required({ visit: { method: 'elicitation/create', params } });
+  },
+  askModel: () => {
+    const messages = [{ role: 'user', content: { type: 'text', text: 'hi' } }];
+    return required({ say: { method: 'sampling/createMessage', params: { messages, maxTokens: 9 } } });
+  },
+  dawdle: () => new Promise((resolve) => setTimeout(() => resolve(text('at last')), 1500)),
+  hang: forever,
+  die: () => process.kill(process.pid, 'SIGKILL'),
+  leave: () => {
+    process.stdout.write('', () => process.exit(0));
+    return text('the last words');
+  },
+  flood: () => text('x'.repeat(20 * 1024 * 1024)),
+  long: () => text('x'.repeat(2 * 1024 * 1024)),
+  complain: () => {
+    for (let n = 0; n < 5000; n += 1) process.stderr.write(`${process.env.TOKEN} ${'x'.repeat(5000)}\n`);
+    return text('done');
+  },
+};
+
+serveStdio(() => {
+  const info = { name: 'steered', version: '1.0.0' };
+  const server = new Server(info, { capabilities: { tools: { listChanged: true } } });
+  server.setRequestHandler('tools/list', () => ({ tools: JSON.parse(readFileSync(join(state, 'tools.json'), 'utf8')) }));
+  server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
+    log(params.name);
+    const what = does[params.arguments?.do ?? 'say'];
+    return what(params.arguments ?? {}, mcpReq);
+  });
+  watch(join(state, 'tools.json'), () => server.sendToolListChanged().catch(() => {}));
+  return server;
+});
+
+// A watched file and a call that hangs would keep the process alive after the death of its client.
+process.stdin.on('end', () => process.exit());

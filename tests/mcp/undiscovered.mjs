@@ -1,0 +1,17 @@
+// An MCP server of an earlier version that answers each request that it does not know with an empty result.
+
+import { createInterface } from 'node:readline';
+
+const tool = { name: 'say', description: 'Says it.', inputSchema: { type: 'object', properties: { note: { type: 'string' } } } };
+const results = {
+  initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'old', version: '1.0.0' } }),
+  'tools/list': () => ({ tools: [tool] }),
+  'tools/call': ({ arguments: { note } }) => ({ content: [{ type: 'text', text: `said ${note}` }] }),
+};
+
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = (results[method] ?? (() => ({})))(params);
+  process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', id, result })}\n`);
+});
