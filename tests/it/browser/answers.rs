@@ -66,7 +66,7 @@ async fn a_failure_is_shown_and_can_be_retried() {
     assert_eq!(tab.alert().await, "The model could not be reached, or refused.");
     tab.clicks("Go on").await;
     tab.shows(&["hi", "Well,", "at last."]).await;
-    tab.becomes("document.querySelector('[role=alert]')", json!(null)).await;
+    tab.becomes("document.querySelector('[role=alert]') === null", true).await;
     asked_for(&tab, &[OPENED]).await;
     browser.close().await;
 }
