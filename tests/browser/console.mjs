@@ -13,7 +13,7 @@ import { chromium } from 'playwright-core';
 const [, , scenario, json, folder] = process.argv;
 const facts = JSON.parse(json);
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const PATIENCE = 10_000;
+const PATIENCE = 30_000;
 
 const browser = await chromium.launch({
   executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),

@@ -166,7 +166,9 @@ const inTab = {
   evaluate: ({ page }, { script }) => page.evaluate(script),
   becomes: async ({ page }, { script, value }) => {
     const wanted = JSON.stringify(value);
-    await page.waitForFunction(`JSON.stringify(${script}) === ${JSON.stringify(wanted)}`).catch(async error => {
+    // An expression about an element that is not there yet throws.
+    const holds = `(() => { try { return JSON.stringify(${script}) === ${JSON.stringify(wanted)} } catch { return false } })()`;
+    await page.waitForFunction(holds).catch(async error => {
       throw new Error(`${error.message}\n${script}\nwanted: ${wanted}\nthere:  ${JSON.stringify(await page.evaluate(script))}`);
     });
   },
