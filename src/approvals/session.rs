@@ -5,7 +5,7 @@ use crate::domain::Principal;
 use crate::domain::grant::Grant;
 use crate::domain::id::ThreadId;
 use crate::domain::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy};
-use crate::store::StoreError;
+use crate::store::{ListedSession, Page, SessionScope, StoreError};
 use crate::tools::ToolSpec;
 use crate::tools::gate::Gate;
 
@@ -58,6 +58,19 @@ pub(crate) enum PolicyError {
 }
 
 impl Approvals {
+    /// Returns the sessions of a principal, newest first, from before a given session. An operator gets those of every
+    /// user of the tenant.
+    pub(crate) async fn sessions(
+        &self,
+        principal: &Principal,
+        before: Option<ThreadId>,
+        size: u64,
+    ) -> Result<Page<ListedSession>, StoreError> {
+        let operates = principal.has_one_of(&self.operators);
+        let scope = if operates { SessionScope::OfTenant } else { SessionScope::Own };
+        self.store.read().await?.sessions(principal, scope, before, size).await
+    }
+
     /// Returns the policy in force in a session, for its user and for operators.
     pub(crate) async fn policy_in_force<'a>(
         &self,

@@ -105,6 +105,7 @@ export const delegate = (callId, body) => request('POST', `approvals/${id(callId
 export const decideAll = decisions => request('POST', 'qa/validate_tools', { decisions });
 export const policy = session => request('GET', `sessions/${id(session)}/policy`);
 export const grants = (session, cursor) => request('GET', `sessions/${id(session)}/grants${query({ page_size: 100, cursor })}`);
+export const sessions = cursor => request('GET', `sessions${query({ page_size: PAGE, cursor })}`);
 export const webhooks = () => request('GET', 'webhooks');
 export const enableWebhook = name => request('POST', `webhooks/${id(name)}/enable`);
 export const revoke = (session, grant) => request('DELETE', `sessions/${id(session)}/grants/${id(grant)}`);

@@ -8,6 +8,7 @@ import { isSupported } from './json.js';
 import * as list from './list.js';
 import { follow, live, stop } from './live.js';
 import * as session from './session.js';
+import * as sessions from './sessions.js';
 import { begin, failure, resume } from './sign-in.js';
 import { el, fill } from './text.js';
 import * as webhooks from './webhooks.js';
@@ -17,10 +18,10 @@ const panes = byId('panes');
 const gate = byId('gate');
 const form = gate.querySelector('form');
 // The views with a link in the navigation, besides the inbox.
-const NAMED = ['history', 'tools', 'webhooks'];
+const NAMED = ['history', 'tools', 'sessions', 'webhooks'];
 
 // The views of the right pane, by the first part of the fragment.
-const VIEWS = { call: card, session, tools: definitions, webhooks, request: asks };
+const VIEWS = { call: card, session, sessions, tools: definitions, webhooks, request: asks };
 
 function closeViews(except) {
   for (const [name, view] of Object.entries(VIEWS)) {
@@ -45,7 +46,7 @@ function route() {
   });
   const filters = Object.fromEntries(new URLSearchParams(query));
   const isTools = view === 'tools';
-  const isDetail = isTools || view === 'webhooks' || (['call', 'session', 'request'].includes(view) && id);
+  const isDetail = isTools || ['sessions', 'webhooks'].includes(view) || (['call', 'session', 'request'].includes(view) && id);
   document.body.classList.toggle('has-detail', Boolean(isDetail));
   for (const link of document.querySelectorAll('nav a')) {
     if (!id) link.ariaCurrent = link.hash === at(view, filters) ? 'page' : null;
@@ -63,6 +64,9 @@ function route() {
   } else if (view === 'request' && id) {
     list.begin();
     asks.open(id);
+  } else if (view === 'sessions') {
+    list.begin();
+    sessions.open();
   } else if (view === 'webhooks') {
     list.begin();
     webhooks.open();

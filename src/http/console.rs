@@ -63,6 +63,7 @@ const FILES: &[File] = &[
     file!(SCRIPT, "resolve.js"),
     file!(SCRIPT, "search.js"),
     file!(SCRIPT, "session.js"),
+    file!(SCRIPT, "sessions.js"),
     file!(SCRIPT, "sign-in.js"),
     file!(SCRIPT, "text.js"),
     file!(SCRIPT, "time.js"),

@@ -1,4 +1,4 @@
-//! The remembered approvals of sessions. A session is a root thread with all threads below it.
+//! Sessions and their remembered approvals. A session is a root thread with all threads below it.
 
 use super::Api;
 use super::auth::Caller;
@@ -8,9 +8,45 @@ use super::page::{Paged, RequestedSize, page_size};
 use super::payload::Tag;
 use super::thread_ref::ThreadRef;
 use crate::domain::grant::Grant;
-use crate::domain::id::GrantId;
+use crate::domain::id::{GrantId, ThreadId};
+use crate::store::ListedSession;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{ApiResponse, Object, OpenApi};
+
+/// A session: a root thread with all threads below it.
+#[derive(Debug, Object)]
+#[oai(rename = "Session")]
+pub(super) struct SessionView {
+    /// The id of the session, which is that of its root thread.
+    session_id: Id,
+    /// The user of the session.
+    user_id: String,
+    /// The title of the root thread.
+    title: String,
+    /// When the session was created.
+    created_at: Time,
+    /// When the root thread last got a message or another title.
+    updated_at: Time,
+    /// Number of pending calls in all threads of the session.
+    pending_count: u64,
+    /// Whether the session has a policy of its own.
+    has_policy: bool,
+}
+
+impl SessionView {
+    fn of(session: &ListedSession) -> Self {
+        let ListedSession { root, pending_count, has_policy } = session;
+        Self {
+            session_id: Id::of(root.id),
+            user_id: root.user_id.clone(),
+            title: root.title.clone(),
+            created_at: root.created_at.into(),
+            updated_at: root.updated_at.into(),
+            pending_count: *pending_count,
+            has_policy: *has_policy,
+        }
+    }
+}
 
 /// A remembered approval.
 #[derive(Debug, Object)]
@@ -60,6 +96,31 @@ pub(super) struct Sessions(pub(super) Api);
 
 #[OpenApi]
 impl Sessions {
+    /// List sessions, newest first
+    ///
+    /// Returns the caller's sessions. Operators get the sessions of every user of their tenant, without messages.
+    #[oai(path = "/sessions", method = "get", operation_id = "listSessions", tag = "Tag::Threads")]
+    async fn list(
+        &self,
+        caller: Caller,
+        /// The `next_cursor` of the previous page.
+        cursor: Query<Option<Id>>,
+        /// 1 to 200; 50 if absent.
+        page_size: Query<Option<RequestedSize>>,
+    ) -> Result<Paged<SessionView>, ApiError> {
+        let size = self::page_size(page_size.0)?;
+        let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
+        let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let page = self.0.approvals.sessions(&caller.0, before, size).await?;
+        let mut results = Paged::new(self.0.page_bytes);
+        for session in &page.items {
+            if !results.push(session.root.id.to_string(), [SessionView::of(session)]) {
+                break;
+            }
+        }
+        Ok(results.finish(page.has_more))
+    }
+
     /// List the remembered approvals of a session, newest first
     ///
     /// Returns the grants that are still in force. The session's user and operators see all of them. Another

@@ -88,6 +88,7 @@ pub(crate) use purge::Erased;
 pub(crate) use quorum::Counted;
 pub(crate) use refusals::Refusal;
 pub(crate) use runs::{NewRun, Question};
+pub(crate) use sessions::{ListedSession, SessionScope};
 pub(crate) use steps::{CommittedStep, EarlierCalls, HeldTurn, NewCall, NewStep, StepResult};
 pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, DueCall, Recovered, Swept};

@@ -1,7 +1,7 @@
 //! Sessions: the policy and the runs of a root thread and of all threads below it.
 
 use super::entity::{run, thread, tool_call};
-use super::threads::{of_tenant, threads_where};
+use super::threads::{Page, listed, of_tenant, owned_by, threads_where};
 use super::words::Word;
 use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
@@ -10,11 +10,13 @@ use crate::domain::id::{RunId, ThreadId};
 use crate::domain::policy::SessionPolicy;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, EntityName, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A session's policy as `threads.policy` has it, in JSON. Rows of earlier versions have this form, so a
 /// change must still read them.
@@ -40,7 +42,86 @@ fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
     })
 }
 
+/// A session in a list.
+#[derive(Debug)]
+pub(crate) struct ListedSession {
+    /// The root thread.
+    pub(crate) root: Thread,
+    /// The number of pending calls in all threads of the session.
+    pub(crate) pending_count: u64,
+    /// Whether the session has a policy of its own.
+    pub(crate) has_policy: bool,
+}
+
+/// Whose sessions a list has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionScope {
+    /// The sessions of the principal.
+    Own,
+    /// The sessions of every user of the principal's tenant.
+    OfTenant,
+}
+
 impl Read {
+    /// Returns sessions, newest first, older than `before`.
+    pub(crate) async fn sessions(
+        &self,
+        principal: &Principal,
+        scope: SessionScope,
+        before: Option<ThreadId>,
+        size: u64,
+    ) -> Result<Page<ListedSession>, StoreError> {
+        let condition = match scope {
+            SessionScope::Own => owned_by(principal),
+            SessionScope::OfTenant => of_tenant(principal),
+        };
+        let before = before.map(|before| thread::Column::ThreadId.lt(before.to_string()));
+        let found = thread::Entity::find()
+            .filter(condition.add(thread::Column::ParentId.is_null()).add(listed()).add_option(before))
+            .order_by_desc(thread::Column::ThreadId)
+            .limit(size.saturating_add(1))
+            .all(&self.tx)
+            .await?;
+        let Page { items, has_more } = Page::of(found, size);
+        let pending = self.pending_of_sessions(items.iter().map(|root| root.thread_id.as_str())).await?;
+        let read = |row: thread::Model| {
+            let id = row.thread_id.clone();
+            let pending_count = pending.get(&id).copied().unwrap_or_default();
+            let has_policy = row.policy.is_some();
+            let session = Thread::of(row).map(|root| ListedSession { root, pending_count, has_policy });
+            rows::listed("threads", &id, session)
+        };
+        Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
+    }
+
+    /// Returns the number of pending calls of each of these sessions that has one.
+    async fn pending_of_sessions(
+        &self,
+        sessions: impl ExactSizeIterator<Item = &str>,
+    ) -> Result<HashMap<String, u64>, StoreError> {
+        if sessions.len() == 0 {
+            return Ok(HashMap::new());
+        }
+        let counts: Vec<(String, i64)> = tool_call::Entity::find()
+            .select_only()
+            .column(thread::Column::SessionId)
+            .column_as(tool_call::Column::ToolCallId.count(), "pending")
+            .join(
+                JoinType::InnerJoin,
+                tool_call::Entity::belongs_to(thread::Entity)
+                    .from(tool_call::Column::ThreadId)
+                    .to(thread::Column::ThreadId)
+                    .into(),
+            )
+            .filter(thread::Column::SessionId.is_in(sessions))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
+            .group_by(thread::Column::SessionId)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        Ok(counts.into_iter().map(|(id, count)| (id, u64::try_from(count).unwrap_or_default())).collect())
+    }
+
     /// Returns the root thread of a session, of any user in the principal's tenant.
     pub(crate) async fn any_session(
         &self,

@@ -121,7 +121,8 @@ impl<T> Page<T> {
     }
 }
 
-fn owned_by(owner: &Principal) -> Condition {
+/// Selects the threads of one principal.
+pub(super) fn owned_by(owner: &Principal) -> Condition {
     of_tenant(owner).add(thread::Column::UserId.eq(&owner.user_id))
 }
 

@@ -78,6 +78,7 @@ mod roles;
 mod runs;
 mod sample_pages;
 mod schema;
+mod session_list;
 mod startup;
 mod statements;
 mod stopping;

@@ -67,6 +67,7 @@ impl Lists {
         let messages = messages.map(|format| format!("/threads/{held}/messages?{format}"));
         let lists = [
             "/threads?".to_owned(),
+            "/sessions?".to_owned(),
             "/approvals?".to_owned(),
             "/tool_requests?".to_owned(),
             format!("/threads/{held}/approvals?"),

@@ -36,6 +36,9 @@ CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
 -- thread up does not. Without statistics Postgres would take this index for it, and read all threads of the user.
 CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id) WHERE created_at > 0;
 
+-- For the list of all sessions of a tenant, by the same rule.
+CREATE INDEX threads_root ON threads (tenant_id, thread_id) WHERE parent_id IS NULL AND created_at > 0;
+
 CREATE INDEX threads_session ON threads (session_id);
 
 CREATE INDEX threads_to_erase ON threads (thread_id) WHERE deleted_at IS NOT NULL AND erased_at IS NULL;

@@ -141,3 +141,23 @@ async fn the_card_shows_the_reminder_and_the_escalation() {
     play("notices", &app.client.base, json!({ "erin": token::token("acme", "erin", &["boss"]) })).await;
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
+
+#[tokio::test]
+async fn an_operator_finds_the_sessions_of_the_tenant_and_a_user_their_own() {
+    let mut app = office(1).await;
+    app.client = app.client.as_user("acme", "bob", &[]);
+    for n in 0..51 {
+        let made = app.client.post("/threads", &json!({ "title": format!("Mail {n}") })).await;
+        assert_eq!(made.status, 201, "{:?}", made.body);
+    }
+    app.client = app.client.as_user("acme", "alice", &[]);
+    let title = format!("Rent {MARKUP}\u{202e}");
+    let thread = app.client.post("/threads", &json!({ "title": title })).await.body;
+    app.hold_in(thread["thread_id"].as_str().unwrap(), "pay", "1").await;
+    let facts = json!({
+        "operator": token::token("acme", "olga", &["admin"]),
+        "user": token::token("acme", "alice", &[]),
+        "markup": MARKUP,
+    });
+    play("sessions", &app.client.base, facts).await;
+}
