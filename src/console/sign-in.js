@@ -1,4 +1,4 @@
-// The way to the issuer and back. The server sends the browser back to the inbox, or with a word that says what failed.
+// The sign-in at the issuer. The server redirects the browser to the inbox, or to a fragment that names the failure.
 
 // The part of the address after `#` does not reach the server, so it is kept here.
 const KEPT = 'holdpoint.at';

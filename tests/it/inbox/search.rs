@@ -52,7 +52,7 @@ async fn a_search_finds_calls_by_tool_requester_title_and_id_in_any_case() {
 }
 
 #[tokio::test]
-async fn no_character_of_a_search_stands_for_others() {
+async fn no_character_of_a_search_is_a_wildcard() {
     let app = office().await;
     hold(&app, "100% sure", "pay", "percent").await;
     hold(&app, "a_b", "pay", "line").await;

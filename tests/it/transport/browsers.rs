@@ -98,10 +98,10 @@ async fn a_refused_preflight_is_logged_with_its_origin_and_the_key_on_sqlite() {
     assert_eq!(from(Method::OPTIONS, PAGE).await.status, 204);
     let stranger = from(Method::OPTIONS, "http://localhost:5106").await;
     from(Method::GET, "http://localhost:5107").await;
-    let said = watched.finish();
-    let lines = said.lines().filter(|line| line.contains("server.cors_origins"));
+    let output = watched.finish();
+    let lines = output.lines().filter(|line| line.contains("server.cors_origins"));
     let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    let [line] = &lines[..] else { panic!("{said}") };
+    let [line] = &lines[..] else { panic!("{output}") };
     assert_eq!((&line["level"], &line["origin"]), (&json!("WARN"), &json!("http://localhost:5106")));
     assert_eq!(line["request_id"].as_str(), stranger.header("x-request-id"));
 }
@@ -325,8 +325,8 @@ async fn a_page_of_another_site_cannot_start_anything_by_an_image_or_a_link() {
     for (site, mode) in [("same-origin", "cors"), ("none", "navigate")] {
         assert_eq!(get("/threads", site, mode).await.status, 200, "{site}");
     }
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[]);
     let unfinished =
         http2::frame(http2::HEADERS, 0, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
-    for begun in [
+    for started in [
         &b""[..],
         b"G",
         b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ",
@@ -24,9 +24,9 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
         &[http2::PREFACE, &settings, &unfinished].concat(),
     ] {
         let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(begun).await;
-        let heard = stranger.hears_all().await;
-        assert!(!heard.contains("HTTP/1.1 200"), "{begun:?}: {heard}");
+        stranger.writes(started).await;
+        let received = stranger.receives_all().await;
+        assert!(!received.contains("HTTP/1.1 200"), "{started:?}: {received}");
     }
     is_well(&app.client).await;
 }
@@ -74,10 +74,10 @@ async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite
         let (mut from, mut to) = stranger.socket.into_split();
         // The server may answer before it has read the whole head.
         let writing = async { tokio::io::AsyncWriteExt::write_all(&mut to, request.as_bytes()).await };
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let reading = async {
-            while !heard.windows(4).any(|window| window == b"\r\n\r\n") {
-                match tokio::io::AsyncReadExt::read_buf(&mut from, &mut heard).await {
+            while !received.windows(4).any(|window| window == b"\r\n\r\n") {
+                match tokio::io::AsyncReadExt::read_buf(&mut from, &mut received).await {
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
                 }
@@ -85,9 +85,9 @@ async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite
         };
         let both = async { tokio::join!(writing, reading) };
         let (_written, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
-        let heard = String::from_utf8_lossy(&heard).into_owned();
-        let status = heard.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
-        assert!(status.is_some_and(|status| statuses.contains(&status)), "{what}: {heard}");
+        let received = String::from_utf8_lossy(&received).into_owned();
+        let status = received.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        assert!(status.is_some_and(|status| statuses.contains(&status)), "{what}: {received}");
         is_well(&app.client).await;
     }
 }

@@ -65,15 +65,15 @@ async fn e14_a_method_cannot_be_overridden() {
         {
             let mut stranger = Raw::to(&app.client).await;
             stranger.writes(stranger.head(&format!("{method} {path}"), &["connection: close"])).await;
-            let heard = stranger.hears_all().await;
-            assert!(heard.starts_with("HTTP/1.1 405 "), "{method} {path}: {heard}");
+            let received = stranger.receives_all().await;
+            assert!(received.starts_with("HTTP/1.1 405 "), "{method} {path}: {received}");
         }
     }
     // CONNECT asks for a tunnel to another server, which is no resource of this server.
     let mut stranger = Raw::to(&app.client).await;
     stranger.writes(stranger.head("CONNECT localhost:80", &["connection: close"])).await;
-    let heard = stranger.hears_all().await;
-    assert!(heard.starts_with("HTTP/1.1 404 "), "{heard}");
+    let received = stranger.receives_all().await;
+    assert!(received.starts_with("HTTP/1.1 404 "), "{received}");
     for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
         let request = app.client.http.get(app.client.url("/threads")).header(name, "POST");
         assert_eq!(app.client.send(request).await.status, 200, "{name}");
@@ -82,8 +82,8 @@ async fn e14_a_method_cannot_be_overridden() {
         assert_eq!(app.client.send(request).await.status, 405, "{name}");
     }
     assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (1, 1));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "the turn could still be continued");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.", "the turn could still be continued");
 }
 
 #[tokio::test]

@@ -19,13 +19,13 @@ async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
     ] {
         let mut stranger = Raw::to(&app.client).await;
         stranger.writes(stranger.head(first, &[JSON, length, "connection: close"])).await;
-        let heard = if length.contains("chunked") {
+        let received = if length.contains("chunked") {
             stranger.drips(b"1\r\n \r\n".iter().copied().cycle()).await
         } else {
             stranger.drips(repeat(b' ')).await
         };
-        assert!(heard.starts_with("HTTP/1.1 400 "), "{first}, {length}: {heard}");
-        assert!(heard.contains("body: it was not whole after 1s"), "{first}, {length}: {heard}");
+        assert!(received.starts_with("HTTP/1.1 400 "), "{first}, {length}: {received}");
+        assert!(received.contains("body: it was not whole after 1s"), "{first}, {length}: {received}");
     }
     assert_eq!(app.rows.count("threads").await, 1);
     assert_eq!(app.rows.count("messages").await, 0);
@@ -34,10 +34,10 @@ async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
 #[tokio::test]
 async fn e2_a_body_that_stalls_times_out_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.body_piece = SOON, |_| {}).await;
-    for begun in ["", "{"] {
+    for started in ["", "{"] {
         let mut stranger = Raw::to(&app.client).await;
         stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 10"])).await;
-        stranger.writes(begun).await;
+        stranger.writes(started).await;
         let reply = stranger.answer().await;
         assert_eq!((reply.status, reply.code().as_str()), (400, "bad_request"), "{}", reply.body);
         assert_eq!(reply.message(), "body: nothing came for 1s");
@@ -94,8 +94,8 @@ async fn e2_a_body_shorter_than_its_declared_length_does_nothing_on_sqlite() {
     stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 100"])).await;
     stranger.writes(r#"{"title":"x"}"#).await;
     tokio::io::AsyncWriteExt::shutdown(&mut stranger.socket).await.unwrap();
-    let heard = stranger.hears_all().await;
-    assert!(!heard.starts_with("HTTP/1.1 2"), "{heard}");
+    let received = stranger.receives_all().await;
+    assert!(!received.starts_with("HTTP/1.1 2"), "{received}");
     assert_eq!(app.rows.count("threads").await, 0);
 }
 
@@ -148,9 +148,9 @@ async fn e1_a_client_that_sends_the_whole_body_first_still_reads_the_refusal_on_
         let lines = [vec![JSON, length.as_str(), "connection: close"], lines].concat();
         stranger.writes(stranger.head("POST /threads", &lines)).await;
         stranger.writes(&body).await;
-        let heard = stranger.hears_all().await;
-        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {heard}");
-        assert!(heard.contains("{\"error\":{"), "{status}: {heard}");
+        let received = stranger.receives_all().await;
+        assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {received}");
+        assert!(received.contains("{\"error\":{"), "{status}: {received}");
     }
 }
 
