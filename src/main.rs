@@ -384,8 +384,8 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let Fenced { pending, approved, interrupted, turns, grants } = fenced;
     println!("{pending} calls that waited for a person are cancelled");
-    println!("{approved} calls that were approved and not begun are cancelled");
-    println!("{interrupted} calls that were begun are interrupted");
+    println!("{approved} calls that were approved and not started are cancelled");
+    println!("{interrupted} calls that were started are interrupted");
     println!("{turns} turns that were under way are closed");
     println!("{grants} remembered approvals are revoked");
     Ok(())

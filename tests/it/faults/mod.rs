@@ -108,7 +108,7 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "V3",
-        "approved, and nobody has begun",
+        "approved, and not started",
         &[
             "after_a_kill_before_the_claim_the_next_server_runs_the_call_once",
             "an_approved_call_not_started_in_time_fails_without_running",
