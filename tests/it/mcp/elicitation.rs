@@ -417,7 +417,7 @@ async fn a_form_is_answered_in_the_console() {
     open(&server.client).await;
     let next = hold(&server, "s__act", &json!({ "do": "ask", "note": "Which other PIN?" })).await;
     let facts = json!({ "pin": PIN, "next": next });
-    crate::console::play("asks", &server.client.base, facts).await;
+    crate::console::play("tool-requests", &server.client.base, facts).await;
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "accept");
     assert_eq!(server.client.becomes(&next, "succeeded").await["output"], "decline");
     assert!(answers(&steered).contains(PIN));
