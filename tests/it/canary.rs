@@ -116,11 +116,12 @@ impl Prober {
             tokens.push(token::signed(&token::changed(good.clone(), &change)));
         }
         for token in tokens {
-            let stranger = self.client.with_token(&token);
+            let other_user = self.client.with_token(&token);
             for path in ["/threads", "/tools", "/qa/models"] {
-                self.send(stranger.http.get(stranger.url(path))).await;
+                self.send(other_user.http.get(other_user.url(path))).await;
             }
-            self.send(stranger.http.post(stranger.url("/threads")).body("{\"title\":\"canary-body\"}")).await;
+            self.send(other_user.http.post(other_user.url("/threads")).body("{\"title\":\"canary-body\"}"))
+                .await;
         }
     }
 

@@ -127,7 +127,7 @@ async fn the_name_of_another_user_is_as_unknown_as_a_made_up_one() {
     for name in ["chat", NAMES[2]] {
         let (thread, held) = held_under(&app, &ann, name).await;
         for (tenant, user) in [("acme", "bob"), ("other", "ann")] {
-            let stranger = anonymous.as_user(tenant, user, &[]);
+            let other_user = anonymous.as_user(tenant, user, &[]);
             let unknown = if name == "chat" { "nothing" } else { "5b0c7a50-0a0c-4a52-9d3c-0f6f4a3a7c12" };
             for (method, path) in [
                 (Method::GET, "/threads/{}"),
@@ -142,16 +142,16 @@ async fn the_name_of_another_user_is_as_unknown_as_a_made_up_one() {
                 (Method::POST, "/sessions/{}/cancel"),
             ] {
                 let ask = async |name: &str| {
-                    let url = stranger.url(&path.replace("{}", name));
-                    stranger.send(stranger.http.request(method.clone(), url)).await
+                    let url = other_user.url(&path.replace("{}", name));
+                    other_user.send(other_user.http.request(method.clone(), url)).await
                 };
                 let (theirs, none) = (ask(name).await, ask(unknown).await);
                 assert_eq!((theirs.status, theirs.body), (404, none.body), "{method} {path} {name}");
             }
             let deny = json!({ "decision": "deny" });
-            let decided = stranger.post(&format!("/sessions/{name}/approvals/{held}"), &deny).await;
+            let decided = other_user.post(&format!("/sessions/{name}/approvals/{held}"), &deny).await;
             assert_eq!(decided.status, 404);
-            let found = stranger.get(&with_query("/threads", "client_id", name)).await.body;
+            let found = other_user.get(&with_query("/threads", "client_id", name)).await.body;
             assert_eq!(found["results"], json!([]));
         }
         // A name is the user's own: the same name leads bob to a thread of his own.

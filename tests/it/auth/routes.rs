@@ -384,7 +384,7 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
     let before = everything(&app.rows).await;
     let requested = app.scene.requests().len();
     // Other users without rows, new ones for each prefix.
-    let strangers = |n: usize| {
+    let other_users = |n: usize| {
         [
             app.client.as_user(&format!("other{n}"), "ann", &["approver"]),
             app.client.as_user("acme", &format!("bob{n}"), &["approver"]),
@@ -392,11 +392,11 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
     };
     let assert_not_there = async |operation: &Operation| {
         for (n, prefix) in ["", "/api"].into_iter().enumerate() {
-            for stranger in strangers(n) {
+            for other_user in other_users(n) {
                 let what = format!("{prefix} {operation:?}");
-                let foreign = operation.answer(&stranger, prefix, &theirs).await;
+                let foreign = operation.answer(&other_user, prefix, &theirs).await;
                 assert_eq!(foreign.0, answer_to_another_user(&operation.id), "{what}: {foreign:?}");
-                let unknown = operation.answer(&stranger, prefix, &made_up).await;
+                let unknown = operation.answer(&other_user, prefix, &made_up).await;
                 assert_eq!(foreign, unknown, "{what}");
             }
         }

@@ -75,18 +75,18 @@ async fn users_see_and_revoke_their_own_grants_and_other_users_get_404() {
     let [of_alice, of_carol] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!(grants(&carol, &thread).await, std::slice::from_ref(of_carol));
     assert_eq!(grants(&admin, &thread).await, all);
-    for stranger in [
+    for other_user in [
         app.client.as_user("acme", "bob", &[]),
         app.client.as_user("acme", "dave", &["chief"]),
         app.client.as_user("globex", "alice", &[]),
         app.client.as_user("globex", "carol", &["chief"]),
         app.client.as_user("globex", "root", &["admin"]),
     ] {
-        let theirs = stranger.get(&format!("/sessions/{thread}/grants")).await;
-        let nobodys = stranger.get(&format!("/sessions/{first}/grants")).await;
+        let theirs = other_user.get(&format!("/sessions/{thread}/grants")).await;
+        let nobodys = other_user.get(&format!("/sessions/{first}/grants")).await;
         assert_eq!((theirs.status, &theirs.body), (404, &nobodys.body));
         for grant in &all {
-            assert_eq!(revoke(&stranger, &thread, grant).await, 404);
+            assert_eq!(revoke(&other_user, &thread, grant).await, 404);
         }
     }
     assert_eq!(revoke(&carol, &thread, of_alice).await, 404, "not hers");

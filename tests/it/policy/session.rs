@@ -95,12 +95,12 @@ async fn a_held_call_may_be_forbidden_until_it_runs() {
 async fn the_policy_of_another_users_session_gets_404() {
     let app = office().await;
     let thread = app.client.thread().await;
-    for stranger in [
+    for other_user in [
         app.client.as_user("acme", "bob", &[]),
         app.client.as_user("globex", "alice", &[]),
         app.client.as_user("globex", "root", &["admin"]),
     ] {
-        assert_eq!(put(&stranger, &thread, &json!({ "mode": "auto-deny" })).await.status, 404);
+        assert_eq!(put(&other_user, &thread, &json!({ "mode": "auto-deny" })).await.status, 404);
     }
     assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
 }

@@ -199,14 +199,14 @@ async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
     let user = |name: &str, roles: &[&str]| nobody.as_user("acme", name, roles);
     app.client = user("alice", &[]);
     let (_, id) = app.held("wipe", "10").await;
-    let (alice, stranger, chief) = (app.client.clone(), user("mallory", &[]), user("carol", &["chief"]));
+    let (alice, other_user, chief) = (app.client.clone(), user("mallory", &[]), user("carol", &["chief"]));
     let refused = async |by: &crate::support::Client, id: &str, note: &str| {
         let answer = preview(by, id, note).await;
         (answer.status, answer.code().to_owned())
     };
     let is = |status: u16, code: &str| (status, code.to_owned());
     assert_eq!(refused(&nobody, &id, "11").await.0, 401);
-    assert_eq!(refused(&stranger, &id, "11").await, is(404, "not_found"));
+    assert_eq!(refused(&other_user, &id, "11").await, is(404, "not_found"));
     assert_eq!(refused(&user("carol", &["chief", "x"]), "nothing", "11").await, is(404, "not_found"));
     assert_eq!(refused(&alice, &id, "11").await, is(403, "forbidden"), "she may only reject");
     let unfit = preview(&chief, &id, &"x".repeat(101)).await;

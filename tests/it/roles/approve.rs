@@ -65,7 +65,7 @@ async fn c2_a_user_who_is_neither_requester_nor_approver_gets_404_and_empty_list
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app, &id).await;
     let before = all_of(&app, &id).await;
-    let strangers = [
+    let other_users = [
         acme(&app, "bob", &[]),
         acme(&app, "bob", &["clerk", "boss", "chie", "chiefs", "Chief", "chief clerk", " chief"]),
         // Roles and user names belong to one tenant.
@@ -73,11 +73,11 @@ async fn c2_a_user_who_is_neither_requester_nor_approver_gets_404_and_empty_list
         app.client.as_user("other", "alice", &["chief"]),
         app.client.as_user("ACME", "alice", &["chief"]),
     ];
-    for stranger in strangers {
-        let found = everything(&stranger, &id, &thread, &run).await;
-        assert_eq!(found, everything(&stranger, UNKNOWN, UNKNOWN, UNKNOWN).await);
+    for other_user in other_users {
+        let found = everything(&other_user, &id, &thread, &run).await;
+        assert_eq!(found, everything(&other_user, UNKNOWN, UNKNOWN, UNKNOWN).await);
         assert!(found.iter().all(|(status, _)| *status == 404), "{found:?}");
-        assert_eq!(stranger.get("/threads").await.body, json!({ "results": [], "has_more": false }));
+        assert_eq!(other_user.get("/threads").await.body, json!({ "results": [], "has_more": false }));
     }
     assert_eq!(all_of(&app, &id).await, before);
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 1);

@@ -121,15 +121,15 @@ async fn a_client_that_does_not_read_the_keep_alives_is_disconnected_and_the_tur
     let gate = app.scene.gate();
     let thread = app.client.thread().await;
     app.scene.answers("Hello.");
-    let mut stranger = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
+    let mut other_user = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
     // SETTINGS_INITIAL_WINDOW_SIZE: the window has room for the start of the stream and a few keep-alives.
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 60]);
     let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
     let head = http2::frame(http2::HEADERS, http2::END_HEADERS, http2::FIRST, &head);
     let body = http2::frame(http2::DATA, http2::END_STREAM, http2::FIRST, br#"{"content":"hi"}"#);
-    stranger.write_all(&[http2::PREFACE, &settings, &head, &body].concat()).await.unwrap();
+    other_user.write_all(&[http2::PREFACE, &settings, &head, &body].concat()).await.unwrap();
     let mut read = Vec::new();
-    while timeout(PATIENCE, stranger.read_buf(&mut read)).await.expect("disconnected").unwrap_or(0) > 0 {}
+    while timeout(PATIENCE, other_user.read_buf(&mut read)).await.expect("disconnected").unwrap_or(0) > 0 {}
     let data: Vec<u8> = http2::frames(&read)
         .into_iter()
         .filter(|frame| frame.kind == http2::DATA)

@@ -368,7 +368,7 @@ async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user()
     let (errand, hold) = Errand::held(&app).await;
     let child = errand.child(&app.client).await;
     let below = errand.child_thread(&app.client).await;
-    for stranger in [&mallory, &bob] {
+    for other_user in [&mallory, &bob] {
         for path in [
             format!("/threads/{below}"),
             format!("/threads/{below}/messages"),
@@ -377,11 +377,11 @@ async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user()
             format!("/tool_calls/{}", errand.call),
             format!("/sessions/{}/approvals", errand.thread),
         ] {
-            assert_eq!(stranger.get(&path).await.status, 404, "{path}");
+            assert_eq!(other_user.get(&path).await.status, 404, "{path}");
         }
-        assert_eq!(stranger.get("/approvals").await.body["results"], json!([]));
-        assert_eq!(stranger.approve(&hold).await.status, 404);
-        let cancel = stranger.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
+        assert_eq!(other_user.get("/approvals").await.body["results"], json!([]));
+        assert_eq!(other_user.approve(&hold).await.status, 404);
+        let cancel = other_user.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
         assert_eq!(cancel.status, 404);
     }
     let owners =

@@ -137,11 +137,11 @@ async fn e4_a_connection_that_idles_for_too_long_is_closed_on_sqlite() {
     assert_eq!(received, "");
 
     // With HTTP/2, an idle connection is closed even if the client sends pings.
-    let mut stranger = Raw::to(&app.client).await;
+    let mut other_user = Raw::to(&app.client).await;
     let flags = http2::END_HEADERS | http2::END_STREAM;
     let head = http2::frame(http2::HEADERS, flags, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
-    stranger.writes([http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &head].concat()).await;
-    let (mut from, mut to) = stranger.socket.into_split();
+    other_user.writes([http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &head].concat()).await;
+    let (mut from, mut to) = other_user.socket.into_split();
     let is_there = async {
         while to.write_all(&http2::frame(http2::PING, 0, 0, &[0; 8])).await.is_ok() {
             tokio::time::sleep(PACE).await;

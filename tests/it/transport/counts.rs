@@ -190,22 +190,22 @@ async fn e5_the_concurrent_chat_bodies_of_a_user_are_limited_like_streams_on_sql
     let token = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
     let lines = ["content-type: application/json", "content-length: 16", "expect: 100-continue", &token];
     let asks = async |path: &str| {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(stranger.head(&format!("POST {path}"), &lines)).await;
-        stranger
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(other_user.head(&format!("POST {path}"), &lines)).await;
+        other_user
     };
     let mut reading = Vec::new();
     for path in ["/qa/chat_streamed", "/api/qa/chat_streamed/x"] {
-        let mut stranger = asks(path).await;
-        assert!(stranger.answer_head().await.starts_with("http/1.1 100 "), "its body is read");
-        reading.push(stranger);
+        let mut other_user = asks(path).await;
+        assert!(other_user.answer_head().await.starts_with("http/1.1 100 "), "its body is read");
+        reading.push(other_user);
     }
     let reply = asks("/qa/chat_streamed/x").await.answer().await;
     assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.body);
     assert_eq!(reply.message(), "More than 2 streams of this user at once.");
-    for mut stranger in reading {
-        stranger.writes(r#"{"content":"hi"}"#).await;
-        assert!([400, 404].contains(&stranger.answer().await.status));
+    for mut other_user in reading {
+        other_user.writes(r#"{"content":"hi"}"#).await;
+        assert!([400, 404].contains(&other_user.answer().await.status));
     }
     assert_eq!(asks("/qa/chat_streamed/x").await.answer_head().await.get(..13), Some("http/1.1 100 "));
 }

@@ -23,9 +23,9 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
         &[http2::PREFACE, &settings].concat(),
         &[http2::PREFACE, &settings, &unfinished].concat(),
     ] {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(started).await;
-        let received = stranger.receives_all().await;
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(started).await;
+        let received = other_user.receives_all().await;
         assert!(!received.contains("HTTP/1.1 200"), "{started:?}: {received}");
     }
     is_well(&app.client).await;
@@ -35,16 +35,16 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
 async fn e4_a_head_that_arrives_byte_by_byte_times_out_on_sqlite() {
     let app = hurried().await;
     let head = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ".iter().copied();
-    let stranger = Raw::to(&app.client).await;
-    stranger.drips(head.chain(repeat(b'a'))).await;
-    let stranger = Raw::to(&app.client).await;
-    stranger.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
+    let other_user = Raw::to(&app.client).await;
+    other_user.drips(head.chain(repeat(b'a'))).await;
+    let other_user = Raw::to(&app.client).await;
+    other_user.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
 
     // The deadline also applies to the second request of a connection.
-    let mut stranger = Raw::to(&app.client).await;
-    stranger.writes(stranger.head("GET /healthz", &[])).await;
-    assert_eq!(stranger.answer().await.status, 200);
-    stranger.drips(b"GET /tools HTTP/1.1\r\nx-a: ".iter().copied().chain(repeat(b'a'))).await;
+    let mut other_user = Raw::to(&app.client).await;
+    other_user.writes(other_user.head("GET /healthz", &[])).await;
+    assert_eq!(other_user.answer().await.status, 200);
+    other_user.drips(b"GET /tools HTTP/1.1\r\nx-a: ".iter().copied().chain(repeat(b'a'))).await;
     is_well(&app.client).await;
 }
 
@@ -70,8 +70,8 @@ async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite
             [431, 431],
         ),
     ] {
-        let stranger = Raw::to(&app.client).await;
-        let (mut from, mut to) = stranger.socket.into_split();
+        let other_user = Raw::to(&app.client).await;
+        let (mut from, mut to) = other_user.socket.into_split();
         // The server may answer before it has read the whole head.
         let writing = async { tokio::io::AsyncWriteExt::write_all(&mut to, request.as_bytes()).await };
         let mut received = Vec::new();
