@@ -109,7 +109,7 @@ impl TurnError {
 
     /// The turn lost its lease, or its thread was deleted.
     pub(crate) fn taken_over() -> Self {
-        let message = "The answer was ended by somebody else.".to_owned();
+        let message = "The turn was taken over, or its thread was deleted.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
     }
 }

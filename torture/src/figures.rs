@@ -76,7 +76,7 @@ impl Figures {
         for call in records.rows.calls.iter().filter(|call| call.exec_id.is_some()) {
             *ran.entry(call.name.clone()).or_default() += 1;
         }
-        let report = records.ledger.iter().filter(|line| line.what == "told");
+        let report = records.ledger.iter().filter(|line| line.what == "reported");
         let reported: BTreeSet<&str> = report.map(|line| line.call.as_str()).collect();
         let deeds = |kind: DeedKind| records.deeds.iter().filter(move |deed| deed.kind == kind);
         let kills: Vec<&Deed> = deeds(DeedKind::Kill).chain(deeds(DeedKind::Died)).collect();
@@ -151,7 +151,7 @@ fn running_calls<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     let of_process = |pid: u32| Some(pid) == kill.pid;
     for line in records.ledger.iter().filter(|line| of_process(line.pid) && line.at <= kill.at) {
         let runs = found.entry(line.call.as_str()).or_default();
-        *runs = !matches!(line.what.as_str(), "end" | "told");
+        *runs = !matches!(line.what.as_str(), "end" | "reported");
     }
     // A tool that panicked or hung has no end in the ledger.
     let ended: HashMap<&str, i64> = records

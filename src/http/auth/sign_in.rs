@@ -121,7 +121,7 @@ enum Failed {
 impl Failed {
     fn word(self) -> &'static str {
         match self {
-            Self::NotStarted => "not-begun",
+            Self::NotStarted => "not-started",
             Self::Refused => "refused",
             Self::Unavailable => "unavailable",
             Self::NotAccepted => "not-accepted",

@@ -36,5 +36,5 @@ export default async function ({ facts, open, until }) {
   await link.waitFor();
   // A failed sign-in says what failed.
   await page.goto(`${facts.server}/auth/callback?code=x&state=y`);
-  await page.getByRole('alert').getByText('did not begin in this browser').waitFor();
+  await page.getByRole('alert').getByText('did not start in this browser').waitFor();
 }

@@ -120,7 +120,7 @@ async fn d12_only_the_browser_that_began_a_sign_in_ends_it_and_once() {
     let (_, other) = came_back(&oidc, &app).await;
     for cookie in ["", &other, COOKIE_OF_SIGN_IN] {
         let got = browse(&callback, cookie).await;
-        assert_eq!((got.status, &got.to), (303, &failed("not-begun")), "{cookie}");
+        assert_eq!((got.status, &got.to), (303, &failed("not-started")), "{cookie}");
         assert_eq!(got.cookies, Vec::<String>::new(), "the sign-in of this cookie continues");
     }
     let (before, _) = callback.split_once("iss=").unwrap();

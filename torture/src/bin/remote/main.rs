@@ -183,7 +183,7 @@ impl Bench {
                     continue;
                 }
             };
-            self.0.write(&job.line("told", Some(report))).await?;
+            self.0.write(&job.line("reported", Some(report))).await?;
             if acknowledged {
                 break;
             }

@@ -43,7 +43,7 @@ fn a_second_execution_of_one_call_and_an_execution_of_no_call_are_found() {
 fn a_report_that_was_acknowledged_and_is_not_in_force_is_found() {
     let report = |outcome: &str| {
         let mut records = valid_records();
-        records.ledger.push(LedgerLine { outcome: Some(outcome.to_owned()), ..line("told", 6) });
+        records.ledger.push(LedgerLine { outcome: Some(outcome.to_owned()), ..line("reported", 6) });
         all(&records).iter().map(|violation| violation.id).collect::<Vec<_>>()
     };
     assert_eq!(report("ok"), [""; 0]);
