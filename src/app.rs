@@ -220,12 +220,12 @@ fn fresh_key(entropy: &dyn Entropy) -> Result<SecretString, AppError> {
 /// is too low for `limits.connections`.
 pub fn open_many_files(config: &Config) {
     let connections = config.limits.caps(config.auth.mode).connections;
-    let wanted = connections.map_or(0, |max| u64::from(max.get()) + OTHER_FILES);
+    let needed = connections.map_or(0, |max| u64::from(max.get()) + OTHER_FILES);
     match rlimit::increase_nofile_limit(rlimit::INFINITY) {
-        Ok(allowed) if allowed < wanted => {
+        Ok(allowed) if allowed < needed => {
             tracing::warn!(
                 allowed,
-                wanted,
+                needed,
                 "limits.connections: this process may open fewer files than that"
             );
         }
@@ -374,12 +374,12 @@ impl App {
             app.tasks.spawn_background(async move { server.keep_connected(tasks).await });
         }
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
-        app.tasks.spawn(async move { approvals.keep_swept(every).await });
+        app.tasks.spawn(async move { approvals.run_sweeper(every).await });
         let (feed, database) = (app.api.feed.clone(), &app.config.database);
         let hints = Notifications::at(&database.url, database.direct_url.as_ref(), &database.schema);
-        app.tasks.spawn(async move { feed.keep_going(hints).await });
+        app.tasks.spawn(async move { feed.run_sequencer(hints).await });
         let chat = app.api.chat.clone();
-        app.tasks.spawn(async move { chat.keep_resuming(every).await });
+        app.tasks.spawn(async move { chat.run_resumer(every).await });
         Box::pin(app.api.deliveries.start()).await?;
         Ok(app)
     }
@@ -458,10 +458,10 @@ impl App {
     }
 
     fn warn_of_inexact_numbers(&self) {
-        for (tool, places) in self.api.approvals.gate().tools_with_inexact_numbers() {
+        for (tool, pointers) in self.api.approvals.gate().tools_with_inexact_numbers() {
             tracing::warn!(
                 tool,
-                ?places,
+                ?pointers,
                 "a call of this tool with an integer beyond 2^53 is invalid, because a page cannot show it \
                  exactly; use a string in the schema, or set tools.<name>.exact_numbers = \"allow\""
             );

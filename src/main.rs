@@ -222,7 +222,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         | None => {}
     }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
-    let mut stop = pin!(asked_to_stop()?);
+    let mut stop = pin!(stop_signal()?);
     if matches!(cli.command, Some(Command::Migrate)) {
         tokio::select! {
             migrated = app::migrate(&config) => migrated?,
@@ -258,7 +258,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     clippy::disallowed_methods,
     reason = "the process ends with this task, and shutdown must not wait for it"
 )]
-fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut next = async move || {
         tokio::select! {
@@ -283,8 +283,8 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
 async fn list_database(config: &Config, list: &List) -> anyhow::Result<()> {
     let limit = list.limit.unwrap_or(CALLS_LISTED);
     let operator = app::operator(config).await?;
-    let asked: Vec<&str> = list.state.iter().map(String::as_str).collect();
-    let states = if asked.is_empty() { &WAITING_STATES[..] } else { &asked };
+    let named: Vec<&str> = list.state.iter().map(String::as_str).collect();
+    let states = if named.is_empty() { &WAITING_STATES[..] } else { &named };
     let (calls, more) = operator.calls(states, limit.into()).await?;
     let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"];
     print_table(head, calls.iter().map(CallLine::cells))?;
@@ -384,8 +384,8 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let Fenced { pending, approved, interrupted, turns, grants } = fenced;
     println!("{pending} calls that waited for a person are cancelled");
-    println!("{approved} calls that were approved and not begun are cancelled");
-    println!("{interrupted} calls that were begun are interrupted");
+    println!("{approved} calls that were approved and not started are cancelled");
+    println!("{interrupted} calls that were started are interrupted");
     println!("{turns} turns that were under way are closed");
     println!("{grants} remembered approvals are revoked");
     Ok(())

@@ -254,8 +254,8 @@ impl Operator {
             let Some(last) = threads.last() else { return Ok(purged) };
             after = Some(*last);
             for thread in threads {
-                let is_whole = self.purge_thread(thread).await?;
-                *(if is_whole { &mut purged.threads } else { &mut purged.unfinished }) += 1;
+                let is_complete = self.purge_thread(thread).await?;
+                *(if is_complete { &mut purged.threads } else { &mut purged.unfinished }) += 1;
                 progress(purged.threads + purged.unfinished, all);
             }
         }

@@ -25,7 +25,7 @@ impl User {
         Self { tenant_id: principal.tenant_id.clone(), user_id: principal.user_id.clone() }
     }
 
-    /// Returns the one who reports the outcome of this call. No tenant has an empty name.
+    /// Returns the reporter of the outcome of this call, as a user. No tenant has an empty name.
     pub(crate) fn reporting(call: ToolCallId) -> Self {
         Self { tenant_id: String::new(), user_id: call.to_string() }
     }

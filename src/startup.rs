@@ -7,14 +7,14 @@ use crate::mcp::local_name;
 use crate::tools::{SEPARATOR, ToolRegistry};
 
 /// Returns the names of the tools of an MCP server that ask, or of those that do not. The server need not be connected.
-fn at_server(server: &McpServer, asks: bool) -> Vec<String> {
+fn at_server(server: &McpServer, requires_approval: bool) -> Vec<String> {
     match &server.tools {
         Some(tools) => {
-            let tools = tools.iter().filter(|tool| server.asks(tool) == asks);
+            let tools = tools.iter().filter(|tool| server.requires_approval(tool) == requires_approval);
             tools.map(|tool| local_name(&server.name, tool)).collect()
         }
         // Without a list of tools, all of them ask.
-        None if asks => vec![format!("{}{SEPARATOR}*", server.name)],
+        None if requires_approval => vec![format!("{}{SEPARATOR}*", server.name)],
         None => Vec::new(),
     }
 }

@@ -42,8 +42,8 @@ async fn forward(
     floor: Floor,
 ) -> Result<Answer> {
     let body = request.into_body().collect().await?.to_bytes();
-    let asked = Request::post(uri).header("content-type", "application/json").body(Full::new(body))?;
-    let answer = client.request(asked).await?.into_body();
+    let request = Request::post(uri).header("content-type", "application/json").body(Full::new(body))?;
+    let answer = client.request(request).await?.into_body();
     let body = match floor {
         Floor::Pass => answer.boxed(),
         Floor::Ui => Encoded { answer, encoder: Encoder::default(), ended: false }.boxed(),

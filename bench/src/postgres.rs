@@ -27,7 +27,7 @@ pub(crate) struct Postgres {
     databases: u32,
     /// The process whose descendants do all work.
     pub(crate) pid: u32,
-    orders: ChildStdin,
+    stdin: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     shell: Child,
 }
@@ -54,11 +54,11 @@ impl Postgres {
             shell.uid(id("-u")?).gid(id("-g")?);
         }
         let mut shell = Command::from(shell).spawn().context("sh")?;
-        let orders = shell.stdin.take().context("the shell's stdin")?;
+        let stdin = shell.stdin.take().context("the shell's stdin")?;
         let answers = BufReader::new(shell.stdout.take().context("the shell's stdout")?).lines();
-        let mut postgres = Self { port, databases: 0, pid: 0, orders, answers, shell };
+        let mut postgres = Self { port, databases: 0, pid: 0, stdin, answers, shell };
         postgres.answered().await?;
-        postgres.orders.write_all(format!("start {port} {OPTIONS}\n").as_bytes()).await?;
+        postgres.stdin.write_all(format!("start {port} {OPTIONS}\n").as_bytes()).await?;
         postgres.answered().await?;
         let backend: i32 =
             one(&postgres.connect("postgres").await?, "SELECT pg_backend_pid()", "pg_backend_pid").await?;
@@ -99,8 +99,8 @@ impl Postgres {
 
     /// Stops the server and removes its folder.
     pub(crate) async fn end(self) -> Result<()> {
-        let Self { orders, answers, mut shell, .. } = self;
-        drop((orders, answers));
+        let Self { stdin, answers, mut shell, .. } = self;
+        drop((stdin, answers));
         shell.wait().await?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A run: each server after the other, as often as asked. The repeats take turns, so that a drift of the machine meets
+//! A run: the servers one after the other, as often as the options say. The repeats take turns, so that a drift of the machine meets
 //! all servers alike.
 
 use crate::load::{self, Processes, Server};

@@ -90,7 +90,7 @@ const ROWS: [Row; 11] = [
         goal: Goal::AtMost(1.5, Some(FLOOR_UI)),
     },
     Row {
-        measure: "chats served of 1000 begun within 1.5 s",
+        measure: "chats served of 1000 started within 1.5 s",
         value: |run, _| run.step(SLOW).map(|step| f64::from(step.done)),
         goal: Goal::AtLeast(1000.0, None),
     },

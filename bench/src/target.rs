@@ -136,7 +136,7 @@ impl Running {
     }
 
     async fn is_ready(&self) -> bool {
-        let asked = async {
+        let request = async {
             let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
             let request = format!("GET {READY} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
             socket.write_all(request.as_bytes()).await?;
@@ -144,7 +144,7 @@ impl Running {
             socket.read_to_string(&mut response).await?;
             Ok::<_, std::io::Error>(response)
         };
-        asked.await.is_ok_and(|response| response.starts_with("HTTP/1.1 200 "))
+        request.await.is_ok_and(|response| response.starts_with("HTTP/1.1 200 "))
     }
 }
 

@@ -51,7 +51,7 @@ const ARGUMENTS: [&str; 4] =
     [r#"{\"path\": \"/srv/"#, r#"data/file.txt\","#, r#" \"reason\": \"clean"#, r#"up\"}"#];
 
 #[derive(Deserialize)]
-struct Asked {
+struct ChatRequest {
     messages: Vec<Message>,
 }
 
@@ -76,8 +76,8 @@ pub(crate) async fn run(port: u16) -> Result<()> {
 
 async fn answer(request: Request<Incoming>) -> Result<Answer> {
     let body = request.into_body().collect().await?.to_bytes();
-    let asked: Asked = serde_json::from_slice(&body)?;
-    let scenario = scenario(&asked.messages).context("the last user message names no scenario")?;
+    let request: ChatRequest = serde_json::from_slice(&body)?;
+    let scenario = scenario(&request.messages).context("the last user message names no scenario")?;
     let body = StreamBody::new(events(&scenario).map(|event| Ok(Frame::data(event))));
     let body = body.map_err(|never: Infallible| match never {}).boxed();
     Ok(Response::builder().header("content-type", "text/event-stream").body(body)?)

@@ -82,9 +82,9 @@ impl<E: Endpoint + 'static> Connection<E> {
         let activity = Activity::new();
         let received = activity.clone();
         let socket = Box::pin(InspectReader::new(socket, move |bytes: &[u8]| received.received(bytes)));
-        let begun = activity.clone();
+        let started = activity.clone();
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let open = begun.request_began(request.version());
+            let open = started.request_began(request.version());
             let mut request: Request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
             // An endpoint may keep the request after its response, to drain the body.
             request.extensions_mut().insert(open.clone());

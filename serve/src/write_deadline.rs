@@ -53,7 +53,7 @@ impl<B> Remaining<B> {
 struct PacedBody<B> {
     left: Arc<Mutex<Option<Remaining<B>>>>,
     ended: bool,
-    _gone: oneshot::Sender<()>,
+    _dropped: oneshot::Sender<()>,
 }
 
 impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for PacedBody<B> {
@@ -131,9 +131,9 @@ pub(crate) fn with_write_deadline(response: Response, taking: Duration, open: Op
     let answer = response.map(|body| {
         let left = Remaining { body, piece: Bytes::new(), since: Some(Instant::now()), open };
         let left = Arc::new(Mutex::new(Some(left)));
-        let (here, gone) = oneshot::channel();
-        watch(Arc::downgrade(&left), gone, taking, span);
-        PacedBody { left, ended: false, _gone: here }
+        let (here, dropped) = oneshot::channel();
+        watch(Arc::downgrade(&left), dropped, taking, span);
+        PacedBody { left, ended: false, _dropped: here }
     });
     answer.into()
 }
@@ -141,7 +141,7 @@ pub(crate) fn with_write_deadline(response: Response, taking: Duration, open: Op
 /// Drops the rest of a response whose client exceeds the write deadline.
 fn watch<B: Send + 'static>(
     left: Weak<Mutex<Option<Remaining<B>>>>,
-    gone: oneshot::Receiver<()>,
+    dropped: oneshot::Receiver<()>,
     taking: Duration,
     span: Span,
 ) {
@@ -163,7 +163,7 @@ fn watch<B: Send + 'static>(
     let watching = async move {
         tokio::select! {
             () = watching => {}
-            _gone = gone => {}
+            _dropped = dropped => {}
         }
     };
     #[expect(clippy::disallowed_methods, reason = "the task ends with its response")]

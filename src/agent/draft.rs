@@ -36,7 +36,7 @@ pub(super) struct Drafts {
     tasks: Tasks,
     step: OpenStep,
     written: Length,
-    under_way: Option<JoinHandle<()>>,
+    write_in_progress: Option<JoinHandle<()>>,
     /// When the next draft is due, whatever its length.
     next: Instant,
 }
@@ -44,7 +44,7 @@ pub(super) struct Drafts {
 impl Drafts {
     pub(super) fn of(step: OpenStep, store: Store, tasks: Tasks) -> Self {
         let next = Instant::now() + PAUSE;
-        Self { store, tasks, step, written: Length::default(), under_way: None, next }
+        Self { store, tasks, step, written: Length::default(), write_in_progress: None, next }
     }
 
     /// Completes when a draft of the current output is due. Never completes if that output is written.
@@ -56,10 +56,10 @@ impl Drafts {
         if unwritten < BYTES.max(length.bytes / SHARE) {
             sleep_until(self.next).await;
         }
-        if let Some(under_way) = &mut self.under_way {
+        if let Some(write_in_progress) = &mut self.write_in_progress {
             // After a failed draft, the next one is written all the same.
-            let _ended = under_way.await;
-            self.under_way = None;
+            let _ended = write_in_progress.await;
+            self.write_in_progress = None;
         }
     }
 
@@ -69,7 +69,7 @@ impl Drafts {
         let times = u32::try_from(length.bytes / PAUSE_BYTES).unwrap_or(u32::MAX).saturating_add(1);
         self.next = Instant::now() + PAUSE.saturating_mul(times);
         let (store, step) = (self.store.clone(), self.step.clone());
-        self.under_way = Some(self.tasks.spawn(async move {
+        self.write_in_progress = Some(self.tasks.spawn(async move {
             if let Err(error) = keep(&store, &step, &parts).await {
                 tracing::warn!(%error, "could not store a draft");
             }

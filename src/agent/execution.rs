@@ -81,7 +81,7 @@ impl Executor {
         run.instrument(span).await
     }
 
-    /// Delegates the call to a child run. Before that commit nothing has begun, and the call may begin again.
+    /// Delegates the call to a child run. Before that commit nothing has started, and the call may begin again.
     async fn delegate(
         &self,
         permit: Permit,
@@ -89,7 +89,7 @@ impl Executor {
     ) -> Result<Ran, StoreError> {
         let outcome = match assignment {
             Ok(assignment) => match self.begin_child(&permit, &assignment).await? {
-                Delegated::Begun => {
+                Delegated::Started => {
                     self.wake.send();
                     return Ok(Ran::Delegated);
                 }
@@ -100,8 +100,14 @@ impl Executor {
             },
             Err(why) => Outcome::Failed(why),
         };
-        self.write_down(permit.tool_call_id(), permit.execution(), permit.asked(), permit.input(), outcome)
-            .await
+        self.write_down(
+            permit.tool_call_id(),
+            permit.execution(),
+            permit.requested(),
+            permit.input(),
+            outcome,
+        )
+        .await
     }
 
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
@@ -117,7 +123,7 @@ impl Executor {
     /// execution is over.
     async fn run_and_settle(&self, permit: Permit) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
-        let (asked, ran) = (permit.asked().clone(), permit.input().clone());
+        let (requested, ran) = (permit.requested().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
         let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
         let heartbeat = self.keep(tool_call_id, execution);
@@ -129,15 +135,15 @@ impl Executor {
         drop(heartbeat);
         let unknown = match ended {
             Ok(Returned::Outcome(outcome)) => {
-                return self.write_down(tool_call_id, execution, &asked, &ran, outcome).await;
+                return self.write_down(tool_call_id, execution, &requested, &ran, outcome).await;
             }
             Ok(Returned::Accepted(within)) => return self.hand_over(tool_call_id, execution, within).await,
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
-        let written = self.write_down(tool_call_id, execution, &asked, &ran, unknown).await;
+        let written = self.write_down(tool_call_id, execution, &requested, &ran, unknown).await;
         let executor = self.clone();
-        let late = async move { executor.settle_late(tool, tool_call_id, execution, &asked, &ran).await };
+        let late = async move { executor.settle_late(tool, tool_call_id, execution, &requested, &ran).await };
         self.tasks.spawn(late);
         written
     }
@@ -215,7 +221,7 @@ impl Executor {
         mut tool: JoinHandle<Returned>,
         tool_call_id: ToolCallId,
         execution: Execution,
-        asked: &Input,
+        requested: &Input,
         ran: &Input,
     ) {
         let returned = tokio::select! {
@@ -226,7 +232,7 @@ impl Executor {
         let Returned::Outcome(outcome @ (Outcome::Succeeded(_) | Outcome::Failed(_))) = returned else {
             return;
         };
-        match self.write_down(tool_call_id, execution, asked, ran, outcome).await {
+        match self.write_down(tool_call_id, execution, requested, ran, outcome).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
         }
@@ -237,11 +243,11 @@ impl Executor {
         &self,
         tool_call_id: ToolCallId,
         execution: Execution,
-        asked: &Input,
+        requested: &Input,
         ran: &Input,
         outcome: Outcome,
     ) -> Result<Ran, StoreError> {
-        let result = self.gate().result_text(&outcome, asked, ran);
+        let result = self.gate().result_text(&outcome, requested, ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
         match settled.value {

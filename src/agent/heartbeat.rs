@@ -1,4 +1,4 @@
-//! Heartbeats: they renew a lease while work is under way, and report when the work should end.
+//! Heartbeats: they renew a lease while work is in progress, and report when the work should end.
 
 use super::{Tasks, Work};
 use crate::metrics::Metrics;
@@ -47,7 +47,7 @@ impl Heartbeat {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(lease / BEATS_PER_LEASE) => {}
-                    () = asked_to_renew(&mut renewals, work) => {}
+                    () = renewal_requested(&mut renewals, work) => {}
                     () = over.cancelled() => return,
                 }
                 match renew().await {
@@ -86,8 +86,8 @@ impl Heartbeat {
     }
 }
 
-/// Completes when the lease of this work should be renewed now, because a request wants the work to end.
-async fn asked_to_renew(renewals: &mut broadcast::Receiver<Work>, work: Work) {
+/// Completes when the lease of this work should be renewed now, because a cancel of the work was requested.
+async fn renewal_requested(renewals: &mut broadcast::Receiver<Work>, work: Work) {
     loop {
         match renewals.recv().await {
             Ok(other) if other != work => {}

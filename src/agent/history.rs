@@ -1,7 +1,7 @@
 //! History: the input of the model, computed from the rows and from the texts that the model has read before.
 //!
 //! Exactly one answer follows every call of an assistant message, in order. A text that was sent once is sent
-//! again unchanged, whatever becomes of the call. A note before the next user message reports a later
+//! again unchanged, regardless of the end of the call. A note before the next user message reports a later
 //! outcome. So no byte of an earlier request changes.
 //!
 //! A note is a user message to the model, because no wire format has another place for it. So the text that
@@ -27,12 +27,12 @@ pub(crate) struct History {
 /// they would precede a user message that was already sent.
 pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
     let mut projection = Projection { transcript, origin, history: History::default() };
-    let asked = transcript.questions.get(&answer).copied();
+    let question = transcript.questions.get(&answer).copied();
     for message in transcript.current() {
         match &message.body {
             Body::User(text) => {
                 projection.sent_notes(message.id);
-                if first_step && asked == Some(message.id) {
+                if first_step && question == Some(message.id) {
                     projection.new_notes();
                 }
                 projection.history.messages.push(ModelMessage::User(quoted(text)));
@@ -109,14 +109,14 @@ impl Projection<'_> {
     /// Adds the notes that were sent before this user message, in the order in which they were sent.
     fn sent_notes(&mut self, question: MessageId) {
         let mut notes = Vec::new();
-        for (place, message) in self.transcript.messages.iter().enumerate() {
+        for (position, message) in self.transcript.messages.iter().enumerate() {
             if self.transcript.questions.get(&message.id) != Some(&question) {
                 continue;
             }
             for (call, sent) in self.transcript.sent.iter() {
                 let sent_there = sent.iter().filter(|sent| sent.message_id == message.id);
                 let sent_there = sent_there.filter(|sent| sent.kind == SealKind::Note);
-                notes.extend(sent_there.map(|sent| (place, *call, sent.text.clone())));
+                notes.extend(sent_there.map(|sent| (position, *call, sent.text.clone())));
             }
         }
         notes.sort();

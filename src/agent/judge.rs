@@ -52,8 +52,8 @@ impl PendingCalls {
     ) -> Result<(), StoreError> {
         let thread = &held.lease().thread;
         if has_calls {
-            let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
-            self.earlier = write.earlier_calls(held, &given).await?;
+            let provider_ids: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
+            self.earlier = write.earlier_calls(held, &provider_ids).await?;
             self.count = u64::try_from(self.earlier.pending.len()).unwrap_or(u64::MAX);
         }
         self.session = write.hold_session(thread).await?;
@@ -96,7 +96,7 @@ impl Judge<'_> {
         let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
         let judgement = if ordinal >= self.limits.calls_per_step {
             limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
-        } else if !call.whole {
+        } else if !call.complete {
             limit("The call broke off before its arguments were complete.".to_owned())
         } else {
             match judged.judgement {

@@ -18,28 +18,31 @@ pub(super) type Previews = HashMap<ToolCallId, Preview>;
 
 /// A call whose preview is missing.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct MissingPreview {
     id: ToolCallId,
     tool_name: String,
     input: Input,
 }
 
 /// Returns the calls that would be held without the preview that their tools have.
-pub(super) fn missing(gate: &Gate, calls: &[NewCall]) -> Vec<Wanted> {
+pub(super) fn missing(gate: &Gate, calls: &[NewCall]) -> Vec<MissingPreview> {
     let lacks = |call: &&NewCall| {
         matches!(call.judgement, Judgement::Held { .. })
             && call.preview.is_none()
             && gate.has_preview(&call.name)
     };
-    let wanted =
-        |call: &NewCall| Wanted { id: call.id, tool_name: call.name.clone(), input: call.input.clone() };
-    calls.iter().filter(lacks).map(wanted).collect()
+    let missing = |call: &NewCall| MissingPreview {
+        id: call.id,
+        tool_name: call.name.clone(),
+        input: call.input.clone(),
+    };
+    calls.iter().filter(lacks).map(missing).collect()
 }
 
 /// Makes these previews at once, on behalf of this user. The gate limits their time.
-pub(super) async fn make(gate: &Gate, requester: &Requester, wanted: Vec<Wanted>) -> Previews {
-    let make = |Wanted { id, tool_name, input }: Wanted| async move {
+pub(super) async fn make(gate: &Gate, requester: &Requester, missing: Vec<MissingPreview>) -> Previews {
+    let make = |MissingPreview { id, tool_name, input }: MissingPreview| async move {
         (id, gate.preview(&tool_name, &input, requester).await)
     };
-    join_all(wanted.into_iter().map(make)).await.into_iter().collect()
+    join_all(missing.into_iter().map(make)).await.into_iter().collect()
 }

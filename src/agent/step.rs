@@ -65,7 +65,7 @@ pub(super) struct ProposedCall {
     /// The nesting of the emitted arguments.
     nesting: Nesting,
     /// Whether the model completed the call.
-    pub(super) whole: bool,
+    pub(super) complete: bool,
 }
 
 /// The reason why a turn stops.
@@ -76,7 +76,7 @@ pub(super) enum Stopped {
     /// The turn has to end.
     Halted(Halt),
     /// The transaction that begins the turn was not committed.
-    NeverBegan,
+    NotStarted,
 }
 
 impl From<TurnError> for Stopped {
@@ -365,7 +365,7 @@ impl ModelOutput {
                     name: tool_name.clone(),
                     arguments: String::new(),
                     nesting: Nesting::default(),
-                    whole: false,
+                    complete: false,
                 });
                 emit(TurnEvent::CallStarted { tool_call_id: id, tool_name });
             }
@@ -386,7 +386,7 @@ impl ModelOutput {
                     emit(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
                 }
             }
-            ModelEvent::CallFinished { index } => self.call(index)?.whole = true,
+            ModelEvent::CallFinished { index } => self.call(index)?.complete = true,
             ModelEvent::Finished { reason, usage, provider_state } => {
                 if !matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {
                     self.cut_off();
@@ -401,10 +401,10 @@ impl ModelOutput {
     /// call, may have been cut off. In any other output the model meant them, and the gate reports the error.
     fn cut_off(&mut self) {
         let last = self.calls.len().saturating_sub(1);
-        for (place, call) in self.calls.iter_mut().enumerate() {
+        for (position, call) in self.calls.iter_mut().enumerate() {
             let blank = call.arguments.trim().is_empty();
             let readable = serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok();
-            call.whole &= readable || blank && place != last;
+            call.complete &= readable || blank && position != last;
         }
     }
 

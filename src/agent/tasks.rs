@@ -50,7 +50,7 @@ pub(crate) struct Tasks {
     background: TaskTracker,
     /// Cancelled when the work has ended.
     over: CancellationToken,
-    /// The work that a request of this process wants to end. Only the heartbeat of that work renews its lease
+    /// The work for which a request of this process asked for a cancel. Only the heartbeat of that work renews its lease
     /// at once, so this is not a [`Wake`](super::Wake).
     renewals: broadcast::Sender<Work>,
 }

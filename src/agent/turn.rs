@@ -5,7 +5,7 @@ use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::judge::{Judge, PendingCalls};
-use super::previews::{self, Previews, Wanted};
+use super::previews::{self, MissingPreview, Previews};
 use super::retry::persist;
 use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
 use crate::config;
@@ -89,7 +89,7 @@ struct StepPlan {
 enum Tried {
     Committed(CommittedStep),
     /// The previews of these held calls are missing, and nothing was committed.
-    Lacks(Vec<Wanted>),
+    Lacks(Vec<MissingPreview>),
 }
 
 impl OpenedStep {
@@ -100,8 +100,8 @@ impl OpenedStep {
     }
 }
 
-/// Completes when the turn has begun, with an error if the turn never begins.
-pub(crate) type Begun = Shared<oneshot::Receiver<()>>;
+/// Completes when the start of the turn is committed, with an error if the turn never starts.
+pub(crate) type StartCommitted = Shared<oneshot::Receiver<()>>;
 
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
@@ -111,13 +111,13 @@ impl Agent {
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
-        (first, begun): (OpenedStep, Begun),
+        (first, start_committed): (OpenedStep, StartCommitted),
         spent: &mut Spent,
         emit: Emit<'_>,
     ) -> Result<Option<Ended>, TurnError> {
-        match self.steps(turn, first, begun, spent, emit).await {
+        match self.steps(turn, first, start_committed, spent, emit).await {
             Ok(ended) => Ok(Some(ended)),
-            Err(Stopped::NeverBegan) => Ok(None),
+            Err(Stopped::NotStarted) => Ok(None),
             Err(Stopped::Failed(error)) => Err(error),
             Err(Stopped::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
             Err(Stopped::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
@@ -132,15 +132,15 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         first: OpenedStep,
-        begun: Begun,
+        start_committed: StartCommitted,
         spent: &mut Spent,
         emit: Emit<'_>,
     ) -> Result<Ended, Stopped> {
-        let (mut after_hold, mut opened, mut begun) = (false, Some(first), Some(begun));
+        let (mut after_hold, mut opened, mut start_committed) = (false, Some(first), Some(start_committed));
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
-                if let Some(begun) = begun.take() {
-                    begun.await.map_err(|_| Stopped::NeverBegan)?;
+                if let Some(start_committed) = start_committed.take() {
+                    start_committed.await.map_err(|_| Stopped::NotStarted)?;
                 }
                 return Err(Stopped::Halted(halt));
             }
@@ -151,8 +151,8 @@ impl Agent {
             spent.message = spent.message.or(before);
             emit(TurnEvent::StepStarted);
             let called = self.call_model(turn, step.n, &request, emit);
-            let (output, result) = match begun.take() {
-                Some(begun) => once_begun(called, begun).await?,
+            let (output, result) = match start_committed.take() {
+                Some(start_committed) => after_start(called, start_committed).await?,
                 None => called.await,
             };
             if let Err(broke) = result {
@@ -214,12 +214,12 @@ impl Agent {
         };
         let waits = current.iter().any(|call| call.end().is_none());
         // Does not emit a pending status again: a client may show a decision that it has yet to send.
-        let tells = if waits {
+        let awaited = if waits {
             HeldCallStatus::changed(&current, emitted)
         } else {
             Some(current.iter().map(HeldCallStatus::of).collect())
         };
-        if let Some(current) = tells {
+        if let Some(current) = awaited {
             emit(TurnEvent::Continued(current));
         }
         Ok(waits)
@@ -296,12 +296,12 @@ impl Agent {
     ) -> Result<OpenedStep, StoreError> {
         let answer = lease.run.assistant_message_id;
         let steps = transcript.steps(answer);
-        let whole = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
+        let complete = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
         let before = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
         let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
         let history = history::project(transcript, answer, steps.is_empty(), model.origin());
         write.open_step(&lease.run, n, &history.seals).await?;
-        let last = whole >= self.model.max_steps;
+        let last = complete >= self.model.max_steps;
         let tools = if last { Vec::new() } else { self.offered(lease) };
         let own = lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
@@ -346,13 +346,13 @@ impl Agent {
         };
         let (mut previews, requester) = (Previews::new(), turn.lease.thread.requester());
         loop {
-            let wanted = match self.try_commit(turn, step, &result, &calls, &previews).await? {
+            let missing = match self.try_commit(turn, step, &result, &calls, &previews).await? {
                 Tried::Committed(committed) => return Ok((reason, committed)),
-                Tried::Lacks(wanted) => wanted,
+                Tried::Lacks(missing) => missing,
             };
             let gate = self.executor.gate();
             tokio::select! {
-                made = previews::make(&gate, &requester, wanted) => previews.extend(made),
+                made = previews::make(&gate, &requester, missing) => previews.extend(made),
                 halt = turn.heartbeat.halt() => {
                     self.break_off(turn, step.n, result.parts).await;
                     return Err(Stopped::Halted(halt));
@@ -377,7 +377,7 @@ impl Agent {
                 let found = find_end(&write, turn, n).await?;
                 return Ok(found.map(Tried::Committed).ok_or_else(|| TurnError::taken_over().into()));
             };
-            if !calls.is_empty() && held.is_asked_to_stop {
+            if !calls.is_empty() && held.is_cancel_requested {
                 // No call begins, and no call is held.
                 let broken = broken_off(turn, result.parts.clone());
                 write.break_step(&held, n, &broken).await?;
@@ -392,9 +392,9 @@ impl Agent {
             let calls = calls.iter().cloned().enumerate();
             let calls: Vec<_> =
                 calls.map(|(ordinal, call)| judge.judge(ordinal, call, &mut earlier)).collect();
-            let wanted = previews::missing(&gate, &calls);
-            if !wanted.is_empty() {
-                return Ok(Ok(Tried::Lacks(wanted)));
+            let missing = previews::missing(&gate, &calls);
+            if !missing.is_empty() {
+                return Ok(Ok(Tried::Lacks(missing)));
             }
             let (earlier, may_wait) = (earlier.into_earlier(), turn.asks.is_none());
             let step = NewStep { n, result, calls, earlier };
@@ -520,11 +520,14 @@ async fn find_end(read: &Read, turn: &Turn<'_>, n: i32) -> Result<Option<Committ
     Ok(Some(CommittedStep { calls, permits: Vec::new(), ended: Some(end) }))
 }
 
-/// Returns the output of the model once the turn has begun. Drops the request if the turn never begins.
-async fn once_begun<T>(called: impl Future<Output = T>, begun: Begun) -> Result<T, Stopped> {
-    let never = |_| Stopped::NeverBegan;
-    match select(pin!(called), begun).await {
-        Either::Left((output, begun)) => begun.await.map(|()| output).map_err(never),
+/// Returns the output of the model once the turn has started. Drops the request if the turn never begins.
+async fn after_start<T>(
+    called: impl Future<Output = T>,
+    start_committed: StartCommitted,
+) -> Result<T, Stopped> {
+    let never = |_| Stopped::NotStarted;
+    match select(pin!(called), start_committed).await {
+        Either::Left((output, start_committed)) => start_committed.await.map(|()| output).map_err(never),
         Either::Right((Ok(()), called)) => Ok(called.await),
         Either::Right((Err(error), _)) => Err(never(error)),
     }

@@ -5,7 +5,7 @@ use std::future::pending;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// A waiter that is this many wakes late looks at the rows, whatever the wakes were about.
+/// A waiter that is this many wakes late looks at the rows, regardless of the threads of the wakes.
 const CAPACITY: usize = 64;
 
 /// Wakes what in this process waits for a call or a run to change, so that it looks at the rows again. All

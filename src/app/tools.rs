@@ -36,17 +36,17 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
 pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     let mut registry = if config.tools.demo { demo_tools(config)? } else { ToolRegistry::new() };
     let reach = reach(config);
-    for (place, tool) in config.http_tools.iter().enumerate() {
+    for (index, tool) in config.http_tools.iter().enumerate() {
         let (name, entry) = (&tool.name, tool);
-        let tool = HttpTool::new(config, place, entry, &reach, Arc::new(SystemClock))?;
+        let tool = HttpTool::new(config, index, entry, &reach, Arc::new(SystemClock))?;
         let keys = tool.callback_keys();
         registry.register_dyn(Arc::new(tool))?;
         if let Some(keys) = keys {
             registry.take_callbacks(name, keys);
         }
     }
-    for (place, tool) in config.worker_tools.iter().enumerate() {
-        let spec = ToolSpec::configured(&tool.entry(), &worker_tool_key(place))?;
+    for (index, tool) in config.worker_tools.iter().enumerate() {
+        let spec = ToolSpec::configured(&tool.entry(), &worker_tool_key(index))?;
         registry.register_worker_tool(spec, tool.timeout(&config.tools))?;
     }
     Ok(registry)
@@ -54,10 +54,10 @@ pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
 
 /// Announces the tools of `[[mcp]]`, which are there once their servers are connected.
 pub(super) fn announce(tools: &mut ToolRegistry, config: &Config) -> Result<(), ConfigError> {
-    for (place, server) in config.mcp.iter().enumerate() {
-        if let Some(taken) = tools.announce(mcp::announced(server)) {
-            let key = format!("{}.name", mcp_key(place));
-            let why = format!("expected another name, because the tool {taken:?} begins with this one");
+    for (index, server) in config.mcp.iter().enumerate() {
+        if let Some(existing) = tools.announce(mcp::announced(server)) {
+            let key = format!("{}.name", mcp_key(index));
+            let why = format!("expected another name, because the tool {existing:?} begins with this one");
             return Err(ConfigError::Value { key, why });
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn mcp_servers(config: &Config, api: &Api) -> Result<Vec<Server>, Con
     let reach = reach(config);
     let servers = config.mcp.iter().enumerate();
     let server =
-        |(place, server)| Server::new(config, place, server, &reach, api.tools.clone(), api.store.clone());
+        |(index, server)| Server::new(config, index, server, &reach, api.tools.clone(), api.store.clone());
     servers.map(server).collect()
 }
 

@@ -131,12 +131,12 @@ impl Approvals {
         let shown = gate.shown_hash(call);
         let request = ApprovalRequest::of(call, &gate, &lease.thread, &lease.run);
         let handler = &self.handler;
-        let asked = AssertUnwindSafe(async { handler.ask(request).await }).catch_unwind();
+        let answered = AssertUnwindSafe(async { handler.ask(request).await }).catch_unwind();
         let answer = tokio::select! {
             // The end of the question wins over the answer.
             biased;
             () = over.cancelled() => return,
-            answer = timeout(self.approval.handler_timeout, asked) => match answer {
+            answer = timeout(self.approval.handler_timeout, answered) => match answer {
                 Ok(Ok(Ok(answer))) => answer,
                 Ok(Ok(Err(error))) => {
                     tracing::warn!(%error, "the approval handler failed; the call is left to the routes");
@@ -164,9 +164,9 @@ impl Approvals {
             // Another decider was faster, or the call expired.
             Ok(()) | Err(DecideError::Closed(_)) => {}
             Err(DecideError::InvalidInputs(errors)) => {
-                let places: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
+                let pointers: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
                 tracing::warn!(
-                    ?places,
+                    ?pointers,
                     "the approval handler's inputs do not fit; the call is left to the routes"
                 );
             }

@@ -1,4 +1,4 @@
-//! Cancellation of calls: a call that has not begun is withdrawn; a running call is asked to stop.
+//! Cancellation of calls: a call that has not started is withdrawn; a running call is asked to stop.
 
 use super::{Approvals, DecideError};
 use crate::agent::Work;
@@ -10,7 +10,7 @@ use crate::store::CancelOutcome;
 impl Approvals {
     /// Wakes the heartbeats of the calls that run in this process, so that they check whether to end. Called
     /// after the commit of the cancel.
-    pub(crate) fn ask_to_stop(&self, calls: Vec<ToolCallId>) {
+    pub(crate) fn renew_cancelled(&self, calls: Vec<ToolCallId>) {
         calls.into_iter().for_each(|call| self.tasks().renew_now(Work::Call(call)));
         // The children of a call have to stop too.
         self.wake_waiters();
@@ -42,8 +42,8 @@ impl Approvals {
                 self.wake_waiters();
                 Ok(call)
             }
-            CancelOutcome::Asked => {
-                self.ask_to_stop(vec![id]);
+            CancelOutcome::Requested => {
+                self.renew_cancelled(vec![id]);
                 // An owner is not asked, and may take days.
                 if call.result_deadline().is_some() { Ok(call) } else { Ok(self.outcome(call).await?) }
             }

@@ -1,6 +1,6 @@
 //! Decisions about held calls: each call is decided once, finally, and in the same way on every surface.
 
-use super::execute::{Running, is_under_way};
+use super::execute::{Running, is_in_progress};
 use super::grants::may_be_remembered;
 use super::{Approvals, Scope, own_right};
 use crate::domain::Principal;
@@ -244,7 +244,7 @@ impl Approvals {
             () = limit.clone() => {}
         }
         let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
-        self.await_ends(&mut calls, is_under_way, limit).await?;
+        self.await_ends(&mut calls, is_in_progress, limit).await?;
         Ok(())
     }
 
@@ -401,7 +401,7 @@ impl Approvals {
             }
             if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
                 self.grant(&gate, &write, &locked.thread, grant).await?;
-                write.let_resume(&locked, request.server_resumes).await?;
+                write.allow_resume(&locked, request.server_resumes).await?;
                 let permit = self.commit_decided(&gate, write, &mut locked).await?;
                 return Ok(Committed { decided: Decided::now(locked.call), thread: locked.thread, permit });
             }

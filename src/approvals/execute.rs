@@ -17,11 +17,11 @@ use tokio::sync::oneshot;
 
 /// The result of a claim.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum ClaimResult {
     /// The call is claimed.
     Claimed(Claimed),
     /// The call is not approved any more.
-    Gone,
+    NotApproved,
     /// The call stays approved, and this process may not begin it.
     LeftAlone,
 }
@@ -66,7 +66,7 @@ impl Approvals {
             }
         };
         let (execution, error) = match claim.commit().await {
-            Claimed::Taken(permit) => return Ok(Some(permit)),
+            Claimed::Permitted(permit) => return Ok(Some(permit)),
             Claimed::Unknown(execution, error) => (execution, error),
         };
         if let Ok(Some(permit)) = self.find_claim(call.id, execution, &error).await {
@@ -90,7 +90,7 @@ impl Approvals {
         self.tasks().spawn(async move {
             if let Some(state) = approvals.run(thread, permit).await {
                 // No decider may be waiting.
-                let _told = ended.send(state);
+                let _sent = ended.send(state);
             }
         });
         Running(running)
@@ -141,43 +141,43 @@ impl Approvals {
         let gate = self.gate();
         let Some(tool) = self.runnable(&gate, call) else { return Ok(None) };
         let by = Claimant::Process(&self.owner);
-        Ok(match self.take_for(&gate, call.id, tool, by, self.approval.lease).await? {
-            Taken::Claimed(claimed) => Some(claimed),
-            Taken::Gone | Taken::LeftAlone => None,
+        Ok(match self.claim_for(&gate, call.id, tool, by, self.approval.lease).await? {
+            ClaimResult::Claimed(claimed) => Some(claimed),
+            ClaimResult::NotApproved | ClaimResult::LeftAlone => None,
         })
     }
 
-    /// Claims an approved call in the database for this claimant, who has this tool.
-    pub(super) async fn take_for(
+    /// Claims an approved call in the database for a claimant that has this tool.
+    pub(super) async fn claim_for(
         &self,
         gate: &Gate,
         call: ToolCallId,
         tool: &Registered,
         claimant: Claimant<'_>,
         lease: Duration,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<ClaimResult, StoreError> {
         let write = self.store.urgent_write().await?;
         let locked = write.lock_call(call).await?;
         let Some(locked) = locked.filter(|locked| matches!(locked.call.state, State::Approved(_))) else {
-            return Ok(Taken::Gone);
+            return Ok(ClaimResult::NotApproved);
         };
         if !is_as_decided(tool, &locked.call) {
-            return Ok(Taken::LeftAlone);
+            return Ok(ClaimResult::LeftAlone);
         }
         match self.recheck(gate, &write, &locked, tool, locked.call.effective_input()).await? {
             Recheck::Yes => {}
-            Recheck::NotUnasked => return Ok(Taken::LeftAlone),
+            Recheck::NotUnasked => return Ok(ClaimResult::LeftAlone),
             Recheck::Never(why) => {
                 tracing::info!(tool_call_id = %call, %why, "the policy forbids an approved call");
                 write.block(&locked.thread, &locked.call, &why).await?;
                 write.commit().await?;
                 self.wake_waiters_in(locked.thread.id);
-                return Ok(Taken::Gone);
+                return Ok(ClaimResult::NotApproved);
             }
         }
         Ok(match write.claim(&locked, claimant, lease, again(tool)).await? {
-            Claim::Made(claim) => Taken::Claimed(claim.commit().await),
-            Claim::Refused(_) => Taken::LeftAlone,
+            Claim::Made(claim) => ClaimResult::Claimed(claim.commit().await),
+            Claim::Refused(_) => ClaimResult::LeftAlone,
         })
     }
 
@@ -223,7 +223,7 @@ impl Approvals {
         claimed: Claimed,
     ) -> Result<Option<Permit>, StoreError> {
         match claimed {
-            Claimed::Taken(permit) => Ok(Some(*permit)),
+            Claimed::Permitted(permit) => Ok(Some(*permit)),
             Claimed::Unknown(execution, error) => self.find_claim(call, execution, &error).await,
         }
     }
@@ -279,25 +279,26 @@ impl Approvals {
         Ok(call)
     }
 
-    /// Waits until `is_under_way` is false for all calls, at most until the limit, and updates them. One read
+    /// Waits until `is_in_progress` is false for all calls, at most until the limit, and updates them. One read
     /// covers all calls, because there are few connections for urgent work.
     pub(super) async fn await_ends(
         &self,
         calls: &mut [&mut ToolCall],
-        is_under_way: fn(&ToolCall) -> bool,
+        is_in_progress: fn(&ToolCall) -> bool,
         limit: impl Future<Output = ()>,
     ) -> Result<(), StoreError> {
         let mut wait = Wait::until(limit);
         let mut wake = self.wake_signal();
-        while calls.iter().any(|call| is_under_way(call)) {
+        while calls.iter().any(|call| is_in_progress(call)) {
             // Checked before the read. A stopping process does not begin a call, and a wait for another
             // process to begin it would delay the exit.
             let begins = !self.tasks().is_stopping();
             let mut open: Vec<&mut ToolCall> =
-                calls.iter_mut().map(|call| &mut **call).filter(|call| is_under_way(call)).collect();
+                calls.iter_mut().map(|call| &mut **call).filter(|call| is_in_progress(call)).collect();
             self.store.read_once().await?.update_decided(&mut open).await?;
-            let waits =
-                |call: &ToolCall| is_under_way(call) && (begins || !matches!(call.state, State::Approved(_)));
+            let waits = |call: &ToolCall| {
+                is_in_progress(call) && (begins || !matches!(call.state, State::Approved(_)))
+            };
             if wait.is_last_look() || !calls.iter().any(|call| waits(call)) {
                 return Ok(());
             }
@@ -328,6 +329,6 @@ fn is_open(call: &ToolCall) -> bool {
 
 /// Whether the call is open and not delegated. A delegated call may take days, and its child may itself wait
 /// for approvals.
-pub(super) fn is_under_way(call: &ToolCall) -> bool {
+pub(super) fn is_in_progress(call: &ToolCall) -> bool {
     is_open(call) && !call.is_delegated()
 }

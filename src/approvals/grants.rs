@@ -143,7 +143,7 @@ impl Approvals {
         if !write.decide(&mut locked, &yes, &vote, self.approval.start_deadline).await? {
             return Ok(());
         }
-        write.let_resume(&locked, granting.server_resumes).await?;
+        write.allow_resume(&locked, granting.server_resumes).await?;
         let permit = self.commit_decided(&gate, write, &mut locked).await?;
         let request = DecisionRequest {
             tool_call_id: id,

@@ -56,13 +56,13 @@ impl Approvals {
         let may = if on_behalf_of.is_some() { MayDecide::ApproveOrReject } else { own };
         let is_theirs =
             |vote: &&ApprovalVote| vote.shares_a_person(&principal.actor(), on_behalf_of.as_deref());
-        let is_news = !agreed.iter().any(is_theirs);
+        let is_new = !agreed.iter().any(is_theirs);
         let may_approve = may == MayDecide::ApproveOrReject && tool.is_some();
         let approved_by = agreed.into_iter().map(|vote| vote.by.clone()).collect();
         DecisionStatus {
             tool,
             headline,
-            can_decide: may_approve && is_news && is_pending,
+            can_decide: may_approve && is_new && is_pending,
             can_reject: may != MayDecide::Nothing && is_pending,
             on_behalf_of,
             required: quorum.people,

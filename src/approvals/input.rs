@@ -215,9 +215,9 @@ impl Approvals {
         match self.answer(by, asked.request.id, &answer).await {
             Ok(_) | Err(AnswerError::Closed(_)) => {}
             Err(AnswerError::InvalidContent(errors)) => {
-                let places: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
+                let pointers: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
                 tracing::warn!(
-                    ?places,
+                    ?pointers,
                     "the approval handler's answer does not fit; the request is left to the routes"
                 );
             }

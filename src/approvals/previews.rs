@@ -1,7 +1,7 @@
 //! Previews of edited inputs: an approver approves an edit together with its preview.
 //!
 //! Nothing is stored before the decision. The approver names the hash of the preview that was shown, and the
-//! decision makes the preview again: if the tool says something else by then, the approver has not seen it.
+//! decision makes the preview again: if the preview differs, the approver has not seen it.
 
 use super::decide::{check, needs_preview};
 use super::{Approvals, DecideError, Decider, DecisionRequest};

@@ -34,7 +34,7 @@ pub(crate) enum ReportError {
     #[error("there is no such call of the tool")]
     NotFound,
     /// Another execution holds the call, or will.
-    #[error("the call has begun again, or is about to")]
+    #[error("the call has started again, or is about to")]
     Stale(StateKind),
     /// The call has another outcome.
     #[error("the call has another outcome")]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 impl Approvals {
     /// Sweeps again and again until the process stops.
-    pub(crate) async fn keep_swept(&self, every: Duration) {
+    pub(crate) async fn run_sweeper(&self, every: Duration) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
@@ -41,8 +41,8 @@ impl Approvals {
         let turns = async { if work.turns { self.sweep_turns().await } else { Ok(()) } };
         let (calls, turns) = tokio::join!(calls, turns);
         // Also if no call was in doubt: the sweep may have interrupted some.
-        let asked = self.verify_doubtful().await;
-        for swept in calls.into_iter().chain([turns, asked]) {
+        let verified = self.verify_doubtful().await;
+        for swept in calls.into_iter().chain([turns, verified]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep failed");
             }

@@ -64,9 +64,11 @@ impl Approvals {
             let Some(last) = found.last() else { return Ok(()) };
             after = Some(last.due);
             for doubtful in found {
-                let Some(asked) = Verification::begin(&self.verifications, doubtful.due.id) else { continue };
+                let Some(verification) = Verification::begin(&self.verifications, doubtful.due.id) else {
+                    continue;
+                };
                 let approvals = self.clone();
-                self.tasks().spawn(async move { approvals.verify_call(doubtful, asked).await });
+                self.tasks().spawn(async move { approvals.verify_call(doubtful, verification).await });
             }
         }
     }
@@ -75,7 +77,7 @@ impl Approvals {
         let tool_call_id = doubtful.due.id;
         let ask = async {
             // The semaphore is never closed.
-            let _place = self.verifications.slots.acquire().await.ok()?;
+            let _slot = self.verifications.slots.acquire().await.ok()?;
             self.gate().verify(&doubtful.tool_name, &doubtful.schema_hash, &doubtful.key).await
         };
         let outcome = tokio::select! {

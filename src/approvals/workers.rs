@@ -5,7 +5,7 @@
 //! the call.
 
 use super::Approvals;
-use super::execute::Taken;
+use super::execute::ClaimResult;
 use super::report::{Report, Reported, is_repeat};
 use crate::agent::Wait;
 use crate::config::{Auth, AuthMode};
@@ -45,7 +45,7 @@ impl Workers {
 }
 
 /// A claimed call on its way to a worker.
-pub(crate) struct HandedOver {
+pub(crate) struct WorkerClaim {
     pub(crate) permit: Permit,
     /// The token that proves that its holder has the execution. The database has only its hash.
     pub(crate) token: String,
@@ -54,7 +54,7 @@ pub(crate) struct HandedOver {
     pub(crate) lease: Duration,
 }
 
-impl fmt::Debug for HandedOver {
+impl fmt::Debug for WorkerClaim {
     /// Leaves out the token, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandedOver").field("permit", &self.permit).finish_non_exhaustive()
@@ -103,7 +103,7 @@ impl Approvals {
         tools: &[String],
         wait: Duration,
         disconnected: &CancellationToken,
-    ) -> Result<Option<HandedOver>, WorkerError> {
+    ) -> Result<Option<WorkerClaim>, WorkerError> {
         self.workers.check(worker)?;
         if let Some(unknown) = tools.iter().find(|tool| self.worker_timeout(tool).is_none()) {
             return Err(WorkerError::UnknownTool(unknown.clone()));
@@ -119,7 +119,7 @@ impl Approvals {
             }
         });
         while !disconnected.is_cancelled() && !self.tasks().is_stopping() {
-            let found = self.take_next(worker, tools, &mut left_alone).await?;
+            let found = self.claim_oldest(worker, tools, &mut left_alone).await?;
             if found.is_some() || wait.is_zero() || waiting.is_last_look() {
                 return Ok(found);
             }
@@ -130,12 +130,12 @@ impl Approvals {
 
     /// Claims the oldest call of these tools that may begin. Adds to `left_alone` the calls that stay approved
     /// and may not begin in this process. An earlier look has found these already.
-    async fn take_next(
+    async fn claim_oldest(
         &self,
         worker: &Principal,
         tools: &[String],
         left_alone: &mut HashSet<ToolCallId>,
-    ) -> Result<Option<HandedOver>, WorkerError> {
+    ) -> Result<Option<WorkerClaim>, WorkerError> {
         let mut after = None;
         loop {
             let read = self.store.read_once().await?;
@@ -147,20 +147,20 @@ impl Approvals {
                 if left_alone.contains(&id) {
                     continue;
                 }
-                if let Some(taken) = self.take_for_worker(worker, id, &tool, left_alone).await? {
-                    return Ok(Some(taken));
+                if let Some(claimed) = self.claim_one_for_worker(worker, id, &tool, left_alone).await? {
+                    return Ok(Some(claimed));
                 }
             }
         }
     }
 
-    async fn take_for_worker(
+    async fn claim_one_for_worker(
         &self,
         worker: &Principal,
         id: ToolCallId,
         tool: &str,
         left_alone: &mut HashSet<ToolCallId>,
-    ) -> Result<Option<HandedOver>, WorkerError> {
+    ) -> Result<Option<WorkerClaim>, WorkerError> {
         let gate = self.gate();
         let registered = gate.registry().get(tool);
         let Some((tool, timeout)) = registered.and_then(|tool| Some((tool, tool.worker_timeout()?))) else {
@@ -170,10 +170,10 @@ impl Approvals {
         let lease = self.approval.lease.min(timeout);
         let (actor, permit_hash) = (worker.actor(), hash(&token));
         let by = Claimant::Worker { actor: &actor, permit_hash: &permit_hash };
-        let claimed = match self.take_for(&gate, id, tool, by, lease).await? {
-            Taken::Claimed(claimed) => claimed,
-            Taken::Gone => return Ok(None),
-            Taken::LeftAlone => {
+        let claimed = match self.claim_for(&gate, id, tool, by, lease).await? {
+            ClaimResult::Claimed(claimed) => claimed,
+            ClaimResult::NotApproved => return Ok(None),
+            ClaimResult::LeftAlone => {
                 left_alone.insert(id);
                 return Ok(None);
             }
@@ -181,7 +181,7 @@ impl Approvals {
         let permit = self.permit(id, claimed).await?;
         Ok(permit.map(|permit| {
             let lease_until = permit.execution().started_at.plus(lease);
-            HandedOver { permit, token, lease_until, lease }
+            WorkerClaim { permit, token, lease_until, lease }
         }))
     }
 
@@ -201,7 +201,7 @@ impl Approvals {
         };
         let lease = lease_until.since(write.now());
         write.commit().await?;
-        Ok(RenewedLease { lease_until, lease, cancel_requested: permitted.is_asked_to_stop })
+        Ok(RenewedLease { lease_until, lease, cancel_requested: permitted.is_cancel_requested })
     }
 
     /// Settles a call with the report of its worker, or with `None` if the worker does not know the outcome. A report

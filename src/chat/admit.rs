@@ -25,29 +25,29 @@ impl Chat {
         ask: TurnRequest,
         client: ClientTraits,
     ) -> Result<Started, AdmitError> {
-        let TurnRequest { action: wants, options, decisions: answers, shown, key } = ask;
+        let TurnRequest { action, options, decisions: answers, shown, key } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AdmitError::Stopping);
         }
         // Before the thread is locked: each decision is a transaction of its own.
-        let only_continues = matches!(wants, Action::Continue { .. });
-        let taken = self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
+        let only_continues = matches!(action, Action::Continue { .. });
+        let accepted = self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
         let answered: HashSet<_> = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
-        let thread = self.thread(&write, principal, name, &wants).await?;
+        let thread = self.thread(&write, principal, name, &action).await?;
         let extent = write.lock_thread(&thread).await?;
         let transcript = match extent.messages {
             0 => Transcript::default(),
             _ => self.transcript(&write, &thread).await?,
         };
-        let intent = intent(&transcript, wants, key)?;
+        let intent = intent(&transcript, action, key)?;
         self.check_fits(extent, &intent)?;
         let locked = Locked { write, thread, principal };
         let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
         // This process may not be able to read the running turn.
         let started = self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)?;
-        Ok(Started { taken, ..started })
+        Ok(Started { accepted, ..started })
     }
 
     fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {
@@ -94,7 +94,7 @@ impl Chat {
         write: &Write,
         principal: &Principal,
         name: &ThreadName,
-        wants: &Action,
+        action: &Action,
     ) -> Result<Thread, AdmitError> {
         match name {
             ThreadName::Known(name) => {
@@ -102,7 +102,7 @@ impl Chat {
             }
             ThreadName::OrNew(name) => match write.lock_thread_named(principal, name).await? {
                 Some(found) => Ok(found),
-                None if matches!(wants, Action::Continue { .. }) => Err(AdmitError::NothingToContinue),
+                None if matches!(action, Action::Continue { .. }) => Err(AdmitError::NothingToContinue),
                 None => {
                     let new = NewThread {
                         title: DEFAULT_TITLE.to_owned(),
@@ -116,7 +116,11 @@ impl Chat {
     }
 
     /// Returns the running run of the thread. Closes a run whose process is dead.
-    pub(super) async fn under_way(&self, write: &Write, thread: &Thread) -> Result<Option<Run>, StoreError> {
+    pub(super) async fn running_run(
+        &self,
+        write: &Write,
+        thread: &Thread,
+    ) -> Result<Option<Run>, StoreError> {
         match write.running(thread).await? {
             Some(running) if !write.close_dead_turn(thread, &running).await? => Ok(Some(running)),
             Some(_) | None => Ok(None),
@@ -216,8 +220,8 @@ impl Chat {
         if of_user.is_none() && of_tenant.is_none() {
             return Ok(None);
         }
-        let under_way = write.turns_under_way(thread).await?;
-        let caps = [("user", under_way.of_user, of_user), ("tenant", under_way.of_tenant, of_tenant)];
+        let running = write.running_turns(thread).await?;
+        let caps = [("user", running.of_user, of_user), ("tenant", running.of_tenant, of_tenant)];
         Ok(caps.into_iter().find_map(|(of, count, max)| {
             let max = max.filter(|max| count >= u64::from(max.get()))?;
             Some((of, max.get()))

@@ -30,7 +30,7 @@ impl Chat {
         principal: &Principal,
         id: RunId,
     ) -> Result<(Run, Thread), CancelRunError> {
-        let run = self.ask_to_stop(principal, id).await?;
+        let run = self.request_cancel(principal, id).await?;
         if let Some(run) = run.filter(|run| run.status != RunStatus::Cancelled) {
             return Err(CancelRunError::Ended(Box::new(run)));
         }
@@ -70,7 +70,7 @@ impl Chat {
         found: Vec<RunId>,
     ) -> Result<Vec<(Run, Thread)>, CancelRunError> {
         for id in &found {
-            match self.ask_to_stop(principal, *id).await {
+            match self.request_cancel(principal, *id).await {
                 // The run has just ended, or its thread was deleted.
                 Ok(_) | Err(CancelRunError::NotFound) => {}
                 Err(error) => return Err(error),
@@ -88,19 +88,19 @@ impl Chat {
     }
 
     /// Cancels a run, or wakes its turn to check whether to end. Returns the run if it had already ended.
-    async fn ask_to_stop(&self, principal: &Principal, id: RunId) -> Result<Option<Run>, CancelRunError> {
+    async fn request_cancel(&self, principal: &Principal, id: RunId) -> Result<Option<Run>, CancelRunError> {
         let write = self.store.urgent_write().await?;
         let (_, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
         write.lock_thread(&thread).await?;
         let (run, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
-        let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
+        let requested = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
         self.tasks.renew_now(Work::Turn(id));
-        let calls = asked.iter().flatten();
+        let calls = requested.iter().flatten();
         calls.for_each(|call| self.tasks.renew_now(Work::Call(*call)));
         // The children of the run have to stop too. If the run is itself a child, its call can end.
         self.wake.send();
-        Ok(asked.is_none().then_some(run))
+        Ok(requested.is_none().then_some(run))
     }
 
     /// Waits until a turn that was asked to stop has stopped, at most `approval.wait`.

@@ -81,16 +81,16 @@ impl Chat {
         };
         let is_last = run.id == last.id;
         let mut view = StoredView::of(run.clone(), is_last);
-        let goes_on = view.can_resume() || (is_last && run.status == RunStatus::Running);
-        if !goes_on || !answered.is_empty() || !shown.open.is_empty() {
+        let continues = view.can_resume() || (is_last && run.status == RunStatus::Running);
+        if !continues || !answered.is_empty() || !shown.open.is_empty() {
             view.steps = Some(transcript.steps(run.assistant_message_id).to_vec());
         }
-        view.holds_elsewhere = !goes_on && holds_elsewhere(transcript, run.assistant_message_id);
+        view.holds_elsewhere = !continues && holds_elsewhere(transcript, run.assistant_message_id);
         let decided = step_of_one(view.steps(), answered);
         let open = step_of_one(view.steps(), &shown.open);
         if view.can_resume() {
             view.pausing = transcript.pausing_calls(run.assistant_message_id)?;
-        } else if goes_on && (decided.is_some() || open.is_some()) {
+        } else if continues && (decided.is_some() || open.is_some()) {
             view.steps_before_turn = write.steps_before_turn(thread, &view.run).await?;
         }
         let plan = plan(&view, Request::Post { decided, open, has_nothing }, client)?;
@@ -107,7 +107,7 @@ impl Chat {
     ) -> Result<Next, AdmitError> {
         let Locked { write, thread, .. } = locked;
         if !client.resumes_by_get {
-            let Some(run) = self.under_way(write, thread).await? else { return Ok(Next::End(None)) };
+            let Some(run) = self.running_run(write, thread).await? else { return Ok(Next::End(None)) };
             let view = StoredView::of(run, true);
             let plan = plan(&view, Request::Get, client)?;
             return self.execute(locked, &view, plan, client, None).await;
@@ -231,16 +231,16 @@ impl Chat {
                 // A request that finds the run in the database has to find its log too. The log has no reader
                 // until the commit.
                 let task = self.turn_task(lease.run.id);
-                let (committed, begun) = oneshot::channel();
-                let begun = begun.shared();
+                let (committed, start_committed) = oneshot::channel();
+                let start_committed = start_committed.shared();
                 let started = if first.as_ref().as_ref().is_ok_and(OpenedStep::may_leave_early) {
-                    let started = task.start(*lease, *first, begun, continued);
+                    let started = task.start(*lease, *first, start_committed, continued);
                     // If the commit fails, `committed` is dropped, and the task ends.
                     write.commit().await?;
                     started
                 } else {
                     write.commit().await?;
-                    task.start(*lease, *first, begun, continued)
+                    task.start(*lease, *first, start_committed, continued)
                 };
                 // The task may have ended already.
                 let _ended = committed.send(());

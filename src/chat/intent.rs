@@ -54,15 +54,15 @@ impl Intent {
 /// name, so that a repeated request finds that message.
 pub(super) fn intent(
     transcript: &Transcript,
-    wants: Action,
+    action: Action,
     key: Option<String>,
 ) -> Result<Intent, AdmitError> {
     let stored = Stored::of(transcript);
-    let key = key.filter(|_| wants.is_of_nameless_message());
+    let key = key.filter(|_| action.is_of_nameless_message());
     if let Some((question, _)) = key.as_deref().and_then(|key| stored.question(key)) {
         return Ok(stored.resume_after(question));
     }
-    stored.intent(wants).map(|intent| intent.named(key))
+    stored.intent(action).map(|intent| intent.named(key))
 }
 
 impl Action {
@@ -84,8 +84,8 @@ struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    fn intent(&self, wants: Action) -> Result<Intent, AdmitError> {
-        match wants {
+    fn intent(&self, action: Action) -> Result<Intent, AdmitError> {
+        match action {
             Action::New { text, client_id } => Ok(self.new_message(text, client_id)),
             Action::History { messages } => Ok(self.history(&messages)),
             Action::Edit { message, text } => Ok(self.edit(message, text)),
@@ -106,9 +106,9 @@ impl<'a> Stored<'a> {
 
     /// Returns the user message with this id or client name.
     fn question(&self, name: &str) -> Option<(&'a Message, &'a str)> {
-        let goes_by =
+        let has_name =
             |message: &Message| message.client_id.as_deref() == Some(name) || message.id.to_string() == name;
-        self.questions.iter().find(|(message, _)| goes_by(message)).copied()
+        self.questions.iter().find(|(message, _)| has_name(message)).copied()
     }
 
     /// Returns the assistant message with this id. A superseded message keeps its id, so that a request that
@@ -158,9 +158,9 @@ impl<'a> Stored<'a> {
     /// message to answer is unknown.
     fn regenerate(&self, answer: Option<&str>, posted: Option<PostedMessage>) -> Option<Intent> {
         let (text, client_id) = posted.map_or((None, None), |posted| (posted.user_text, posted.id));
-        let asked = client_id.as_deref().and_then(|name| self.question(name));
+        let named_question = client_id.as_deref().and_then(|name| self.question(name));
         let named = answer.and_then(|name| self.question_of(name).or_else(|| self.question(name)));
-        let (question, words) = match (named.or(asked), &text) {
+        let (question, words) = match (named.or(named_question), &text) {
             (Some(found), _) => found,
             // A client without names identifies the message by its text alone. A message with an unknown name
             // never arrived, even if the previous message has the same text.
@@ -171,8 +171,8 @@ impl<'a> Stored<'a> {
             (None, None) if client_id.is_none() => *self.questions.last()?,
             (None, None) => return None,
         };
-        let is_asked = asked.is_some_and(|(asked, _)| asked.id == question.id);
-        Some(match text.filter(|text| is_asked && text != words) {
+        let is_named = named_question.is_some_and(|(named_question, _)| named_question.id == question.id);
+        Some(match text.filter(|text| is_named && text != words) {
             Some(text) => Intent::Edit { ordinal: question.ordinal, text, client_id },
             None => Intent::Regenerate { message: question.id, ordinal: question.ordinal },
         })
@@ -188,15 +188,15 @@ impl<'a> Stored<'a> {
         };
         let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
         let before = texts.split_last().map_or(&[] as &[&str], |(_, before)| before);
-        let Some((same_place, current)) = self.questions.get(before.len()) else {
+        let Some((same_position, current)) = self.questions.get(before.len()) else {
             return self.new_message(text.clone(), client_id.clone());
         };
         if texts.len() == self.questions.len() && text == current {
-            return Intent::Regenerate { message: same_place.id, ordinal: same_place.ordinal };
+            return Intent::Regenerate { message: same_position.id, ordinal: same_position.ordinal };
         }
         let begins_alike = before.iter().zip(&self.questions).all(|(text, (_, stored))| text == stored);
         if !before.is_empty() && begins_alike {
-            let ordinal = same_place.ordinal;
+            let ordinal = same_position.ordinal;
             return Intent::Edit { ordinal, text: text.clone(), client_id: client_id.clone() };
         }
         self.new_message(text.clone(), client_id.clone())

@@ -69,7 +69,7 @@ pub(crate) struct Started {
     pub(crate) backfill: Vec<TurnEvent<'static>>,
     pub(crate) log: Arc<TurnLog>,
     /// The calls whose answers the server took with the request of this reader.
-    pub(crate) taken: HashSet<ToolCallId>,
+    pub(crate) accepted: HashSet<ToolCallId>,
 }
 
 impl Started {
@@ -81,7 +81,7 @@ impl Started {
             message_id: run.assistant_message_id,
             backfill: Vec::new(),
             log,
-            taken: HashSet::new(),
+            accepted: HashSet::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! gets the status of the calls.
 
 use super::continuation::{Locked, Next, PendingContinuation};
-use super::plan::{Request, StoredView, is_under_way, plan};
+use super::plan::{Request, StoredView, is_in_progress, plan};
 use super::posted_decisions::{backfill, held_at};
 use super::report::end;
 use super::request::AdmitError;
@@ -76,10 +76,10 @@ impl TurnTask {
             Next::Begin { lease, first, continued, .. } => {
                 // The steps are not needed as long as the turn runs.
                 drop(view);
-                let (committed, begun) = oneshot::channel();
-                let begun = begun.shared();
+                let (committed, start_committed) = oneshot::channel();
+                let start_committed = start_committed.shared();
                 let _ended = committed.send(());
-                self.turn(*lease, *first, begun, continued).await;
+                self.turn(*lease, *first, start_committed, continued).await;
             }
             Next::Attach { log, backfill, .. } => {
                 drop(view);
@@ -130,7 +130,7 @@ impl TurnTask {
         }
     }
 
-    /// Waits until no call is under way, or until the limit, and returns the state at that time. One read
+    /// Waits until no call is in progress, or until the limit, and returns the state at that time. One read
     /// covers all calls. It does not use the connections that are reserved for decisions, because any number
     /// of continuations may wait.
     async fn wait(
@@ -167,14 +167,14 @@ impl TurnTask {
         }
     }
 
-    /// Whether a held call of the awaited step is under way. A stopping process begins no call, so a wait for
+    /// Whether a held call of the awaited step is in progress. A stopping process begins no call, so a wait for
     /// another process to begin one would only delay its exit. Only clients that would post again at once
     /// wait for delegated calls.
     fn must_wait(&self, steps: &[Step], waiting: &PendingContinuation) -> bool {
         let leaves = self.chat.tasks.is_stopping();
         held_at(steps, waiting.step)
             .filter(|call| !call.is_delegated() || waiting.client.reposts_until_settled)
-            .any(|call| is_under_way(call) && !(leaves && matches!(call.state, State::Approved(_))))
+            .any(|call| is_in_progress(call) && !(leaves && matches!(call.state, State::Approved(_))))
     }
 
     /// Returns the state after the wait.

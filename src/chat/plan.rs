@@ -198,7 +198,7 @@ impl StoredView {
     }
 
     fn after_wait(&self, step: i32) -> Plan {
-        if held_at(self.steps(), step).any(is_under_way) {
+        if held_at(self.steps(), step).any(is_in_progress) {
             return Plan::End(Some(TurnError::outcome_not_known_yet()));
         }
         match self.run.status {
@@ -249,6 +249,6 @@ impl StoredView {
 }
 
 /// Whether the call is decided and has not ended.
-pub(super) fn is_under_way(call: &ToolCall) -> bool {
+pub(super) fn is_in_progress(call: &ToolCall) -> bool {
     call.end().is_none() && call.state != State::Pending
 }

@@ -51,9 +51,9 @@ impl Chat {
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        let none_taken = decisions.is_empty() && !closed;
+        let none_accepted = decisions.is_empty() && !closed;
         self.approvals.await_at_once(&mut decisions).await;
-        let refuses = |error: &DecideError| if only_continues { none_taken } else { is_retryable(error) };
+        let refuses = |error: &DecideError| if only_continues { none_accepted } else { is_retryable(error) };
         let accepted = || decisions.iter().filter(|made| !made.replayed).map(|made| made.call.id).collect();
         refused.filter(refuses).map_or_else(|| Ok(accepted()), |error| Err(AdmitError::Refused(error)))
     }

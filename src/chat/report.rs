@@ -24,9 +24,10 @@ pub(super) fn decided_elsewhere(
         return None;
     }
     let decided = decided(transcript, message);
-    let news = decided
-        .filter(|call| shown.open.contains(&call.tool_call_id) && !shown.told.contains(&call.tool_call_id));
-    Some(news.collect::<Vec<_>>()).filter(|news| !news.is_empty()).map(TurnEvent::DecidedEarlier)
+    let unseen = decided.filter(|call| {
+        shown.open.contains(&call.tool_call_id) && !shown.decided.contains(&call.tool_call_id)
+    });
+    Some(unseen.collect::<Vec<_>>()).filter(|unseen| !unseen.is_empty()).map(TurnEvent::DecidedEarlier)
 }
 
 /// Returns the stored state that the client gets, to the end of its stream.

@@ -28,7 +28,7 @@ pub(crate) struct ShownCalls {
     /// The calls that the client shows without an end.
     pub(crate) open: HashSet<ToolCallId>,
     /// The calls whose decisions the client has.
-    pub(crate) told: HashSet<ToolCallId>,
+    pub(crate) decided: HashSet<ToolCallId>,
     /// Those of them whose decision is not marked as one that an answer of the client came after.
     pub(crate) on_time: HashSet<ToolCallId>,
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 impl Chat {
     /// Resumes runs until the process stops. It looks for runs after each wake of this process, and every
     /// `every` for the runs of other processes.
-    pub(crate) async fn keep_resuming(&self, every: Duration) {
+    pub(crate) async fn run_resumer(&self, every: Duration) {
         let mut wake = self.wake.signal();
         loop {
             // A panic must not end the resumer unnoticed.

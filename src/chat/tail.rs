@@ -204,7 +204,7 @@ enum Successor {
 struct TailCursor {
     /// The current step, and whether its begin has been emitted.
     n: i32,
-    begun: bool,
+    started: bool,
     /// The current part of the step, and how many of its bytes have been emitted.
     part: usize,
     read: usize,
@@ -226,7 +226,7 @@ impl TailCursor {
     fn new(first: i32, before: Option<Usage>) -> Self {
         Self {
             n: first,
-            begun: false,
+            started: false,
             part: 0,
             read: 0,
             ended: HashSet::new(),
@@ -242,9 +242,9 @@ impl TailCursor {
     /// Emits new content of a step, and any hold update between the step and its successor.
     fn step(&mut self, turn_progress: &StoredStep, successor: Successor, emit: Emit<'_>) {
         let StoredStep { step, reason } = turn_progress;
-        if step.n != self.n || !self.begun {
+        if step.n != self.n || !self.started {
             let Self { reason, spent, before, .. } = *self;
-            *self = Self { begun: true, reason, spent, ..Self::new(step.n, before) };
+            *self = Self { started: true, reason, spent, ..Self::new(step.n, before) };
             self.spent.message = self.spent.message.or(self.before);
             emit(TurnEvent::StepStarted);
         }
@@ -337,7 +337,7 @@ impl TailCursor {
                 Part::ToolCall { tool_call_id } => {
                     let Some(call) = call(tool_call_id) else { return false };
                     self.read = 1;
-                    emit(as_asked(call));
+                    emit(as_requested(call));
                 }
             }
         }
@@ -362,7 +362,7 @@ impl TailCursor {
 }
 
 /// Returns the event of a stored call, with the input as it was stored first. The outcome reports an edit.
-fn as_asked(call: &ToolCall) -> TurnEvent<'static> {
+fn as_requested(call: &ToolCall) -> TurnEvent<'static> {
     let input = match call.state {
         State::Invalid(_) => call.shown_input(),
         _ => &call.input,

@@ -3,7 +3,7 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Begun, Ended, Heartbeat, OpenedStep, Turn, Work, persist};
+use crate::agent::{AskHandler, Ended, Heartbeat, OpenedStep, StartCommitted, Turn, Work, persist};
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
@@ -78,31 +78,32 @@ impl TurnTask {
         self,
         lease: Lease,
         first: FirstStep,
-        begun: Begun,
+        start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
-        tasks.spawn(async move { self.turn(lease, first, begun, continued).await }.instrument(span));
+        tasks
+            .spawn(async move { self.turn(lease, first, start_committed, continued).await }.instrument(span));
         started
     }
 
-    /// Runs the turn. Before the turn has begun, the log has no reader, and the task writes nothing that
+    /// Runs the turn. Before its start is committed, the log has no reader, and the task writes nothing that
     /// stays.
     pub(super) async fn turn(
         &self,
         lease: Lease,
         first: FirstStep,
-        begun: Begun,
+        start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
-        let heartbeat = self.keep(&lease, &begun);
+        let heartbeat = self.keep(&lease, &start_committed);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
-        let last = match self.run_agent(&lease, first, begun, &heartbeat, &mut spent).await {
+        let last = match self.run_agent(&lease, first, start_committed, &heartbeat, &mut spent).await {
             Ok(Some(ended)) => self.end(&lease, ended, spent).await,
             Ok(None) => return,
             Err(error) => self.fail(&lease, error, spent).await,
@@ -115,15 +116,15 @@ impl TurnTask {
     }
 
     /// Renews the run's lease until the turn has ended.
-    fn keep(&self, lease: &Arc<Lease>, begun: &Begun) -> Heartbeat {
-        let begun = begun.clone();
+    fn keep(&self, lease: &Arc<Lease>, start_committed: &StartCommitted) -> Heartbeat {
+        let start_committed = start_committed.clone();
         let (store, lease) = (self.chat.store.clone(), lease.clone());
         let work = Work::Turn(self.run_id);
         Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.approval.lease, move || {
-            let (store, lease, begun) = (store.clone(), lease.clone(), begun.clone());
+            let (store, lease, start_committed) = (store.clone(), lease.clone(), start_committed.clone());
             async move {
                 // Before the commit there is no lease to renew.
-                if begun.await.is_err() {
+                if start_committed.await.is_err() {
                     return Ok(Renewed::Lost);
                 }
                 let write = store.urgent_write().await?;
@@ -138,7 +139,7 @@ impl TurnTask {
         &self,
         lease: &Arc<Lease>,
         first: FirstStep,
-        begun: Begun,
+        start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut Spent,
     ) -> Result<Option<Ended>, TurnError> {
@@ -148,7 +149,7 @@ impl TurnTask {
         let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
         let people = Arc::new(approvals.clone());
         let turn = Turn { lease, heartbeat, model: model.as_ref(), asks, people };
-        self.chat.agent.run(&turn, (first, begun), spent, &|event| self.log.emit(event)).await
+        self.chat.agent.run(&turn, (first, start_committed), spent, &|event| self.log.emit(event)).await
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.

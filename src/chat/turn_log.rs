@@ -44,12 +44,12 @@ impl Entries {
     }
 
     /// Whether there is content after this position.
-    fn has_more_after(&self, place: Position) -> bool {
-        let words = self.events.get(place.event).and_then(text_of);
-        self.events.len() > place.event + 1
+    fn has_more_after(&self, position: Position) -> bool {
+        let words = self.events.get(position.event).and_then(text_of);
+        self.events.len() > position.event + 1
             || match words {
-                Some(words) => words.len() > place.read,
-                None => self.events.len() > place.event,
+                Some(words) => words.len() > position.read,
+                None => self.events.len() > position.event,
             }
     }
 }
@@ -177,7 +177,7 @@ impl LiveTurns {
         self.0.lock().get(&run).cloned()
     }
 
-    /// Removes the turn, unless the run has begun another.
+    /// Removes the turn, unless the run has started another.
     pub(super) fn end(&self, run: RunId, log: &Arc<TurnLog>) {
         let mut turns = self.0.lock();
         if turns.get(&run).is_some_and(|current| Arc::ptr_eq(current, log)) {

@@ -148,8 +148,8 @@ impl HttpTool {
 }
 
 /// Returns the key of a tool, for errors.
-pub(crate) fn key(place: usize) -> String {
-    format!("http_tools[{place}]")
+pub(crate) fn key(index: usize) -> String {
+    format!("http_tools[{index}]")
 }
 
 pub(super) fn check(
@@ -158,8 +158,8 @@ pub(super) fn check(
     egress: &Egress,
     server: &Server,
 ) -> Result<(), ConfigError> {
-    for (place, tool) in all.iter().enumerate() {
-        tool.check(&key(place), tools, egress, server)?;
+    for (index, tool) in all.iter().enumerate() {
+        tool.check(&key(index), tools, egress, server)?;
     }
     tool_entry::check_names("http_tools", all.iter().map(|tool| &tool.name))
 }

@@ -120,8 +120,10 @@ impl McpServer {
     }
 
     /// Whether a person has to approve the calls of a tool, by its name at the server.
-    pub(crate) fn asks(&self, tool: &str) -> bool {
-        self.require_approval.as_ref().is_none_or(|asks| asks.iter().any(|name| name == tool))
+    pub(crate) fn requires_approval(&self, tool: &str) -> bool {
+        self.require_approval
+            .as_ref()
+            .is_none_or(|requires_approval| requires_approval.iter().any(|name| name == tool))
     }
 
     /// Whether the model may call a tool, by its name at the server.
@@ -205,7 +207,7 @@ impl McpServer {
                 return wrong(key("headers"), format!("{name}: the protocol sets this header"));
             }
         }
-        let Some(asks) = &self.require_approval else { return Ok(()) };
+        let Some(requires_approval) = &self.require_approval else { return Ok(()) };
         let Some(tools) = &self.tools else {
             return wrong(
                 key("tools"),
@@ -213,7 +215,7 @@ impl McpServer {
                  would let a tool run without an approval",
             );
         };
-        match asks.iter().find(|name| !tools.contains(name)) {
+        match requires_approval.iter().find(|name| !tools.contains(name)) {
             Some(name) => {
                 let why = format!("{name:?} is not in tools; expected one of [{}]", tools.join(", "));
                 wrong(key("require_approval"), why)
@@ -246,17 +248,17 @@ fn with_files(
 }
 
 /// Returns the key of a server, for errors.
-pub(crate) fn key(place: usize) -> String {
-    format!("mcp[{place}]")
+pub(crate) fn key(index: usize) -> String {
+    format!("mcp[{index}]")
 }
 
 pub(super) fn check(all: &[McpServer], tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
-    for (place, server) in all.iter().enumerate() {
-        server.check(&key(place), tools, egress)?;
+    for (index, server) in all.iter().enumerate() {
+        server.check(&key(index), tools, egress)?;
         if !seen.insert(&server.name) {
             let why = format!("expected another name than {:?}, which another server has", server.name);
-            return wrong(format!("{}.name", key(place)), why);
+            return wrong(format!("{}.name", key(index)), why);
         }
     }
     Ok(())

@@ -186,8 +186,8 @@ impl Config {
 
     /// Refuses tools that need several people in mode `none`. Without authentication there is only one user.
     fn check_people(&self) -> Result<(), ConfigError> {
-        let wants_several = |rules: &ToolRules| rules.approvals > 1;
-        match self.tools.rules.iter().find(|(_, rules)| wants_several(rules)) {
+        let needs_several = |rules: &ToolRules| rules.approvals > 1;
+        match self.tools.rules.iter().find(|(_, rules)| needs_several(rules)) {
             Some((name, _)) if self.auth.mode == AuthMode::None => wrong(
                 format!("tools.{name}.approvals"),
                 "expected 1, or auth.mode = \"jwt\": without authentication there is one person",

@@ -105,8 +105,8 @@ pub(super) fn names(key: &str, names: &[String]) -> Result<(), ConfigError> {
 }
 
 /// Refuses a time without roles, and roles without a time. `place` is the beginning of the keys.
-pub(super) fn escalation(place: &str, after: Option<Duration>, to: &[String]) -> Result<(), ConfigError> {
-    let key = |name: &str| format!("{place}{name}");
+pub(super) fn escalation(prefix: &str, after: Option<Duration>, to: &[String]) -> Result<(), ConfigError> {
+    let key = |name: &str| format!("{prefix}{name}");
     match after {
         Some(after) if after.is_zero() => wrong(key("escalate_after"), "expected more than 0s"),
         Some(_) if to.is_empty() => {
@@ -135,8 +135,8 @@ pub(super) fn check(rules: &[ApprovalRule]) -> Result<(), ConfigError> {
                 format!("expected another name than {:?}, which another rule has", rule.name),
             );
         }
-        let place = format!("approval.rules[{at}].");
-        escalation(&place, rule.escalate_after, &rule.escalate_to)?;
+        let prefix = format!("approval.rules[{at}].");
+        escalation(&prefix, rule.escalate_after, &rule.escalate_to)?;
         if rule.effect == RuleEffect::Deny && rule.escalate_after.is_some() {
             return wrong(key("escalate_after"), "expected only with the effect ask");
         }

@@ -247,8 +247,8 @@ pub(super) fn word<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer:
     let text = String::deserialize(deserializer)?;
     let word: StrDeserializer<'_, ValueError> = text.as_str().into_deserializer();
     T::deserialize(word).map_err(|error| {
-        let said = error.to_string();
-        let expected = said.rsplit_once(", expected ").map_or(said.as_str(), |(_, expected)| expected);
+        let message = error.to_string();
+        let expected = message.rsplit_once(", expected ").map_or(message.as_str(), |(_, expected)| expected);
         D::Error::custom(format_args!("expected {expected}, not {text:?}"))
     })
 }

@@ -66,10 +66,10 @@ pub(super) fn check_names<'a>(
     names: impl Iterator<Item = &'a String>,
 ) -> Result<(), ConfigError> {
     let mut seen = std::collections::BTreeSet::new();
-    for (place, name) in names.enumerate() {
+    for (index, name) in names.enumerate() {
         if !seen.insert(name) {
             let why = format!("expected another name than {name:?}, which another tool has");
-            return wrong(format!("{list}[{place}].name"), why);
+            return wrong(format!("{list}[{index}].name"), why);
         }
     }
     Ok(())

@@ -95,17 +95,17 @@ const fn timeout() -> Duration {
 }
 
 /// Returns the key of an entry, for errors.
-pub(crate) fn key(place: usize) -> String {
-    format!("webhooks[{place}]")
+pub(crate) fn key(index: usize) -> String {
+    format!("webhooks[{index}]")
 }
 
 pub(super) fn check(all: &[Webhook], egress: &Egress, mode: AuthMode) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
-    for (place, webhook) in all.iter().enumerate() {
-        webhook.check(&key(place), egress, mode)?;
+    for (index, webhook) in all.iter().enumerate() {
+        webhook.check(&key(index), egress, mode)?;
         if !seen.insert(&webhook.name) {
             let why = format!("expected another name than {:?}, which another webhook has", webhook.name);
-            return wrong(format!("{}.name", key(place)), why);
+            return wrong(format!("{}.name", key(index)), why);
         }
     }
     Ok(())

@@ -69,14 +69,14 @@ impl WorkerTool {
 }
 
 /// Returns the key of a tool, for errors.
-pub(crate) fn key(place: usize) -> String {
-    format!("worker_tools[{place}]")
+pub(crate) fn key(index: usize) -> String {
+    format!("worker_tools[{index}]")
 }
 
 pub(super) fn check(all: &[WorkerTool]) -> Result<(), ConfigError> {
-    for (place, tool) in all.iter().enumerate() {
-        tool.entry().check(&key(place))?;
-        let key = format!("{}.timeout", key(place));
+    for (index, tool) in all.iter().enumerate() {
+        tool.entry().check(&key(index))?;
+        let key = format!("{}.timeout", key(index));
         match tool.timeout {
             Some(timeout) if timeout.is_zero() => wrong(key, "expected more than 0s")?,
             Some(timeout) => duration(&key, timeout)?,

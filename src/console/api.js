@@ -2,7 +2,7 @@
 import { parse } from './json.js';
 import { setClock } from './time.js';
 
-// The token is nowhere but here, so it ends with the tab. After a sign-in it is in a cookie that no script can read, and
+// Only this variable holds the token, so the token ends with the tab. After a sign-in it is in a cookie that no script can read, and
 // each request needs a value that only a page of this origin gets.
 let token = null;
 let csrf = null;
@@ -10,7 +10,7 @@ let csrf = null;
 export const hasToken = () => token !== null;
 export const setToken = next => { token = next; };
 
-/** Tells `unauthenticated` when the server does not know the caller, with the error as `detail`. */
+/** Dispatches `unauthenticated` when the server does not know the caller, with the error as `detail`. */
 export const signals = new EventTarget();
 
 /** A refused request. The status is 0 if there was no response. */

@@ -1,6 +1,6 @@
-// The start of the console: the views by the fragment of the address, and who the caller is.
+// The start of the console: the views by the fragment of the address, and the sign-in of the caller.
 import { caller, hasToken, isSignedIn, setToken, signals, signOut } from './api.js';
-import * as asks from './asks.js';
+import * as toolRequests from './tool-requests.js';
 import './batch.js';
 import * as card from './card.js';
 import * as definitions from './definitions.js';
@@ -21,7 +21,7 @@ const form = gate.querySelector('form');
 const NAMED = ['history', 'tools', 'sessions', 'webhooks'];
 
 // The views of the right pane, by the first part of the fragment.
-const VIEWS = { call: card, session, sessions, tools: definitions, webhooks, request: asks };
+const VIEWS = { call: card, session, sessions, tools: definitions, webhooks, request: toolRequests };
 
 function closeViews(except) {
   for (const [name, view] of Object.entries(VIEWS)) {
@@ -63,7 +63,7 @@ function route() {
     definitions.open();
   } else if (view === 'request' && id) {
     list.begin();
-    asks.open(id);
+    toolRequests.open(id);
   } else if (view === 'sessions') {
     list.begin();
     sessions.open();
@@ -100,7 +100,7 @@ async function start() {
   route();
 }
 
-function ask(why, path) {
+function showSignIn(why, path) {
   const wasIn = hasToken() || !panes.hidden;
   // Other requests of the same moment are refused too.
   if (!wasIn && !gate.hidden) return;
@@ -109,7 +109,7 @@ function ask(why, path) {
   closeViews();
   fill(byId('detail'));
   list.forget();
-  asks.forget();
+  toolRequests.forget();
   panes.hidden = true;
   gate.hidden = false;
   byId('sign-out').hidden = true;
@@ -124,7 +124,7 @@ function ask(why, path) {
   }
 }
 
-/** Shows the ways in that the server has. */
+/** Shows the forms of sign-in that the server supports. */
 function showWays(path) {
   byId('with-sign-in').hidden = !path;
   byId('without-sign-in').hidden = Boolean(path);
@@ -134,7 +134,7 @@ signals.addEventListener('unauthenticated', ({ detail }) => {
   const path = detail.details.sign_in;
   const why = isSignedIn() ? 'Your session has ended.' : 'The server refuses the token, or it has ended.';
   showWays(path);
-  ask(why, path);
+  showSignIn(why, path);
 });
 byId('sign-in').addEventListener('click', begin);
 form.addEventListener('submit', event => {
@@ -157,7 +157,7 @@ byId('sign-out').addEventListener('click', async () => {
     if (error.status !== 401) byId('connection').textContent = error.message;
     return;
   }
-  ask(why, byId('with-sign-in').hidden ? null : byId('sign-in').getAttribute('href'));
+  showSignIn(why, byId('with-sign-in').hidden ? null : byId('sign-in').getAttribute('href'));
 });
 live.addEventListener('open', () => { byId('connection').textContent = 'Live'; });
 live.addEventListener('lost', () => { byId('connection').textContent = 'Not connected, trying again…'; });

@@ -1,4 +1,4 @@
-// What surrounds a held call: the part of the policy that asks, the words before it, earlier decisions, and the people
+// The context of a held call: the part of the policy that asks, the words before it, earlier decisions, and the people
 // that may decide.
 import { stateWord } from './list.js';
 import { cuttable, el, person } from './text.js';
@@ -24,12 +24,12 @@ export function background(item) {
 function words(item, context) {
   if (!context) return el('p', {}, 'The words before the call are not shared with you.');
   const isSub = item.thread_id !== item.session_id;
-  const said = (name, excerpt, isEnd) => excerpt && el('div', {}, el('dt', {}, name),
+  const quote = (name, excerpt, isEnd) => excerpt && el('div', {}, el('dt', {}, name),
     el('dd', {}, el('span', { className: 'value text' }, isEnd && excerpt.is_cut && '… ', cuttable(excerpt.text), !isEnd && excerpt.is_cut && ' …'),
       excerpt.is_cut && el('small', {}, isEnd ? 'The beginning is not shown.' : 'The end is not shown.')));
   return el('dl', { className: 'values words' },
-    said(isSub ? 'The task of the sub-agent' : 'The user wrote', context.user, false),
-    said('The model wrote before the call', context.model, true));
+    quote(isSub ? 'The task of the sub-agent' : 'The user wrote', context.user, false),
+    quote('The model wrote before the call', context.model, true));
 }
 
 function deciders(item, { approve_roles: roles, other_person: isOther, votes }) {

@@ -10,10 +10,10 @@ const dialog = document.getElementById('dialog');
 document.getElementById('batch').addEventListener('click', () => {
   // A definition that is not accepted is read in the card.
   const items = list.waiting().filter(item => item.can_decide && !item.unreadable && !item.unaccepted_definition);
-  if (items.length > 0) ask(items);
+  if (items.length > 0) openDialog(items);
 });
 
-function ask(items) {
+function openDialog(items) {
   const heading = el('h2', { id: 'dialog-title', tabIndex: -1, autofocus: true }, `Approve ${items.length} calls of ${title(items[0].tool_name)}?`);
   const message = el('p', { className: 'message', role: 'status' });
   const cancel = el('button', { type: 'button', on: { click: () => dialog.close() } }, 'Cancel');

@@ -1,4 +1,4 @@
-// The card of one call: what a person decides on, the decision, and what came of it.
+// The card of one call: its facts, the decision, and the outcome.
 import { decide, events, held } from './api.js';
 import { definition } from './definitions.js';
 import { delegation } from './delegate.js';
@@ -24,7 +24,7 @@ let card = null;
 /** Shows the call with this id. */
 export async function open(id) {
   if (card?.id === id) return;
-  card = { id, item: list.known(id) ?? null, editing: null, said: '' };
+  card = { id, item: list.known(id) ?? null, editing: null };
   const own = card;
   list.setSelected(id);
   if (own.item) build();
@@ -50,7 +50,7 @@ async function refresh(own) {
     await loadTrail(own);
   } catch (error) {
     if (own !== card) return;
-    if (own.body) say(error.message);
+    if (own.body) showMessage(error.message);
     else {
       fill(pane, back(), el('h2', { tabIndex: -1 }, error.status === 404 ? 'No such call' : 'The call could not be loaded'),
         el('p', {}, error.message));
@@ -101,7 +101,7 @@ function contents(item) {
       item.requested_by && el('span', {}, 'asked for by ', el('b', {}, person(item.requested_by))), clock(item.created_at)),
     el('p', { className: `outcome ${item.state}` }, outcome(item)),
     item.decision?.reason && el('p', {}, 'Reason: ', el('q', {}, item.decision.reason)),
-    // An item of a list does not tell whether the caller may resolve it.
+    // An item of a list does not say whether the caller may resolve it.
     item.state === 'interrupted' && (item.policy || !item.held) && (card.resolution ??= resolution(item, settled(card))),
     card.editing ? card.editing.contents() : [inputs(item), preview('Preview', item.validated_preview ?? item.preview)],
     item.constants && [el('h3', {}, 'Inputs that the operator sets'), values(item.constants)],
@@ -117,9 +117,9 @@ function contents(item) {
 }
 
 // Reads the call again after a press on its card that is no decision.
-const settled = own => async told => {
+const settled = own => async message => {
   if (own !== card) return;
-  say(told);
+  showMessage(message);
   await refresh(own);
 };
 
@@ -153,13 +153,13 @@ function waits(item) {
     reason && el('li', {}, 'Held because: ', reason),
     end && el('li', {}, 'Time to decide: ', clock(end, 'over'), ' (until ', date(end), ')'),
     el('li', {}, may),
-    others?.delegations.map(told),
+    others?.delegations.map(delegated),
     item.remind_at && el('li', {}, 'A reminder follows ', date(item.remind_at), '.'),
     item.escalation && escalates(item.escalation),
     required > 1 && el('li', {}, `${required} people have to approve the same inputs. So far ${voters.length === 0 ? 'nobody' : voters.map(person).join(', ')}.`));
 }
 
-const told = ({ from, to, until, reason }) => el('li', {}, el('b', {}, person(from)), ' lets ', el('b', {}, person(to)), ' decide until ', date(until),
+const delegated = ({ from, to, until, reason }) => el('li', {}, el('b', {}, person(from)), ' lets ', el('b', {}, person(to)), ' decide until ', date(until),
   ', reason: ', el('q', {}, reason));
 
 function escalates({ roles, due_at: due, escalated_at: at }) {
@@ -257,7 +257,7 @@ function startEditing() {
 
 function editingControls() {
   const { step, errorText, cancel, review, again, decided } = card.editing;
-  say(errorText);
+  showMessage(errorText);
   if (step === 'form') {
     return [el('div', { className: 'approval' }, el('button', { type: 'button', on: { click: cancel } }, 'Cancel the edit'),
       el('button', { type: 'button', className: 'primary', on: { click: () => startReview(review) } }, 'Review the changes'))];
@@ -269,8 +269,8 @@ function editingControls() {
 
 async function startReview(review) {
   const own = card;
-  const told = await review();
-  if (own === card && own.editing !== null) say(told);
+  const message = await review();
+  if (own === card && own.editing !== null) showMessage(message);
 }
 
 function afterwards() {
@@ -279,7 +279,7 @@ function afterwards() {
   return el('p', { className: 'afterwards' }, link);
 }
 
-function say(message = '') {
+function showMessage(message = '') {
   if (card?.message && card.message.textContent !== message) fill(card.message, message);
 }
 
@@ -295,23 +295,23 @@ async function send(decision) {
   const buttons = [...own.bar.querySelectorAll('button, textarea, input')];
   setBusy(buttons, true);
   own.heading.focus({ preventScroll: true });
-  say(decision.isValidated ? 'Sending the approval…' : 'Sending the denial…');
-  let told = '';
+  showMessage(decision.isValidated ? 'Sending the approval…' : 'Sending the denial…');
+  let message = '';
   try {
     const { state, result } = await decide({ toolCallId: own.id, inputHash: own.item.input_hash, resume: true, ...decision });
-    if (state === 'pending') told = result;
-    else if (state === 'executing') told = 'Approved. The tool still runs; the outcome appears here.';
+    if (state === 'pending') message = result;
+    else if (state === 'executing') message = 'Approved. The tool still runs; the outcome appears here.';
   } catch (error) {
-    told = CONFLICTS[error.code] ?? error.message;
-    if (error.status === 0 || error.status === 503) told += ' Whether it was decided is not known yet. Deciding again in the same way is safe.';
-    if (error.status === 429 && error.retryAfter) told += ` Try again in ${error.retryAfter} seconds.`;
-    if (error.code === 'invalid_inputs') told = own.editing?.refused(error.details.errors ?? []) ?? told;
+    message = CONFLICTS[error.code] ?? error.message;
+    if (error.status === 0 || error.status === 503) message += ' Whether it was decided is not known yet. Deciding again in the same way is safe.';
+    if (error.status === 429 && error.retryAfter) message += ` Try again in ${error.retryAfter} seconds.`;
+    if (error.code === 'invalid_inputs') message = own.editing?.refused(error.details.errors ?? []) ?? message;
   }
   setBusy(buttons, false);
   if (own !== card) return;
-  say(told);
+  showMessage(message);
   await refresh(own);
-  if (own === card && told) say(told);
+  if (own === card && message) showMessage(message);
 }
 
 let planned = null;

@@ -1,4 +1,4 @@
-// What MCP servers say about their tools, where no operator has accepted that: in a card, and as a view of all such tools.
+// Definitions of MCP tools that no operator has accepted: in a card, and as a view of all such tools.
 import { accept, tools } from './api.js';
 import { changed, guard, setBusy } from './inert.js';
 import { difference } from './json.js';
@@ -40,7 +40,7 @@ function near(all) {
 let isShown = false;
 
 /** Shows the tools whose definitions are not accepted. */
-export async function open(told = '') {
+export async function open(notice = '') {
   isShown = true;
   fill(pane, el('p', { className: 'empty', role: 'status' }, 'Loading…'));
   const found = await tools().catch(error => error);
@@ -48,7 +48,7 @@ export async function open(told = '') {
   const heading = el('h2', { tabIndex: -1 }, 'Tools to accept');
   fill(pane, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Tools to accept' },
     el('a', { className: 'back', href: address() }, 'Back to the list'), heading,
-    told && el('p', { role: 'status', className: 'outcome' }, told),
+    notice && el('p', { role: 'status', className: 'outcome' }, notice),
     found instanceof Error ? el('p', {}, found.message) : draw(found.results.filter(tool => tool.unaccepted_definition))));
   heading.focus();
   changed();

@@ -1,4 +1,4 @@
-// Another person that decides a call in place of its approver.
+// The delegation of a call: another person decides in place of its approver.
 import { delegate } from './api.js';
 import { guard, setBusy } from './inert.js';
 import { el, fill } from './text.js';
@@ -22,17 +22,17 @@ export function delegation(item, done) {
       return;
     }
     setBusy([button], true);
-    let told = '';
+    let notice = '';
     try {
       await delegate(item.tool_call_id, { to: user, until: end(until.value, item.expires_at), reason: why });
-      told = `${user} may decide now. You have one vote together.`;
+      notice = `${user} may decide now. You have one vote together.`;
       for (const control of [to, reason]) control.value = '';
       fill(message);
     } catch (refused) {
       fill(message, `The call is not delegated. ${refused.message}`);
     }
     setBusy([button], false);
-    if (told !== '') await done(told);
+    if (notice !== '') await done(notice);
   });
   return el('details', { className: 'delegation' }, el('summary', {}, 'Let another person decide'), el('div', { className: 'form' },
     el('p', { className: 'hint' }, 'That person sees this call and decides it in your place. Another delegation replaces this one.'),

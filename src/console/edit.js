@@ -13,7 +13,7 @@ export function editor(item, turn) {
   const form = { fields: fieldsOf(input, schema), json: null, errors: new Map(), all: '' };
   let inputs = input;
   // What the tool says about these inputs, with the hash that the approval names.
-  let said = null;
+  let shownPreview = null;
   const to = step => {
     self.step = step;
     turn(step);
@@ -29,7 +29,7 @@ export function editor(item, turn) {
       if (typeof read === 'string') return read;
       if (line(read) === line(input)) return 'Nothing is changed.';
       try {
-        said = await previewEdit(item.tool_call_id, read);
+        shownPreview = await previewEdit(item.tool_call_id, read);
       } catch (error) {
         return error.code === 'invalid_inputs' ? self.refused(error.details.errors ?? []) : error.message;
       }
@@ -37,7 +37,7 @@ export function editor(item, turn) {
       to('review');
       return '';
     },
-    decided: () => ({ validatedInputs: inputs, previewHash: said.preview_hash }),
+    decided: () => ({ validatedInputs: inputs, previewHash: shownPreview.preview_hash }),
     /** Shows the reasons of the server beside the fields. */
     refused(errors) {
       form.errors = byField(errors);
@@ -47,7 +47,7 @@ export function editor(item, turn) {
       return self.errorText;
     },
     contents: () => (self.step === 'form' ? drawForm(form, schema)
-      : [el('h3', {}, 'Your changes'), changes(difference(text(input), text(inputs))), preview('Preview of your changes', said.preview)]),
+      : [el('h3', {}, 'Your changes'), changes(difference(text(input), text(inputs))), preview('Preview of your changes', shownPreview.preview)]),
     errorText: '',
   };
   return self;
@@ -118,12 +118,12 @@ function control(kind, property, value) {
 function drawForm(form, schema) {
   const asJson = form.json !== null || form.fields === null;
   const swap = form.fields !== null && el('button', { type: 'button', className: 'link', on: { click: event => {
-    const place = event.target.closest('.form');
+    const formElement = event.target.closest('.form');
     const read = readForm(form);
     if (asJson) form.json = null;
     else form.json = el('textarea', { id: 'edit-json', rows: 12, spellcheck: false, value: text(typeof read === 'string' ? {} : read) });
-    place.replaceChildren(...drawForm(form, schema).childNodes);
-    place.querySelector('textarea, input, select').focus();
+    formElement.replaceChildren(...drawForm(form, schema).childNodes);
+    formElement.querySelector('textarea, input, select').focus();
   } } }, asJson ? 'Edit as a form instead (drops the changes of the JSON)' : 'Edit as JSON instead');
   if (form.fields === null) form.json ??= el('textarea', { id: 'edit-json', rows: 12, spellcheck: false, value: '{}' });
   return el('div', { className: 'form' }, el('h3', {}, 'Change the inputs'),

@@ -18,15 +18,15 @@ export function extension(item, done) {
     value === most ? `as long as possible, ${span(value)}` : span(value))));
   const button = guard(el('button', { type: 'button' }, 'Wait longer'), async () => {
     setBusy([button], true);
-    let told = 'The call waits longer.';
+    let message = 'The call waits longer.';
     try {
       // The longest time gets shorter while the card is open.
       await extend(item.tool_call_id, Math.min(Number(choice.value), seconds(item.extendable_until) - 1));
     } catch (error) {
-      told = `The deadline stays as it is. ${error.message}`;
+      message = `The deadline stays as it is. ${error.message}`;
     }
     setBusy([button], false);
-    await done(told);
+    await done(message);
   });
   return el('p', { className: 'extension' }, el('label', { for: 'extension' }, 'Let it wait for'), choice, button);
 }

@@ -39,7 +39,7 @@ export function guard(button, pressed) {
   return button;
 }
 
-/** While a request is under way its controls do nothing. */
+/** While a request is in progress its controls do nothing. */
 export function setBusy(buttons, isBusy) {
   for (const button of buttons) {
     if (isBusy) {

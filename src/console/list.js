@@ -7,7 +7,7 @@ import { clock } from './time.js';
 
 const byId = id => document.getElementById(id);
 const rows = byId('rows');
-const news = byId('news');
+const newCallsButton = byId('new-calls');
 const filterForm = byId('filters');
 
 // The states of the history. A list is in the order in which the model made the calls.
@@ -83,7 +83,7 @@ export function forget() {
   listed.clear();
   fresh.clear();
   rows.replaceChildren();
-  tellNews();
+  announceNew();
 }
 
 /** Reads the list again from its first page. */
@@ -95,11 +95,11 @@ export async function reload() {
   listed.clear();
   fresh.clear();
   rows.replaceChildren();
-  tellNews();
+  announceNew();
   await load();
 }
 
-// A value that is no choice yet, such as a tool that is gone, becomes one.
+// A value that is no choice yet, such as a removed tool, becomes one.
 function select(element, value) {
   if (![...element.options].some(option => option.value === value)) element.append(el('option', { value }, value));
   element.value = value;
@@ -117,9 +117,9 @@ async function load() {
     const found = await page();
     if (own !== generation) return;
     for (const item of found) add(item);
-    tellNews();
+    announceNew();
     byId('more').hidden = !more;
-    tellState();
+    showSummary();
     if (isUnsure) lookAgain();
   } catch (error) {
     if (own !== generation) return;
@@ -201,7 +201,7 @@ export function put(item) {
   if (entry === undefined) return;
   entry.item = { ...entry.item, ...item };
   draw(item.tool_call_id);
-  tellState();
+  showSummary();
 }
 
 let selected = null;
@@ -219,7 +219,7 @@ function note(...content) {
   fill(byId('list-note'), ...content);
 }
 
-function tellState() {
+function showSummary() {
   const count = waiting().length;
   document.title = view.mode === 'inbox' && count > 0 ? `(${count}${more ? '+' : ''}) holdpoint` : 'holdpoint';
   const { risk: wanted, q } = view.filters;
@@ -230,11 +230,11 @@ function tellState() {
   byId('batch').textContent = `Approve all of ${title(view.filters.tool ?? '')}…`;
 }
 
-function tellNews() {
+function announceNew() {
   const n = fresh.size;
-  byId('news-told').textContent = n === 0 ? '' : `${n} new ${n === 1 ? 'call waits' : 'calls wait'}.`;
-  news.hidden = n === 0;
-  news.textContent = `Show ${n} new`;
+  byId('new-calls-status').textContent = n === 0 ? '' : `${n} new ${n === 1 ? 'call waits' : 'calls wait'}.`;
+  newCallsButton.hidden = n === 0;
+  newCallsButton.textContent = `Show ${n} new`;
 }
 
 const ENDS = {
@@ -246,17 +246,17 @@ live.addEventListener('event', ({ detail: event }) => {
   const id = event.tool_call_id;
   const state = ENDS[event.type];
   if (state !== undefined) {
-    if (fresh.delete(id)) tellNews();
+    if (fresh.delete(id)) announceNew();
     if (listed.has(id)) put({ tool_call_id: id, state, can_decide: false, can_reject: false, decision: event.data.decision });
-  } else if (event.type === 'tool.requires_approval' && view.mode === 'inbox' && !listed.has(id) && isWanted(event)) {
+  } else if (event.type === 'tool.requires_approval' && view.mode === 'inbox' && !listed.has(id) && matchesFilters(event)) {
     fresh.add(id);
-    tellNews();
+    announceNew();
     // Nothing is below the pointer of an empty list.
     if (listed.size === 0 && rows.ariaBusy !== 'true') reload();
   }
 });
 
-function isWanted({ session_id: session, data }) {
+function matchesFilters({ session_id: session, data }) {
   const { tool, session: wanted } = view.filters;
   return (!tool || tool === data.tool_name) && (!wanted || wanted === session) && fits({ ...data, input: data.args });
 }
@@ -280,7 +280,7 @@ async function lookAgain() {
     const id = item.tool_call_id;
     if (!listed.has(id) && id > newest && fits(item)) fresh.add(id);
   }
-  tellNews();
+  announceNew();
   if (listed.size === 0 && fresh.size > 0) reload();
 }
 
@@ -304,7 +304,7 @@ filterForm.addEventListener('change', () => {
     : addressOf({ ...view.filters, tool: tool.value, risk: level.value, state: view.mode === 'inbox' ? '' : state.value, q: words });
 });
 byId('more').addEventListener('click', load);
-news.addEventListener('click', async () => {
+newCallsButton.addEventListener('click', async () => {
   await reload();
   byId('list-title').focus();
 });

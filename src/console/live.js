@@ -58,14 +58,14 @@ async function read(signal, opened) {
       timer = setTimeout(() => silent.abort(), SILENCE);
       const frames = (rest + value).split('\n\n');
       rest = frames.pop();
-      frames.forEach(tell);
+      frames.forEach(dispatch);
     }
   } finally {
     clearTimeout(timer);
   }
 }
 
-function tell(frame) {
+function dispatch(frame) {
   const fields = new Map(frame.split('\n').map(line => [line.split(':', 1)[0], line.slice(line.indexOf(':') + 1).trimStart()]));
   if (!fields.has('data')) return;
   last = fields.get('id') ?? last;

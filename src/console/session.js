@@ -11,7 +11,7 @@ const VERDICTS = { run: 'runs', ask: 'asks', forbid: 'never runs' };
 let shown = null;
 
 /** Shows the session with this id. */
-export async function open(id, told = '') {
+export async function open(id, notice = '') {
   shown = id;
   fill(pane, el('p', { className: 'empty', role: 'status' }, 'Loading…'));
   // The server refuses each by itself: a granter may see grants and not the policy.
@@ -21,7 +21,7 @@ export async function open(id, told = '') {
   fill(pane, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Session' },
     el('a', { className: 'back', href: address() }, 'Back to the list'), heading, el('p', {}, el('code', {}, id)),
     el('p', {}, el('a', { href: `#/?session=${id}` }, 'Waiting calls'), ' · ', el('a', { href: `#/history?session=${id}` }, 'History')),
-    told && el('p', { role: 'status', className: 'outcome' }, told),
+    notice && el('p', { role: 'status', className: 'outcome' }, notice),
     el('h3', {}, 'Remembered approvals'), refused(remembered) ?? drawGrants(id, remembered, rules),
     el('h3', {}, 'Policy in force'), refused(rules) ?? drawPolicy(rules)));
   heading.focus();

@@ -1,9 +1,9 @@
-// The way to the issuer and back. The server sends the browser back to the inbox, or with a word that says what failed.
+// The sign-in at the issuer. The server redirects the browser to the inbox, or to a fragment that names the failure.
 
 // The part of the address after `#` does not reach the server, so it is kept here.
 const KEPT = 'holdpoint.at';
 const FAILURES = {
-  'not-begun': 'The sign-in took too long, or did not begin in this browser. Try again.',
+  'not-started': 'The sign-in took too long, or did not start in this browser. Try again.',
   refused: 'The issuer refused the sign-in. The log of the server says why.',
   unavailable: 'The issuer cannot be reached. Try again later.',
   'not-accepted': 'You are signed in at the issuer, but this server does not accept its token. The log of the server says why.',

@@ -1,4 +1,4 @@
-// The one way from text to the page. Text of models, tools and people becomes text nodes, never markup.
+// All texts reach the page through this module. Text of models, tools and people becomes text nodes, never markup.
 
 // A plain blank and a line break are shown as they are; every other character that hides text, reverses it or looks like
 // a blank is shown by its number.
@@ -56,19 +56,19 @@ export const hasHidden = text => text.search(HIDDEN) !== -1;
 
 const TEXT_MAX = 2000;
 
-/** The text, cut if it is long. A cut says so, names the hash of the whole, and can be undone. */
+/** The text, cut if it is long. A cut text has a note with the hash of the full text, and a button that shows the full text. */
 export function cuttable(text, hash) {
   if (text.length <= TEXT_MAX) return shown(text);
   let end = TEXT_MAX / 2;
-  // A pair stays whole.
+  // A surrogate pair is not split.
   if (text.charCodeAt(end - 1) >= 0xd800 && text.charCodeAt(end - 1) < 0xdc00) end -= 1;
-  const place = el('span', {}, text.slice(0, end), '… ');
-  const whole = el('button', { type: 'button', className: 'link' }, `Show all ${text.length.toLocaleString('en')} characters`);
+  const container = el('span', {}, text.slice(0, end), '… ');
+  const showAll = el('button', { type: 'button', className: 'link' }, `Show all ${text.length.toLocaleString('en')} characters`);
   const note = el('span', { className: 'cut' }, `Cut: ${(text.length - end).toLocaleString('en')} characters are not shown. `,
-    hash && ['Hash of the whole: ', el('code', {}, hash), '. '], whole);
-  whole.addEventListener('click', () => fill(place, text));
-  place.append(note);
-  return place;
+    hash && ['Hash of the whole: ', el('code', {}, hash), '. '], showAll);
+  showAll.addEventListener('click', () => fill(container, text));
+  container.append(note);
+  return container;
 }
 
 /** `Delete file` for `delete_file`. */

@@ -1,4 +1,4 @@
-// What an event of a call tells besides its type and its actor.
+// The details of an event of a call, besides its type and its actor.
 import { el, person } from './text.js';
 import { date } from './time.js';
 

@@ -1,4 +1,4 @@
-// Inputs, outputs and differences, shown whole or cut.
+// Inputs, outputs and differences, complete or cut.
 import { isNumber, isObject, line, text } from './json.js';
 import { cuttable, el, fill } from './text.js';
 
@@ -9,12 +9,12 @@ export function values(value, hash) {
   const left = { count: VALUES_MAX, isCut: false };
   const tree = part(value, hash, left);
   if (!left.isCut) return tree;
-  const whole = el('button', { type: 'button', className: 'link' }, 'Show all values');
+  const showAll = el('button', { type: 'button', className: 'link' }, 'Show all values');
   const note = el('p', { className: 'cut' }, `Cut: only the first ${VALUES_MAX} values are shown. `,
-    hash && ['Hash of the whole: ', el('code', {}, hash), '. '], whole);
-  const place = el('div', {}, tree, note);
-  whole.addEventListener('click', () => fill(place, part(value, hash, { count: Infinity })));
-  return place;
+    hash && ['Hash of the whole: ', el('code', {}, hash), '. '], showAll);
+  const container = el('div', {}, tree, note);
+  showAll.addEventListener('click', () => fill(container, part(value, hash, { count: Infinity })));
+  return container;
 }
 
 function part(value, hash, left) {

@@ -1,4 +1,4 @@
-// The webhooks of the tenant, and how the delivery of events to each goes.
+// The webhooks of the tenant, and the state of the delivery to each.
 import { enableWebhook, webhooks } from './api.js';
 import { changed, guard, setBusy } from './inert.js';
 import { address } from './list.js';
@@ -12,7 +12,7 @@ const FAILURES = { no_answer: 'no answer in time', not_sent: 'the request could 
 let isShown = false;
 
 /** Shows the webhooks. */
-export async function open(told = '') {
+export async function open(notice = '') {
   isShown = true;
   fill(pane, el('p', { className: 'empty', role: 'status' }, 'Loading…'));
   const found = await webhooks().catch(error => error);
@@ -20,7 +20,7 @@ export async function open(told = '') {
   const heading = el('h2', { tabIndex: -1 }, 'Webhooks');
   fill(pane, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Webhooks' },
     el('a', { className: 'back', href: address() }, 'Back to the list'), heading,
-    told && el('p', { role: 'status', className: 'outcome' }, told),
+    notice && el('p', { role: 'status', className: 'outcome' }, notice),
     found instanceof Error ? el('p', {}, found.message)
       : found.results.length === 0 ? el('p', {}, 'The configuration names no webhook of your tenant.')
         : el('ul', { className: 'policy' }, found.results.map(draw))));

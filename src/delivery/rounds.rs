@@ -43,7 +43,7 @@ impl Deliveries {
     pub(super) async fn keep_delivering(self: Arc<Self>, place: usize) {
         let Some(webhook) = self.webhooks.get(place) else { return };
         // Before the first look at the rows: an event that gets its number in between is in the news.
-        let mut news = self.feed.news_of(&webhook.wanted.tenant_id);
+        let mut news = self.feed.tenant_signal(&webhook.wanted.tenant_id);
         let mut known = Known::default();
         while !self.tasks.is_stopping() {
             // In a task: database work must not be dropped midway, and a panic ends this round only.

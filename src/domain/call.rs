@@ -71,7 +71,7 @@ pub(crate) struct ToolCall {
     pub(crate) remind_at: Option<Timestamp>,
     /// The escalation of the hold, if it has one.
     pub(crate) escalation: Option<Escalation>,
-    /// Where the call is executed, or was executed. A process if the call has not begun, unless the call is for a
+    /// Where the call is executed, or was executed. A process if the call has not started, unless the call is for a
     /// worker.
     pub(crate) executed_by: ExecutedBy,
     /// Whether the stored inputs cannot be read. Such a call is shown without inputs, and is never approved
@@ -225,7 +225,7 @@ pub(crate) enum Outcome {
     FailedAgain(String),
     /// The outcome is unknown. The tool may have had its effect.
     Interrupted,
-    /// The outcome is unknown because the process that ran the call is gone, or because the tool lost track of
+    /// The outcome is unknown because the process that ran the call has died, or because the tool lost track of
     /// its effect. An idempotent call is started again.
     Lost,
 }
@@ -377,7 +377,7 @@ impl ToolCall {
     pub(crate) fn placeholder(&self) -> &'static str {
         match &self.state {
             State::Pending => model_texts::AWAITING,
-            _ if self.held => model_texts::UNDER_WAY,
+            _ if self.held => model_texts::IN_PROGRESS,
             _ => model_texts::RUNNING,
         }
     }
@@ -440,7 +440,7 @@ impl Outcome {
 
     /// Returns the result text for the model, at most `bytes_max` bytes, with the edit first if there was
     /// one.
-    pub(crate) fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
+    pub(crate) fn words(&self, requested: &Input, ran: &Input, bytes_max: usize) -> String {
         let result_text = match self {
             Self::Succeeded(output) => match output.as_value() {
                 Value::String(text) if !text.is_empty() => text.clone(),
@@ -452,7 +452,7 @@ impl Outcome {
             }
             Self::Interrupted | Self::Lost => model_texts::INTERRUPTED.to_owned(),
         };
-        with_edit(result_text, asked, ran, bytes_max)
+        with_edit(result_text, requested, ran, bytes_max)
     }
 }
 
@@ -480,12 +480,12 @@ pub(crate) fn established(
 }
 
 /// Prepends the sentence about the edit, if there was one. The text has at most `bytes_max` bytes.
-fn with_edit(result_text: String, asked: &Input, ran: &Input, bytes_max: usize) -> String {
-    let result_text = if same_object(asked, ran) {
+fn with_edit(result_text: String, requested: &Input, ran: &Input, bytes_max: usize) -> String {
+    let result_text = if same_object(requested, ran) {
         result_text
     } else {
-        let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
-        format!("{} {asked} to {ran}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
+        let (requested, ran) = (Value::Object(requested.clone()), Value::Object(ran.clone()));
+        format!("{} {requested} to {ran}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
     };
     cut(without_nul(&result_text), bytes_max)
 }
@@ -541,8 +541,8 @@ mod tests {
 
     #[test]
     fn an_edit_is_reported_before_the_result() {
-        let (asked, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
-        let result_text = succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
+        let (requested, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
+        let result_text = succeeded(json!({"deleted": "b.txt"})).words(&requested, &ran, 1000);
         let begin =
             r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
         assert_eq!(result_text, format!(r#"{begin} {{"deleted":"b.txt"}}"#));

@@ -26,7 +26,7 @@ pub(crate) const DUPLICATE: &str = "Already awaiting approval: the same call was
     a person. This one was not asked about and did not run. The outcome of the first will be told later; \
     do not repeat the call.";
 /// The placeholder for an approved call that has not ended.
-pub(crate) const UNDER_WAY: &str =
+pub(crate) const IN_PROGRESS: &str =
     "Approved by a person and under way. Its outcome will be told later; do not repeat the call.";
 /// The text between [`INTERRUPTED`] and the error of a repeated attempt.
 pub(crate) const FAILED_AGAIN: &str = "Begun again, the tool failed:";

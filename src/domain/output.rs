@@ -16,7 +16,7 @@ impl Output {
     /// too deep becomes a sentence about that.
     pub(crate) fn new(value: Value, bytes_max: usize) -> Self {
         if is_too_deep(&value) {
-            take_apart(value);
+            drop_deep(value);
             return Self(Value::String(too_deep()));
         }
         match value {
@@ -66,7 +66,7 @@ pub(crate) fn is_too_deep(value: &Value) -> bool {
 }
 
 /// Drops a value of any depth. The drop code of the compiler is recursive.
-fn take_apart(value: Value) {
+fn drop_deep(value: Value) {
     let mut ahead = vec![value];
     while let Some(value) = ahead.pop() {
         match value {

@@ -58,7 +58,7 @@ struct PermittedCall {
     tool_call_id: ToolCallId,
     key: IdempotencyKey,
     tool_name: String,
-    asked: Input,
+    requested: Input,
     input: Input,
     execution: Execution,
     approved_by: Vec<String>,
@@ -142,17 +142,17 @@ impl Permit {
         tool_call_id: ToolCallId,
         tool_name: String,
         requester: Requester,
-        asked: Input,
+        requested: Input,
         edited: Option<Input>,
         execution: Execution,
         approved_by: Vec<String>,
     ) -> Self {
-        let input = edited.unwrap_or_else(|| asked.clone());
+        let input = edited.unwrap_or_else(|| requested.clone());
         let call = PermittedCall {
             tool_call_id,
             key: IdempotencyKey::of(tool_call_id, requester),
             tool_name,
-            asked,
+            requested,
             input,
             execution,
             approved_by,
@@ -250,8 +250,8 @@ impl<T: ?Sized> Permit<T> {
     }
 
     /// Returns the inputs that the model proposed.
-    pub(crate) fn asked(&self) -> &Input {
-        &self.call.asked
+    pub(crate) fn requested(&self) -> &Input {
+        &self.call.requested
     }
 
     /// Returns the execution that this permit belongs to.

@@ -10,7 +10,7 @@ const FAILURE_BYTES_MAX: usize = 512;
 
 /// What a tool says that a call would do, or why it says nothing. An approver reads it as plain text.
 ///
-/// A preview often quotes a stranger. So characters that hide or reverse text are replaced by their numbers,
+/// A preview often quotes a text of a third party. So characters that hide or reverse text are replaced by their numbers,
 /// and what is stored and hashed is what every approver reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preview {

@@ -82,7 +82,7 @@ impl TurnError {
         Self { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
     }
 
-    /// The process that ran the turn is gone.
+    /// The process that ran the turn has died.
     pub(crate) fn interrupted() -> Self {
         let message = "The server stopped before the answer was complete.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
@@ -109,7 +109,7 @@ impl TurnError {
 
     /// The turn lost its lease, or its thread was deleted.
     pub(crate) fn taken_over() -> Self {
-        let message = "The answer was ended by somebody else.".to_owned();
+        let message = "The turn was taken over, or its thread was deleted.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
     }
 }
@@ -141,7 +141,7 @@ pub(crate) enum TurnErrorCode {
     UpstreamError,
     /// The model's server sent data that cannot be read.
     UpstreamMalformed,
-    /// The process that ran the turn is gone.
+    /// The process that ran the turn has died.
     Interrupted,
     /// The model needed more steps than are allowed.
     StepLimit,

@@ -209,7 +209,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(key) = entries.next_key::<String>()? {
             let key = self.text(key)?;
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {key:?} stands twice")));
+                return Err(A::Error::custom(format_args!("the key {key:?} appears twice")));
             }
             let value = entries.next_value_seed(inner)?;
             map.insert(key, value);
@@ -257,7 +257,7 @@ mod tests {
         ] {
             assert_eq!(wrong(text).path().to_string(), path, "{text}");
         }
-        assert!(wrong(r#"{"a":1,"a":1}"#).inner().to_string().starts_with("the key \"a\" stands twice"));
+        assert!(wrong(r#"{"a":1,"a":1}"#).inner().to_string().starts_with("the key \"a\" appears twice"));
         assert_eq!(parse_located("[[1]]", 2).unwrap(), json!([[1]]));
     }
 

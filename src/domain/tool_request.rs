@@ -64,7 +64,7 @@ pub(crate) enum RequestState {
     Open,
     /// The tool got the content.
     Accepted,
-    /// The tool got no content, and may go on without it.
+    /// The tool got no content, and may continue without it.
     Declined,
     /// The tool got no content, and is asked to end what it does.
     Cancelled,
@@ -79,7 +79,7 @@ pub(crate) enum RequestState {
 pub enum Answer {
     /// The content, which fits the schema of the request.
     Accept(Input),
-    /// No content. The tool may go on without it.
+    /// No content. The tool may continue without it.
     Decline,
     /// No content. The tool should end what it does.
     Cancel,

@@ -220,7 +220,7 @@ pub(crate) enum HoldProgress {
     /// The call waits for a decision.
     Pending,
     /// The call is approved and has not ended.
-    UnderWay,
+    InProgress,
     /// The call has ended.
     Ended(RenderedResult),
 }
@@ -245,7 +245,7 @@ impl HeldCallStatus {
         let progress = match (RenderedResult::of(call), &call.state) {
             (Some(shown), _) => HoldProgress::Ended(shown),
             (None, State::Pending) => HoldProgress::Pending,
-            (None, _) => HoldProgress::UnderWay,
+            (None, _) => HoldProgress::InProgress,
         };
         Self {
             tool_call_id: call.id,

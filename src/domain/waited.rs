@@ -58,14 +58,14 @@ mod tests {
     fn only_the_time_of_waits_counts_and_waits_at_once_count_once() {
         let waited = Waited::default();
         assert_eq!(waited.total(), Duration::ZERO);
-        let begun = Instant::now();
+        let started = Instant::now();
         let (first, second) = (waited.begin(), waited.begin());
         while waited.total() < Duration::from_millis(5) {}
         drop(first);
         while waited.total() < Duration::from_millis(10) {}
         drop(second);
         let total = waited.total();
-        assert!(total <= begun.elapsed());
+        assert!(total <= started.elapsed());
         assert_eq!(waited.total(), total, "no wait is open");
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Frames {
     framing: Framing,
     /// The data lines of an unfinished event.
     data: Option<String>,
-    begun: bool,
+    started: bool,
 }
 
 impl Frames {
@@ -56,7 +56,7 @@ impl Frames {
     ) -> Self {
         let chunks = bytes.map(|chunk| chunk.map_err(|error| io::Error::other(chain(error)))).boxed();
         let lines = LinesCodec::new_with_max_length(EVENT_BYTES_MAX);
-        Self { lines: FramedRead::new(StreamReader::new(chunks), lines), framing, data: None, begun: false }
+        Self { lines: FramedRead::new(StreamReader::new(chunks), lines), framing, data: None, started: false }
     }
 
     /// Returns the next frame. Returns `None` at the end of the stream.
@@ -82,8 +82,8 @@ impl Frames {
     }
 
     fn line(&mut self, mut line: String) -> Result<Option<Frame>, Broken> {
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             if line.starts_with('\u{feff}') {
                 line.remove(0);
             }

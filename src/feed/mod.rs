@@ -2,7 +2,7 @@
 //! or repeats.
 //!
 //! ```text
-//! commit ─► news ─► sequencer: numbers events in passes, notifies other processes (Postgres)
+//! commit ─► signal ─► sequencer: numbers events in passes, notifies other processes (Postgres)
 //!                      └─► batch: the last number, and the threads ─► each subscription reads its rows
 //! ```
 //!
@@ -11,10 +11,10 @@
 
 mod sequencer;
 mod subscription;
-mod tenant_news;
+mod tenant_signal;
 
 pub(crate) use subscription::Subscription;
-pub(crate) use tenant_news::TenantNews;
+pub(crate) use tenant_signal::TenantSignal;
 
 use crate::agent::Tasks;
 use crate::store::{EventFilter, EventReader, Range, Read, Store, StoreError};
@@ -83,8 +83,8 @@ impl Feed {
         Ok(Subscription::new(self.clone(), reader, about, batches, Range { after, last }))
     }
 
-    /// Returns the news about the events of a tenant, from now on.
-    pub(crate) fn news_of(&self, tenant_id: &str) -> TenantNews {
-        TenantNews::new(tenant_id.to_owned(), self.batches.subscribe())
+    /// Returns a signal for new events of a tenant, from now on.
+    pub(crate) fn tenant_signal(&self, tenant_id: &str) -> TenantSignal {
+        TenantSignal::new(tenant_id.to_owned(), self.batches.subscribe())
     }
 }

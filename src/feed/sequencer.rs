@@ -31,7 +31,7 @@ enum Due {
 
 /// What the notifications from other processes report.
 #[derive(Debug, Clone, Copy, Default)]
-struct Heard {
+struct Notified {
     /// The last number of which a notification arrived.
     last: i64,
     /// Whether this process receives notifications.
@@ -41,39 +41,39 @@ struct Heard {
 impl Feed {
     /// Runs until the process stops. Other processes, or the next one, number the events that this process
     /// commits after that.
-    pub(crate) async fn keep_going(&self, hints: Option<Notifications>) {
-        let (hearing, heard) = watch::channel(Heard::default());
+    pub(crate) async fn run_sequencer(&self, hints: Option<Notifications>) {
+        let (notify, notified) = watch::channel(Notified::default());
         let listening = async {
             match hints {
-                Some(hints) => self.keep_listening(hints, hearing).await,
+                Some(hints) => self.run_listener(hints, notify).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = self.keep_numbering(heard) => {}
+            () = self.run_numbering(notified) => {}
             () = listening => {}
             () = self.tasks.stopping() => {}
         }
     }
 
-    async fn keep_numbering(&self, mut heard: watch::Receiver<Heard>) {
+    async fn run_numbering(&self, mut notified: watch::Receiver<Notified>) {
         let (mut known, mut fails) = (0, false);
         let mut next_pass = Instant::now();
-        self.store.news().notify_one();
+        self.store.committed_signal().notify_one();
         loop {
             // After a failure the events of this process may lack numbers.
-            let look = if heard.borrow().listens && !fails { LOOK_LISTENING } else { LOOK };
+            let look = if notified.borrow().listens && !fails { LOOK_LISTENING } else { LOOK };
             let due = tokio::select! {
-                () = self.has_news(next_pass) => Due::Pass,
+                () = self.has_events(next_pass) => Due::Pass,
                 () = sleep(look) => Due::Poll,
-                due = hears(known, &mut heard) => due,
+                due = next_notification(known, &mut notified) => due,
             };
             if matches!(due, Due::Pass) {
                 next_pass = Instant::now() + PACE;
             }
             // In a task: database work must not be dropped midway.
             let feed = self.clone();
-            let done = self.tasks.spawn(async move { feed.keep_up(due, known).await }).await;
+            let done = self.tasks.spawn(async move { feed.catch_up(due, known).await }).await;
             match done {
                 Ok(Ok((last, left))) => {
                     (known, fails) = (last, false);
@@ -81,7 +81,7 @@ impl Feed {
                         next_pass = Instant::now();
                     }
                     if left != Left::Nothing {
-                        self.store.news().notify_one();
+                        self.store.committed_signal().notify_one();
                     }
                 }
                 Ok(Err(error)) => {
@@ -99,14 +99,14 @@ impl Feed {
     }
 
     /// Completes when this process has committed events, but not before `earliest`.
-    async fn has_news(&self, earliest: Instant) {
+    async fn has_events(&self, earliest: Instant) {
         sleep_until(earliest).await;
-        self.store.news().notified().await;
+        self.store.committed_signal().notified().await;
     }
 
     /// Does the due work and notifies subscriptions of events after `known`. Returns the last number, and
     /// which events are left.
-    async fn keep_up(&self, due: Due, known: i64) -> Result<(i64, Left), StoreError> {
+    async fn catch_up(&self, due: Due, known: i64) -> Result<(i64, Left), StoreError> {
         let (last, touched, left) = match due {
             Due::Pass => {
                 let pass = self.store.number_events().await?;
@@ -139,7 +139,7 @@ impl Feed {
         let _listeners = self.batches.send(Arc::new(Batch { last, touched }));
     }
 
-    async fn keep_listening(&self, mut hints: Notifications, hearing: watch::Sender<Heard>) {
+    async fn run_listener(&self, mut hints: Notifications, notify: watch::Sender<Notified>) {
         let mut fails = false;
         loop {
             match hints.next().await {
@@ -147,11 +147,11 @@ impl Feed {
                     fails = false;
                     match received {
                         Notification::Listening => {
-                            hearing.send_modify(|heard| heard.listens = true);
+                            notify.send_modify(|notified| notified.listens = true);
                             // Events before this moment were not reported.
-                            self.store.news().notify_one();
+                            self.store.committed_signal().notify_one();
                         }
-                        Notification::Numbered(last) => hearing.send_modify(|heard| heard.last = last),
+                        Notification::Numbered(last) => notify.send_modify(|notified| notified.last = last),
                     }
                 }
                 Err(error) => {
@@ -159,7 +159,7 @@ impl Feed {
                         tracing::warn!(%error, "no notifications from other processes; polling");
                     }
                     fails = true;
-                    hearing.send_modify(|heard| heard.listens = false);
+                    notify.send_modify(|notified| notified.listens = false);
                     sleep(LOOK).await;
                 }
             }
@@ -168,10 +168,10 @@ impl Feed {
 }
 
 /// Completes when a notification reports a number beyond `known`, or when the notifications end.
-async fn hears(known: i64, heard: &mut watch::Receiver<Heard>) -> Due {
-    let listened = heard.borrow().listens;
-    while heard.changed().await.is_ok() {
-        let Heard { last, listens } = *heard.borrow_and_update();
+async fn next_notification(known: i64, notified: &mut watch::Receiver<Notified>) -> Due {
+    let listened = notified.borrow().listens;
+    while notified.changed().await.is_ok() {
+        let Notified { last, listens } = *notified.borrow_and_update();
         if last > known {
             return Due::Look;
         }

@@ -13,17 +13,17 @@ pub(super) struct Allowed(Templates<HeaderValue>);
 
 impl Allowed {
     /// The methods in the document, and GET for the paths in `beside`.
-    pub(super) fn of(document: &Value, beside: impl Iterator<Item = &'static str>) -> Self {
-        let beside = beside.map(|path| (path, vec![Method::GET]));
+    pub(super) fn of(document: &Value, undocumented: impl Iterator<Item = &'static str>) -> Self {
+        let undocumented = undocumented.map(|path| (path, vec![Method::GET]));
         let of_document = document::operations(document).map(|(path, operations)| {
             (path, operations.into_iter().map(|(method, _)| method).collect::<Vec<_>>())
         });
-        let all = of_document.chain(beside);
+        let all = of_document.chain(undocumented);
         Self(Templates::of(all.filter_map(|(path, methods)| Some((path, value(path, &methods)?)))))
     }
 
     /// Adds `Allow` with the methods of this path to a response that refuses the method.
-    pub(super) fn tell(&self, path: &str, response: &mut Response) {
+    pub(super) fn add_header(&self, path: &str, response: &mut Response) {
         if let Some(methods) = self.0.at(path).filter(|_| error::refuses_method(response)) {
             response.headers_mut().insert(ALLOW, methods.clone());
         }

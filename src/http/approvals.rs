@@ -104,7 +104,7 @@ impl ApprovalView {
 
 /// The parameters of a request that lists calls, not yet validated.
 #[derive(Debug)]
-struct Asked {
+struct ListQuery {
     state: Option<Text<CallState>>,
     tool_name: Option<String>,
     /// The text of a search.
@@ -142,10 +142,10 @@ impl Inbox {
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let session = self.0.selected_thread(&caller, session_id.0.as_ref()).await?;
-        let place = session.map_or(CallScope::Anywhere, CallScope::Session);
+        let scope = session.map_or(CallScope::Anywhere, CallScope::Session);
         let (state, tool_name, q, cursor, page_size) = (state.0, tool_name.0, q.0, cursor.0, page_size.0);
-        let asked = Asked { state, tool_name, q, cursor, page_size };
-        let listing = asked.listing(place, &self.0)?;
+        let query = ListQuery { state, tool_name, q, cursor, page_size };
+        let listing = query.listing(scope, &self.0)?;
         self.page(&self.0.store.read().await?, &caller.0, &listing).await
     }
 
@@ -169,8 +169,8 @@ impl Inbox {
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        let asked = &Asked { state, tool_name, q: None, cursor, page_size };
-        let page = async |id| self.page_of(&caller.0, CallScope::Thread(id), asked).await;
+        let query = &ListQuery { state, tool_name, q: None, cursor, page_size };
+        let page = async |id| self.page_of(&caller.0, CallScope::Thread(id), query).await;
         self.0.with_thread(&caller, &thread_id, page).await
     }
 
@@ -193,8 +193,8 @@ impl Inbox {
         page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        let asked = &Asked { state, tool_name, q: None, cursor, page_size };
-        let page = async |id| self.page_of(&caller.0, CallScope::Session(id), asked).await;
+        let query = &ListQuery { state, tool_name, q: None, cursor, page_size };
+        let page = async |id| self.page_of(&caller.0, CallScope::Session(id), query).await;
         self.0.with_thread(&caller, &session_id, page).await
     }
 }
@@ -205,12 +205,12 @@ impl Inbox {
     async fn page_of(
         &self,
         principal: &Principal,
-        place: CallScope,
-        asked: &Asked,
+        scope: CallScope,
+        query: &ListQuery,
     ) -> Result<Paged<ApprovalView>, ApiError> {
-        let listing = asked.listing(place, &self.0)?;
+        let listing = query.listing(scope, &self.0)?;
         let (read, visibility) = (self.0.store.read().await?, self.0.approvals.visibility(principal));
-        if !read.is_visible(principal, &visibility, place).await? {
+        if !read.is_visible(principal, &visibility, scope).await? {
             return Err(ApiError::not_found());
         }
         self.page(&read, principal, &listing).await
@@ -236,8 +236,8 @@ impl Inbox {
     }
 }
 
-impl Asked {
-    fn listing(&self, place: CallScope, api: &Api) -> Result<Listing<'_>, ApiError> {
+impl ListQuery {
+    fn listing(&self, scope: CallScope, api: &Api) -> Result<Listing<'_>, ApiError> {
         let state = self.state.as_deref().map_or(Some(StateKind::Pending), StateKind::named);
         let state = state.ok_or_else(|| {
             ApiError::bad_request(format!("state: expected one of {}", CALL_STATES.join(", ")))
@@ -253,6 +253,6 @@ impl Asked {
         let text = Some(q.trim()).filter(|text| !text.is_empty());
         let before = self.cursor.as_ref().map(|cursor| cursor.parse::<ToolCallId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        Ok(Listing { scope: place, state, tool, text, before, page: api.page(page_size(self.page_size)?) })
+        Ok(Listing { scope, state, tool, text, before, page: api.page(page_size(self.page_size)?) })
     }
 }

@@ -95,12 +95,12 @@ async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestB
 fn unreadable(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let (path, reason) = (error.path().to_string(), error.inner().to_string());
     let missing = reason.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
-    let place = Some(path.as_str()).filter(|path| *path != "." && error.inner().is_data());
-    let field = match (place, missing) {
+    let known_path = Some(path.as_str()).filter(|path| *path != "." && error.inner().is_data());
+    let field = match (known_path, missing) {
         (None, None) => "body".to_owned(),
         (None, Some((name, _))) => name.to_owned(),
-        (Some(place), None) => place.to_owned(),
-        (Some(place), Some((name, _))) => format!("{place}.{name}"),
+        (Some(known_path), None) => known_path.to_owned(),
+        (Some(known_path), Some((name, _))) => format!("{known_path}.{name}"),
     };
     ApiError::bad_request(format!("{field}: {reason}"))
 }

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// The state of a tool call. `pending` waits for a decision; `approved` and `executing` go on by themselves; the
+/// The state of a tool call. `pending` waits for a decision; `approved` and `executing` continue by themselves; the
 /// others are final.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename = "ToolCallState", rename_all = "snake_case", remote = "call::StateKind")]
@@ -260,13 +260,13 @@ struct EditPreviewView {
 }
 
 #[derive(ApiResponse)]
-enum CancelAnswer {
+enum CancelResponse {
     /// The call has ended.
     #[oai(status = 200)]
     Done(Json<CancelView>),
     /// The tool was asked to stop and is still running.
     #[oai(status = 202)]
-    UnderWay(Json<CancelView>),
+    Accepted(Json<CancelView>),
 }
 
 pub(super) struct Calls(pub(super) Api);
@@ -343,10 +343,10 @@ impl Calls {
         caller: Caller,
         /// The tool call, as its approval or an event names it.
         tool_call_id: Path<Id>,
-    ) -> Result<CancelAnswer, ApiError> {
+    ) -> Result<CancelResponse, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let call = self.0.approvals.cancel(&caller.0, id).await?;
         let view = Json(CancelView::of(&call));
-        Ok(if call.end().is_some() { CancelAnswer::Done(view) } else { CancelAnswer::UnderWay(view) })
+        Ok(if call.end().is_some() { CancelResponse::Done(view) } else { CancelResponse::Accepted(view) })
     }
 }

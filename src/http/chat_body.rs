@@ -219,8 +219,8 @@ impl ChatBody {
     fn read(posted: Found<Posted>) -> Result<Self, ApiError> {
         let mut fields = match posted {
             Found::Is(Posted::Text(words)) => {
-                let wants = words_or_continue(content(words, "content")?, None);
-                let ask = TurnRequest { action: wants, ..TurnRequest::continuation() };
+                let action = words_or_continue(content(words, "content")?, None);
+                let ask = TurnRequest { action, ..TurnRequest::continuation() };
                 return Ok(Self::of_data_stream(None, ask));
             }
             Found::Is(Posted::Fields(fields)) => *fields,
@@ -246,12 +246,12 @@ impl ChatBody {
         let shown: ShownCalls = ui_body::shown_calls(&mut fields);
         if ui_body::is_ui(&fields) {
             let (answers, approved) = (ui_body::answers(&mut fields), ui_body::approved(&mut fields));
-            let action = ui_body::wants(fields)?;
+            let action = ui_body::action(fields)?;
             let ask = TurnRequest { action, options, decisions: answers, shown, key: None };
             return Ok(Self { id, is_ui: true, is_sdk_5: false, ask, approved });
         }
         let decisions = Vec::new();
-        let ask = TurnRequest { action: wants(fields)?, options, decisions, shown, key: None };
+        let ask = TurnRequest { action: action(fields)?, options, decisions, shown, key: None };
         Ok(Self::of_data_stream(id, ask))
     }
 
@@ -274,7 +274,7 @@ fn names_sdk_5(request: &Request) -> bool {
 }
 
 /// Returns the action that a page of AI SDK 4 requests.
-fn wants(fields: Fields) -> Result<Action, ApiError> {
+fn action(fields: Fields) -> Result<Action, ApiError> {
     if let Some(words) = fields.content.given(|| ApiError::bad_request("content: expected a string"))? {
         return Ok(words_or_continue(content(words, "content")?, None));
     }
@@ -298,7 +298,7 @@ fn wants(fields: Fields) -> Result<Action, ApiError> {
         ui_body::check_parts(last, &format!("messages[{}]", earlier.len()))?;
     }
     let messages = messages.list.into_iter().enumerate();
-    let messages = messages.map(|(place, message)| posted(message, || format!("messages[{place}]")));
+    let messages = messages.map(|(index, message)| posted(message, || format!("messages[{index}]")));
     Ok(Action::History { messages: messages.collect::<Result<_, _>>()? })
 }
 

@@ -47,7 +47,7 @@ const FILES: &[File] = &[
     file!(CSS, "style.css"),
     file!(SCRIPT, "api.js"),
     file!(SCRIPT, "app.js"),
-    file!(SCRIPT, "asks.js"),
+    file!(SCRIPT, "tool-requests.js"),
     file!(SCRIPT, "background.js"),
     file!(SCRIPT, "batch.js"),
     file!(SCRIPT, "card.js"),
@@ -103,7 +103,7 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
 
 /// Whether the client has the file with this tag (RFC 9110, 13.1.2).
 fn has(request: &Request, tag: &HeaderValue) -> bool {
-    let asked = request.headers().get_all(IF_NONE_MATCH).iter();
-    let mut named = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let if_none_match = request.headers().get_all(IF_NONE_MATCH).iter();
+    let mut named = if_none_match.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     named.any(|named| named.trim().trim_start_matches("W/").as_bytes() == tag.as_bytes())
 }

@@ -107,13 +107,13 @@ impl DelegationRoutes {
         tool_call_id: Path<Id>,
         body: Strict<DelegateCall>,
     ) -> Result<Json<DelegationView>, ApiError> {
-        let asked = body.0.checked()?;
+        let delegation = body.0.checked()?;
         let Ok(id) = tool_call_id.0.parse() else {
             // An invalid id names no call. The attempt still counts, as for a decision.
             self.0.approvals.count(&caller.0)?;
             return Err(ApiError::not_found());
         };
-        let delegation = self.0.approvals.delegate(&caller.0, id, asked).await?;
+        let delegation = self.0.approvals.delegate(&caller.0, id, delegation).await?;
         Ok(Json(DelegationView::of(&delegation)))
     }
 }

@@ -191,7 +191,8 @@ pub(super) fn operations(document: &Value) -> impl Iterator<Item = (&str, Vec<(M
 /// Returns the names of the query parameters of an operation.
 pub(super) fn query_names(operation: &Value) -> impl Iterator<Item = &str> {
     let parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
-    let of_query = parameters.filter(|parameter| parameter.get("in").is_some_and(|place| place == "query"));
+    let of_query =
+        parameters.filter(|parameter| parameter.get("in").is_some_and(|location| location == "query"));
     of_query.filter_map(|parameter| parameter.get("name")?.as_str())
 }
 

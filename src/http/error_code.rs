@@ -36,7 +36,7 @@ pub(super) enum ErrorCode {
     RequestClosed,
     /// 409: the run does not wait for a decision.
     RunNotWaiting,
-    /// 409: the call has changed since it was shown, or has begun again.
+    /// 409: the call has changed since it was shown, or has started again.
     Stale,
     /// 409: the thread takes no further message.
     ThreadFull,

@@ -31,7 +31,7 @@ pub(super) struct EventStream {
     /// When the stream ends: the expiry of the caller's token.
     pub(super) until: Option<Instant>,
     /// The slot is released when the stream is dropped.
-    pub(super) _place: StreamSlot,
+    pub(super) _slot: StreamSlot,
     pub(super) _open: Now,
 }
 

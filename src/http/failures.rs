@@ -116,7 +116,7 @@ impl From<ReportError> for ApiError {
             ReportError::NotFound => Self::not_found(),
             ReportError::Stale(state) => Self::conflict(
                 ErrorCode::Stale,
-                "The call has begun again, or is about to. The new request asks for its outcome.",
+                "The call has started again, or is about to. The new request asks for its outcome.",
                 details(state),
             ),
             ReportError::Settled(state) => {

@@ -96,16 +96,16 @@ impl Scrape {
 #[derive(Clone)]
 struct Readiness {
     store: Store,
-    asked: Arc<parking_lot::Mutex<Option<WeakShared<BoxFuture<'static, bool>>>>>,
+    pending: Arc<parking_lot::Mutex<Option<WeakShared<BoxFuture<'static, bool>>>>>,
 }
 
 impl Readiness {
     async fn database_answers(&self) -> bool {
         let answer = {
-            let mut asked = self.asked.lock();
-            asked.as_ref().and_then(WeakShared::upgrade).unwrap_or_else(|| {
+            let mut pending = self.pending.lock();
+            pending.as_ref().and_then(WeakShared::upgrade).unwrap_or_else(|| {
                 let answer = ping(self.store.clone()).boxed().shared();
-                *asked = answer.downgrade();
+                *pending = answer.downgrade();
                 answer
             })
         };
@@ -123,7 +123,7 @@ async fn ping(store: Store) -> bool {
 
 /// Returns the routes `/healthz` and `/readyz`.
 pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
-    let readiness = Readiness { store: with.store.clone(), asked: Arc::default() };
+    let readiness = Readiness { store: with.store.clone(), pending: Arc::default() };
     Route::new()
         .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
         .at("/readyz", get(make(move |_| ready(readiness.clone(), tasks.clone()))))

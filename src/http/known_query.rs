@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(super) struct KnownQuery(Templates<Vec<(Method, Vec<String>)>>);
 
 /// The WebSocket, which an OpenAPI document cannot describe, and its parameters.
-const BESIDE: (&str, &[&str]) = ("/ws", &["ticket"]);
+const UNDOCUMENTED: (&str, &[&str]) = ("/ws", &["ticket"]);
 /// The routes that take further parameters: the AI SDK builds the addresses of its requests.
 const LENIENT: &str = "/qa/";
 
@@ -25,7 +25,7 @@ impl KnownQuery {
             let operations = operations.into_iter().map(|(method, operation)| (method, names(operation)));
             (path, operations.collect())
         });
-        let (path, names) = BESIDE;
+        let (path, names) = UNDOCUMENTED;
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         Self(Templates::of(of_document.chain([(path, vec![(Method::GET, names)])])))
     }

@@ -39,20 +39,20 @@ impl Api {
         about: EventFilter,
         after: Option<i64>,
     ) -> Result<EventStream, ApiError> {
-        let place = self.rates.stream(&caller.0)?;
+        let slot = self.rates.stream(&caller.0)?;
         let subscription = self.feed.subscribe(self.reader(&caller.0), about, after).await?;
         Ok(EventStream {
             subscription,
             keep_alive: self.streaming.silence(),
             until: expiry.instant(&*self.clock),
-            _place: place,
+            _slot: slot,
             _open: self.metrics.stream(),
         })
     }
 }
 
 /// The parameters of a request for the events of all threads, not yet validated.
-struct Asked {
+struct EventQuery {
     last_event_id: Header<Option<Position>>,
     after: Option<Position>,
     session_id: Option<ThreadRef>,
@@ -88,8 +88,9 @@ impl EventStreams {
         #[oai(name = "ticket")]
         _ticket: Query<Option<String>>,
     ) -> Result<LiveEvents, ApiError> {
-        let asked = Asked { last_event_id, after: after.0, session_id: session_id.0, thread_id: thread_id.0 };
-        self.of_all(caller, expiry, asked).await
+        let query =
+            EventQuery { last_event_id, after: after.0, session_id: session_id.0, thread_id: thread_id.0 };
+        self.of_all(caller, expiry, query).await
     }
 
     /// Stream events, under the shorter path
@@ -114,8 +115,9 @@ impl EventStreams {
         #[oai(name = "ticket")]
         _ticket: Query<Option<String>>,
     ) -> Result<LiveEvents, ApiError> {
-        let asked = Asked { last_event_id, after: after.0, session_id: session_id.0, thread_id: thread_id.0 };
-        self.of_all(caller, expiry, asked).await
+        let query =
+            EventQuery { last_event_id, after: after.0, session_id: session_id.0, thread_id: thread_id.0 };
+        self.of_all(caller, expiry, query).await
     }
 
     /// Stream the events of a run
@@ -170,11 +172,16 @@ impl EventStreams {
 }
 
 impl EventStreams {
-    async fn of_all(&self, caller: Caller, expiry: Expiry, asked: Asked) -> Result<LiveEvents, ApiError> {
-        let after = parse_last_event_id(&asked.last_event_id)?.or(seq("after", asked.after.as_deref())?);
+    async fn of_all(
+        &self,
+        caller: Caller,
+        expiry: Expiry,
+        query: EventQuery,
+    ) -> Result<LiveEvents, ApiError> {
+        let after = parse_last_event_id(&query.last_event_id)?.or(seq("after", query.after.as_deref())?);
         let about = EventFilter {
-            session: self.0.selected_thread(&caller, asked.session_id.as_ref()).await?,
-            thread: self.0.selected_thread(&caller, asked.thread_id.as_ref()).await?,
+            session: self.0.selected_thread(&caller, query.session_id.as_ref()).await?,
+            thread: self.0.selected_thread(&caller, query.thread_id.as_ref()).await?,
             ..EventFilter::default()
         };
         Ok(LiveEvents(self.0.live_events(&caller, expiry, about, after).await?))

@@ -4,7 +4,7 @@
 //! The server drops the future of a connection as soon as the client disconnects, with everything that the
 //! future owns, such as a database transaction or a tool. Each request therefore runs in its own task, and a
 //! disconnect does not end the work of a request. The task also counts and logs the response, even if the
-//! client is gone.
+//! client has disconnected.
 
 use super::Settings;
 use super::allow::Allowed;
@@ -95,8 +95,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             }
             // The slot is taken before the body is read, so a user has no more chat bodies in flight than
             // streams.
-            let place = self.rates.stream(&principal)?;
-            request.extensions_mut().insert(place);
+            let slot = self.rates.stream(&principal)?;
+            request.extensions_mut().insert(slot);
         }
         request.extensions_mut().insert(self.bounds);
         request.extensions_mut().insert(principal);
@@ -157,7 +157,7 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
                 None => self.answer(request).await,
             };
         cors.add_headers(allowed_origin.as_ref(), &mut response);
-        self.allowed.tell(&path, &mut response);
+        self.allowed.add_header(&path, &mut response);
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&id.0) {
             headers.insert(HEADER, id);

@@ -50,7 +50,7 @@ pub(crate) mod server;
 mod session_approvals;
 mod session_policy;
 mod sessions;
-mod stream_answer;
+mod stream_response;
 mod templates;
 mod thread_ref;
 mod threads;
@@ -224,10 +224,10 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
 }
 
 /// The paths that are served but are not in the OpenAPI document.
-const BESIDE: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
+const UNDOCUMENTED: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
 
 fn beside() -> impl Iterator<Item = &'static str> {
-    BESIDE.into_iter().chain(console::paths())
+    UNDOCUMENTED.into_iter().chain(console::paths())
 }
 
 /// Returns the OpenAPI document for generators, as served at `/openapi.json`, or the full document.
@@ -250,7 +250,7 @@ pub(crate) fn endpoint(
     let served = Bytes::from(format!("{:#}", document::for_generators(&document)));
     let document = format!("{document:#}");
     let mut routes = health::health(&with, tasks.clone())
-        .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
+        .at("/openapi.json", get(make(move |_| document_response(served.clone()))));
     if settings.docs {
         let docs = Arc::new(docs(api(with.clone()), spec, document));
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
@@ -314,14 +314,14 @@ fn docs(service: OpenApiService<Routes, ()>, spec: String, document: String) -> 
     // The page embeds the unrefined document. Replace it with the refined one, which is the full one.
     let page = LazyLock::new(move || Bytes::from(service.swagger_ui_html().replace(&spec, &document)));
     let page = Arc::new(page);
-    make(move |_| docs_answer(Bytes::clone(&page)))
+    make(move |_| docs_response(Bytes::clone(&page)))
 }
 
-async fn docs_answer(page: Bytes) -> poem::Result<Response> {
+async fn docs_response(page: Bytes) -> poem::Result<Response> {
     let answer = page.with_content_type("text/html; charset=utf-8");
     Ok(answer.with_header(CONTENT_SECURITY_POLICY, DOCS_POLICY).into_response())
 }
 
-async fn document_answer(spec: Bytes) -> poem::Result<Response> {
+async fn document_response(spec: Bytes) -> poem::Result<Response> {
     Ok(spec.with_content_type("application/json").into_response())
 }

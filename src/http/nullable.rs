@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// A word of the enum `T` in an optional field, which may also be null. The words stand in the schema of the field,
+/// A word of the enum `T` in an optional field, which may also be null. The words are in the schema of the field,
 /// together with null: a reference cannot be nullable, and `nullable` alone does not add null to the values of an
 /// enum (OpenAPI 3.0.3, a clarification of 3.0.0).
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -53,8 +53,8 @@ impl ParseFromParameter for RequestedSize {
 }
 
 /// Returns the size of a page, validated.
-pub(super) fn page_size(asked: Option<RequestedSize>) -> Result<u64, ApiError> {
-    match asked.map(|size| size.0) {
+pub(super) fn page_size(requested: Option<RequestedSize>) -> Result<u64, ApiError> {
+    match requested.map(|size| size.0) {
         None => Ok(PAGE_SIZE),
         Some(size @ 1..=PAGE_SIZE_MAX) => Ok(size),
         Some(_) => Err(ApiError::bad_request(format!("page_size: expected 1 to {PAGE_SIZE_MAX}"))),

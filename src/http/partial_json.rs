@@ -171,7 +171,7 @@ impl<W> Reader<'_, W> {
         }
         if before.contains(&key) {
             let shown: String = key.chars().take(KEY_SHOWN).collect();
-            self.repeated = Some(format!("the key {shown:?} stands twice"));
+            self.repeated = Some(format!("the key {shown:?} appears twice"));
         } else if self.keys == KEYS_MAX {
             self.repeated = Some(format!("more than {KEYS_MAX} keys at once"));
         } else {
@@ -297,7 +297,7 @@ mod tests {
             r#"[{"b":{"a":1,"\u0061":2}}]"#,
             r#"{"a":{"a":1},"b":[{"a":1},{"a":1,"b":2,"a":3}]}"#,
         ] {
-            assert_eq!(repeated(text).unwrap(), r#"the key "a" stands twice"#, "{text}");
+            assert_eq!(repeated(text).unwrap(), r#"the key "a" appears twice"#, "{text}");
         }
         for text in [r#"{"a":{"a":1},"b":[{"a":1},{"a":1}]}"#, r#"{"a\u0000":"\u0000"}"#, "null"] {
             assert_eq!(repeated(text), None, "{text}");

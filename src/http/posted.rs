@@ -103,7 +103,7 @@ pub(super) struct Parts {
     /// The calls that are shown without an end, in an assistant message.
     pub(super) open: Vec<ToolCallId>,
     /// The calls whose decisions the page has, in an assistant message.
-    pub(super) told: Vec<ToolCallId>,
+    pub(super) decided: Vec<ToolCallId>,
     /// Those of them whose decision is not marked as one that an answer of the page came after.
     pub(super) on_time: Vec<ToolCallId>,
 }
@@ -354,26 +354,26 @@ impl Kept for Parts {
         reader: &mut Reader<'_, Bounds>,
     ) -> Result<Option<Self>, A::Error> {
         let mut parts = Self::default();
-        let mut place = 0;
+        let mut index = 0;
         while let Some(item) = reader.item::<Part, A>(items)? {
             let Found::Is(part) = item else {
-                let malformed = || UnreadPart::malformed(format!("parts[{place}]"), "not an object");
+                let malformed = || UnreadPart::malformed(format!("parts[{index}]"), "not an object");
                 parts.unread.get_or_insert_with(malformed);
-                place += 1;
+                index += 1;
                 continue;
             };
             if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
-                parts.words.add(text, place, *reader.with);
+                parts.words.add(text, index, *reader.with);
             }
             if parts.unread.is_none() {
-                parts.unread = part.unread(place);
+                parts.unread = part.unread(index);
             }
             parts.approved.extend(part.approved());
             parts.open.extend(part.open());
-            parts.told.extend(part.told());
-            parts.on_time.extend(part.told().filter(|_| !part.is_late()));
+            parts.decided.extend(part.decided());
+            parts.on_time.extend(part.decided().filter(|_| !part.is_late()));
             parts.answers.extend(part.answer());
-            place += 1;
+            index += 1;
         }
         Ok(Some(parts))
     }
@@ -409,20 +409,20 @@ impl Kept for Part {
 }
 
 impl Part {
-    /// Returns the part if the model cannot be given its content. `place` is its index in the message.
-    fn unread(&self, place: usize) -> Option<UnreadPart> {
-        let place = || format!("parts[{place}]");
+    /// Returns the part if the model cannot be given its content. `index` is its index in the message.
+    fn unread(&self, index: usize) -> Option<UnreadPart> {
+        let path = || format!("parts[{index}]");
         let kind = match &self.kind {
             Found::Is(Kind::StepStart) => return None,
             Found::Is(Kind::Text) if self.text.as_is().is_some() => return None,
-            Found::Is(Kind::Text) => return Some(UnreadPart::malformed(place(), "text without a text")),
+            Found::Is(Kind::Text) => return Some(UnreadPart::malformed(path(), "text without a text")),
             Found::Is(Kind::Call(name) | Kind::Decision(name) | Kind::Other(name)) => &name.0,
             Found::Absent | Found::Null | Found::Other => {
-                return Some(UnreadPart::malformed(place(), "without a type"));
+                return Some(UnreadPart::malformed(path(), "without a type"));
             }
         };
         let media_type = self.media_type.as_is().map(|name| name.0.clone());
-        Some(UnreadPart { place: place(), kind: kind.clone(), media_type })
+        Some(UnreadPart { path: path(), kind: kind.clone(), media_type })
     }
 
     /// Returns the call that the part shows without an end.
@@ -437,7 +437,7 @@ impl Part {
     }
 
     /// Returns the call whose decision the part shows.
-    fn told(&self) -> Option<ToolCallId> {
+    fn decided(&self) -> Option<ToolCallId> {
         let Found::Is(Kind::Decision(_)) = self.kind else { return None };
         self.id.as_is().map(|id| id.0)
     }

@@ -36,12 +36,12 @@ impl Words {
     }
 
     /// Adds the text of the part with the index `place`.
-    pub(super) fn add(&mut self, part: &Self, place: usize, with: Bounds) {
+    pub(super) fn add(&mut self, part: &Self, index: usize, with: Bounds) {
         if part.text.is_empty() {
             return;
         }
         if part.nul_at.is_some() {
-            self.nul_at.get_or_insert(place);
+            self.nul_at.get_or_insert(index);
         }
         // The text is already too long.
         if self.text.len() > with.message_bytes {

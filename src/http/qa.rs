@@ -9,7 +9,7 @@ use super::formats::Text;
 use super::payload::Tag;
 use super::rates::StreamSlot;
 use super::request_id::RequestId;
-use super::stream_answer::{AttachedStream, ChatStream};
+use super::stream_response::{AttachedStream, ChatStream};
 use super::thread_ref::{ClientName, ThreadRef, checked_key};
 use super::turn_stream::Listener;
 use crate::chat::{AdmitError, Started, ThreadName};
@@ -39,7 +39,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
         thread_id: Path<ThreadRef>,
         /// The dialect of the stream.
@@ -52,7 +52,7 @@ impl Qa {
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
         let (name, body) = (ThreadName::Known(thread_id.0.into()), body.with_key(checked_key(key)?));
-        self.turn(caller, request_id, place, name, named(protocol), body).await
+        self.turn(caller, request_id, slot, name, named(protocol), body).await
     }
 
     /// Run a turn of the thread that the body names
@@ -64,7 +64,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: DialectHeader,
@@ -75,7 +75,7 @@ impl Qa {
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
         let (name, body) = (ThreadName::OrNew(body.id), body.chat.with_key(checked_key(key)?));
-        self.turn(caller, request_id, place, name, named(protocol), body).await
+        self.turn(caller, request_id, slot, name, named(protocol), body).await
     }
 
     /// Attach to the turn of a thread
@@ -91,7 +91,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
         thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the path names the thread.
@@ -103,7 +103,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, slot))
     }
 
     /// Attach to the turn of the thread that the query names
@@ -115,7 +115,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
         #[oai(name = "chatId")]
         chat_id: Query<String>,
@@ -125,7 +125,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, slot))
     }
 
     /// Attach to the message that the turn of a thread writes
@@ -143,7 +143,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
         thread_id: Path<ThreadRef>,
         /// The page's id of the chat. Ignored, because the segment before it names the thread.
@@ -155,7 +155,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, slot))
     }
 
     /// Attach to the message that the turn of the chat's thread writes
@@ -167,7 +167,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
         chat_id: Path<ThreadRef>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
@@ -176,7 +176,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, place))
+        Ok(self.attached(&caller, started, dialect, request_id, slot))
     }
 }
 
@@ -186,7 +186,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
         name: ThreadName,
         named: Option<&'static Dialect>,
         body: ChatBody,
@@ -207,7 +207,7 @@ impl Qa {
         let cards = Arc::new(self.0.approvals.cards(&caller.0));
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
         let listener =
-            Listener { dialect, is_guess, request_id: request_id.0, place, approved, answers, cards };
+            Listener { dialect, is_guess, request_id: request_id.0, slot, approved, answers, cards };
         Ok(self.0.streaming.answer(started, listener))
     }
 
@@ -241,14 +241,14 @@ impl Qa {
         started: Option<Started>,
         dialect: &'static Dialect,
         request_id: RequestId,
-        place: StreamSlot,
+        slot: StreamSlot,
     ) -> AttachedStream {
         let (approved, answers) = <(HashSet<_>, HashMap<_, _>)>::default();
         let cards = Arc::new(self.0.approvals.cards(&caller.0));
         // A page that attaches has posted before.
         let is_guess = false;
         let listener =
-            Listener { dialect, is_guess, request_id: request_id.0, place, approved, answers, cards };
+            Listener { dialect, is_guess, request_id: request_id.0, slot, approved, answers, cards };
         let stream = started.map(|started| self.0.streaming.answer(started, listener));
         AttachedStream { dialect, stream }
     }

@@ -49,8 +49,8 @@ impl Rates {
 
     /// Takes a slot for a stream of the caller.
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamSlot, ApiError> {
-        let place = self.streams.take(User::of(caller));
-        place.map(|share| StreamSlot(Arc::new(share))).map_err(|max| {
+        let slot = self.streams.take(User::of(caller));
+        slot.map(|share| StreamSlot(Arc::new(share))).map_err(|max| {
             ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
         })
     }

@@ -88,7 +88,7 @@ struct ReportResult {
 }
 
 #[derive(ApiResponse)]
-enum ReportAnswer {
+enum ReportResponse {
     /// The outcome is stored.
     #[oai(status = 200)]
     Stored(
@@ -145,11 +145,11 @@ impl Reports {
         /// `v1,` and the HMAC-SHA256 over id, time and body in base64; several with a space between.
         #[oai(name = "webhook-signature")]
         _webhook_signature: Header<String>,
-    ) -> Result<ReportAnswer, ApiError> {
+    ) -> Result<ReportResponse, ApiError> {
         let Reporter { tool, call, execution, .. } = reporter;
         let report = body.0.report()?;
         let Reported { state, replayed } = self.0.approvals.report(&tool, (call, execution), report).await?;
         let result = ReportResult { tool_call_id: Id::of(call), state: state.into() };
-        Ok(ReportAnswer::Stored(Json(result), replayed.then(|| "true".to_owned())))
+        Ok(ReportResponse::Stored(Json(result), replayed.then(|| "true".to_owned())))
     }
 }

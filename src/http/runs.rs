@@ -94,13 +94,13 @@ impl RunView {
 }
 
 #[derive(ApiResponse)]
-enum CancelRunAnswer {
+enum CancelRunResponse {
     /// The run is cancelled.
     #[oai(status = 200)]
     Done(Json<RunView>),
     /// The turn was asked to stop and is still running.
     #[oai(status = 202)]
-    UnderWay(Json<RunView>),
+    Accepted(Json<RunView>),
 }
 
 /// An approval of a held call of a run.
@@ -168,7 +168,7 @@ impl RunDecisionView {
 }
 
 #[derive(ApiResponse)]
-enum RunDecisionAnswer {
+enum RunDecisionResponse {
     /// The call is decided.
     #[oai(status = 200)]
     Decided(
@@ -213,14 +213,14 @@ impl Runs {
         caller: Caller,
         /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
-    ) -> Result<CancelRunAnswer, ApiError> {
+    ) -> Result<CancelRunResponse, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (run, thread) = self.0.chat.cancel(&caller.0, id).await?;
         let pending = self.0.store.urgent_read().await?.pending_of(&thread, run.id).await?;
         let view = Json(RunView::of(&run, &thread, &pending));
         Ok(match run.status {
-            run::RunStatus::Running => CancelRunAnswer::UnderWay(view),
-            _ => CancelRunAnswer::Done(view),
+            run::RunStatus::Running => CancelRunResponse::Accepted(view),
+            _ => CancelRunResponse::Done(view),
         })
     }
 
@@ -236,7 +236,7 @@ impl Runs {
         /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
         body: Strict<ApproveRun>,
-    ) -> Result<RunDecisionAnswer, ApiError> {
+    ) -> Result<RunDecisionResponse, ApiError> {
         let ApproveRun { tool_call_id, validated_inputs, input_hash, preview_hash } = body.0;
         let answer = Choice::Approve { inputs: validated_inputs.map(|inputs| inputs.0) };
         self.decide(&caller, &run_id.0, &tool_call_id, answer, [input_hash, preview_hash]).await
@@ -252,7 +252,7 @@ impl Runs {
         /// The run, as `x-run-id` of its stream or an event names it.
         run_id: Path<Id>,
         body: Strict<RejectRun>,
-    ) -> Result<RunDecisionAnswer, ApiError> {
+    ) -> Result<RunDecisionResponse, ApiError> {
         let RejectRun { tool_call_id, reason } = body.0;
         check_reason("", reason.as_deref())?;
         let answer = Choice::Reject { reason: given_reason(reason) };
@@ -268,7 +268,7 @@ impl Runs {
         call: &str,
         answer: Choice,
         [input_hash, preview_hash]: [Option<Hash>; 2],
-    ) -> Result<RunDecisionAnswer, ApiError> {
+    ) -> Result<RunDecisionResponse, ApiError> {
         let (Ok(run), Ok(tool_call_id)) = (run.parse(), call.parse()) else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
             // ids is limited.
@@ -290,8 +290,8 @@ impl Runs {
                 let (view, replayed) =
                     (Json(RunDecisionView::of(&call)), replayed.then(|| "true".to_owned()));
                 Ok(match call.state {
-                    State::Pending => RunDecisionAnswer::MoreNeeded(view, replayed),
-                    _ => RunDecisionAnswer::Decided(view, replayed),
+                    State::Pending => RunDecisionResponse::MoreNeeded(view, replayed),
+                    _ => RunDecisionResponse::Decided(view, replayed),
                 })
             }
             Err(DecideError::Closed(call)) if !self.waits(&call).await? => {

@@ -74,7 +74,7 @@ impl DecidedView {
 }
 
 #[derive(ApiResponse)]
-enum SessionDecisionAnswer {
+enum SessionDecisionResponse {
     /// The call is decided.
     #[oai(status = 200)]
     Decided(
@@ -97,13 +97,13 @@ struct CancelledView {
 }
 
 #[derive(ApiResponse)]
-enum CancelSessionAnswer {
+enum CancelSessionResponse {
     /// None of the runs is running any more.
     #[oai(status = 200)]
     Done(Json<CancelledView>),
     /// At least one turn was asked to stop and is still running.
     #[oai(status = 202)]
-    UnderWay(Json<CancelledView>),
+    Accepted(Json<CancelledView>),
 }
 
 pub(super) struct SessionApprovals(pub(super) Api);
@@ -128,7 +128,7 @@ impl SessionApprovals {
         /// The `tool_call_id` of the held call.
         tool_call_id: Path<Id>,
         body: Strict<DecideInSession>,
-    ) -> Result<SessionDecisionAnswer, ApiError> {
+    ) -> Result<SessionDecisionResponse, ApiError> {
         let DecideInSession { decision: decision_name, reason } = body.0;
         check_reason("", reason.as_deref())?;
         let Ok(tool_call_id) = tool_call_id.0.parse() else {
@@ -159,8 +159,8 @@ impl SessionApprovals {
         let (view, replayed) =
             (Json(DecidedView::of(&call, decision_name)), replayed.then(|| "true".to_owned()));
         Ok(match call.state {
-            State::Pending => SessionDecisionAnswer::MoreNeeded(view, replayed),
-            _ => SessionDecisionAnswer::Decided(view, replayed),
+            State::Pending => SessionDecisionResponse::MoreNeeded(view, replayed),
+            _ => SessionDecisionResponse::Decided(view, replayed),
         })
     }
 
@@ -179,7 +179,7 @@ impl SessionApprovals {
         caller: Caller,
         /// The id of the session, or the caller's own name for its root thread.
         session_id: Path<ThreadRef>,
-    ) -> Result<CancelSessionAnswer, ApiError> {
+    ) -> Result<CancelSessionResponse, ApiError> {
         let cancel = async |id| Ok(self.0.chat.cancel_session(&caller.0, id).await?);
         self.cancelled(self.0.with_thread(&caller, &session_id, cancel).await?).await
     }
@@ -188,7 +188,7 @@ impl SessionApprovals {
     ///
     /// For the Stop button of a page: needs neither the id of a run nor that one is active. Cancels the runs
     /// of the thread that are running or waiting, or that failed with pending calls, each as by
-    /// `/runs/{id}/cancel`. Other threads of the session go on, except those of sub-agents that work for
+    /// `/runs/{id}/cancel`. Other threads of the session continue, except those of sub-agents that work for
     /// these runs. The list is empty if nothing runs or waits.
     #[oai(
         path = "/threads/:thread_id/cancel",
@@ -201,7 +201,7 @@ impl SessionApprovals {
         caller: Caller,
         /// The id of the thread, or the caller's own name for it.
         thread_id: Path<ThreadRef>,
-    ) -> Result<CancelSessionAnswer, ApiError> {
+    ) -> Result<CancelSessionResponse, ApiError> {
         let cancel = async |id| Ok(self.0.chat.cancel_thread(&caller.0, id).await?);
         self.cancelled(self.0.with_thread(&caller, &thread_id, cancel).await?).await
     }
@@ -209,14 +209,18 @@ impl SessionApprovals {
 
 impl SessionApprovals {
     /// Returns the response with the current state of these runs.
-    async fn cancelled(&self, cancelled: Vec<(Run, Thread)>) -> Result<CancelSessionAnswer, ApiError> {
+    async fn cancelled(&self, cancelled: Vec<(Run, Thread)>) -> Result<CancelSessionResponse, ApiError> {
         let read = self.0.store.urgent_read().await?;
         let mut results = Vec::with_capacity(cancelled.len());
         for (run, thread) in &cancelled {
             results.push(RunView::of(run, thread, &read.pending_of(thread, run.id).await?));
         }
         let view = Json(CancelledView { results });
-        let under_way = cancelled.iter().any(|(run, _)| run.status == RunStatus::Running);
-        Ok(if under_way { CancelSessionAnswer::UnderWay(view) } else { CancelSessionAnswer::Done(view) })
+        let is_accepted = cancelled.iter().any(|(run, _)| run.status == RunStatus::Running);
+        Ok(if is_accepted {
+            CancelSessionResponse::Accepted(view)
+        } else {
+            CancelSessionResponse::Done(view)
+        })
     }
 }

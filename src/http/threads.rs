@@ -385,7 +385,7 @@ impl Threads {
             let deleted = write.delete_thread(&caller.0, id).await?;
             let calls = deleted.ok_or_else(ApiError::not_found)?;
             write.commit().await?;
-            self.0.approvals.ask_to_stop(calls);
+            self.0.approvals.renew_cancelled(calls);
             Ok(Deleted::Deleted)
         };
         self.0.with_thread(&caller, &thread_id, delete).await

@@ -42,7 +42,7 @@ enum RequestState {
     Withdrawn,
 }
 
-/// The answer to a request. `accept`: the tool gets the content. `decline`: it gets none, and may go on without it.
+/// The answer to a request. `accept`: the tool gets the content. `decline`: it gets none, and may continue without it.
 /// `cancel`: it gets none, and should end what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum, Deserialize)]
 #[oai(rename_all = "snake_case")]

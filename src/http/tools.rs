@@ -135,10 +135,10 @@ impl ToolRoutes {
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
     async fn models(&self, _caller: Caller) -> Result<Json<Models>, ApiError> {
         let models = self.0.models.iter().enumerate();
-        let view = |(place, model): (usize, &Arc<dyn LanguageModel>)| ModelView {
+        let view = |(index, model): (usize, &Arc<dyn LanguageModel>)| ModelView {
             id: model.id().to_owned(),
             provider: model.provider().to_owned(),
-            default: place == 0,
+            default: index == 0,
         };
         Ok(Json(Models { results: models.map(view).collect() }))
     }

@@ -5,14 +5,14 @@
 
 use super::dialect_hint::DialectHint;
 use super::rates::StreamSlot;
-use super::stream_answer::ChatStream;
+use super::stream_response::ChatStream;
 use crate::chat::Started;
 use crate::chat::turn_log::{Enough, Reader};
 use crate::config::UiDialect;
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::TurnEvent;
 use crate::metrics::{Metrics, Now};
-use crate::stream::{Audience, Cards, Dialect, Encoder, PageAnswer};
+use crate::stream::{Audience, Cards, Dialect, Encoder, PageDecision};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream;
@@ -42,7 +42,7 @@ pub(super) struct Listener {
     /// Whether neither the page nor the operator selected the dialect, which the page may be unable to read.
     pub(super) is_guess: bool,
     pub(super) request_id: String,
-    pub(super) place: StreamSlot,
+    pub(super) slot: StreamSlot,
     /// The calls that the page shows as approved in this request.
     pub(super) approved: HashSet<ToolCallId>,
     /// Whether the page approves the calls that it answers in this request.
@@ -54,7 +54,7 @@ pub(super) struct Listener {
 struct TurnStream {
     pieces: Pieces,
     /// The slot is released when the stream is dropped.
-    _place: StreamSlot,
+    _slot: StreamSlot,
     _open: Now,
 }
 
@@ -80,9 +80,9 @@ impl Streaming {
 
     /// Returns the stream of a started turn.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
-        let Listener { dialect, is_guess, request_id, place, approved, answers, cards } = listener;
-        let Started { thread_id, run_id, message_id, backfill: before, log, taken } = started;
-        let answer = |(call, approved)| (call, PageAnswer { approved, taken: taken.contains(&call) });
+        let Listener { dialect, is_guess, request_id, slot, approved, answers, cards } = listener;
+        let Started { thread_id, run_id, message_id, backfill: before, log, accepted } = started;
+        let answer = |(call, approved)| (call, PageDecision { approved, accepted: accepted.contains(&call) });
         let answers = answers.into_iter().map(answer).collect();
         let mut encoder = dialect.encoder(Audience { message_id, request_id, approved, answers, cards });
         let mut piece = BytesMut::new();
@@ -97,7 +97,7 @@ impl Streaming {
             piece,
             over: false,
         };
-        let stream = TurnStream { pieces, _place: place, _open: self.metrics.stream() };
+        let stream = TurnStream { pieces, _slot: slot, _open: self.metrics.stream() };
         let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next).map(Ok::<_, io::Error>));
         ChatStream { dialect, thread_id, run_id, body }
     }
@@ -140,17 +140,17 @@ impl Pieces {
             if piece.len() < *piece_bytes { Enough::No } else { Enough::Yes }
         };
         let next = reader.next(write);
-        let goes_on = match keep_alive {
+        let continues = match keep_alive {
             None => next.await,
             Some(time) => match timeout(*time, next).await {
-                Ok(goes_on) => goes_on,
+                Ok(continues) => continues,
                 Err(_silence) => {
                     self.encoder.keep_alive(&mut self.piece);
                     return;
                 }
             },
         };
-        if !goes_on {
+        if !continues {
             self.over = true;
             self.encoder.end(&mut self.piece);
         }

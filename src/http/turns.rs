@@ -47,7 +47,7 @@ impl Example for RunTurn {
 }
 
 /// A turn at its end: the status of the run and the answer so far, with its calls. With `waiting`, calls are held, or a
-/// sub-agent works. With `running`, the turn continues in another process, or another turn has begun.
+/// sub-agent works. With `running`, the turn continues in another process, or another turn has started.
 #[derive(Debug, Object)]
 #[oai(rename = "Turn", skip_serializing_if_is_none)]
 struct TurnView {
@@ -87,7 +87,7 @@ impl Turns {
         body: Strict<Option<RunTurn>>,
     ) -> Result<Json<TurnView>, ApiError> {
         let key = checked_key(idempotency_key)?;
-        let ask = asked(request, body.0.unwrap_or_default(), key)?;
+        let ask = turn_request(request, body.0.unwrap_or_default(), key)?;
         // Held until the response is ready, like the slot of a stream.
         let _slot = self.0.rates.stream(&caller.0)?;
         let name = ThreadName::Known(thread_id.0.to_string());
@@ -123,7 +123,7 @@ impl Turns {
 }
 
 /// Returns the request of the chat that a body makes.
-fn asked(request: &Request, body: RunTurn, key: Option<String>) -> Result<TurnRequest, ApiError> {
+fn turn_request(request: &Request, body: RunTurn, key: Option<String>) -> Result<TurnRequest, ApiError> {
     let RunTurn { content, model, tool_selection } = body;
     let bounds = request.data::<Bounds>().copied().ok_or_else(ApiError::internal)?;
     let action = match content.filter(|text| !text.is_empty()) {

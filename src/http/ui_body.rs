@@ -31,7 +31,7 @@ pub(super) fn is_ui(fields: &Fields) -> bool {
 }
 
 /// Returns the action that the page requests.
-pub(super) fn wants(fields: Fields) -> Result<Action, ApiError> {
+pub(super) fn action(fields: Fields) -> Result<Action, ApiError> {
     let Fields { content, messages, message, trigger, message_id, .. } = fields;
     let alone = match message {
         Found::Absent | Found::Null => None,
@@ -53,7 +53,7 @@ pub(super) fn wants(fields: Fields) -> Result<Action, ApiError> {
         }
         Some(Trigger::Regenerate) => {
             let question = match conversation.messages.iter().rposition(|message| message.is_of(Role::User)) {
-                Some(place) => Some(conversation.message(place)?),
+                Some(index) => Some(conversation.message(index)?),
                 None => None,
             };
             Ok(Action::Regenerate { answer: given_name(message_id), question })
@@ -67,11 +67,11 @@ pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
     let mut answers = BTreeMap::new();
     for answer in shown(fields).flat_map(|parts| std::mem::take(&mut parts.answers)) {
         match answers.entry(answer.tool_call_id) {
-            Entry::Vacant(place) => {
-                place.insert(Some(answer));
+            Entry::Vacant(entry) => {
+                entry.insert(Some(answer));
             }
-            Entry::Occupied(mut place) => {
-                let before: &mut Option<PostedDecision> = place.get_mut();
+            Entry::Occupied(mut entry) => {
+                let before: &mut Option<PostedDecision> = entry.get_mut();
                 if before.as_ref().is_some_and(|before| before.approved != answer.approved) {
                     *before = None;
                 }
@@ -91,7 +91,7 @@ pub(super) fn shown_calls(fields: &mut Fields) -> ShownCalls {
     let mut calls = ShownCalls::default();
     for parts in shown(fields) {
         calls.open.extend(std::mem::take(&mut parts.open));
-        calls.told.extend(std::mem::take(&mut parts.told));
+        calls.decided.extend(std::mem::take(&mut parts.decided));
         calls.on_time.extend(std::mem::take(&mut parts.on_time));
     }
     calls
@@ -118,8 +118,8 @@ pub(super) fn words(message: &mut Message, field: &str) -> Result<String, ApiErr
     let (parts, text) = (std::mem::take(&mut message.parts), std::mem::take(&mut message.content));
     match (parts, text) {
         (Found::Is(Parts { words, .. }), _) if !words.text.is_empty() => {
-            let place = words.nul_at.unwrap_or_default();
-            content(words, &format!("{field}.parts[{place}].text"))
+            let index = words.nul_at.unwrap_or_default();
+            content(words, &format!("{field}.parts[{index}].text"))
         }
         (_, Found::Is(text)) => content(text, &format!("{field}.content")),
         (Found::Is(_), _) => Ok(String::new()),
@@ -131,7 +131,7 @@ pub(super) fn words(message: &mut Message, field: &str) -> Result<String, ApiErr
 }
 
 /// Refuses a user message with a part that no model can be given, so that its author does not take the part
-/// for read. `field` is the place of the message.
+/// for read. `field` is the path of the message.
 pub(super) fn check_parts(message: &Message, field: &str) -> Result<(), ApiError> {
     let in_parts = message.parts.as_is().and_then(|parts| parts.unread.as_ref());
     let odd = UnreadPart::malformed("experimental_attachments".to_owned(), "not a list");
@@ -140,21 +140,21 @@ pub(super) fn check_parts(message: &Message, field: &str) -> Result<(), ApiError
         Found::Other => Some(&odd),
         Found::Absent | Found::Null => None,
     };
-    let Some(UnreadPart { place, kind, media_type }) = in_parts.or_else(attached) else { return Ok(()) };
+    let Some(UnreadPart { path, kind, media_type }) = in_parts.or_else(attached) else { return Ok(()) };
     let media_type = media_type.as_ref().map_or_else(String::new, |name| format!(" {name}"));
-    let message = format!("{field}.{place} ({kind}{media_type}): models are given text only");
+    let message = format!("{field}.{path} ({kind}{media_type}): models are given text only");
     Err(ApiError::unprocessable(ErrorCode::UnsupportedPart, message))
 }
 
 impl Conversation {
-    fn field(&self, place: usize) -> String {
-        if self.alone { "message".to_owned() } else { format!("messages[{place}]") }
+    fn field(&self, index: usize) -> String {
+        if self.alone { "message".to_owned() } else { format!("messages[{index}]") }
     }
 
     /// Returns a user message. The text may be empty.
-    fn message(mut self, place: usize) -> Result<PostedMessage, ApiError> {
-        let field = self.field(place);
-        let mut message = self.messages.get_mut(place).map(std::mem::take).unwrap_or_default();
+    fn message(mut self, index: usize) -> Result<PostedMessage, ApiError> {
+        let field = self.field(index);
+        let mut message = self.messages.get_mut(index).map(std::mem::take).unwrap_or_default();
         check_parts(&message, &field)?;
         let words = words(&mut message, &field)?;
         let user_text = Some(words).filter(|words| !words.is_empty());
@@ -163,11 +163,11 @@ impl Conversation {
 
     /// Returns a user message that must have text in its parts. A message with `content` only may be empty,
     /// which means a continuation.
-    fn posted_message(self, place: usize) -> Result<PostedMessage, ApiError> {
-        let field = self.field(place);
+    fn posted_message(self, index: usize) -> Result<PostedMessage, ApiError> {
+        let field = self.field(index);
         let in_content = |posted: &Message| posted.has_content() && matches!(posted.parts, Found::Absent);
-        let may_be_empty = self.messages.get(place).is_some_and(in_content);
-        let message = self.message(place)?;
+        let may_be_empty = self.messages.get(index).is_some_and(in_content);
+        let message = self.message(index)?;
         if message.user_text.is_none() && !may_be_empty {
             return Err(ApiError::bad_request(format!("{field}.parts: expected a text part with words")));
         }
@@ -185,14 +185,14 @@ fn submitted(
     let has_name = |message: &Message| named.is_some() && message.name() == named.as_ref();
     // The message that `messageId` names decides the action. Without such a message in the body, the last
     // message does.
-    let place = messages.iter().rposition(has_name).or(messages.len().checked_sub(1));
-    let at_place = place.and_then(|place| messages.get(place));
-    let user = place.filter(|_| at_place.is_some_and(|message| message.is_of(Role::User)));
+    let index = messages.iter().rposition(has_name).or(messages.len().checked_sub(1));
+    let message_there = index.and_then(|index| messages.get(index));
+    let user = index.filter(|_| message_there.is_some_and(|message| message.is_of(Role::User)));
     let posted_message = match (words.filter(|words| !words.text.is_empty()), user) {
         (Some(words), _) => PostedMessage { user_text: Some(content(words, "content")?), id: None },
-        (None, Some(place)) => conversation.posted_message(place)?,
+        (None, Some(index)) => conversation.posted_message(index)?,
         (None, None) => {
-            let last = at_place.filter(|message| message.is_of(Role::Assistant));
+            let last = message_there.filter(|message| message.is_of(Role::Assistant));
             let message = named.or_else(|| last?.name().cloned());
             return Ok(Action::Continue { message: message.map(|name| name.0) });
         }

@@ -10,8 +10,8 @@ const TYPE_SHOWN: usize = 64;
 /// A part of a user message that no model can be given.
 #[derive(Debug)]
 pub(super) struct UnreadPart {
-    /// The place of the part in its message.
-    pub(super) place: String,
+    /// The path of the part in its message.
+    pub(super) path: String,
     /// The type of the part, or why it has none.
     pub(super) kind: String,
     pub(super) media_type: Option<String>,
@@ -19,8 +19,8 @@ pub(super) struct UnreadPart {
 
 impl UnreadPart {
     /// A part of another form than the parts of a page.
-    pub(super) fn malformed(place: String, why: &str) -> Self {
-        Self { place, kind: why.to_owned(), media_type: None }
+    pub(super) fn malformed(path: String, why: &str) -> Self {
+        Self { path, kind: why.to_owned(), media_type: None }
     }
 }
 
@@ -48,8 +48,8 @@ impl Kept for Attached {
         let Some(item) = reader.item::<AttachedFile, A>(items)? else { return Ok(Some(Self(None))) };
         reader.skip_rest(items)?;
         let media_type = item.is().and_then(|file| file.media_type.is()).map(|name| name.0);
-        let place = "experimental_attachments[0]".to_owned();
-        Ok(Some(Self(Some(UnreadPart { place, kind: "file".to_owned(), media_type }))))
+        let path = "experimental_attachments[0]".to_owned();
+        Ok(Some(Self(Some(UnreadPart { path, kind: "file".to_owned(), media_type }))))
     }
 }
 

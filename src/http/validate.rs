@@ -175,7 +175,7 @@ struct ValidateToolsResult {
 }
 
 #[derive(ApiResponse)]
-enum ValidateAnswer {
+enum ValidateResponse {
     /// The call is decided and has ended.
     #[oai(status = 200)]
     Done(
@@ -187,7 +187,7 @@ enum ValidateAnswer {
     /// The call is decided and still running; the same request waits again. With the state `pending`: the
     /// approval is recorded, and more people must approve.
     #[oai(status = 202)]
-    UnderWay(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
+    Accepted(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
 pub(super) struct Validate(pub(super) Api);
@@ -208,13 +208,13 @@ impl Validate {
         &self,
         caller: Caller,
         body: Strict<ValidateTool>,
-    ) -> Result<ValidateAnswer, ApiError> {
-        let decided = decide_and_follow(&self.0, &caller, body.0, Surface::Rest).await?;
+    ) -> Result<ValidateResponse, ApiError> {
+        let decided = decide_and_await(&self.0, &caller, body.0, Surface::Rest).await?;
         let replayed = decided.replayed.then(|| "true".to_owned());
         let result = Json(ValidateToolResult::of(&decided));
         Ok(match decided.call.end() {
-            Some(_) => ValidateAnswer::Done(result, replayed),
-            None => ValidateAnswer::UnderWay(result, replayed),
+            Some(_) => ValidateResponse::Done(result, replayed),
+            None => ValidateResponse::Accepted(result, replayed),
         })
     }
 
@@ -266,11 +266,11 @@ pub(super) async fn decide(
     posted: ValidateTool,
     surface: Surface,
 ) -> Result<(u16, Option<Value>), ApiError> {
-    let decided = decide_and_follow(api, caller, posted, surface).await?;
+    let decided = decide_and_await(api, caller, posted, surface).await?;
     Ok((status(&decided), ValidateToolResult::of(&decided).to_json()))
 }
 
-async fn decide_and_follow(
+async fn decide_and_await(
     api: &Api,
     caller: &Caller,
     posted: ValidateTool,
@@ -337,15 +337,15 @@ impl Validate {
 
 impl ValidateTool {
     /// Checks a decision before it is committed. `place` is the position of the decision in the body.
-    fn check(&self, place: &str) -> Result<(), ApiError> {
-        check_reason(place, self.reason.as_deref())
+    fn check(&self, prefix: &str) -> Result<(), ApiError> {
+        check_reason(prefix, self.reason.as_deref())
     }
 }
 
 /// Checks the length of a reason. `place` is the position of the decision in the body.
-pub(super) fn check_reason(place: &str, reason: Option<&str>) -> Result<(), ApiError> {
+pub(super) fn check_reason(prefix: &str, reason: Option<&str>) -> Result<(), ApiError> {
     if reason.is_some_and(|reason| reason.chars().count() > REASON_MAX) {
-        let message = format!("{place}reason: expected at most {REASON_MAX} characters");
+        let message = format!("{prefix}reason: expected at most {REASON_MAX} characters");
         return Err(ApiError::bad_request(message));
     }
     Ok(())
@@ -360,7 +360,7 @@ impl ValidateToolResult {
     fn of(Decided { call, missing, .. }: &Decided) -> Self {
         let result = match (call.end(), missing) {
             (Some(end), _) => end.result.clone(),
-            (None, 0) => model_texts::UNDER_WAY.to_owned(),
+            (None, 0) => model_texts::IN_PROGRESS.to_owned(),
             (None, 1) => "Approved. One more person has to approve it before it runs.".to_owned(),
             (None, more) => format!("Approved. {more} more people have to approve it before it runs."),
         };

@@ -56,7 +56,7 @@ type Socket = WebSocketStream<Upgraded>;
 /// A message of a client.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct ClientMessage {
     /// The client's id for the message. The response echoes it.
     id: Value,
     decide: Decide,
@@ -100,7 +100,7 @@ impl Endpoint for WebSockets {
         let known = request.data::<Principal>().cloned().zip(request.data::<Expiry>().copied());
         let (principal, expiry) = known.ok_or_else(ApiError::internal)?;
         let feed = &self.api.feed;
-        let place = self.api.rates.stream(&principal)?;
+        let slot = self.api.rates.stream(&principal)?;
         let subscribed = feed.subscribe(self.api.reader(&principal), EventFilter::default(), None).await;
         let subscription = subscribed.map_err(ApiError::from)?;
         let connection = request.data::<Arc<Admission>>().cloned();
@@ -111,7 +111,7 @@ impl Endpoint for WebSockets {
             caller: Arc::new(Caller(principal)),
             until: expiry.instant(&*self.api.clock),
             silence: self.api.streaming.silence().unwrap_or(DEFAULT_PING_INTERVAL),
-            _place: place,
+            _slot: slot,
             _connection: connection,
         };
         let message_bytes = self.message_bytes;
@@ -136,12 +136,13 @@ fn no_websocket() -> ApiError {
 /// Returns the `sec-websocket-accept` value for the client's key, if the request is a WebSocket handshake
 /// (RFC 6455, 4.2.1).
 fn accepted(headers: &HeaderMap) -> Result<String, ApiError> {
-    let says = |name: HeaderName, word: &str| {
+    let has = |name: HeaderName, word: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
     };
-    let asks = says(CONNECTION, "upgrade") && says(UPGRADE, "websocket") && says(SEC_WEBSOCKET_VERSION, "13");
-    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| asks).ok_or_else(no_websocket)?;
+    let is_upgrade =
+        has(CONNECTION, "upgrade") && has(UPGRADE, "websocket") && has(SEC_WEBSOCKET_VERSION, "13");
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_upgrade).ok_or_else(no_websocket)?;
     Ok(derive_accept_key(key.as_bytes()))
 }
 
@@ -152,7 +153,7 @@ struct Session {
     caller: Arc<Caller>,
     until: Option<Instant>,
     silence: Duration,
-    _place: StreamSlot,
+    _slot: StreamSlot,
     /// The permit of the connection. The socket keeps the permit until it ends.
     _connection: Option<Arc<Admission>>,
 }
@@ -160,7 +161,7 @@ struct Session {
 /// The reason for the end of a socket.
 enum End {
     /// The client disconnected, or gives no sign of life.
-    Gone,
+    Disconnected,
     /// The server closes the socket with a code and a reason.
     Leave(CloseCode, &'static str),
 }
@@ -215,28 +216,28 @@ impl Session {
                         (Some(Ok(Message::Binary(_))), _) => {
                             return End::Leave(CloseCode::Unsupported, "expected text");
                         }
-                        (Some(Ok(Message::Close(_))) | None, _) => return End::Gone,
+                        (Some(Ok(Message::Close(_))) | None, _) => return End::Disconnected,
                         (Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(_))), _) => {
                             return End::Leave(CloseCode::Size, "the message is too long");
                         }
-                        (Some(Err(_)), _) => return End::Gone,
+                        (Some(Err(_)), _) => return End::Disconnected,
                         (Some(Ok(_)), _) => continue,
                     }
                 }
                 _ = beat.tick() => {
                     if silent > 2 {
-                        return End::Gone;
+                        return End::Disconnected;
                     }
                     silent = if reads { silent + 1 } else { 0 };
                     if sink.send(Message::Ping(Vec::new().into())).await.is_err() {
-                        return End::Gone;
+                        return End::Disconnected;
                     }
                     continue;
                 }
             };
             for message in message {
                 if sink.send(Message::text(message.to_string())).await.is_err() {
-                    return End::Gone;
+                    return End::Disconnected;
                 }
             }
         }
@@ -246,14 +247,14 @@ impl Session {
     fn take(&self, text: String, free: mpsc::OwnedPermit<Value>) {
         let (api, caller) = (self.api.clone(), self.caller.clone());
         self.tasks.spawn(async move {
-            let asked = match body::parse::<Asked>(&text) {
-                Ok(asked) => asked,
+            let message = match body::parse::<ClientMessage>(&text) {
+                Ok(message) => message,
                 Err(error) => {
                     free.send(refused(&id_of(&text), error));
                     return;
                 }
             };
-            let Asked { id, decide: message } = asked;
+            let ClientMessage { id, decide: message } = message;
             let message = ValidateTool {
                 tool_call_id: message.tool_call_id,
                 is_validated: matches!(message.decision, Verdict::Approve),

@@ -8,7 +8,7 @@ use super::disconnected::Disconnected;
 use super::error::ApiError;
 use super::formats::{Id, Time};
 use super::payload::{Json, Tag};
-use crate::approvals::{HandedOver, Report, Reported};
+use crate::approvals::{Report, Reported, WorkerClaim};
 use poem_openapi::param::Path;
 use poem_openapi::types::{Any, Example};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
@@ -88,8 +88,8 @@ struct ClaimResult {
     claim: Option<Claim>,
 }
 
-impl From<HandedOver> for Claim {
-    fn from(HandedOver { permit, token, lease_until, lease }: HandedOver) -> Self {
+impl From<WorkerClaim> for Claim {
+    fn from(WorkerClaim { permit, token, lease_until, lease }: WorkerClaim) -> Self {
         let requester = permit.requester();
         let call = ClaimedCall {
             tool_call_id: Id::of(permit.tool_call_id()),
@@ -211,7 +211,7 @@ struct SettleResult {
 }
 
 #[derive(ApiResponse)]
-enum SettleAnswer {
+enum SettleResponse {
     /// The outcome is stored.
     #[oai(status = 200)]
     Settled(
@@ -285,12 +285,12 @@ impl Workers {
         /// The claimed call.
         tool_call_id: Path<Id>,
         body: Strict<SettleCall>,
-    ) -> Result<SettleAnswer, ApiError> {
+    ) -> Result<SettleResponse, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (permit, report) = body.0.report()?;
         let settled = self.0.approvals.settle_for_worker(&caller.0, id, &permit, report).await?;
         let Reported { state, replayed } = settled;
         let result = SettleResult { tool_call_id: Id::of(id), state: state.into() };
-        Ok(SettleAnswer::Settled(Json(result), replayed.then(|| "true".to_owned())))
+        Ok(SettleResponse::Settled(Json(result), replayed.then(|| "true".to_owned())))
     }
 }

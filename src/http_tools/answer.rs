@@ -11,7 +11,7 @@ pub(super) const ACCEPTED: u16 = 202;
 
 /// What came back after a request.
 #[derive(Debug, PartialEq)]
-pub(super) enum Answered {
+pub(super) enum ServiceResponse {
     /// The request was not sent, for this reason.
     NotSent(String),
     /// The request may have been read, and there is no answer, for this reason.
@@ -21,11 +21,11 @@ pub(super) enum Answered {
         status: u16,
         body: String,
         /// Whether this is the whole body.
-        whole: bool,
+        is_complete: bool,
     },
 }
 
-impl Answered {
+impl ServiceResponse {
     /// Returns the result of an execution. `later` is how long a service has to report the outcome after a 202, if it
     /// can report one.
     pub(super) fn into_result(self, later: Option<Duration>) -> Result<Value, ToolError> {
@@ -39,9 +39,9 @@ impl Answered {
         match self {
             Self::NotSent(_) => Err(ToolError::new("its service could not be reached; the tool did not run")),
             Self::Unknown(_) => Err(ToolError::outcome_unknown()),
-            Self::Status { status: 200, body, whole: true } => Ok(value(body)),
+            Self::Status { status: 200, body, is_complete: true } => Ok(value(body)),
             // The store cuts the text, because it is longer than the limit.
-            Self::Status { status: 200, body, whole: false } => Ok(Value::String(body)),
+            Self::Status { status: 200, body, is_complete: false } => Ok(Value::String(body)),
             Self::Status { status: status @ 400..=499, body, .. } => {
                 Err(refusal(&body).map_or_else(|| unknown(status), ToolError::new))
             }
@@ -61,12 +61,12 @@ impl Answered {
         match self {
             Self::NotSent(_) => refused("its service could not be reached"),
             Self::Unknown(_) => refused("its service did not answer"),
-            Self::Status { status: 200, body, whole: true } => {
+            Self::Status { status: 200, body, is_complete: true } => {
                 let body = strict_json::parse(&body, DEPTH_MAX).unwrap_or_default();
                 let preview = body.get("preview").and_then(Value::as_str).map(str::to_owned);
                 preview.ok_or_else(|| ToolError::new("its service answered something else than a preview"))
             }
-            Self::Status { status: 200, whole: false, .. } => refused("its service answered too much"),
+            Self::Status { status: 200, is_complete: false, .. } => refused("its service answered too much"),
             Self::Status { status: status @ 400..=499, body, .. } => Err(ToolError::new(
                 refusal(&body).unwrap_or_else(|| format!("its service answered {status}")),
             )),
@@ -76,7 +76,7 @@ impl Answered {
 
     /// Returns the outcome of an interrupted call.
     pub(super) fn into_verified(self) -> Result<Verified<Value>, ToolError> {
-        let Self::Status { status: 200, body, whole: true } = self else {
+        let Self::Status { status: 200, body, is_complete: true } = self else {
             return Err(ToolError::outcome_unknown());
         };
         let body = strict_json::parse(&body, DEPTH_MAX).unwrap_or_default();
@@ -117,12 +117,12 @@ mod tests {
     use crate::signed_post::Unanswered;
     use serde_json::json;
 
-    fn late() -> Answered {
+    fn late() -> ServiceResponse {
         Unanswered::late().into()
     }
 
-    fn status(status: u16, body: &str) -> Answered {
-        Answered::Status { status, body: body.to_owned(), whole: true }
+    fn status(status: u16, body: &str) -> ServiceResponse {
+        ServiceResponse::Status { status, body: body.to_owned(), is_complete: true }
     }
 
     #[test]
@@ -187,9 +187,13 @@ mod tests {
             (status(200, "deletes 3 rows"), "its service answered something else than a preview"),
             (status(200, r#"{"preview":3}"#), "its service answered something else than a preview"),
             (late(), "its service did not answer"),
-            (Answered::NotSent("refused".to_owned()), "its service could not be reached"),
+            (ServiceResponse::NotSent("refused".to_owned()), "its service could not be reached"),
             (
-                Answered::Status { status: 200, body: r#"{"preview":"x"#.to_owned(), whole: false },
+                ServiceResponse::Status {
+                    status: 200,
+                    body: r#"{"preview":"x"#.to_owned(),
+                    is_complete: false,
+                },
                 "its service answered too much",
             ),
         ] {

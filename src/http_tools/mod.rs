@@ -14,7 +14,7 @@ use crate::egress::Reach;
 use crate::signed_post::Message;
 use crate::standard_webhooks::Signer;
 use crate::tools::{DynTool, IdempotencyKey, Input, Permit, Requester, ToolError, ToolSpec, Verified};
-use answer::Answered;
+use answer::ServiceResponse;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -90,12 +90,12 @@ impl HttpTool {
     /// Creates the tool of the entry at this place of the configuration.
     pub(crate) fn new(
         config: &Config,
-        place: usize,
+        index: usize,
         tool: &config::HttpTool,
         reach: &Reach,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
-        let key = config::http_tool_key(place);
+        let key = config::http_tool_key(index);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
         let secrets = tool.read_secrets(&key)?;
         let signer = Signer::parse(&secrets).map_err(|why| wrong("secret_file", why.to_owned()))?;
@@ -159,8 +159,8 @@ impl HttpTool {
         let answered = tokio::select! {
             biased;
             answered = self.executes.post(&message, &request) => answered,
-            // The connection closes, which tells the service that the server waits no longer.
-            () = cancellation.cancelled() => Answered::Unknown("the call was asked to stop".to_owned()),
+            // The connection closes, so the service can notice that the server waits no longer.
+            () = cancellation.cancelled() => ServiceResponse::Unknown("the call was asked to stop".to_owned()),
         };
         answered.into_result(self.reports.as_ref().map(|reports| reports.within))
     }

@@ -1,6 +1,6 @@
 //! Requests to the service of a tool.
 
-use super::answer::{ACCEPTED, Answered};
+use super::answer::{ACCEPTED, ServiceResponse};
 use crate::egress::{Reach, chain};
 use crate::signed_post::{Message, SignedPost, Unanswered};
 use crate::standard_webhooks::Signer;
@@ -32,19 +32,19 @@ impl Service {
 
     /// Sends one request, once, and reads the answer. The log has the reason if there is none, without the URL,
     /// which may contain a secret.
-    pub(super) async fn post(&self, message: &Message<'_>, body: &impl Serialize) -> Answered {
+    pub(super) async fn post(&self, message: &Message<'_>, body: &impl Serialize) -> ServiceResponse {
         let answered = self.exchange(message, body).await;
         match &answered {
-            Answered::NotSent(why) => tracing::warn!(%why, "a request of an HTTP tool was not sent"),
-            Answered::Unknown(why) => tracing::warn!(%why, "the outcome of an HTTP tool is unknown"),
-            Answered::Status { .. } => {}
+            ServiceResponse::NotSent(why) => tracing::warn!(%why, "a request of an HTTP tool was not sent"),
+            ServiceResponse::Unknown(why) => tracing::warn!(%why, "the outcome of an HTTP tool is unknown"),
+            ServiceResponse::Status { .. } => {}
         }
         answered
     }
 
-    async fn exchange(&self, message: &Message<'_>, body: &impl Serialize) -> Answered {
+    async fn exchange(&self, message: &Message<'_>, body: &impl Serialize) -> ServiceResponse {
         let Ok(body) = serde_json::to_vec(body) else {
-            return Answered::NotSent("the request cannot be written as JSON".to_owned());
+            return ServiceResponse::NotSent("the request cannot be written as JSON".to_owned());
         };
         let until = Instant::now() + self.timeout;
         match self.post.send(message, body, until).await {
@@ -54,31 +54,35 @@ impl Service {
     }
 
     /// Reads the body up to the limit. The rest of a longer body stays unread, and the connection closes.
-    async fn read(&self, mut response: Response, until: Instant) -> Answered {
+    async fn read(&self, mut response: Response, until: Instant) -> ServiceResponse {
         let (status, mut body) = (response.status().as_u16(), Vec::new());
         if status == ACCEPTED {
-            // The status says it all. The call is accepted, also if the body breaks off.
-            return Answered::Status { status, body: String::new(), whole: false };
+            // The status alone counts. The call is accepted, also if the body breaks off.
+            return ServiceResponse::Status { status, body: String::new(), is_complete: false };
         }
         while body.len() <= self.answer_bytes {
             match timeout_at(until, response.chunk()).await {
                 Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
                 Ok(Ok(None)) => {
-                    return Answered::Status {
+                    return ServiceResponse::Status {
                         status,
                         body: String::from_utf8_lossy(&body).into_owned(),
-                        whole: true,
+                        is_complete: true,
                     };
                 }
-                Ok(Err(error)) => return Answered::Unknown(chain(error)),
+                Ok(Err(error)) => return ServiceResponse::Unknown(chain(error)),
                 Err(_elapsed) => return Unanswered::late().into(),
             }
         }
-        Answered::Status { status, body: String::from_utf8_lossy(&body).into_owned(), whole: false }
+        ServiceResponse::Status {
+            status,
+            body: String::from_utf8_lossy(&body).into_owned(),
+            is_complete: false,
+        }
     }
 }
 
-impl From<Unanswered> for Answered {
+impl From<Unanswered> for ServiceResponse {
     fn from(unanswered: Unanswered) -> Self {
         match unanswered {
             Unanswered::NotSent(why) => Self::NotSent(why),

@@ -271,7 +271,7 @@ impl Server {
     fn registered(&self, tool: &Tool) -> Result<Usable, String> {
         let server = self.config.name.as_str();
         let Definition { name, description, input_schema, hash, text } = Definition::of(server, tool)?;
-        let hil = self.config.asks(&name);
+        let hil = self.config.requires_approval(&name);
         let risk = match self.config.risk {
             Some(ToolRisk::Low) => RiskLevel::Low,
             Some(ToolRisk::Medium) => RiskLevel::Medium,

@@ -30,7 +30,7 @@ pub(crate) enum CancelOutcome {
     /// The call is cancelled: no process runs it or will run it.
     Withdrawn,
     /// The call is executing, and its process is asked to stop it.
-    Asked,
+    Requested,
     /// The call had ended.
     Ended,
 }
@@ -47,7 +47,7 @@ pub(crate) enum Which {
     /// The executing calls of this run.
     ExecutingOf(RunId),
     /// The pending and approved calls of messages from this ordinal on.
-    NotBegunFrom(i64),
+    UnclaimedFrom(i64),
 }
 
 impl Read {
@@ -267,7 +267,7 @@ impl Write {
             Which::Open => pending.or(approved).or(executing),
             Which::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
             Which::ExecutingOf(run) => executing.and(of(run)),
-            Which::NotBegunFrom(ordinal) => {
+            Which::UnclaimedFrom(ordinal) => {
                 let cut = Query::select()
                     .column(message::Column::MessageId)
                     .from(message::Entity.table_ref())
@@ -282,13 +282,13 @@ impl Write {
             .filter(which_calls)
             .all(&self.tx)
             .await?;
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         for call in self.with_decisions(found).await? {
-            if self.cancel_call(thread, &call, actor).await? == CancelOutcome::Asked {
-                asked.push(call.id);
+            if self.cancel_call(thread, &call, actor).await? == CancelOutcome::Requested {
+                requested.push(call.id);
             }
         }
-        Ok(asked)
+        Ok(requested)
     }
 
     /// Cancels a pending call. Returns false if the call is no longer pending.
@@ -326,22 +326,22 @@ impl Write {
                     || self.closed(thread, call, interrupted, EventType::ToolInterrupted, actor).await?
             }
             State::Executing(..) => {
-                let asked = self.ask_to_give_up(call).await?;
-                return Ok(if asked { CancelOutcome::Asked } else { CancelOutcome::Ended });
+                let requested = self.request_cancel(call).await?;
+                return Ok(if requested { CancelOutcome::Requested } else { CancelOutcome::Ended });
             }
             _ => false,
         };
         Ok(if withdrawn { CancelOutcome::Withdrawn } else { CancelOutcome::Ended })
     }
 
-    async fn ask_to_give_up(&self, call: &ToolCall) -> Result<bool, StoreError> {
-        let asked = tool_call::Entity::update_many()
+    async fn request_cancel(&self, call: &ToolCall) -> Result<bool, StoreError> {
+        let requested = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.id.to_string()))
             .filter(tool_call::Column::State.eq(StateKind::Executing))
             .exec(&self.tx)
             .await?;
-        Ok(asked.rows_affected == 1)
+        Ok(requested.rows_affected == 1)
     }
 
     /// Ends a call without an output, with its event.

@@ -56,7 +56,7 @@ impl Store {
             _ => Semaphore::MAX_PERMITS,
         };
         let writers = Arc::new(Semaphore::new(writers));
-        let news = Arc::default();
+        let committed_signal = Arc::default();
         Ok(Self {
             db,
             urgent,
@@ -66,7 +66,7 @@ impl Store {
             writers,
             _sole: None,
             shared_sessions,
-            news,
+            committed_signal,
             approved: ApprovedCalls::default(),
             hook: None,
         })
@@ -151,7 +151,7 @@ pub(super) fn keeps_no_statements(url: &str) -> bool {
 /// statements under the same names.
 async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError>, DbErr> {
     // "Already prepared", and "no such statement".
-    const TAKEN: [&str; 2] = ["42P05", "26000"];
+    const IN_USE: [&str; 2] = ["42P05", "26000"];
     let connect = async || {
         let options: PgConnectOptions = url.parse()?;
         sqlx::ConnectOptions::connect(&postgres_options(options)).await
@@ -168,12 +168,12 @@ async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError
             for (connection, sql, own) in
                 [(&mut one, "SELECT $1 || ' one'", "1 one"), (&mut other, "SELECT $1 || ' other'", "1 other")]
             {
-                let said = sqlx::query_scalar::<_, String>(sql).bind("1").fetch_one(connection).await;
-                match said {
-                    Ok(said) if said == own => {}
+                let read = sqlx::query_scalar::<_, String>(sql).bind("1").fetch_one(connection).await;
+                match read {
+                    Ok(read) if read == own => {}
                     Ok(_) => return Ok(Err(StoreError::SharedSessions)),
                     Err(sqlx::Error::Database(error))
-                        if error.code().is_some_and(|code| TAKEN.contains(&code.as_ref())) =>
+                        if error.code().is_some_and(|code| IN_USE.contains(&code.as_ref())) =>
                     {
                         return Ok(Err(StoreError::SharedSessions));
                     }

@@ -151,14 +151,14 @@ impl Write {
         }
         let (recorded, accepted) = (self.listed_hashes(server).await?, self.accepted_hashes(server).await?);
         let names: BTreeSet<&String> = listed.iter().map(|it| &it.tool_name).collect();
-        let gone: Vec<&String> = recorded.keys().filter(|name| !names.contains(name)).collect();
-        if !gone.is_empty() {
-            let gone = listed_definition::Column::ToolName.is_in(gone);
-            listed_definition::Entity::delete_many().filter(gone).exec(&self.tx).await?;
+        let removed: Vec<&String> = recorded.keys().filter(|name| !names.contains(name)).collect();
+        if !removed.is_empty() {
+            let removed = listed_definition::Column::ToolName.is_in(removed);
+            listed_definition::Entity::delete_many().filter(removed).exec(&self.tx).await?;
         }
-        let news: Vec<&Listed> =
+        let added: Vec<&Listed> =
             listed.iter().filter(|it| recorded.get(&it.tool_name) != Some(&it.hash)).collect();
-        if news.is_empty() {
+        if added.is_empty() {
             return Ok(());
         }
         let row = |it: &&Listed| listed_definition::ActiveModel {
@@ -175,7 +175,7 @@ impl Write {
             listed_definition::Column::Definition,
             listed_definition::Column::ListedAt,
         ]);
-        let rows = news.iter().map(row);
+        let rows = added.iter().map(row);
         let insert = listed_definition::Entity::insert_many(rows).on_conflict(replace);
         insert.exec_without_returning(&self.tx).await?;
         // A server of which nothing was ever accepted lists its tools for the first time.

@@ -13,7 +13,7 @@ pub(crate) enum StoreError {
     #[error("another process serves from this database; SQLite takes one, use Postgres for more")]
     InUse,
     /// Another process has the SQLite file open, and the lock file that would show whether that process
-    /// serves is gone.
+    /// serves was deleted or replaced.
     #[error(
         "another process has this database open, and may serve from it: its lock file {path} was deleted or replaced; \
          end that process first"

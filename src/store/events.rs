@@ -133,7 +133,7 @@ impl EventReader {
 
     /// Returns conditions that each match one index. Together they cover all events that the reader may see,
     /// and as few others as the indexes can exclude.
-    fn places(&self, about: &EventFilter) -> EventIndexes {
+    fn indexes(&self, about: &EventFilter) -> EventIndexes {
         let EventFilter { session, thread, run, call } = about;
         let named = call
             .map(|id| event::Column::ToolCallId.eq(id.to_string()))
@@ -200,19 +200,19 @@ impl Range {
     }
 
     /// Returns up to `most` rows in the order of their numbers, whatever their visibility.
-    fn rows(self, places: EventIndexes, most: u64) -> SelectStatement {
-        let of_place = |place: Condition| {
+    fn rows(self, indexes: EventIndexes, most: u64) -> SelectStatement {
+        let from_index = |index: Condition| {
             Query::select()
                 .columns(event::Column::iter())
                 .from(event::Entity.table_ref())
-                .cond_where(place)
+                .cond_where(index)
                 // No upper bound: with two bounds SQLite would consider any index as good.
                 .and_where(event::Column::Seq.gt(self.after))
                 .to_owned()
         };
-        let mut rows = of_place(places.first);
-        for place in places.others {
-            rows.union(UnionType::All, of_place(place));
+        let mut rows = from_index(indexes.first);
+        for index in indexes.others {
+            rows.union(UnionType::All, from_index(index));
         }
         rows.order_by(event::Column::Seq, Order::Asc).limit(most).to_owned()
     }
@@ -228,7 +228,7 @@ pub(crate) struct EventsRead {
 
 /// Selects the first events of a range that the reader may see, from a limited number of rows.
 fn seen(reader: &EventReader, about: &EventFilter, range: Range, size: u64) -> SelectStatement {
-    let rows = range.rows(reader.places(about), rows_for(size));
+    let rows = range.rows(reader.indexes(about), rows_for(size));
     Query::select()
         .columns(event::Column::iter())
         .from_subquery(rows, event::Entity)
@@ -293,7 +293,7 @@ impl Read {
         if u64::try_from(range.last.saturating_sub(range.after)).is_ok_and(|rows| rows < most) {
             return Ok(None);
         }
-        let rows = range.rows(reader.places(about), most);
+        let rows = range.rows(reader.indexes(about), most);
         let last = Query::select()
             .column(event::Column::Seq)
             .from_subquery(rows, event::Entity)

@@ -38,13 +38,13 @@ pub(crate) struct OpenClaim {
 #[derive(Debug)]
 pub(crate) enum Claimed {
     /// This execution holds the call.
-    Taken(Box<Permit>),
+    Permitted(Box<Permit>),
     /// The database did not confirm the commit. The process may run the call only after it finds this
     /// execution in the row.
     Unknown(Execution, StoreError),
 }
 
-/// Who claims a call.
+/// The claimant of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Claimant<'a> {
     /// A process of a server, for its own tool.
@@ -313,7 +313,7 @@ impl Write {
         actor: &str,
     ) -> Result<Reaped, StoreError> {
         let row = &locked.call;
-        if row.idempotent && self.is_wanted(&locked.thread, row).await? {
+        if row.idempotent && self.is_current(&locked.thread, row).await? {
             let until = self.now.plus(start_deadline);
             let again = unleased(Move::of::<Executing, Approved>())
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
@@ -331,7 +331,7 @@ impl Write {
 
     /// Whether the call is still wanted: its thread is not deleted, its message not superseded, and its run
     /// not cancelled. The thread must be locked.
-    pub(super) async fn is_wanted(
+    pub(super) async fn is_current(
         &self,
         thread: &Thread,
         row: &tool_call::Model,
@@ -454,7 +454,7 @@ impl OpenClaim {
     pub(crate) async fn commit(self) -> Claimed {
         let Self { write, requester, call, approved_by, execution } = self;
         match write.commit().await {
-            Ok(()) => Claimed::Taken(Box::new(permit(requester, call, approved_by, execution))),
+            Ok(()) => Claimed::Permitted(Box::new(permit(requester, call, approved_by, execution))),
             Err(error) => Claimed::Unknown(execution, error),
         }
     }

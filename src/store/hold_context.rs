@@ -109,13 +109,13 @@ impl Read {
 
     /// Returns the words before a call.
     pub(crate) async fn words_before(&self, call: &ToolCall) -> Result<Words, StoreError> {
-        let asked = Query::select()
+        let question = Query::select()
             .column(run::Column::UserMessageId)
             .from(run::Entity.table_ref())
             .and_where(run::Column::RunId.eq(call.run_id.to_string()))
             .to_owned();
-        let asked = message::Entity::find().filter(message::Column::MessageId.in_subquery(asked));
-        let asked = asked.one(&self.tx).await?.and_then(|row| row.content);
+        let question = message::Entity::find().filter(message::Column::MessageId.in_subquery(question));
+        let question = question.one(&self.tx).await?.and_then(|row| row.content);
         let step = step::Entity::find_by_id((call.message_id.to_string(), call.step)).one(&self.tx).await?;
         let parts = step.and_then(|row| read_parts(&row.parts).ok()).unwrap_or_default();
         let before = parts
@@ -128,7 +128,7 @@ impl Read {
             })
             .collect();
         Ok(Words {
-            user: asked.as_deref().and_then(Excerpt::first),
+            user: question.as_deref().and_then(Excerpt::first),
             model: Excerpt::last(&texts.join("\n\n")),
         })
     }

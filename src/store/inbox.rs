@@ -191,10 +191,10 @@ impl Read {
         &self,
         principal: &Principal,
         visibility: &Visibility,
-        place: CallScope,
+        scope: CallScope,
     ) -> Result<bool, StoreError> {
         let named = Condition::all();
-        let named = match place {
+        let named = match scope {
             CallScope::Anywhere => return Ok(true),
             CallScope::Thread(id) => named.add(thread::Column::ThreadId.eq(id.to_string())),
             CallScope::Session(id) => {
@@ -209,7 +209,7 @@ impl Read {
         if own.count(&self.tx).await? > 0 {
             return Ok(true);
         }
-        let seen = visible_calls(principal, visibility).filter(place.condition()).filter(held());
+        let seen = visible_calls(principal, visibility).filter(scope.condition()).filter(held());
         Ok(seen.one(&self.tx).await?.is_some())
     }
 

@@ -6,9 +6,9 @@ legal! {
     Pending => Expired if always;
     Pending => Cancelled if always;
     Approved => Executing if startable;
-    Approved => Cancelled if never_begun;
-    Approved => Failed if never_begun;
-    Approved => Interrupted if begun_before;
+    Approved => Cancelled if never_claimed;
+    Approved => Failed if never_claimed;
+    Approved => Interrupted if claimed_before;
     Executing => Succeeded if always;
     Executing => Failed if always;
     Executing => Interrupted if always;

@@ -163,7 +163,7 @@ impl Write {
 
     /// Sets whether the server or a client resumes the run of a call after the last of its calls ended. The
     /// server always resumes a run that a call waits for.
-    pub(crate) async fn let_resume(&self, of: &LockedCall, server_resumes: bool) -> Result<(), StoreError> {
+    pub(crate) async fn allow_resume(&self, of: &LockedCall, server_resumes: bool) -> Result<(), StoreError> {
         let server_resumes = server_resumes || self.is_delegated_to(&of.thread).await?;
         if server_resumes == of.server_resumes {
             return Ok(());

@@ -119,8 +119,8 @@ fn no_sequence() -> StoreError {
 
 impl Store {
     /// Notified when this process commits events, which may lack numbers.
-    pub(crate) fn news(&self) -> &Notify {
-        &self.news
+    pub(crate) fn committed_signal(&self) -> &Notify {
+        &self.committed_signal
     }
 
     /// Runs one pass of the numbering. The pass does not wait for chats or for the pass of another process.

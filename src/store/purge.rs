@@ -78,7 +78,7 @@ impl Write {
             .filter(of_thread())
             .exec(&self.tx)
             .await?;
-        if self.is_anything_under_way(id).await? {
+        if self.has_open_work(id).await? {
             return Ok(Erased::AllFinished);
         }
         self.erasing::<thread::Entity>(thread::Column::ErasedAt).filter(of_thread()).exec(&self.tx).await?;
@@ -172,7 +172,7 @@ impl Write {
         Ok(erased.rows_affected)
     }
 
-    async fn is_anything_under_way(&self, id: ThreadId) -> Result<bool, StoreError> {
+    async fn has_open_work(&self, id: ThreadId) -> Result<bool, StoreError> {
         let calls = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(id.to_string()))
             .filter(tool_call::Column::FinishedAt.is_null());

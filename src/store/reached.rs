@@ -33,7 +33,7 @@ pub(super) struct CallIds {
 /// The number of approved calls that a waiter may lag by. A waiter that lags further looks at the rows.
 const CAPACITY: usize = 64;
 
-/// Tells which tools have calls that a commit of this process has approved.
+/// Broadcasts the tools whose calls a commit of this process has approved.
 #[derive(Debug, Clone)]
 pub(super) struct ApprovedCalls(broadcast::Sender<String>);
 
@@ -49,7 +49,7 @@ impl Default for ApprovedCalls {
 
 impl ApprovedCalls {
     /// Called after the commit that brought the call into its state.
-    pub(super) fn tell(&self, reached: &Reached) {
+    pub(super) fn notify(&self, reached: &Reached) {
         if reached.state == StateKind::Approved {
             // Without waiters the signal has no receiver.
             let _waiters = self.0.send(reached.tool.clone());

@@ -105,9 +105,9 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     });
     let parts = read_parts(&row.parts).unwrap_or_else(|error| {
         unreadable("parts", &inconsistent(TABLE, error));
-        let said = Part::Text { text: model_texts::UNREADABLE_PARTS.to_owned() };
+        let notice = Part::Text { text: model_texts::UNREADABLE_PARTS.to_owned() };
         let calls = calls.iter().map(|call| Part::ToolCall { tool_call_id: call.id });
-        [said].into_iter().chain(calls).collect()
+        [notice].into_iter().chain(calls).collect()
     });
     Ok(Step {
         n: row.n,

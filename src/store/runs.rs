@@ -195,7 +195,7 @@ impl Write {
         message::Entity::insert_many(messages.iter().map(message_row))
             .exec_without_returning(&self.tx)
             .await?;
-        let begun = Run {
+        let run = Run {
             id: run_id,
             thread_id: thread.id,
             assistant_message_id,
@@ -211,10 +211,10 @@ impl Write {
             user_message_id: Set(question.to_string()),
             assistant_message_id: Set(assistant_message_id.to_string()),
             status: Set(status.word().to_owned()),
-            model: Set(begun.options.model.clone()),
-            tools: Set(tools_column(&begun.options)),
-            instructions: Set(begun.options.instructions.clone()),
-            roles: Set(json!(begun.options.roles).to_string()),
+            model: Set(run.options.model.clone()),
+            tools: Set(tools_column(&run.options)),
+            instructions: Set(run.options.instructions.clone()),
+            roles: Set(json!(run.options.roles).to_string()),
             owner: Set(owner),
             lease_until: Set(lease_until),
             server_resumes: Set(false),
@@ -226,7 +226,7 @@ impl Write {
         if status == RunStatus::Waiting {
             self.run_event(EventType::RunWaiting, thread, run_id);
         }
-        Ok(InsertedRun { run: begun, question, messages })
+        Ok(InsertedRun { run, question, messages })
     }
 
     /// Resumes a waiting or failed run of a locked thread, with the options in `run`. The run must be the last
@@ -316,7 +316,7 @@ impl Write {
         ordinal: i64,
         actor: &str,
     ) -> Result<(), StoreError> {
-        self.cancel_calls(thread, Which::NotBegunFrom(ordinal), actor).await?;
+        self.cancel_calls(thread, Which::UnclaimedFrom(ordinal), actor).await?;
         message::Entity::update_many()
             .col_expr(message::Column::Status, Expr::value(MessageStatus::Superseded))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))

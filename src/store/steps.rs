@@ -39,7 +39,7 @@ pub(crate) struct HeldTurn<'a> {
     /// The size of the thread before this transaction.
     pub(crate) extent: Extent,
     /// Whether a cancel of the run is requested.
-    pub(crate) is_asked_to_stop: bool,
+    pub(crate) is_cancel_requested: bool,
 }
 
 impl<'a> HeldTurn<'a> {
@@ -55,7 +55,7 @@ pub(crate) struct EarlierCalls {
     /// The pending calls, also those whose deadline is reached.
     pub(crate) pending: Vec<ToolCall>,
     /// The ids on the wire that are taken, of those that the model gave.
-    taken: HashSet<String>,
+    used: HashSet<String>,
 }
 
 /// A step to write.
@@ -158,7 +158,7 @@ impl Write {
         let Some((run, of_thread)) = found else { return Ok(None) };
         let extent = self.remember_lock(thread.id, &of_thread);
         let runs = run.status == RunStatus::Running.word() && run.owner.as_ref() == Some(holder);
-        let held = HeldTurn { lease, extent, is_asked_to_stop: run.cancel_requested_at.is_some() };
+        let held = HeldTurn { lease, extent, is_cancel_requested: run.cancel_requested_at.is_some() };
         if runs {
             // An earlier transaction that would have ended the turn was not committed.
             lease.may_have_ended.store(false, Ordering::Relaxed);
@@ -201,21 +201,21 @@ impl Write {
     pub(crate) async fn earlier_calls(
         &self,
         turn: &HeldTurn<'_>,
-        given: &[&str],
+        provider_ids: &[&str],
     ) -> Result<EarlierCalls, StoreError> {
-        let given = given.iter().map(|id| without_nul(id));
+        let provider_ids = provider_ids.iter().map(|id| without_nul(id));
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))
             .filter(
                 tool_call::Column::State
                     .eq(StateKind::Pending)
-                    .or(tool_call::Column::WireCallId.is_in(given)),
+                    .or(tool_call::Column::WireCallId.is_in(provider_ids)),
             )
             .all(&self.tx)
             .await?;
         let mut earlier = EarlierCalls::default();
         for row in found {
-            earlier.taken.insert(row.wire_call_id.clone());
+            earlier.used.insert(row.wire_call_id.clone());
             if row.state == StateKind::Pending.word() {
                 // A pending call has no decision in force.
                 earlier.pending.push(rows::call(row, None)?);
@@ -242,15 +242,16 @@ impl Write {
             self.name_commit(EventType::ToolRequiresApproval.word(), Some(held.id));
         }
         self.write_step(run, n, StepStatus::Complete, result).await?;
-        let mut taken = earlier.taken;
+        let mut used = earlier.used;
         let mut new = NewRows::default();
         for (ordinal, call) in (0..).zip(calls) {
             let own = call.id.to_string();
             // Providers repeat or omit ids. The model reads an id that is unique in the thread.
-            let given = call.provider_call_id.clone();
-            let wire_call_id = if !given.is_empty() && taken.insert(given.clone()) { given } else { own };
-            let place = CallPlace { lease: turn.lease, n, ordinal, wire_call_id };
-            self.add_call(&mut new, &place, call, times);
+            let provider_id = call.provider_call_id.clone();
+            let wire_call_id =
+                if !provider_id.is_empty() && used.insert(provider_id.clone()) { provider_id } else { own };
+            let position = CallPosition { lease: turn.lease, n, ordinal, wire_call_id };
+            self.add_call(&mut new, &position, call, times);
         }
         let NewRows { calls, decisions, running } = new;
         let calls = self.insert_calls(calls, decisions).await?;
@@ -314,10 +315,10 @@ impl Write {
         &self,
         turn: &HeldTurn<'_>,
         n: i32,
-        said: &StepResult,
+        result: &StepResult,
     ) -> Result<(), StoreError> {
         self.name_commit("step.broken", None);
-        self.write_step(&turn.lease.run, n, StepStatus::Interrupted, said).await
+        self.write_step(&turn.lease.run, n, StepStatus::Interrupted, result).await
     }
 
     async fn write_step(
@@ -325,17 +326,17 @@ impl Write {
         run: &Run,
         n: i32,
         status: StepStatus,
-        said: &StepResult,
+        result: &StepResult,
     ) -> Result<(), StoreError> {
         let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let state = said.provider_state.as_ref().map(Value::to_string);
+        let state = result.provider_state.as_ref().map(Value::to_string);
         let written = step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value(status))
-            .col_expr(step::Column::Parts, Expr::value(write_parts(&said.parts)))
-            .col_expr(step::Column::FinishReason, Expr::value(said.reason))
-            .col_expr(step::Column::InputTokens, Expr::value(said.usage.map(|u| tokens(u.input_tokens))))
-            .col_expr(step::Column::OutputTokens, Expr::value(said.usage.map(|u| tokens(u.output_tokens))))
-            .col_expr(step::Column::Origin, Expr::value(said.origin.clone()))
+            .col_expr(step::Column::Parts, Expr::value(write_parts(&result.parts)))
+            .col_expr(step::Column::FinishReason, Expr::value(result.reason))
+            .col_expr(step::Column::InputTokens, Expr::value(result.usage.map(|u| tokens(u.input_tokens))))
+            .col_expr(step::Column::OutputTokens, Expr::value(result.usage.map(|u| tokens(u.output_tokens))))
+            .col_expr(step::Column::Origin, Expr::value(result.origin.clone()))
             .col_expr(step::Column::ProviderState, Expr::value(state))
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
@@ -351,13 +352,13 @@ impl Write {
     }
 
     /// Adds the rows of a call with its judgement.
-    fn add_call(&self, new: &mut NewRows, place: &CallPlace<'_>, call: NewCall, times: &Approval) {
+    fn add_call(&self, new: &mut NewRows, position: &CallPosition<'_>, call: NewCall, times: &Approval) {
         let (id, execution) =
             (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
-        new.calls.push(self.call_row(place, &call, execution, times));
+        new.calls.push(self.call_row(position, &call, execution, times));
 
         let NewCall { name, input, schema_hash, by_worker, risk, preview, judgement, .. } = call;
-        let Lease { thread, run, .. } = place.lease;
+        let Lease { thread, run, .. } = position.lease;
         let held_tool = matches!(judgement, Judgement::Held { .. }).then_some(name.as_str());
         let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
         let hash = input_hash(&name, &input, &schema_hash, preview.as_ref());
@@ -435,7 +436,7 @@ impl Write {
 
     fn call_row(
         &self,
-        place: &CallPlace<'_>,
+        position: &CallPosition<'_>,
         call: &NewCall,
         execution: Execution,
         times: &Approval,
@@ -444,14 +445,14 @@ impl Write {
         let (preview, preview_failed) = rows::preview_columns(call.preview.as_ref());
         let mut row = tool_call::Model {
             tool_call_id: call.id.to_string(),
-            thread_id: place.lease.thread.id.to_string(),
-            tenant_id: place.lease.thread.tenant_id.clone(),
-            message_id: place.lease.run.assistant_message_id.to_string(),
-            step: place.n,
-            ordinal: place.ordinal,
-            run_id: place.lease.run.id.to_string(),
+            thread_id: position.lease.thread.id.to_string(),
+            tenant_id: position.lease.thread.tenant_id.clone(),
+            message_id: position.lease.run.assistant_message_id.to_string(),
+            step: position.n,
+            ordinal: position.ordinal,
+            run_id: position.lease.run.id.to_string(),
             provider_call_id: call.provider_call_id.clone(),
-            wire_call_id: place.wire_call_id.clone(),
+            wire_call_id: position.wire_call_id.clone(),
             name: call.name.clone(),
             arguments: call.arguments.clone(),
             schema_hash: call.schema_hash.clone(),
@@ -505,7 +506,7 @@ impl Write {
                 decided(&mut row, true, system::POLICY);
                 row.state = StateKind::Executing.word().to_owned();
                 row.exec_id = Some(execution.id.to_string());
-                row.exec_owner = Some(place.lease.holder.clone());
+                row.exec_owner = Some(position.lease.holder.clone());
                 row.exec_attempt = 1;
                 row.started_at = Some(now);
                 row.lease_until = Some(self.now.plus(times.lease).as_micros());
@@ -567,8 +568,8 @@ struct Running {
     execution: Execution,
 }
 
-/// The place of a call in its thread.
-struct CallPlace<'a> {
+/// The position of a call in its thread.
+struct CallPosition<'a> {
     lease: &'a Lease,
     n: i32,
     ordinal: i32,

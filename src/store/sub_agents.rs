@@ -92,7 +92,7 @@ struct Agents {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delegated {
     /// The child run exists, and executes the call.
-    Begun,
+    Started,
     /// The nesting limit is reached. No child run was created.
     TooDeep,
     /// The root of the run has the maximum number of sub-agents. No child run was created.
@@ -225,12 +225,12 @@ impl Write {
             self.lock_row(id).await?.filter(|locked| locked.call.exec_id.as_ref() == Some(&execution));
         let Some(LockedRow { call: row, thread, .. }) = locked else { return Ok(Delegated::Lost) };
         if row.child_run_id.is_some() {
-            return Ok(Delegated::Begun);
+            return Ok(Delegated::Started);
         }
         if row.state != StateKind::Executing.word() {
             return Ok(Delegated::Lost);
         }
-        if row.cancel_requested_at.is_some() || !self.is_wanted(&thread, &row).await? {
+        if row.cancel_requested_at.is_some() || !self.is_current(&thread, &row).await? {
             return Ok(Delegated::Unwanted);
         }
         if self.agent_depth(&thread, limits.depth).await? >= limits.depth {
@@ -257,7 +257,7 @@ impl Write {
             return Ok(Delegated::Lost);
         }
         self.commit().await?;
-        Ok(Delegated::Begun)
+        Ok(Delegated::Started)
     }
 
     /// Creates the child thread of a call with its run. The child has the user of the thread, the model and

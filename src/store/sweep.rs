@@ -277,7 +277,7 @@ impl Write {
         let any = || Expr::value(true);
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
         // A call that a child run or an owner executes continues with it. A worker does not stop with the server: it
-        // may be alive, and only an ended lease shows that it is gone.
+        // may be alive, and only an ended lease shows that it has died.
         let own = (tool_call::Column::ChildRunId.is_null())
             .and(tool_call::Column::ResultDeadline.is_null())
             .and(tool_call::Column::ByWorker.eq(false));

@@ -82,7 +82,7 @@ impl Extent {
     }
 }
 
-/// What is under way in a thread.
+/// What is in progress in a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ThreadActivity {
     /// The running run, or else the newest waiting run.
@@ -373,7 +373,7 @@ impl Write {
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         let Some(found) = self.thread(owner, id).await? else { return Ok(None) };
         self.lock_thread(&found).await?;
-        let asked = self.cancel_calls(&found, Which::Open, &owner.actor()).await?;
+        let requested = self.cancel_calls(&found, Which::Open, &owner.actor()).await?;
         self.revoke_grants_in(&found, &owner.actor()).await?;
         let deleted = thread::Entity::update_many()
             .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))
@@ -381,6 +381,6 @@ impl Write {
             .filter(thread::Column::ThreadId.eq(id.to_string()))
             .exec(&self.tx)
             .await?;
-        Ok((deleted.rows_affected == 1).then_some(asked))
+        Ok((deleted.rows_affected == 1).then_some(requested))
     }
 }

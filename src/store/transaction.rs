@@ -130,8 +130,8 @@ pub(crate) struct Store {
     /// Whether a pooler gives each transaction a session that other clients used before.
     pub(super) shared_sessions: bool,
     /// Notified when a transaction with events is committed.
-    pub(super) news: Arc<Notify>,
-    /// Tells which tools have newly approved calls.
+    pub(super) committed_signal: Arc<Notify>,
+    /// Broadcasts the tools of newly approved calls.
     pub(super) approved: ApprovedCalls,
     pub(super) hook: Option<Arc<dyn CommitHook>>,
 }
@@ -172,7 +172,7 @@ pub(crate) struct Write {
     pub(super) reached: Mutex<Vec<Reached>>,
     /// The events of this transaction, in order. The commit inserts them.
     pub(super) events: Mutex<Vec<event::ActiveModel>>,
-    news: Arc<Notify>,
+    committed_signal: Arc<Notify>,
     approved: ApprovedCalls,
     pub(super) hooked: HookedCommit,
 }
@@ -360,7 +360,7 @@ impl Store {
             locked: Mutex::default(),
             reached: Mutex::default(),
             events: Mutex::default(),
-            news: self.news.clone(),
+            committed_signal: self.committed_signal.clone(),
             approved: self.approved.clone(),
             hooked: HookedCommit::new(self.hook.clone()),
         })
@@ -410,16 +410,16 @@ impl Write {
             self.number_own_events().await?;
         }
         self.hooked.before().await?;
-        let Self { read, hooked, reached, metrics, news, approved, .. } = self;
-        // Other writers go on while the hook waits.
+        let Self { read, hooked, reached, metrics, committed_signal, approved, .. } = self;
+        // Other writers continue while the hook waits.
         read.tx.commit().await?;
         hooked.after().await?;
         for reached in reached.into_inner() {
             reached.report(&metrics);
-            approved.tell(&reached);
+            approved.notify(&reached);
         }
         if has_events {
-            news.notify_one();
+            committed_signal.notify_one();
         }
         Ok(())
     }

@@ -45,17 +45,17 @@ fn always() -> SimpleExpr {
     Expr::value(true)
 }
 
-fn never_begun() -> SimpleExpr {
+fn never_claimed() -> SimpleExpr {
     tool_call::Column::ExecAttempt.eq(0)
 }
 
-fn begun_before() -> SimpleExpr {
+fn claimed_before() -> SimpleExpr {
     tool_call::Column::ExecAttempt.gt(0)
 }
 
 /// Matches a first claim, or a repeated claim of an idempotent call.
 fn startable() -> SimpleExpr {
-    ExprTrait::or(never_begun(), repeatable())
+    ExprTrait::or(never_claimed(), repeatable())
 }
 
 fn repeatable() -> SimpleExpr {

@@ -60,7 +60,7 @@ pub(crate) enum TurnEnd {
 
 /// The numbers of turns in progress with a valid lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct UnderWay {
+pub(crate) struct RunningTurns {
     pub(crate) of_user: u64,
     pub(crate) of_tenant: u64,
 }
@@ -122,7 +122,7 @@ impl Write {
     /// the transaction ends, no other transaction starts a turn for this user, so the user's number stays
     /// true. The tenant's number may miss turns that start at the same moment. To avoid that, all turns of a
     /// tenant would have to start one after the other.
-    pub(crate) async fn turns_under_way(&self, thread: &Thread) -> Result<UnderWay, StoreError> {
+    pub(crate) async fn running_turns(&self, thread: &Thread) -> Result<RunningTurns, StoreError> {
         if self.tx.get_database_backend() == DbBackend::Postgres {
             let user = json!(["turns", thread.tenant_id, thread.user_id]).to_string();
             let lock = Statement::from_sql_and_values(DbBackend::Postgres, LOCK_USER, [user.into()]);
@@ -141,15 +141,15 @@ impl Write {
             .into_tuple()
             .all(&self.tx)
             .await?;
-        let mut under_way = UnderWay::default();
+        let mut running = RunningTurns::default();
         for (user, turns) in counts {
             let turns = u64::try_from(turns).unwrap_or_default();
-            under_way.of_tenant += turns;
+            running.of_tenant += turns;
             if user == thread.user_id {
-                under_way.of_user = turns;
+                running.of_user = turns;
             }
         }
-        Ok(under_way)
+        Ok(running)
     }
 
     /// Renews the lease of a turn.
@@ -175,7 +175,7 @@ impl Write {
     }
 
     /// Whether a cancel of a run with a turn in progress is requested.
-    pub(crate) async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
+    pub(crate) async fn was_cancel_requested(&self, run: RunId) -> Result<bool, StoreError> {
         let asked = run::Entity::find_by_id(run.to_string())
             .filter(run::Column::CancelRequestedAt.is_not_null())
             .count(&self.tx)
@@ -286,7 +286,7 @@ impl Write {
     ) -> Result<Option<TurnEnd>, StoreError> {
         let (run_id, message_id) = (run.id, run.assistant_message_id);
         let end = match end {
-            TurnEnd::Waiting | TurnEnd::Failed(_) if self.was_asked_to_stop(run_id).await? => {
+            TurnEnd::Waiting | TurnEnd::Failed(_) if self.was_cancel_requested(run_id).await? => {
                 TurnEnd::Cancelled
             }
             end => end,

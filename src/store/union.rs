@@ -104,7 +104,7 @@ impl Union {
             numbers: most(|table| table.numbers.len()),
             truths: most(|table| table.truths.len()),
         };
-        let mut selects = (0..).zip(&self.tables).map(|(place, table)| table.select(width, place));
+        let mut selects = (0..).zip(&self.tables).map(|(position, table)| table.select(width, position));
         let mut all = selects.next().unwrap_or_default();
         for more in selects {
             all.union(UnionType::All, more);
@@ -117,11 +117,11 @@ impl Union {
 impl Table {
     /// Selects the rows of this table. The first select names the columns and gives each NULL its type. Without
     /// it Postgres takes a NULL for a text.
-    fn select(&self, width: Width, place: i64) -> SelectStatement {
-        let is_first = place == 0;
+    fn select(&self, width: Width, position: i64) -> SelectStatement {
+        let is_first = position == 0;
         let mut select = Query::select();
         select.from(self.from.clone()).and_where(self.condition.clone());
-        select.expr_as(Expr::value(place), Alias::new("of_table"));
+        select.expr_as(Expr::value(position), Alias::new("of_table"));
         for (of_kind, count, letter, null) in [
             (&self.texts, width.texts, 't', Expr::cust("CAST(NULL AS TEXT)")),
             (&self.numbers, width.numbers, 'n', Expr::cust("CAST(NULL AS BIGINT)")),
@@ -145,8 +145,8 @@ impl UnionRows {
     pub(super) async fn add(&mut self, tx: &Tx, union: UnionStatement) -> Result<(), StoreError> {
         let UnionStatement { statement, tables, width } = union;
         for row in tx.query_all_raw(statement).await? {
-            let place: i64 = row.try_get_by_index(0)?;
-            let table = usize::try_from(place).ok().and_then(|place| tables.get(place));
+            let position: i64 = row.try_get_by_index(0)?;
+            let table = usize::try_from(position).ok().and_then(|position| tables.get(position));
             if let Some(table) = table {
                 self.tables.entry(table).or_insert_with(|| (width, Vec::new())).1.push(row);
             }
@@ -192,8 +192,8 @@ impl Width {
     }
 }
 
-fn next(place: &mut usize) -> usize {
-    let this = *place;
-    *place += 1;
+fn next(position: &mut usize) -> usize {
+    let this = *position;
+    *position += 1;
     this
 }

@@ -28,7 +28,7 @@ pub(crate) struct PermittedCall {
     /// The execution that the permit token belongs to: the last one.
     pub(crate) execution: Execution,
     /// Whether a cancel is requested.
-    pub(crate) is_asked_to_stop: bool,
+    pub(crate) is_cancel_requested: bool,
     lease_until: Option<Timestamp>,
 }
 
@@ -81,7 +81,7 @@ impl Write {
         Ok(Some(PermittedCall {
             call: rows::call(row.call.clone(), None)?,
             execution,
-            is_asked_to_stop: row.call.cancel_requested_at.is_some(),
+            is_cancel_requested: row.call.cancel_requested_at.is_some(),
             lease_until: row.call.lease_until.map(Timestamp::from_micros),
             row,
         }))
@@ -96,10 +96,10 @@ impl Write {
         lease: Duration,
         timeout: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let PermittedCall { call, execution, is_asked_to_stop, lease_until, .. } = permitted;
+        let PermittedCall { call, execution, is_cancel_requested, lease_until, .. } = permitted;
         let (now, last) = (self.now, execution.started_at.plus(timeout));
         let until = match lease_until {
-            Some(until) if *is_asked_to_stop => *until,
+            Some(until) if *is_cancel_requested => *until,
             _ => now.plus(lease).min(last),
         };
         if until <= now {

@@ -60,10 +60,10 @@ impl DataV1 {
                 self.ended(call.tool_call_id, shown, out);
             }
         }
-        let stand = calls
+        let statuses = calls
             .iter()
             .map(|call| Validation { tool_call_id: call.tool_call_id, validated: words::label(call.label) });
-        line(out, b'8', &stand.collect::<Vec<_>>());
+        line(out, b'8', &statuses.collect::<Vec<_>>());
         self.decisions(calls, out);
     }
 }

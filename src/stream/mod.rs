@@ -50,18 +50,18 @@ pub(crate) struct Audience {
     /// The calls that the page shows as approved.
     pub(crate) approved: HashSet<ToolCallId>,
     /// The answers of the page to held calls, in this request.
-    pub(crate) answers: HashMap<ToolCallId, PageAnswer>,
+    pub(crate) answers: HashMap<ToolCallId, PageDecision>,
     /// The cards of held calls for this client.
     pub(crate) cards: Arc<dyn Cards>,
 }
 
 /// The answer of a page to a held call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageAnswer {
+pub(crate) struct PageDecision {
     /// Whether the page approves the call.
     pub(crate) approved: bool,
     /// Whether the server took the answer in this request.
-    pub(crate) taken: bool,
+    pub(crate) accepted: bool,
 }
 
 /// What a process knows about held calls for one reader, besides their rows.
@@ -117,7 +117,7 @@ impl Audience {
     /// outcome, so an answer that agrees with the decision may be the decision. With a quorum the answer may be
     /// one of the votes.
     fn is_late(&self, hold: &Hold, call: ToolCallId, decision: &Decision) -> bool {
-        let Some(answer) = self.answers.get(&call).filter(|answer| !answer.taken) else { return false };
+        let Some(answer) = self.answers.get(&call).filter(|answer| !answer.accepted) else { return false };
         let verdict = if answer.approved { Verdict::Approve } else { Verdict::Reject };
         if decision.verdict != verdict || decision.edited {
             return true;

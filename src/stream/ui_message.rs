@@ -87,7 +87,7 @@ impl UiMessage {
         }
         self.written.result(tool_call_id, shown);
         let error = |error_text| Chunk::ToolOutputError { tool_call_id, error_text };
-        let told = match shown {
+        let part = match shown {
             RenderedResult::Output(output) => {
                 let output = Readable::Output(output);
                 Chunk::ToolOutputAvailable { tool_call_id, output }
@@ -104,7 +104,7 @@ impl UiMessage {
             }
             RenderedResult::Refused(..) => Chunk::ToolOutputDenied { tool_call_id },
         };
-        chunk(out, &told);
+        chunk(out, &part);
     }
 
     /// Writes the statuses of held calls, either in the step that holds them or after that step. Calls that
@@ -136,7 +136,7 @@ impl UiMessage {
                         self.ask(*tool_call_id, out);
                     }
                 }
-                HoldProgress::UnderWay => self.respond(call, out),
+                HoldProgress::InProgress => self.respond(call, out),
             }
         }
         if self.dialect == UiDialect::V5 {

@@ -79,24 +79,24 @@ fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
     set("type", json!(format!("tool-{}", call.name)));
     set("toolCallId", json!(call.id));
     set("input", json!(Readable::Input(call.shown_input())));
-    let asks = call.held && dialect != UiDialect::V5;
+    let shows_approval = call.held && dialect != UiDialect::V5;
     let (state, shown) = match RenderedResult::of(call) {
         Some(RenderedResult::Output(output)) => {
             ("output-available", Some(("output", json!(Readable::Output(&output)))))
         }
-        Some(RenderedResult::Refused(..)) if asks => ("output-denied", None),
+        Some(RenderedResult::Refused(..)) if shows_approval => ("output-denied", None),
         Some(RenderedResult::Error(text) | RenderedResult::Refused(_, text)) => {
             ("output-error", Some(("errorText", json!(text))))
         }
-        None if asks && call.state == State::Pending => ("approval-requested", None),
-        None if asks => ("approval-responded", None),
+        None if shows_approval && call.state == State::Pending => ("approval-requested", None),
+        None if shows_approval => ("approval-responded", None),
         None => ("input-available", None),
     };
     set("state", json!(state));
     if let Some((name, value)) = shown {
         set(name, value);
     }
-    if asks {
+    if shows_approval {
         set("approval", approval(call));
     }
     Value::Object(part)

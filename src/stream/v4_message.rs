@@ -163,7 +163,7 @@ fn append(
     find: fn(&mut Open) -> Option<&mut String>,
 ) {
     match open.iter_mut().find_map(find) {
-        Some(begun) => begun.push_str(text),
+        Some(started) => started.push_str(text),
         None => open.push(new(text.to_owned())),
     }
 }

@@ -168,7 +168,7 @@ where
         fields.0.retain(|name, _| !name.starts_with(FROM_LOG));
         let mut time = String::new();
         // The line has no time if the clock cannot be formatted.
-        let _told = SystemTime.format_time(&mut Writer::new(&mut time));
+        let _sent = SystemTime.format_time(&mut Writer::new(&mut time));
         let line = self.line(&time, metadata.level().as_str(), &target, &message, &fields.0);
         // A failed write of a log line cannot be logged.
         let _written = io::Write::write_all(&mut self.writer.make_writer_for(metadata), line.as_bytes());
@@ -196,11 +196,11 @@ mod tests {
     }
 
     /// Returns the one line that the closure logs.
-    fn line(format: LogFormat, say: impl FnOnce()) -> String {
+    fn line(format: LogFormat, log: impl FnOnce()) -> String {
         let kept = Kept::default();
         let writer = kept.clone();
         let lines = Lines { format, writer: move || writer.clone() };
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), say);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(text.ends_with('\n'), "{text}");
@@ -250,8 +250,8 @@ mod tests {
         let line = line(LogFormat::Text, || {
             tracing::warn!(plain = "a-1.b", odd = "a level=ERROR", empty = "", n = 1, "said");
         });
-        let (_, said) = line.split_once(' ').unwrap();
+        let (_, rest) = line.split_once(' ').unwrap();
         let target = "holdpoint::telemetry::lines::tests";
-        assert_eq!(said, format!(" WARN {target}: said plain=a-1.b odd=\"a level=ERROR\" empty=\"\" n=1"));
+        assert_eq!(rest, format!(" WARN {target}: said plain=a-1.b odd=\"a level=ERROR\" empty=\"\" n=1"));
     }
 }

@@ -37,7 +37,7 @@ pub struct Telemetry {
 /// # Errors
 /// `log.level` is not a filter, `log.otlp_endpoint` is not usable, or logging is set up already.
 pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
-    let asked = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
+    let configured = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
     let kept = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target(OWN, LevelFilter::TRACE)
@@ -45,7 +45,7 @@ pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
     let terminal = std::io::stderr().is_terminal();
     let format = log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
     let lines = Lines { format, writer: std::io::stderr };
-    let subscriber = tracing_subscriber::registry().with(lines.with_filter(asked.and(kept)));
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(configured.and(kept)));
     #[cfg(feature = "otel")]
     let traces = log.otlp_endpoint.as_deref().map(traces::Traces::begin).transpose()?;
     #[cfg(feature = "otel")]

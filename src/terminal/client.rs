@@ -116,7 +116,7 @@ impl Client {
         Ok(Frames::new(response.bytes_stream(), Framing::Sse))
     }
 
-    /// Hands over the items of all pages of a list, until `take` ends it.
+    /// Passes the items of all pages of a list to `take`, until `take` ends it.
     pub(super) async fn each(
         &self,
         path: &[&str],
@@ -212,7 +212,7 @@ impl Client {
     }
 
     fn unreachable(&self, why: impl Into<String>, decides: bool) -> Failure {
-        // The cause may name what a stranger at this address sent.
+        // The cause may name what another user at this address sent.
         let why = visible(&why.into());
         Failure::Unreachable { url: self.url.to_string(), key: self.key, why, decides }
     }

@@ -139,8 +139,8 @@ impl Of {
         preview_hash: Option<&String>,
         verb: &str,
     ) -> Result<(Client, Shown), Failure> {
-        let is_asked = has_person() && !file.is_some_and(edit::is_stdin);
-        if self.hash.is_none() && !is_asked {
+        let is_interactive = has_person() && !file.is_some_and(edit::is_stdin);
+        if self.hash.is_none() && !is_interactive {
             let expected = "--hash: expected the input hash that was shown, because no terminal can be asked; \
                             `approvals show` prints it";
             return Err(Failure::Usage(expected.to_owned()));
@@ -201,7 +201,7 @@ pub(super) async fn show(
     card.call.input_hash.clone().ok_or_else(no_hash)
 }
 
-/// Returns what became of a decision.
+/// Returns the result of a decision.
 pub(super) fn report(decided: &Decided, approves: bool, form: Form) -> Result<String, Failure> {
     let outcome: Outcome = parsed(decided.body.get().as_bytes())?;
     let mut screen = Screen::new(form);

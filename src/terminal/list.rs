@@ -74,8 +74,8 @@ impl List {
     pub(super) async fn run(&self, config: config::Client) -> Result<(), Failure> {
         let colours = config.colours();
         let client = Client::new(config)?;
-        let asked: Vec<&str> = self.state.iter().map(String::as_str).collect();
-        let states = if asked.is_empty() { &WAITING_STATES[..] } else { &asked };
+        let named: Vec<&str> = self.state.iter().map(String::as_str).collect();
+        let states = if named.is_empty() { &WAITING_STATES[..] } else { &named };
         let limit = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let (mut out, mut progress) = (std::io::stdout(), Progress::new()?);
         let head = ["TOOL CALL", "TOOL", "RISK", "STATE", "REQUESTED BY", "CREATED", "INPUT"];
@@ -113,7 +113,7 @@ impl List {
 }
 
 impl Filters {
-    /// Hands over each call in this state, newest first, with its JSON in one line.
+    /// Passes each call in this state to `take`, newest first, with its JSON in one line.
     pub(super) async fn each(
         &self,
         client: &Client,

@@ -42,7 +42,7 @@ pub struct Watch {
     json: bool,
 }
 
-/// A watch under way.
+/// A watch in progress.
 struct Watching<'a> {
     watch: &'a Watch,
     client: Client,
@@ -69,12 +69,12 @@ impl Watch {
     pub(super) async fn run(&self, config: config::Client) -> Result<(), Failure> {
         let colours = config.colours();
         let client = Client::new(config)?;
-        let is_asked = has_person() && !self.json;
+        let is_interactive = has_person() && !self.json;
         let (last, holds, forgotten) = (None, VecDeque::new(), 0);
         let mut watching = Watching { watch: self, client, colours, last, holds, forgotten, keyboard: None };
         // The first connection has to succeed: the address may be wrong.
         let mut frames = watching.open().await?;
-        if is_asked {
+        if is_interactive {
             eprintln!("{HELP}");
             let keyboard = Keyboard::new();
             let line = keyboard.line()?;
@@ -85,7 +85,7 @@ impl Watch {
             let ControlFlow::Continue(why) = watching.read(frames).await? else { return Ok(()) };
             frames = watching.reopen(why).await?;
             if watching.last.is_none() {
-                // No event tells where the stream ended, so a hold may have been missed.
+                // No event shows where the stream ended, so a hold may have been missed.
                 watching.announce().await?;
             }
         }
@@ -101,7 +101,7 @@ impl Watching<'_> {
         self.client.events(&query, self.last).await
     }
 
-    /// Connects again, with growing pauses, and says so.
+    /// Connects again, with growing pauses, and prints a line about it.
     async fn reopen(&self, why: String) -> Result<Frames, Failure> {
         let (mut why, mut pause) = (why, PAUSE_MIN);
         loop {
@@ -286,8 +286,8 @@ impl Watching<'_> {
     async fn id(&self, line: &str) -> Result<String, Failure> {
         let number = line.strip_prefix('#').unwrap_or(line);
         // A number may also be a part of an id. The call is shown before the question, so either is safe.
-        let place = number.parse::<usize>().ok().and_then(|number| number.checked_sub(self.forgotten + 1));
-        match place.and_then(|place| self.holds.get(place)) {
+        let index = number.parse::<usize>().ok().and_then(|number| number.checked_sub(self.forgotten + 1));
+        match index.and_then(|index| self.holds.get(index)) {
             Some(id) => Ok(id.clone()),
             None => full_id(&self.client, line).await,
         }

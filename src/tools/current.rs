@@ -40,9 +40,9 @@ impl ToolRegistry {
     /// Announces the tools of an MCP server, which are not there yet. Returns the tool that has a name of the
     /// server already, if there is one.
     pub(crate) fn announce(&mut self, server: ServerTools) -> Option<String> {
-        let taken = self.tools.keys().find(|name| server.is_prefix_of(name)).cloned();
+        let existing = self.tools.keys().find(|name| server.is_prefix_of(name)).cloned();
         self.servers.push(server);
-        taken
+        existing
     }
 
     /// Whether there is a tool of this name, or there may be one once its MCP server is connected.

@@ -56,19 +56,21 @@ impl Gate {
     pub(crate) fn tools_with_inexact_numbers(&self) -> Vec<(&str, Vec<String>)> {
         let session = SessionPolicy::default();
         let context = PolicyContext { roles: &[], session: &session, requester: "", grants: &[] };
-        let asks = |tool: &Registered| {
+        let needs_approval = |tool: &Registered| {
             // With empty inputs all arguments are absent, so all conditions of rules hold.
             matches!(self.ruling(tool, &Input::new(), context).requirement, Requirement::NeedsApproval)
         };
-        let tools =
-            self.registry().registered().filter(|tool| self.requires_exact_numbers(tool) && asks(tool));
+        let tools = self
+            .registry()
+            .registered()
+            .filter(|tool| self.requires_exact_numbers(tool) && needs_approval(tool));
         tools
             .map(|tool| {
-                let mut places = Vec::new();
-                find_large_integers("", &tool.spec.input_schema, &mut places);
-                (tool.spec.name.as_str(), places)
+                let mut pointers = Vec::new();
+                find_large_integers("", &tool.spec.input_schema, &mut pointers);
+                (tool.spec.name.as_str(), pointers)
             })
-            .filter(|(_, places)| !places.is_empty())
+            .filter(|(_, pointers)| !pointers.is_empty())
             .collect()
     }
 }
@@ -76,14 +78,14 @@ impl Gate {
 /// Whether the tool accepts the digits as a text in place of the integer.
 fn takes_text(tool: &Registered, input: &Input, pointer: &str, digits: &str) -> bool {
     let mut changed = Value::Object(input.clone());
-    let Some(place) = changed.pointer_mut(pointer) else { return false };
-    *place = Value::from(digits);
+    let Some(value_there) = changed.pointer_mut(pointer) else { return false };
+    *value_there = Value::from(digits);
     tool.takes(&changed)
 }
 
 /// Collects the schemas of integers that may be beyond the exact range of a double. They are found by their
 /// format (OpenAPI Format Registry, and the formats that `schemars` writes for Rust types), or by a bound.
-fn find_large_integers(pointer: &str, schema: &Value, places: &mut Vec<String>) {
+fn find_large_integers(pointer: &str, schema: &Value, pointers: &mut Vec<String>) {
     match schema {
         Value::Object(fields) => {
             let is_integer = fields.get("type").is_some_and(|kind| match kind {
@@ -97,15 +99,15 @@ fn find_large_integers(pointer: &str, schema: &Value, places: &mut Vec<String>) 
             let far =
                 bounds.iter().any(|key| fields.get(*key).and_then(Value::as_number).is_some_and(beyond));
             if is_integer && (wide || far) {
-                places.push(pointer.to_owned());
+                pointers.push(pointer.to_owned());
             }
             for (key, value) in fields {
-                find_large_integers(&pointer::join(pointer, key), value, places);
+                find_large_integers(&pointer::join(pointer, key), value, pointers);
             }
         }
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate() {
-                find_large_integers(&pointer::join(pointer, &n.to_string()), item, places);
+                find_large_integers(&pointer::join(pointer, &n.to_string()), item, pointers);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -137,15 +139,15 @@ mod tests {
 
     #[test]
     fn integers_of_64_bits_are_found_in_schemas_by_their_format_or_their_bounds() {
-        let mut places = Vec::new();
-        find_large_integers("", &schema_of::<Transfer>(), &mut places);
-        places.sort();
+        let mut pointers = Vec::new();
+        find_large_integers("", &schema_of::<Transfer>(), &mut pointers);
+        pointers.sort();
         let expected = ["/properties/account", "/properties/cents", "/properties/lines/items/properties/id"];
-        assert_eq!(places, expected);
-        let mut places = Vec::new();
+        assert_eq!(pointers, expected);
+        let mut pointers = Vec::new();
         let bounded = json!({ "properties": { "a": { "type": "integer", "maximum": 1_000_000_000_000_000_000_i64 },
                                               "b": { "type": "integer", "maximum": 1000 } } });
-        find_large_integers("", &bounded, &mut places);
-        assert_eq!(places, ["/properties/a"]);
+        find_large_integers("", &bounded, &mut pointers);
+        assert_eq!(pointers, ["/properties/a"]);
     }
 }

@@ -188,7 +188,7 @@ impl Files {
         // paths below them, so the walk visits the files in path order and may stop early.
         let mut ahead = self.entries("")?;
         while let Some(path) = ahead.pop() {
-            go_on(cancellation)?;
+            check_cancelled(cancellation)?;
             if path.ends_with('/') {
                 ahead.append(&mut self.entries(&path)?);
             } else if files.len() == LISTED_MAX {
@@ -226,14 +226,14 @@ impl Files {
     }
 
     fn read(&self, path: &str) -> Result<Value, ToolError> {
-        let place = locate(path)?.whole();
+        let location = locate(path)?.path();
         let failed = |error| failure(path, &error);
-        let metadata = self.root.metadata(&place).map_err(failed)?;
+        let metadata = self.root.metadata(&location).map_err(failed)?;
         // The check precedes opening, because opening a pipe waits for a writer.
         expect_file(path, &metadata)?;
         let mut bytes = Vec::new();
         let most = u64::try_from(READ_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-        self.root.open(&place).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
+        self.root.open(&location).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
         if bytes.len() > READ_BYTES_MAX {
             return Err(wrong(path, "is larger than 256 KiB, the most that can be read"));
         }
@@ -253,17 +253,17 @@ impl Files {
         temporary: &str,
         cancellation: &CancellationToken,
     ) -> Result<Value, ToolError> {
-        let place = locate(path)?;
+        let location = locate(path)?;
         let failed = |error| failure(path, &error);
-        let folder = match self.root.open_dir(&place.folder) {
+        let folder = match self.root.open_dir(&location.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.root.create_dir_all(&place.folder).map_err(failed)?;
-                self.root.open_dir(&place.folder)
+                self.root.create_dir_all(&location.folder).map_err(failed)?;
+                self.root.open_dir(&location.folder)
             }
             opened => opened,
         }
         .map_err(failed)?;
-        match folder.symlink_metadata(&place.name) {
+        match folder.symlink_metadata(&location.name) {
             Ok(metadata) => expect_file(path, &metadata)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
@@ -275,14 +275,14 @@ impl Files {
         let mut written = file.try_lock().map_err(|error| failed(error.into()));
         for chunk in content.as_bytes().chunks(CHUNK_BYTES) {
             written = written
-                .and_then(|()| go_on(cancellation))
+                .and_then(|()| check_cancelled(cancellation))
                 .and_then(|()| file.write_all(chunk).map_err(failed));
         }
         let written = written
             // Without the sync, a power failure could leave the new name with an empty file.
             .and_then(|()| file.sync_all().map_err(failed))
-            .and_then(|()| go_on(cancellation))
-            .and_then(|()| folder.rename(temporary, &folder, &place.name).map_err(failed));
+            .and_then(|()| check_cancelled(cancellation))
+            .and_then(|()| folder.rename(temporary, &folder, &location.name).map_err(failed));
         if let Err(error) = written {
             // If the removal fails too, the next server that starts removes the file. Until then the name is
             // not listed.
@@ -293,30 +293,30 @@ impl Files {
     }
 
     fn delete(&self, path: &str) -> Result<Value, ToolError> {
-        let place = locate(path)?.whole();
+        let location = locate(path)?.path();
         let failed = |error| failure(path, &error);
-        let metadata = self.root.symlink_metadata(&place).map_err(failed)?;
+        let metadata = self.root.symlink_metadata(&location).map_err(failed)?;
         expect_file(path, &metadata)?;
-        self.root.remove_file(&place).map_err(failed)?;
+        self.root.remove_file(&location).map_err(failed)?;
         Ok(json!({ "deleted": path }))
     }
 }
 
 /// A valid path: the folder ("." for the root) and the name of the file in it.
-struct Place {
+struct Location {
     folder: PathBuf,
     name: String,
 }
 
-impl Place {
-    fn whole(&self) -> PathBuf {
+impl Location {
+    fn path(&self) -> PathBuf {
         self.folder.join(&self.name)
     }
 }
 
 /// Checks a path by its text alone. The handle refuses most such paths too, with less precise errors. Only
 /// the handle can judge links.
-fn locate(path: &str) -> Result<Place, ToolError> {
+fn locate(path: &str) -> Result<Location, ToolError> {
     if path.chars().any(char::is_control) {
         return Err(ToolError::new(format!("{path:?} holds a control character, which no name here may")));
     }
@@ -338,7 +338,7 @@ fn locate(path: &str) -> Result<Place, ToolError> {
         }
     }
     match name {
-        Some(name) if !path.ends_with('/') && !path.ends_with("/.") => Ok(Place { folder, name }),
+        Some(name) if !path.ends_with('/') && !path.ends_with("/.") => Ok(Location { folder, name }),
         _ => Err(wrong(path, "does not name a file")),
     }
 }
@@ -375,13 +375,13 @@ async fn blocking<T: Send + 'static, U: ?Sized>(
     work: impl FnOnce(&CancellationToken) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let cancellation = permit.cancellation().clone();
-    let work = move || go_on(&cancellation).and_then(|()| work(&cancellation));
+    let work = move || check_cancelled(&cancellation).and_then(|()| work(&cancellation));
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(ToolError::new("the work broke off and may be done in part")))
 }
 
 /// Returns an error if the call is cancelled. Nothing has been changed at this point.
-fn go_on(cancellation: &CancellationToken) -> Result<(), ToolError> {
+fn check_cancelled(cancellation: &CancellationToken) -> Result<(), ToolError> {
     if cancellation.is_cancelled() {
         return Err(ToolError::new("the call was cancelled; nothing was changed"));
     }
@@ -428,15 +428,15 @@ mod tests {
             let data = self.top.path().join("data");
             assert_eq!(fs::read_to_string(data.join("secret.txt")).unwrap(), "secret");
             assert_eq!(fs::read_dir(&data).unwrap().count(), 2, "{path:?}");
-            let told = refusals.concat().replace(path, "");
-            assert!(!told.contains(&*data.to_string_lossy()), "{told}");
+            let texts = refusals.concat().replace(path, "");
+            assert!(!texts.contains(&*data.to_string_lossy()), "{texts}");
             refusals
         }
 
         fn refused(&self, path: &str, what: &str) {
             let expected = format!("\"{path}\" {what}");
-            for said in self.refusals(path) {
-                assert_eq!(said, expected);
+            for refusal in self.refusals(path) {
+                assert_eq!(refusal, expected);
             }
         }
     }
@@ -456,8 +456,8 @@ mod tests {
             ground.refused(path, "does not name a file");
         }
         assert_eq!(locate("").err().unwrap().to_string(), "\"\" does not name a file");
-        for said in ground.refusals("a\0/../../secret.txt") {
-            assert!(said.ends_with("holds a control character, which no name here may"), "{said}");
+        for refusal in ground.refusals("a\0/../../secret.txt") {
+            assert!(refusal.ends_with("holds a control character, which no name here may"), "{refusal}");
         }
     }
 
@@ -514,10 +514,10 @@ mod tests {
         ground.write("a.txt", "kept").unwrap();
         let cancellation = CancellationToken::new();
         cancellation.cancel();
-        let said = ["a.txt", "new.txt"].map(|path| {
+        let refusals = ["a.txt", "new.txt"].map(|path| {
             ground.files.write(path, "lost", ".holdpoint-test", &cancellation).unwrap_err().to_string()
         });
-        assert_eq!(said, ["the call was cancelled; nothing was changed"; 2]);
+        assert_eq!(refusals, ["the call was cancelled; nothing was changed"; 2]);
         assert!(ground.files.list(&cancellation).is_err());
         assert_eq!(fs::read_dir(ground.path(".")).unwrap().count(), 1);
         assert_eq!(ground.files.read("a.txt").unwrap()["content"], "kept");

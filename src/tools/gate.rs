@@ -446,8 +446,8 @@ impl Gate {
         let registered = self.registry.get(tool_name)?;
         let Does::Execute(tool) = registered.does.clone() else { return None };
         let same = registered.schema_hash == schema_hash;
-        let asked = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
-        match tokio::time::timeout(self.settings.timeout, asked).await {
+        let verification = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
+        match tokio::time::timeout(self.settings.timeout, verification).await {
             Ok(Ok(Ok(Verified::Happened(output)))) => Some(self.succeeded(output)),
             Ok(Ok(Ok(Verified::NeverHappened))) => {
                 same.then(|| Outcome::Failed(model_texts::NEVER_HAPPENED.to_owned()))
@@ -481,9 +481,9 @@ impl Gate {
         let Some(Does::Execute(tool)) = tool.map(|tool| &tool.does) else {
             return Preview::failed("the tool has no previews any more");
         };
-        let asked = AssertUnwindSafe(async { tool.preview(input, requester).await }).catch_unwind();
-        match tokio::time::timeout(self.settings.preview_timeout, asked).await {
-            Ok(Ok(Ok(said))) => Preview::text(&said),
+        let preview = AssertUnwindSafe(async { tool.preview(input, requester).await }).catch_unwind();
+        match tokio::time::timeout(self.settings.preview_timeout, preview).await {
+            Ok(Ok(Ok(text))) => Preview::text(&text),
             Ok(Ok(Err(ToolError(Why::OutcomeUnknown)))) => Preview::failed("the tool did not say why"),
             Ok(Ok(Err(error))) => Preview::failed(&error.to_string()),
             Ok(Err(_panic)) => {
@@ -503,8 +503,8 @@ impl Gate {
     }
 
     /// Returns the text that the model reads for this outcome.
-    pub(crate) fn result_text(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
-        outcome.words(asked, ran, self.settings.limits.result_bytes)
+    pub(crate) fn result_text(&self, outcome: &Outcome, requested: &Input, ran: &Input) -> String {
+        outcome.words(requested, ran, self.settings.limits.result_bytes)
     }
 }
 
@@ -512,8 +512,8 @@ impl Gate {
 fn unfit(why: &str, errors: &[InputError]) -> String {
     let mut why = why.to_owned();
     for error in errors {
-        let place = if error.pointer.is_empty() { "/" } else { &error.pointer };
-        let _infallible = write!(why, " {place}: {};", error.message);
+        let pointer = if error.pointer.is_empty() { "/" } else { &error.pointer };
+        let _infallible = write!(why, " {pointer}: {};", error.message);
     }
     // Each error quotes the faulty value.
     let mut why = cut(why, WHY_BYTES_MAX);

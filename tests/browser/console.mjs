@@ -69,7 +69,7 @@ async function open(at = '/', options = {}) {
       await page.getByRole('button', { name, exact: true }).click();
     },
     /** Waits until the card has this text. */
-    says: text => page.locator('#detail').getByText(text).first().waitFor(),
+    shows: text => page.locator('#detail').getByText(text).first().waitFor(),
     focused: () => page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.id),
     /** The decisions that the page has sent. */
     decisions: () => tab.requests.filter(request => request.url().includes('/qa/validate_tool')).map(request => request.postDataJSON()),

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 // Chromium with an example page in it, for tests. The argument is the folder of the installed `@holdpoint/page`. Each page
 // is built once, for its first test, and served by Vite's own preview, which forwards the requests of the page to a test's
-// server. Each line of stdin is an order, {"id", "test", "do", ...}, and is answered by a line of stdout:
+// server. Each line of stdin is a command, {"id", "test", "do", ...}, and is answered by a line of stdout:
 // {"id", "ok": value} or {"id", "error": text}. A test has cookies, tabs and an address of its own, from `start` to
-// `close`; `fail` puts what its tabs show into a folder. All of it ends with stdin.
+// `close`; `fail` writes the contents of its tabs into a folder. The process ends with stdin.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -20,12 +20,12 @@ const axe = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe
 // The package as it is published, in place of the folder of the repository.
 const resolve = { alias: { '@holdpoint/page': process.argv[2] } };
 
-// Else a preview ends this process with stdin, before what it has to put away.
+// Otherwise a preview ends this process with stdin, before its cleanup.
 process.env.CI = 'true';
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-page-'));
 const browser = await chromium.launch({
   executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
-  // What the page does is between it and this machine.
+  // The browser connects to this machine only.
   args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
 });
 
@@ -41,15 +41,15 @@ function built(example) {
   return sites.get(example);
 }
 
-// The page's own configuration reads where the server is from the environment, so one begins after the other.
-let begun = Promise.resolve();
+// The page's own configuration reads the address of the server from the environment, so the previews start one after the other.
+let lastServed = Promise.resolve();
 async function serve(server, example) {
   const site = await built(example);
-  const served = begun.then(() => {
+  const served = lastServed.then(() => {
     process.env.HOLDPOINT_URL = server;
     return preview({ ...site, preview: { host: '127.0.0.1', port: 0 } });
   });
-  begun = served.catch(() => {});
+  lastServed = served.catch(() => {});
   return served;
 }
 
@@ -66,12 +66,12 @@ async function start({ test, server, example }) {
       const timers = [...(log?.querySelectorAll('[role=timer]') ?? [])].map(timer => timer.innerText);
       return { lines: lines.filter(line => line !== '' && !timers.includes(line)), busy: log?.ariaBusy !== 'false' };
     };
-    // What a screen reader was told, oldest first.
-    window.told = [];
+    // The announcements to a screen reader, oldest first.
+    window.announced = [];
     new MutationObserver(() => {
       const texts = [...document.querySelectorAll('[aria-live=polite] p')].map(text => text.innerText);
-      if (JSON.stringify(texts) !== JSON.stringify(told.now ?? [])) told.push(...texts);
-      told.now = texts;
+      if (JSON.stringify(texts) !== JSON.stringify(announced.now ?? [])) announced.push(...texts);
+      announced.now = texts;
     }).observe(document, { subtree: true, childList: true, characterData: true });
   });
   const home = `http://127.0.0.1:${served.httpServer.address().port}`;
@@ -84,16 +84,16 @@ async function close({ test }) {
   await Promise.all([context.close(), served.close()]);
 }
 
-async function fail(order) {
-  fs.rmSync(order.folder, { recursive: true, force: true });
-  fs.mkdirSync(order.folder, { recursive: true });
-  for (const [name, { page, errors }] of tests.get(order.test).tabs) {
-    const file = ending => path.join(order.folder, `${name}.${ending}`);
+async function fail(command) {
+  fs.rmSync(command.folder, { recursive: true, force: true });
+  fs.mkdirSync(command.folder, { recursive: true });
+  for (const [name, { page, errors }] of tests.get(command.test).tabs) {
+    const file = ending => path.join(command.folder, `${name}.${ending}`);
     await page.screenshot({ path: file('png'), fullPage: true });
     fs.writeFileSync(file('html'), await page.content());
     fs.writeFileSync(file('errors'), errors.join('\n'));
   }
-  await close(order);
+  await close(command);
 }
 
 async function open({ test, tab: name, at }) {
@@ -111,31 +111,31 @@ async function open({ test, tab: name, at }) {
   await loaded(page, page.goto(home + at));
 }
 
-// A page is there when it was told whether there is a turn to read along with, says why there is none, or has no chat.
+// A page is loaded when its request for a running turn has a response, when it shows an error, or when it has no chat.
 async function loaded(page, navigation) {
-  const told = page.waitForResponse(response => /\/chat_streamed\/[^/]+\/stream$/.test(response.url()));
+  const attached = page.waitForResponse(response => /\/chat_streamed\/[^/]+\/stream$/.test(response.url()));
   const other = page.locator('[role=alert], [role=log] .hint').first().waitFor();
-  // Whichever comes second may never come.
-  for (const sign of [told, other]) sign.catch(() => {});
-  await Promise.all([navigation, Promise.race([told, other])]);
+  // The other sign may never come.
+  for (const sign of [attached, other]) sign.catch(() => {});
+  await Promise.all([navigation, Promise.race([attached, other])]);
 }
 
-const card = (page, { tool, place }) => page.locator(`section[aria-label^="Tool call ${tool}"]`).nth(place);
+const card = (page, { tool, index }) => page.locator(`section[aria-label^="Tool call ${tool}"]`).nth(index);
 const button = (within, name) => within.getByRole('button', { name, exact: true });
 
 const inTab = {
   reload: ({ page }) => loaded(page, page.reload()),
-  // The next request of this path waits until it is let go.
+  // The next request of this path waits until it is released.
   hold: async (tab, { path }) => {
     tab.held = new Promise(resolve => tab.page.route(path, resolve, { times: 1 }));
   },
-  // Up to the question whether there is a turn to read along with, which waits until it is let go.
+  // Up to the request for a running turn, which waits until it is released.
   reloadHeld: async tab => {
     tab.held = new Promise(resolve => tab.page.route('**/chat_streamed/**', resolve, { times: 1 }));
     await tab.page.reload();
     await tab.held;
   },
-  letGo: async ({ held }) => (await held).continue(),
+  release: async ({ held }) => (await held).continue(),
   url: ({ page, home }) => page.url().slice(home.length),
   say: async ({ page }, { text }) => {
     await page.getByLabel('Message').fill(text);
@@ -144,37 +144,40 @@ const inTab = {
   click: ({ page }, { name, role = 'button' }) => page.getByRole(role, { name, exact: true }).click(),
   press: ({ page }, { key }) => page.keyboard.press(key),
   type: ({ page }, { text }) => page.keyboard.type(text),
-  clickInCard: ({ page }, order) => button(card(page, order), order.name).click(),
+  clickInCard: ({ page }, command) => button(card(page, command), command.name).click(),
   // A text, or whether a box is checked.
-  fillInCard: ({ page }, order) => {
-    const field = card(page, order).getByLabel(order.label, { exact: true });
-    return typeof order.value === 'boolean' ? field.setChecked(order.value) : field.fill(order.value);
+  fillInCard: ({ page }, command) => {
+    const field = card(page, command).getByLabel(command.label, { exact: true });
+    return typeof command.value === 'boolean' ? field.setChecked(command.value) : field.fill(command.value);
   },
-  chooseInCard: ({ page }, order) => card(page, order).getByLabel(order.label, { exact: true }).selectOption({ label: order.value }),
-  approve: ({ page }, order) => button(card(page, order), 'Approve').click(),
-  deny: async ({ page }, order) => {
-    const reason = card(page, order).getByLabel('Reason for denying');
+  chooseInCard: ({ page }, command) => card(page, command).getByLabel(command.label, { exact: true }).selectOption({ label: command.value }),
+  approve: ({ page }, command) => button(card(page, command), 'Approve').click(),
+  deny: async ({ page }, command) => {
+    const reason = card(page, command).getByLabel('Reason for denying');
     // One of the pages asks for the reason first.
-    if (!(await reason.isVisible())) await button(card(page, order), 'Deny').click();
-    await reason.fill(order.reason);
-    await button(card(page, order), 'Deny').click();
+    if (!(await reason.isVisible())) await button(card(page, command), 'Deny').click();
+    await reason.fill(command.reason);
+    await button(card(page, command), 'Deny').click();
   },
   resize: ({ page }, { width, height }) => page.setViewportSize({ width, height }),
   emulate: ({ page }, { media }) => page.emulateMedia(media),
-  // From now on the page gets no answer to requests of this path.
+  // From now on requests of this path get no response.
   cut: ({ page }, { path }) => page.route(path, route => route.abort()),
   evaluate: ({ page }, { script }) => page.evaluate(script),
   becomes: async ({ page }, { script, value }) => {
-    const wanted = JSON.stringify(value);
+    const expected = JSON.stringify(value);
     // An expression about an element that is not there yet throws.
-    const holds = `(() => { try { return JSON.stringify(${script}) === ${JSON.stringify(wanted)} } catch { return false } })()`;
+    const holds = `(() => { try { return JSON.stringify(${script}) === ${JSON.stringify(expected)} } catch { return false } })()`;
     await page.waitForFunction(holds).catch(async error => {
-      throw new Error(`${error.message}\n${script}\nwanted: ${wanted}\nthere:  ${JSON.stringify(await page.evaluate(script))}`);
+      throw new Error(`${error.message}
+${script}
+expected: ${expected}
+found:    ${JSON.stringify(await page.evaluate(script))}`);
     });
   },
-  // What axe finds, and whether the page is wider than its window.
+  // The findings of axe, and whether the page is wider than its window.
   faults: async ({ page }) => {
-    // What is still fading in has another contrast. An animation of an element that has gone is cancelled.
+    // An element that fades in has another contrast. The animation of a removed element is cancelled.
     await page.evaluate(() => Promise.allSettled(document.getAnimations().map(animation => animation.finished)));
     await page.evaluate(axe);
     const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
@@ -185,13 +188,13 @@ const inTab = {
   },
   alert: ({ page }) => page.getByRole('alert').innerText(),
   shows: async ({ page }, { lines, busy }) => {
-    const wanted = JSON.stringify({ lines, busy });
-    await page.waitForFunction(wanted => JSON.stringify(shown()) === wanted, wanted).catch(async error => {
+    const expected = JSON.stringify({ lines, busy });
+    await page.waitForFunction(expected => JSON.stringify(shown()) === expected, expected).catch(async error => {
       const there = JSON.stringify(await page.evaluate(() => shown()));
-      throw new Error(`${error.message}\nwanted: ${wanted}\nthere:  ${there}`);
+      throw new Error(`${error.message}\nexpected: ${expected}\nfound:    ${there}`);
     });
   },
-  // What it asked of the server, each with the status of the answer, oldest first.
+  // The requests of the page with the status of each response, oldest first.
   requests: ({ requests }) => Promise.all(requests.map(async request => {
     const { pathname, search } = new URL(request.url());
     const response = await request.response();
@@ -200,25 +203,25 @@ const inTab = {
   errors: ({ errors }) => errors,
 };
 
-async function obey(order) {
-  const whole = { start, close, fail, open }[order.do];
-  return whole ? whole(order) : inTab[order.do](tests.get(order.test).tabs.get(order.tab), order);
+async function run(command) {
+  const forTest = { start, close, fail, open }[command.do];
+  return forTest ? forTest(command) : inTab[command.do](tests.get(command.test).tabs.get(command.tab), command);
 }
 
-const underWay = new Set();
-// Whoever gave an order may be gone.
+const pending = new Set();
+// The test process may have ended.
 process.stdout.on('error', () => {});
-// What came while all this was made ready is still there.
-const orders = readline.createInterface({ input: process.stdin });
-orders.on('line', line => {
-  const order = JSON.parse(line);
-  const answer = answer => console.log(JSON.stringify({ id: order.id, ...answer }));
-  const obeyed = obey(order).then(ok => answer({ ok: ok ?? null }), error => answer({ error: error.message }));
-  underWay.add(obeyed);
-  obeyed.finally(() => underWay.delete(obeyed));
+// Commands that arrived during the start are still in stdin.
+const commands = readline.createInterface({ input: process.stdin });
+commands.on('line', line => {
+  const command = JSON.parse(line);
+  const answer = answer => console.log(JSON.stringify({ id: command.id, ...answer }));
+  const done = run(command).then(ok => answer({ ok: ok ?? null }), error => answer({ error: error.message }));
+  pending.add(done);
+  done.finally(() => pending.delete(done));
 });
-orders.on('close', async () => {
-  await Promise.all(underWay);
+commands.on('close', async () => {
+  await Promise.all(pending);
   await browser.close();
   fs.rmSync(folder, { recursive: true });
   process.exit(0);

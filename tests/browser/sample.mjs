@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 // A page in Chromium, for tests. The arguments are the folder of the page, the folder of the installed `@holdpoint/page`,
 // and the address of a server, to which the page's own configuration of Vite forwards its requests (HOLDPOINT_URL). Each
-// line of stdin is an order, [NAME, argument], and is answered by a line of stdout: {"ok": value} or {"error": text}.
+// line of stdin is a command, [NAME, argument], and is answered by a line of stdout: {"ok": value} or {"error": text}.
 //   open {cut}: a tab of its own, whose requests with a URL of the form `cut` are lost
 //   say TEXT · click NAME · isEnabled NAME: of a button
 //   shows {with, without}: until all texts of the one list are on the page, and none of the other
-//   told: what `alert` and the errors of the page said
-// All of it ends with stdin.
+//   reported: the texts of `alert` and the errors of the page
+// The process ends with stdin.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -20,7 +20,7 @@ const [root, holdpointPage, server] = process.argv.slice(2);
 const inExample = createRequire(path.resolve(import.meta.dirname, '../../examples/page/package.json'));
 const { build, preview } = await import(pathToFileURL(inExample.resolve('vite')));
 
-// Else a preview ends this process with stdin, before what it has to put away.
+// Otherwise a preview ends this process with stdin, before its cleanup.
 process.env.CI = 'true';
 process.env.HOLDPOINT_URL = server;
 const outDir = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-sample-'));
@@ -34,15 +34,15 @@ const [browser, served] = await Promise.all([
   build(site).then(() => preview({ ...site, preview: { host: '127.0.0.1', port: 0 } })),
 ]);
 
-let page, told;
+let page, reported;
 const button = name => page.getByRole('button', { name, exact: true });
-const orders = {
+const commands = {
   open: async ({ cut }) => {
     await page?.context().close();
     page = await (await browser.newContext()).newPage();
     page.setDefaultTimeout(15_000);
     const own = { alerts: [], errors: [] };
-    told = own;
+    reported = own;
     page.on('dialog', dialog => {
       own.alerts.push(dialog.message());
       return dialog.accept();
@@ -61,21 +61,21 @@ const orders = {
   },
   click: name => button(name).click(),
   isEnabled: name => button(name).isEnabled(),
-  shows: async wanted => {
-    const fits = wanted => {
+  shows: async expected => {
+    const fits = expected => {
       const text = document.body.innerText;
-      return wanted.with.every(it => text.includes(it)) && !wanted.without.some(it => text.includes(it));
+      return expected.with.every(it => text.includes(it)) && !expected.without.some(it => text.includes(it));
     };
-    await page.waitForFunction(fits, wanted).catch(async error => {
-      throw new Error(`${error.message}\nwanted: ${JSON.stringify(wanted)}\nthere: ${await page.innerText('body')}`);
+    await page.waitForFunction(fits, expected).catch(async error => {
+      throw new Error(`${error.message}\nexpected: ${JSON.stringify(expected)}\nthere: ${await page.innerText('body')}`);
     });
   },
-  told: async () => told,
+  reported: async () => reported,
 };
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const [name, argument] = JSON.parse(line);
-  const answer = await orders[name](argument).then(ok => ({ ok: ok ?? null }), error => ({ error: error.message }));
+  const answer = await commands[name](argument).then(ok => ({ ok: ok ?? null }), error => ({ error: error.message }));
   console.log(JSON.stringify(answer));
 }
 await Promise.all([browser.close(), served.close()]);

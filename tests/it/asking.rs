@@ -65,15 +65,15 @@ async fn server(handler: impl ApprovalHandler, change: impl FnOnce(&mut Config))
         change(config);
     };
     // The database stays the one of the tests.
-    let begun = Box::pin(Embedded::start()).await;
-    Box::pin(begun.redeploy_asking(handler, tools, change)).await
+    let started = Box::pin(Embedded::start()).await;
+    Box::pin(started.redeploy_with_handler(handler, tools, change)).await
 }
 
 /// Has the model call `book`, and approves the call. Returns its id.
 async fn running(server: &Embedded, number: &str) -> String {
     let thread = server.client.thread().await;
     server.scene.calls(&[call("p", "book", &json!({ "number": number }))]);
-    let turn = server.client.say(&thread, "please").await;
+    let turn = server.client.send_message(&thread, "please").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let approved = server.client.approve(id).await;
     assert!(matches!(approved.status, 200 | 202), "{:?}", approved.body);
@@ -182,7 +182,7 @@ async fn a_handler_answers_the_request_of_a_tool_that_runs_without_an_approval()
     let server = server(Clerk, |_| {}).await;
     let thread = server.client.thread().await;
     server.scene.calls(&[call("p", "reserve", &json!({ "number": "LH1" }))]);
-    let turn = server.client.say(&thread, "please").await;
+    let turn = server.client.send_message(&thread, "please").await;
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
     let outputs = server.rows.all("SELECT answered_by, kind, content FROM tool_requests").await;
     assert_eq!(outputs, [json!({ "answered_by": "handler:clerk", "kind": "custom", "content": null })]);

@@ -21,10 +21,10 @@ async fn with_a_hold() -> Embedded {
 #[tokio::test]
 async fn a_call_waits_for_a_click_survives_a_reload_and_runs_once() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start_example("assistant-ui", &app.client.base, "assistant_ui_approves").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay the bill").await;
+    tab.sends("pay the bill").await;
     let asks = [&SAID[..], &ASKS].concat();
     tab.shows(&asks).await;
     tab.reloads().await;
@@ -42,12 +42,12 @@ async fn a_call_waits_for_a_click_survives_a_reload_and_runs_once() {
 }
 
 #[tokio::test]
-async fn a_rejection_with_a_reason_is_told_to_the_model() {
+async fn the_model_reads_a_rejection_with_its_reason() {
     let app = with_a_hold().await;
-    app.scene.says("Understood.");
+    app.scene.answers("Understood.");
     let browser = Browser::start_example("assistant-ui", &app.client.base, "assistant_ui_rejects").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay the bill").await;
+    tab.sends("pay the bill").await;
     tab.shows(&[&SAID[..], &ASKS].concat()).await;
     tab.denies("pay", 0, "not this month").await;
     let denied = [&SAID[..], &["Did not run: not this month", "Understood."]].concat();
@@ -68,15 +68,15 @@ async fn approve_elsewhere(app: &Embedded, resume: bool) {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_while_the_conversation_goes_on_can_still_be_approved() {
+async fn a_call_that_waits_while_the_conversation_continues_can_still_be_approved() {
     let app = with_a_hold().await;
-    app.scene.says("Sunny.");
+    app.scene.answers("Sunny.");
     let browser = Browser::start_example("assistant-ui", &app.client.base, "assistant_ui_goes_on").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay the bill").await;
+    tab.sends("pay the bill").await;
     let asks = [&SAID[..], &ASKS].concat();
     tab.shows(&asks).await;
-    tab.says("and the weather?").await;
+    tab.sends("and the weather?").await;
     tab.shows(&[&asks[..], &["and the weather?", "Sunny."]].concat()).await;
     tab.approves("pay", 0).await;
     let done = [&SAID[..], &[r#"Done: {"paid":"10"}"#, "and the weather?", "Sunny."]].concat();
@@ -91,10 +91,10 @@ async fn a_call_that_waits_while_the_conversation_goes_on_can_still_be_approved(
 #[tokio::test]
 async fn an_idle_page_shows_that_a_call_was_approved_elsewhere() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start_example("assistant-ui", &app.client.base, "assistant_ui_idle").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay the bill").await;
+    tab.sends("pay the bill").await;
     tab.shows(&[&SAID[..], &ASKS].concat()).await;
     approve_elsewhere(&app, true).await;
     tab.shows(&[&SAID[..], &[r#"Done: {"paid":"10"}"#, "Paid."]].concat()).await;
@@ -105,10 +105,10 @@ async fn an_idle_page_shows_that_a_call_was_approved_elsewhere() {
 #[tokio::test]
 async fn a_rejection_that_comes_too_late_does_not_hide_that_the_call_ran() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let mut page = SamplePage::start(&in_repository("examples/assistant-ui"), &app.client.base);
     page.opens_without_events().await;
-    page.says("pay the bill").await;
+    page.sends("pay the bill").await;
     page.shows(&["Waits for you. Nothing has run."], &[]).await;
     approve_elsewhere(&app, false).await;
     page.clicks("Deny").await;
@@ -120,11 +120,11 @@ async fn a_rejection_that_comes_too_late_does_not_hide_that_the_call_ran() {
 
 #[tokio::test]
 async fn a_card_shows_what_the_tool_says_that_the_call_would_do() {
-    let app = server(&World::that_says("wipes {note}\u{202e}"), |_| {}).await;
+    let app = server(&World::that_reports("wipes {note}\u{202e}"), |_| {}).await;
     app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]);
     let browser = Browser::start_example("assistant-ui", &app.client.base, "assistant_ui_previews").await;
     let tab = browser.tab("tab").await;
-    tab.says("wipe it").await;
+    tab.sends("wipe it").await;
     let texts = "[...document.querySelectorAll('section pre')].map(it => it.innerText)";
     tab.becomes(texts, json!([r#"{"note":"10"}"#, r"wipes 10\u{202e}"])).await;
     assert_eq!(tab.errors().await, Vec::<String>::new());

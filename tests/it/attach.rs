@@ -30,14 +30,14 @@ async fn an_attached_page_reads_the_running_turn_from_its_beginning() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
-    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]).says("Seen.");
+    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]).answers("Seen.");
     gate.add_permits(5);
     let first = app.client.begin(&thread, &json!({ "content": "hi" })).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let attached = app.begin_to_attach(&thread).await;
     gate.add_permits(10);
     let (first, attached) = (app.client.read_on(first).await, app.client.read_on(attached).await);
-    assert_eq!((first.codes().as_str(), attached.told()), ("fbc9aef0ed", first.told()));
+    assert_eq!((first.codes().as_str(), attached.merged_lines()), ("fbc9aef0ed", first.merged_lines()));
     assert_eq!(attached.headers["x-run-id"], first.headers["x-run-id"]);
     assert_eq!(attached.headers["content-type"], first.headers["content-type"]);
     app.is_quiet(&thread).await;
@@ -48,14 +48,14 @@ async fn attaching_to_a_thread_without_a_running_turn_returns_an_empty_stream() 
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.is_quiet(&thread).await;
-    app.scene.says("Hello.");
-    app.client.say(&thread, "hi").await;
+    app.scene.answers("Hello.");
+    app.client.send_message(&thread, "hi").await;
     app.is_quiet(&thread).await;
     let held = app.hold_in(&thread, "pay", "10").await;
     app.is_quiet(&thread).await;
     app.client.approve(&held).await;
-    app.scene.says("Later.");
-    app.client.say(&thread, "never mind").await;
+    app.scene.answers("Later.");
+    app.client.send_message(&thread, "never mind").await;
     app.is_quiet(&thread).await;
     assert_eq!(app.scene.requests().len(), 3, "attaching calls no model");
 }
@@ -66,12 +66,12 @@ async fn attaching_resumes_a_decided_turn_once() {
     let thread = app.client.thread().await;
     let two = ["1", "2"].map(|note| call(note, "pay", &json!({ "note": note })));
     app.scene.calls(&two);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     let [first, second] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     app.client.approve(first).await;
     app.is_quiet(&thread).await;
     app.client.reject(second).await;
-    app.scene.says("Half paid.");
+    app.scene.answers("Half paid.");
     let done = app.attach(&thread).await;
     assert_eq!((done.codes().as_str(), done.text().as_str()), ("aa8ef0ed", "Half paid."));
     assert_eq!(done.one('f'), turn.one('f'), "the same message");
@@ -86,12 +86,12 @@ async fn of_several_attached_pages_one_resumes_the_turn_and_the_others_tail_it()
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
     let gate = app.scene.gate();
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let pages = futures::future::join_all((0..5).map(|_| app.begin_to_attach(&thread))).await;
     gate.add_permits(10);
     let turns = futures::future::join_all(pages.into_iter().map(|page| app.client.read_on(page))).await;
     for turn in &turns {
-        assert_eq!((turn.codes().as_str(), turn.told()), ("a8ef0ed", turns[0].told()));
+        assert_eq!((turn.codes().as_str(), turn.merged_lines()), ("a8ef0ed", turns[0].merged_lines()));
     }
     assert_eq!(app.scene.requests().len(), 2, "the model was asked once");
 }
@@ -100,11 +100,11 @@ async fn of_several_attached_pages_one_resumes_the_turn_and_the_others_tail_it()
 async fn a_page_that_attaches_while_an_approved_call_runs_waits_for_its_outcome() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
-    app.scene.says("It waited.");
+    app.scene.answers("It waited.");
     let attach = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let page = app.begin_to_attach(&thread).await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         app.client.read_on(page).await
     };
     let (approved, turn) = futures::join!(app.client.approve(&id), attach);
@@ -121,14 +121,14 @@ async fn attaching_does_not_retry_a_turn_that_failed_after_the_model_read_the_re
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
     assert_eq!(app.attach(&thread).await.codes(), "a8ef03");
     app.is_quiet(&thread).await;
-    app.scene.says("Whole.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Whole.");
+    app.scene.answers("Whole.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Whole.");
 }
 
 #[tokio::test]
 async fn a_thread_is_found_by_its_id_and_by_the_callers_name() {
     let app = Embedded::start().await;
-    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]).says("Paid.");
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]).answers("Paid.");
     let turn = app.client.turn_by_id(&json!({ "id": "my chat", "content": "pay" })).await;
     app.client.approve(&turn.pending()[0]).await;
     let by_name = app.client.url("/api/qa/chat_streamed?chatId=my%20chat");
@@ -179,7 +179,7 @@ async fn a_head_request_is_refused_and_starts_no_turn() {
         assert_eq!(head.status(), 405, "{path}");
     }
     assert_eq!(app.scene.requests().len(), 1);
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     assert_eq!(app.attach(&thread).await.text(), "Paid.");
 }
 
@@ -188,7 +188,7 @@ async fn attaching_does_not_retry_a_turn_that_failed_without_a_hold() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
-    assert_eq!(app.client.say(&thread, "hi").await.codes(), "f03");
+    assert_eq!(app.client.send_message(&thread, "hi").await.codes(), "f03");
     app.is_quiet(&thread).await;
     assert_eq!(app.scene.requests().len(), 1);
 }
@@ -198,7 +198,7 @@ async fn attaching_does_not_resume_a_run_that_was_cancelled_while_waiting() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("1", "pay", &json!({ "note": "1" }))]);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     let run = turn.headers["x-run-id"].to_str().unwrap().to_owned();
     let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
     assert_eq!(cancelled.body["status"], "cancelled");

@@ -59,7 +59,7 @@ async fn approved(app: &Embedded) -> (String, Turn) {
     step.extend(calls(0, "look").into_iter().chain([words("So.")]).chain(calls(1, "pay")));
     step.push(end(FinishReason::ToolCalls));
     app.scene.then(step);
-    let turn = app.client.say(&thread, "look and pay").await;
+    let turn = app.client.send_message(&thread, "look and pay").await;
     app.client.approve(&turn.pending()[0]).await;
     (thread, turn)
 }
@@ -70,7 +70,7 @@ async fn a_page_that_attaches_mid_turn_receives_the_whole_message_under_its_id()
     let (thread, held) = approved(&app).await;
     app.scene.then(vec![words("Pa"), words("id."), end(FinishReason::Stop)]);
     let gate = app.scene.gate();
-    let writes = app.client.begin_to_go_on(&thread).await;
+    let writes = app.client.begin_resume(&thread).await;
     let pages = [
         app.begin_to_resume(&thread).await,
         app.begin_to_resume(&format!("{thread}/any%20name")).await,
@@ -125,16 +125,16 @@ async fn a_decided_turn_waits_for_a_post_and_reading_starts_no_turn() {
     app.has_nothing(&thread).await;
     app.client.approve(&id).await;
     app.has_nothing(&thread).await;
-    let asked = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}?chatId=page")));
-    let asked = asked.header("x-stream-protocol", "ui-v5").send().await.unwrap();
-    assert_eq!(asked.status(), 204, "the dialect decides, not the path");
+    let requested = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}?chatId=page")));
+    let requested = requested.header("x-stream-protocol", "ui-v5").send().await.unwrap();
+    assert_eq!(requested.status(), 204, "the dialect decides, not the path");
     assert_eq!(app.scene.requests().len(), 1, "no model was called");
-    app.scene.says("Paid.");
-    let asked = app.resume(&thread).header("x-stream-protocol", "data-v1");
-    let turn = app.client.read(asked).await;
+    app.scene.answers("Paid.");
+    let requested = app.resume(&thread).header("x-stream-protocol", "data-v1");
+    let turn = app.client.read(requested).await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ef0ed", "Paid."));
-    let asked = app.resume(&thread).header("x-stream-protocol", "data-v1");
-    assert_eq!(app.client.read(asked).await.raw, "");
+    let requested = app.resume(&thread).header("x-stream-protocol", "data-v1");
+    assert_eq!(app.client.read(requested).await.raw, "");
     app.has_nothing(&thread).await;
 }
 
@@ -161,7 +161,7 @@ async fn a_page_may_resume_before_its_first_message_but_a_named_thread_must_exis
         }
     }
     assert_eq!(app.rows.count("threads").await, 1, "asking makes no thread");
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     app.client.turn_by_id(&json!({ "id": "stream", "content": "hi" })).await;
     app.has_nothing("stream").await;
 }
@@ -174,10 +174,10 @@ async fn an_attached_page_reads_the_broken_step_and_then_the_step_that_replaces_
     step.extend(calls(0, "look").into_iter().take(2));
     step.push(Err("gone".to_owned()));
     app.scene.then(step);
-    let broken = app.client.say(&thread, "hi").await;
-    app.scene.says("Whole.");
+    let broken = app.client.send_message(&thread, "hi").await;
+    app.scene.answers("Whole.");
     let gate = app.scene.gate();
-    let writes = app.client.begin_to_go_on(&thread).await;
+    let writes = app.client.begin_resume(&thread).await;
     let page = app.begin_to_resume(&thread).await;
     gate.add_permits(10);
     let (written, page) = (app.client.read_on(writes).await, app.client.read_ui_on(page).await);
@@ -202,9 +202,9 @@ async fn pages_of_ai_sdk_5_receive_the_state_of_calls_in_their_dialect() {
     let app =
         Embedded::with(|config| config.stream.default_ui_dialect = holdpoint::config::UiDialect::V5).await;
     let (thread, held) = approved(&app).await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let gate = app.scene.gate();
-    let writes = app.client.begin_to_go_on(&thread).await;
+    let writes = app.client.begin_resume(&thread).await;
     let page = app.begin_to_resume(&thread).await;
     gate.add_permits(10);
     app.client.read_on(writes).await;
@@ -271,9 +271,9 @@ async fn a_late_subscriber_receives_long_text_in_chunks_that_split_no_character(
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     // Three bytes each; the length of a piece is no multiple of three.
-    let said = "\u{20ac}".repeat(PIECE);
+    let text = "\u{20ac}".repeat(PIECE);
     let gate = app.scene.gate();
-    let pieces = said.as_bytes().chunks(300).map(|piece| words(std::str::from_utf8(piece).unwrap()));
+    let pieces = text.as_bytes().chunks(300).map(|piece| words(std::str::from_utf8(piece).unwrap()));
     let pieces: Vec<_> = pieces.chain([end(FinishReason::Stop)]).collect();
     let count = pieces.len();
     app.scene.then(pieces);
@@ -293,7 +293,7 @@ async fn a_late_subscriber_receives_long_text_in_chunks_that_split_no_character(
         UiTurn::of(200, page.headers().clone(), String::from_utf8(read).unwrap())
     };
     let (first, early, late) = tokio::join!(app.client.read_on(first), app.client.read_ui_on(early), late());
-    assert!(first.text() == said && early.text() == said && late.text() == said);
+    assert!(first.text() == text && early.text() == text && late.text() == text);
     let longest =
         late.all("text-delta").into_iter().map(|chunk| chunk["delta"].as_str().unwrap().len()).max();
     assert!(longest.unwrap() <= PIECE + 3, "{longest:?}");
@@ -306,7 +306,7 @@ async fn an_unrelated_user_reads_nothing_of_a_running_turn() {
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let thread = ann.thread().await;
     let gate = app.scene.gate();
-    app.scene.says("Secret.");
+    app.scene.answers("Secret.");
     let first = ann.begin(&thread, &json!({ "content": "hi" })).await;
     gate.add_permits(1);
     let by_name = bob.get(&format!("/qa/chat_streamed/{thread}/stream")).await;

@@ -34,7 +34,7 @@ async fn held_together(app: &Embedded, tool: &str, notes: &[String]) -> (String,
     let thread = app.client.thread().await;
     let calls: Vec<_> = notes.iter().map(|note| call(note, tool, &json!({ "note": note }))).collect();
     app.scene.calls(&calls);
-    let ids = app.client.say(&thread, "go").await.pending();
+    let ids = app.client.send_message(&thread, "go").await.pending();
     assert_eq!(ids.len(), notes.len());
     (thread, ids)
 }
@@ -164,7 +164,7 @@ async fn a_call_that_has_not_finished_in_time_is_202_and_delays_no_other_decisio
     let as_alone = as_one_of_several(&yes(&alone), &expected);
     assert_eq!(without_ids_and_times(results[0].clone()), without_ids_and_times(as_alone));
     assert_eq!((&results[1]["status"], &results[1]["state"]), (&json!(200), &json!("rejected")));
-    app.ledger.go.add_permits(2);
+    app.ledger.release.add_permits(2);
     for id in [&alone, &together] {
         app.client.becomes(id, "succeeded").await;
     }
@@ -178,18 +178,18 @@ async fn fifty_calls_of_a_batch_run_concurrently_and_are_awaited_together() {
     let let_go = async {
         let all = async || (app.ledger.lines().len() == 50).then_some(());
         eventually("all have begun, and none has ended", all).await;
-        app.ledger.go.add_permits(50);
+        app.ledger.release.add_permits(50);
     };
     let (answer, ()) = futures::join!(validate_all(&app.client, &decisions), let_go);
     for (n, result) in results(&answer).iter().enumerate() {
-        let told = json!({ "toolCallId": ids[n], "status": 200, "success": true, "state": "succeeded",
+        let reported = json!({ "toolCallId": ids[n], "status": 200, "success": true, "state": "succeeded",
                            "result": json!({ "waited": n.to_string() }).to_string() });
-        assert_eq!(*result, told);
+        assert_eq!(*result, reported);
     }
     assert_eq!(app.ledger.lines().len(), 50);
     assert_eq!(app.rows.count("decisions").await, 50);
-    app.scene.says("All waited.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "All waited.");
+    app.scene.answers("All waited.");
+    assert_eq!(app.client.resume(&thread).await.text(), "All waited.");
 
     let again = results(&validate_all(&app.client, &decisions).await);
     assert!(again.iter().all(|result| result["idempotentReplayed"] == true), "{again:?}");
@@ -223,7 +223,7 @@ async fn awaiting_many_calls_leaves_the_urgent_connections_to_other_requests() {
         assert_eq!(app.client.approve(&others).await.body["state"], "succeeded");
         let taken = urgent_connections(&app).await - before;
         assert!(taken < 20, "{taken} for one decision, its outcome, and the polls of waiting deciders");
-        app.ledger.go.add_permits(SLOW);
+        app.ledger.release.add_permits(SLOW);
     };
     let (answer, ()) = futures::join!(validate_all(&app.client, &decisions), decide_beside);
     assert!(results(&answer).iter().all(|result| result["state"] == "succeeded"));
@@ -260,9 +260,12 @@ async fn a_malformed_batch_decides_nothing_and_the_error_names_the_field() {
             format!(
                 r#"{{"decisions":[{yes_a},{{"toolCallId":"{b}","isValidated":false,"isValidated":true}}]}}"#
             ),
-            "decisions[1]: the key \"isValidated\" stands twice",
+            "decisions[1]: the key \"isValidated\" appears twice",
         ),
-        (format!(r#"{{"decisions":[{yes_a}],"decisions":[{yes_b}]}}"#), "the key \"decisions\" stands twice"),
+        (
+            format!(r#"{{"decisions":[{yes_a}],"decisions":[{yes_b}]}}"#),
+            "the key \"decisions\" appears twice",
+        ),
         (
             format!(
                 r#"{{"decisions":[{yes_a},{{"toolCallId":"{b}","isValidated":true,"reason":"\u0000"}}]}}"#
@@ -278,10 +281,10 @@ async fn a_malformed_batch_decides_nothing_and_the_error_names_the_field() {
         ("{}".to_owned(), "decisions: missing"),
         (String::new(), "body: "),
     ];
-    for (body, said) in cases {
+    for (body, output) in cases {
         let answer = app.client.post_raw(PATH, body.clone()).await;
         assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
-        assert!(answer.message().contains(said), "{body}: {}", answer.message());
+        assert!(answer.message().contains(output), "{body}: {}", answer.message());
     }
     assert_eq!(app.rows.count("decisions").await, 0);
     assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 4);
@@ -297,8 +300,8 @@ async fn calls_of_one_thread_are_decided_together_and_the_model_reads_them_all()
     let results = results(&validate_all(&app.client, &[no(&ids[1]), yes(&ids[2]), yes(&ids[0])]).await);
     let states: Vec<&Value> = results.iter().map(|result| &result["state"]).collect();
     assert_eq!(states, ["rejected", "succeeded", "succeeded"]);
-    app.scene.says("Two paid.");
-    let turn = app.client.go_on(&thread).await;
+    app.scene.answers("Two paid.");
+    let turn = app.client.resume(&thread).await;
     assert_eq!((turn.text().as_str(), turn.pending().len()), ("Two paid.", 0));
     let mut ran = app.ledger.lines();
     ran.sort_unstable();
@@ -327,14 +330,14 @@ async fn batches_over_the_same_calls_in_opposite_orders_do_not_deadlock() {
             [(&app.client, &forwards), (others, &backwards), (&app.client, &backwards), (others, &forwards)];
         let answers = join_all(sent.map(|(client, decisions)| validate_all(client, decisions))).await;
         for id in &ids {
-            let told = answers.iter().flat_map(results).filter(|result| result["toolCallId"] == **id);
-            let told: Vec<Value> = told.collect();
+            let reported = answers.iter().flat_map(results).filter(|result| result["toolCallId"] == **id);
+            let reported: Vec<Value> = reported.collect();
             let fresh =
-                told.iter().filter(|one| one["status"] == 200 && one.get("idempotentReplayed").is_none());
-            assert_eq!(fresh.count(), 1, "one of them decided: {told:?}");
-            let same = told.iter().filter(|one| one["status"] == 200).count();
-            let refused = told.iter().filter(|one| one["error"]["code"] == "already_decided").count();
-            assert_eq!((same, refused), (2, 2), "{told:?}");
+                reported.iter().filter(|one| one["status"] == 200 && one.get("idempotentReplayed").is_none());
+            assert_eq!(fresh.count(), 1, "one of them decided: {reported:?}");
+            let same = reported.iter().filter(|one| one["status"] == 200).count();
+            let refused = reported.iter().filter(|one| one["error"]["code"] == "already_decided").count();
+            assert_eq!((same, refused), (2, 2), "{reported:?}");
         }
     }
     let approved = app.rows.count("tool_calls WHERE state = 'succeeded'").await;
@@ -352,13 +355,13 @@ async fn a_batch_is_decided_completely_when_its_client_disconnects() {
         let mut decisions = vec![yes(&slow)];
         decisions.extend(ids.iter().enumerate().map(|(n, id)| if n % 2 == 0 { yes(id) } else { no(id) }));
         let client = Leaver::sends(&app.client, how, PATH, &json!({ "decisions": decisions })).await;
-        let begun = async || (app.client.call(&slow).await["state"] == "executing").then_some(());
-        eventually("the first has begun", begun).await;
+        let started = async || (app.client.call(&slow).await["state"] == "executing").then_some(());
+        eventually("the first has begun", started).await;
         let _connection = client.leaves().await;
         for (n, id) in ids.iter().enumerate() {
             app.client.becomes(id, if n % 2 == 0 { "succeeded" } else { "rejected" }).await;
         }
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         app.client.becomes(&slow, "succeeded").await;
     }
     assert_eq!(app.ledger.lines().len(), 4 * Leave::ALL.len());
@@ -389,8 +392,8 @@ async fn on_postgres_each_decision_of_a_batch_is_503_while_the_database_is_down(
     cluster.stop_now();
     let decisions = [yes(&ids[0]), no(&ids[1])];
     for result in results(&validate_all(&app.client, &decisions).await) {
-        let told = (&result["status"], &result["error"]["code"], &result["retryAfter"]);
-        assert_eq!(told, (&json!(503), &json!("unavailable"), &json!(1)));
+        let reported = (&result["status"], &result["error"]["code"], &result["retryAfter"]);
+        assert_eq!(reported, (&json!(503), &json!("unavailable"), &json!(1)));
     }
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     cluster.start_again();

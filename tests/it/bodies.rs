@@ -31,18 +31,18 @@ fn last_message(app: &Embedded) -> ModelMessage {
 async fn a_message_is_accepted_in_every_form_and_unknown_fields_are_ignored() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    let asked = |role: &str, words: &str| json!({ "role": role, "content": words });
+    let requested = |role: &str, words: &str| json!({ "role": role, "content": words });
     let bodies = [
         json!({ "content": "one" }),
         json!("two"),
         json!({ "content": "three", "temperature": 2, "data": { "deep": [[null]] }, "stream": "yes" }),
-        json!({ "id": "not read here", "message": asked("user", "four") }),
-        json!({ "messages": [asked("system", "obey"), asked("user", "five")] }),
+        json!({ "id": "not read here", "message": requested("user", "four") }),
+        json!({ "messages": [requested("system", "obey"), requested("user", "five")] }),
         json!({ "content": "six", "model": null, "tool_selection": null, "messages": null, "message": null }),
     ];
     let words = ["one", "two", "three", "four", "five", "six"];
     for (body, words) in bodies.iter().zip(words) {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let turn = app.client.turn(&thread, body).await;
         assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{body}: {}", turn.raw);
         assert_eq!(last_message(&app), ModelMessage::User(words.to_owned()), "{body}");
@@ -59,8 +59,8 @@ async fn a_body_without_a_message_is_refused_where_no_turn_can_be_resumed() {
     for body in NOTHING {
         assert_eq!(turn_raw(&app, &path, body).await.refused(), refused, "{body}");
     }
-    app.scene.says("Hello.");
-    app.client.say(&thread, "hi").await;
+    app.scene.answers("Hello.");
+    app.client.send_message(&thread, "hi").await;
     for body in NOTHING {
         assert_eq!(turn_raw(&app, &path, body).await.refused(), refused, "answered, then {body}");
     }
@@ -74,7 +74,7 @@ async fn a_body_without_a_message_resumes_a_decided_turn() {
     for body in NOTHING {
         let (thread, id) = app.held("pay", "10").await;
         app.client.approve(&id).await;
-        app.scene.says("Paid.");
+        app.scene.answers("Paid.");
         let turn = turn_raw(&app, &format!("/qa/chat_streamed/{thread}"), body).await;
         assert_eq!((turn.status, turn.codes().as_str()), (200, "a8ef0ed"), "{body}: {}", turn.raw);
         assert_eq!(turn.text(), "Paid.", "{body}");
@@ -86,7 +86,7 @@ async fn a_body_without_a_message_resumes_a_decided_turn() {
 async fn a_thread_is_addressed_by_its_id_and_by_the_callers_own_name() {
     let app = Embedded::start().await;
     for _ in 0..5 {
-        app.scene.says("ok");
+        app.scene.answers("ok");
     }
     let name = "Chat Nr. 7, 50% é";
     let encoded = "Chat%20Nr.%207%2C%2050%25%20%C3%A9";
@@ -110,7 +110,7 @@ async fn a_thread_is_addressed_by_its_id_and_by_the_callers_own_name() {
 async fn concurrent_requests_with_one_new_name_create_one_thread() {
     let app = Embedded::start().await;
     let posts = (0..8).map(|n| {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let (client, body) = (app.client.clone(), json!({ "id": "new", "content": format!("{n}") }));
         async move { client.turn_by_id(&body).await }
     });
@@ -128,10 +128,10 @@ async fn concurrent_requests_with_one_new_name_create_one_thread() {
 async fn a_name_may_contain_characters_that_a_path_may_not() {
     let app = Embedded::start().await;
     for (name, encoded) in [("a/b", "a%2Fb"), ("?#&", "%3F%23%26"), ("%41", "%2541"), ("a+b", "a+b")] {
-        app.scene.says("ok").says("ok");
+        app.scene.answers("ok").answers("ok");
         let body = json!({ "id": name, "content": "one" });
         assert_eq!(app.client.turn_by_id(&body).await.text(), "ok", "{name}");
-        let again = app.client.say(encoded, "two").await;
+        let again = app.client.send_message(encoded, "two").await;
         assert_eq!((again.status, again.text().as_str()), (200, "ok"), "{name}: {}", again.raw);
     }
     assert_eq!(app.rows.count("threads").await, 4);
@@ -167,7 +167,7 @@ async fn a_name_is_1_to_64_characters() {
     assert_eq!(app.rows.count("threads").await, 0);
 
     for id in ["x".to_owned(), "x".repeat(64), "é".repeat(64)] {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         assert_eq!(app.client.turn_by_id(&json!({ "id": id, "content": "hi" })).await.status, 200, "{id}");
     }
     assert_eq!(app.rows.count("threads").await, 3);
@@ -186,7 +186,7 @@ async fn a_missing_thread_is_not_found() {
         format!("{thread}%20"),
     ];
     for other in others {
-        let turn = app.client.say(&other, "hi").await;
+        let turn = app.client.send_message(&other, "hi").await;
         assert_eq!(turn.refused(), (404, "not_found".to_owned()), "{other}");
     }
     assert_eq!(app.rows.count("messages").await, 0);
@@ -207,7 +207,7 @@ async fn an_unknown_dialect_is_refused() {
         assert!(answer.message().contains("x-stream-protocol"), "{}", answer.message());
     }
     assert_eq!(app.rows.count("messages").await, 0);
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let turn = app.client.read(post("data-v1")).await;
     assert_eq!((turn.status, turn.codes().as_str()), (200, "f0ed"));
     assert_eq!(turn.headers["x-vercel-ai-data-stream"], "v1");
@@ -269,7 +269,7 @@ async fn a_body_is_json_by_its_content_type() {
     let empty = app.client.send(post().header("content-type", "text/plain")).await;
     assert_eq!(empty.code(), "nothing_to_continue");
     for content_type in ["application/json; charset=utf-8", "Application/JSON"] {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let turn = app.client.read(post().header("content-type", content_type).body(body)).await;
         assert_eq!(turn.status, 200, "{content_type}: {}", turn.raw);
     }
@@ -280,8 +280,8 @@ async fn a_body_is_json_by_its_content_type() {
 async fn in_defer_mode_a_new_message_passes_a_hold_and_leaves_it_pending() {
     let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Defer).await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.says("It waits.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "It waits.");
+    app.scene.answers("It waits.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "It waits.");
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
 }
@@ -290,23 +290,23 @@ async fn in_defer_mode_a_new_message_passes_a_hold_and_leaves_it_pending() {
 async fn in_reject_mode_a_new_message_is_refused_until_all_calls_are_decided() {
     let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Reject).await;
     let (thread, id) = app.held("pay", "10").await;
-    let turn = app.client.say(&thread, "and?").await;
+    let turn = app.client.send_message(&thread, "and?").await;
     assert_eq!(turn.refused(), (409, "awaiting_approval".to_owned()));
     assert_eq!(app.client.questions(&thread).await, ["please pay 10"]);
     assert_eq!(app.client.call(&id).await["state"], "pending");
-    assert_eq!(app.client.go_on(&thread).await.codes(), "8ed", "resuming is no new message");
+    assert_eq!(app.client.resume(&thread).await.codes(), "8ed", "resuming is no new message");
 
     app.client.approve(&id).await;
-    app.scene.says("Paid.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "Paid.");
 }
 
 #[tokio::test]
 async fn in_cancel_mode_a_new_message_cancels_the_holds_and_the_model_reads_that() {
     let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Cancel).await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.says("Never mind.");
-    assert_eq!(app.client.say(&thread, "leave it").await.text(), "Never mind.");
+    app.scene.answers("Never mind.");
+    assert_eq!(app.client.send_message(&thread, "leave it").await.text(), "Never mind.");
     let call = app.client.call(&id).await;
     assert_eq!((&call["state"], &call["validated"]), (&json!("cancelled"), &json!(false)));
     let decision = (&call["decision"]["decision"], &call["decision"]["by"]);
@@ -314,8 +314,8 @@ async fn in_cancel_mode_a_new_message_cancels_the_holds_and_the_model_reads_that
     let late = app.client.approve(&id).await;
     assert_eq!((late.status, late.code()), (409, "cancelled"));
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
-    let told = app.scene.requests()[1].messages.clone();
-    let answer = told.iter().find_map(|message| match message {
+    let reported = app.scene.requests()[1].messages.clone();
+    let answer = reported.iter().find_map(|message| match message {
         ModelMessage::Tool { text, .. } => Some(text.as_str()),
         _ => None,
     });

@@ -49,7 +49,7 @@ async fn bodies_that_are_being_read_hold_their_bytes_until_they_end() {
     is_answered(&app, 503).await;
     // Requests without a body are served.
     assert_eq!(app.client.get("/threads").await.status, 200);
-    let chat = app.client.say(&thread, "hi").await;
+    let chat = app.client.send_message(&thread, "hi").await;
     assert_eq!(chat.refused(), (503, "unavailable".to_owned()));
     assert_eq!(app.rows.count("messages").await, 0);
     drop(declared);
@@ -67,11 +67,11 @@ async fn a_body_releases_its_bytes_once_it_is_parsed() {
     let app = Embedded::with(small).await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let mut body = json!({ "content": "hi", "x": "" });
     body["x"] = json!("x".repeat(BYTES - body.to_string().len()));
     assert_eq!(body.to_string().len(), BYTES);
-    // The turn of the body has begun and waits for the model.
+    // The turn of the body has started and waits for the model.
     let turn = app.client.begin(&thread, &body).await;
     assert_eq!(turn.status(), 200);
     let other = app.client.post_raw("/threads", " ".repeat(BYTES)).await;

@@ -6,8 +6,8 @@
 
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{
-    Cost, Embedded, Logged, Place, Process, Proxy, Purpose, Rows, Transactions, call, eventually, postgres,
-    probes,
+    Cost, Deployment, Embedded, Logged, Process, Proxy, Purpose, Rows, Transactions, call, eventually,
+    postgres, probes,
 };
 use holdpoint::config::{Config, Webhook, WebhookBody};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ const TRIES: usize = 3;
 
 /// A server on SQLite whose statements are logged.
 struct OnSqlite {
-    place: Place,
+    deployment: Deployment,
     server: Process,
     log: Logged,
     rows: Rows,
@@ -53,12 +53,12 @@ struct OnSqlite {
 
 impl OnSqlite {
     async fn start(settings: &[(&str, &str)]) -> Self {
-        let place = Place::on_sqlite();
+        let deployment = Deployment::on_sqlite();
         let settings =
             [&[("HOLDPOINT_APPROVAL__SWEEP", "5s"), ("HOLDPOINT_APPROVAL__LEASE", "30s")], settings].concat();
-        let (server, log) = place.start_logged(&settings);
-        let rows = place.rows().await;
-        Self { place, server, log, rows }
+        let (server, log) = deployment.start_logged(&settings);
+        let rows = deployment.rows().await;
+        Self { deployment, server, log, rows }
     }
 
     /// The transactions since the last call, once the server has nothing more to do.
@@ -138,7 +138,7 @@ async fn on_postgres_a_turn_in_a_new_thread_is_within_its_budget() {
     let server = Recorded::start(|_| {}).await;
     let mut tries = Vec::new();
     for n in 0..TRIES {
-        server.app.scene.says("Hello.");
+        server.app.scene.answers("Hello.");
         server.took().await;
         let turn = server.app.client.turn_by_id(&posted(&format!("chat{n}"), "hello")).await;
         tries.push(server.part().await);
@@ -154,7 +154,7 @@ async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budge
     let (mut holds, mut decisions, mut continuations, mut rounds) = (vec![], vec![], vec![], vec![]);
     for n in 0..TRIES {
         let chat = format!("chat{n}");
-        server.app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]).says("Paid.");
+        server.app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]).answers("Paid.");
         server.took().await;
         let held = client.turn_by_id(&posted(&chat, "pay")).await;
         let hold = server.part().await;
@@ -186,13 +186,13 @@ async fn on_postgres_a_decision_in_the_post_of_a_page_costs_no_more_than_decisio
     let mut posts = Vec::new();
     for n in 0..TRIES {
         let thread = client.thread().await;
-        server.app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]).says("Paid.");
-        let asked = ui_user(&format!("u{n}"), "pay");
-        let held = client.ui_turn_in(&thread, &ui_submit(&thread, std::slice::from_ref(&asked))).await;
+        server.app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]).answers("Paid.");
+        let requested = ui_user(&format!("u{n}"), "pay");
+        let held = client.ui_turn_in(&thread, &ui_submit(&thread, std::slice::from_ref(&requested))).await;
         server.took().await;
         let answer = ui_answer(&held.pending()[0], "pay", true);
         let message = ui_assistant(held.message_id(), &json!([answer]));
-        let body = ui_submit_at(&thread, &[asked, message], held.message_id());
+        let body = ui_submit_at(&thread, &[requested, message], held.message_id());
         let resumed = client.ui_turn_in(&thread, &body).await;
         posts.push(server.part().await);
         assert_eq!(resumed.text(), "Paid.", "{}", resumed.raw);
@@ -203,7 +203,7 @@ async fn on_postgres_a_decision_in_the_post_of_a_page_costs_no_more_than_decisio
 #[tokio::test]
 async fn on_sqlite_the_parts_of_a_round_with_a_decision_are_within_the_same_budgets() {
     let mut sqlite = OnSqlite::start(&[]).await;
-    sqlite.place.go();
+    sqlite.deployment.release();
     let client = sqlite.server.client.clone();
     let (mut turns, mut holds, mut decisions, mut continuations, mut rounds) =
         (vec![], vec![], vec![], vec![], vec![]);
@@ -263,7 +263,7 @@ async fn on_postgres_renewals_of_leases_are_within_their_budget() {
     let approve = server.app.client.approve(&pending[0]);
     let of_call = async {
         let renewals = renewals(r#"UPDATE "holdpoint"."tool_calls" SET "lease_until""#).await;
-        server.app.ledger.go.add_permits(1);
+        server.app.ledger.release.add_permits(1);
         renewals
     };
     let (approved, of_call) = tokio::join!(approve, of_call);
@@ -292,7 +292,7 @@ async fn on_sqlite_renewals_of_leases_are_within_the_same_budget() {
         let of_turn = renewals(r#"UPDATE "runs" SET "lease_until""#).await;
         let of_call = renewals(r#"UPDATE "tool_calls" SET "lease_until""#).await;
         // The turn waits for its model, and the call for its tool.
-        sqlite.place.go();
+        sqlite.deployment.release();
         (of_turn, of_call)
     };
     let body = posted("chat", "think");
@@ -371,11 +371,11 @@ async fn idle_on_postgres(change: impl FnOnce(&mut Config)) {
     };
     eventually("the first sweep", sweeps).await;
     server.took().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     // A rate needs time; no condition ends it.
     tokio::time::sleep(IDLE_TIME).await;
     let took = server.proxy.recording.take();
-    let rate = took.executed() as f64 / begun.elapsed().as_secs_f64();
+    let rate = took.executed() as f64 / started.elapsed().as_secs_f64();
     println!("idle: {rate} statements a second{took}");
     assert!(rate <= IDLE, "{rate} statements a second{took}");
 }
@@ -390,11 +390,11 @@ async fn on_sqlite_an_idle_server_executes_few_statements() {
     };
     eventually("the first sweep", sweeps).await;
     sqlite.took().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     // A rate needs time; no condition ends it.
     tokio::time::sleep(IDLE_TIME).await;
     let took = sqlite.took().await;
-    let rate = took.executed() as f64 / begun.elapsed().as_secs_f64();
+    let rate = took.executed() as f64 / started.elapsed().as_secs_f64();
     println!("idle: {rate} statements a second{took}");
     assert!(rate <= IDLE_ON_SQLITE, "{rate} statements a second{took}");
 }

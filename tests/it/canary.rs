@@ -50,13 +50,13 @@ impl Prober {
         self.send(request.body(body.to_owned())).await
     }
 
-    async fn say(&self, thread: &str, words: &str) {
+    async fn send_message(&self, thread: &str, words: &str) {
         self.post(&format!("/qa/chat_streamed/{thread}"), &json!({ "content": words })).await;
     }
 
     /// Has the model request a call. Returns its id if the call is held.
     async fn hold(&self, thread: &str, tool: &str, note: &str) -> Option<String> {
-        self.say(thread, &format!("call {tool} {note}")).await;
+        self.send_message(thread, &format!("call {tool} {note}")).await;
         let messages = self.get(&format!("/threads/{thread}/messages")).await;
         let parts = messages["results"].as_array()?.last()?["parts"].as_array()?.clone();
         let call = parts.iter().rev().find(|part| part["type"] == "tool_call")?["tool_call"].clone();
@@ -116,11 +116,12 @@ impl Prober {
             tokens.push(token::signed(&token::changed(good.clone(), &change)));
         }
         for token in tokens {
-            let stranger = self.client.with_token(&token);
+            let other_user = self.client.with_token(&token);
             for path in ["/threads", "/tools", "/qa/models"] {
-                self.send(stranger.http.get(stranger.url(path))).await;
+                self.send(other_user.http.get(other_user.url(path))).await;
             }
-            self.send(stranger.http.post(stranger.url("/threads")).body("{\"title\":\"canary-body\"}")).await;
+            self.send(other_user.http.post(other_user.url("/threads")).body("{\"title\":\"canary-body\"}"))
+                .await;
         }
     }
 
@@ -129,12 +130,12 @@ impl Prober {
         for n in 0..4 {
             let thread = self.post("/threads", &json!({ "title": "canary-words" })).await;
             let thread = thread["thread_id"].as_str().unwrap().to_owned();
-            self.say(&thread, &format!("canary-words {n}")).await;
-            self.say(&thread, "refuse canary-words").await;
-            self.say(&thread, "garble canary-words").await;
-            self.say(&thread, "call look canary-argument").await;
-            self.say(&thread, "call made_up canary-argument").await;
-            self.say(&thread, &format!("call pay {}", "canary-argument".repeat(20))).await;
+            self.send_message(&thread, &format!("canary-words {n}")).await;
+            self.send_message(&thread, "refuse canary-words").await;
+            self.send_message(&thread, "garble canary-words").await;
+            self.send_message(&thread, "call look canary-argument").await;
+            self.send_message(&thread, "call made_up canary-argument").await;
+            self.send_message(&thread, &format!("call pay {}", "canary-argument".repeat(20))).await;
             for tool in ["break", "refuse", "mumble"] {
                 let id = self.hold(&thread, tool, "canary-argument").await.unwrap();
                 let bad = json!({ "toolCallId": id, "isValidated": true,
@@ -154,7 +155,7 @@ impl Prober {
             let id = self.hold(&thread, "pay", "canary-argument").await.unwrap();
             let no = json!({ "toolCallId": id, "isValidated": false, "reason": "canary-reason" });
             self.post("/qa/validate_tool", &no).await;
-            self.say(&thread, "canary-words and on").await;
+            self.send_message(&thread, "canary-words and on").await;
             self.get(&format!("/threads/{thread}/messages")).await;
             self.get(&format!("/threads/{thread}/messages?format=v4")).await;
             for path in
@@ -247,7 +248,7 @@ async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
         prober.send(operators.http.get(operators.url("/metrics"))).await.as_str().unwrap().to_owned();
     assert!(metrics.contains("holdpoint_turns_total"), "{metrics}");
 
-    // The database is gone, or refuses every write.
+    // The database has failed, or refuses every write.
     let rows = Rows::open(&database).await;
     let ticket_key = rows.all("SELECT signing_key FROM ticket_keys").await[0]["signing_key"].clone();
     let ticket_key = ticket_key.as_str().unwrap();
@@ -257,7 +258,7 @@ async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
     }
     let gone = (0..5).map(|_| async {
         prober.post("/threads", &json!({ "title": "canary-words" })).await;
-        prober.say(thread["thread_id"].as_str().unwrap(), "canary-words").await;
+        prober.send_message(thread["thread_id"].as_str().unwrap(), "canary-words").await;
     });
     join_all(gone).await;
     prober.get("/readyz").await;
@@ -278,8 +279,8 @@ async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
         assert!(printed.contains(failure), "{failure:?} is not in the log:\n{printed}");
     }
     // Neither half of a ticket may appear alone.
-    let (said, mac) = ticket.split_once('.').unwrap();
-    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer, said, mac, ticket_key] {
+    let (texts, mac) = ticket.split_once('.').unwrap();
+    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer, texts, mac, ticket_key] {
         for (place, text) in [("the log", &printed), ("an answer", &came_back), ("the metrics", &metrics)] {
             let line = text.lines().find(|line| line.contains(secret));
             assert_eq!(line, None, "{secret} is in {place}");
@@ -319,8 +320,8 @@ fn h1_a_failed_start_and_a_printed_configuration_contain_no_secret() {
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
     let nobody = format!("postgres://me:{PASSWORD}@127.0.0.1:1/x");
-    let mut said = vec![run(&["config"], &[("HOLDPOINT_DATABASE__URL", &nobody)])];
-    assert!(said[0].0, "{}", said[0].1);
+    let mut texts = vec![run(&["config"], &[("HOLDPOINT_DATABASE__URL", &nobody)])];
+    assert!(texts[0].0, "{}", texts[0].1);
     for (key, value, named) in [
         ("HOLDPOINT_DATABASE__URL", nobody.as_str(), "database.url"),
         ("HOLDPOINT_DATABASE__URL", &format!("{nobody}?{PASSWORD}"), "database.url"),
@@ -340,7 +341,7 @@ fn h1_a_failed_start_and_a_printed_configuration_contain_no_secret() {
         ];
         let ended = run(&[], &with);
         assert!(!ended.0 && ended.1.contains(named), "{key}: {}", ended.1);
-        said.push(ended);
+        texts.push(ended);
     }
     let keys = format!("jwks_url = \"https://a:{PASSWORD}@b/\"");
     for keys in [format!("secret = \"{}\"", token::SECRET), keys] {
@@ -349,11 +350,11 @@ fn h1_a_failed_start_and_a_printed_configuration_contain_no_secret() {
              base_url = \"https://a:{PASSWORD}@b/\"\n[database]\nurl = \"postgres://a:{PASSWORD}@b/c\"\n",
         );
         let config: Config = toml::from_str(&secrets).unwrap();
-        said.push((true, format!("{config:?} {config:#?}")));
+        texts.push((true, format!("{config:?} {config:#?}")));
     }
     for secret in [MODEL_KEY, token::SECRET, PASSWORD] {
-        for (_, said) in &said {
-            assert!(!said.contains(secret), "{secret} in {said}");
+        for (_, texts) in &texts {
+            assert!(!texts.contains(secret), "{secret} in {texts}");
         }
     }
 }

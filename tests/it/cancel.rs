@@ -1,4 +1,4 @@
-//! Cancelling calls and runs: a call that has not begun never runs, a running call is abandoned, and the
+//! Cancelling calls and runs: a call that has not started never runs, a running call is abandoned, and the
 //! record states it.
 
 use crate::support::{Client, Embedded, Rows, UNKNOWN, call, eventually, postgres};
@@ -57,17 +57,17 @@ async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_reads_that() 
         assert_eq!((late.status, late.code()), (409, "cancelled"));
         assert_eq!(late.body["error"]["details"]["decision"]["decision"], "cancel");
     }
-    app.scene.says("As you like.");
-    let told = app.client.go_on(&thread).await;
-    assert_eq!(*told.one('8'), json!([{ "toolCallId": id, "validated": "cancelled" }]));
-    assert_eq!(told.one('a')["result"], json!({ "error": CANCELLED }));
-    assert_eq!(told.text(), "As you like.");
+    app.scene.answers("As you like.");
+    let reported = app.client.resume(&thread).await;
+    assert_eq!(*reported.one('8'), json!([{ "toolCallId": id, "validated": "cancelled" }]));
+    assert_eq!(reported.one('a')["result"], json!({ "error": CANCELLED }));
+    assert_eq!(reported.text(), "As you like.");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     assert_eq!(events_of(&app, &id).await, ["tool.called", "tool.requires_approval", "tool.cancelled"]);
 }
 
 #[tokio::test]
-async fn a_call_that_is_approved_and_not_begun_can_still_be_cancelled() {
+async fn a_call_that_is_approved_and_not_started_can_still_be_cancelled() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
@@ -91,7 +91,7 @@ async fn a_cancelled_running_call_is_abandoned_and_its_outcome_is_unknown() {
     let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     let cancel = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         cancel_call(&app.client, &id).await
     };
     let (decided, cancelled) = tokio::join!(app.client.approve(&id), cancel);
@@ -99,12 +99,12 @@ async fn a_cancelled_running_call_is_abandoned_and_its_outcome_is_unknown() {
     assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
     assert_eq!((decided.status, &decided.body["state"]), (200, &json!("interrupted")));
     assert_eq!(decided.body["result"], UNKNOWN);
-    app.scene.says("I see.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "I see.");
+    app.scene.answers("I see.");
+    assert_eq!(app.client.resume(&thread).await.text(), "I see.");
     let late = cancel_call(&app.client, &id).await;
     assert_eq!((late.status, late.code()), (409, "already_decided"));
     assert_eq!(late.body["error"]["details"]["state"], "interrupted");
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let settled = app.client.becomes(&id, "succeeded").await;
     assert_eq!(settled["output"], json!({ "waited": "10" }), "what it returns late is its outcome");
 }
@@ -137,13 +137,13 @@ async fn a_settled_call_cannot_be_cancelled_and_a_missing_call_is_not_found() {
 async fn a_cancelled_ungated_call_is_abandoned_and_the_turn_continues() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("Never mind.");
+    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).answers("Never mind.");
     let cancel = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let calls = app.rows.all("SELECT tool_call_id FROM tool_calls").await;
         cancel_call(&app.client, calls[0]["tool_call_id"].as_str().unwrap()).await
     };
-    let (turn, cancelled) = tokio::join!(app.client.say(&thread, "dawdle"), cancel);
+    let (turn, cancelled) = tokio::join!(app.client.send_message(&thread, "dawdle"), cancel);
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
     assert_eq!(turn.one('a')["result"], json!({ "error": UNKNOWN }));
     assert_eq!(turn.text(), "Never mind.");
@@ -153,7 +153,7 @@ async fn a_cancelled_ungated_call_is_abandoned_and_the_turn_continues() {
 async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
     let app = patient().await;
     let thread = app.client.thread().await;
-    app.scene.says("Half an answer.").says("New words.");
+    app.scene.answers("Half an answer.").answers("New words.");
     let gate = app.scene.gate();
     gate.add_permits(1);
     let cancel = async {
@@ -165,7 +165,7 @@ async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
         eventually("the model speaks", async || (gate.available_permits() == 0).then_some(())).await;
         (cancel_run(&app.client, &run).await, run)
     };
-    let (turn, (cancelled, run)) = tokio::join!(app.client.say(&thread, "hi"), cancel);
+    let (turn, (cancelled, run)) = tokio::join!(app.client.send_message(&thread, "hi"), cancel);
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     assert_eq!(cancelled.body["pending"], json!([]));
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "Half an answer."), "{}", turn.raw);
@@ -181,8 +181,8 @@ async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
     let again = cancel_run(&app.client, &run).await;
     assert_eq!((again.status, &again.body), (200, &cancelled.body));
     gate.add_permits(2);
-    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
-    assert_eq!(app.client.say(&thread, "and now?").await.text(), "New words.");
+    assert_eq!(app.client.resume(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "New words.");
     let events = app.rows.all("SELECT type FROM events WHERE type LIKE 'run.%' ORDER BY event_id").await;
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["run.started", "run.cancelled", "run.started", "run.completed"]);
@@ -194,7 +194,7 @@ async fn a_waiting_run_is_cancelled_with_its_calls() {
     let thread = app.client.thread().await;
     let three = ["1", "2", "3"].map(|note| call(note, "pay", &json!({ "note": note })));
     app.scene.calls(&three);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     let (ids, run) = (turn.pending(), turn.headers["x-run-id"].to_str().unwrap().to_owned());
     let waits = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!(ids)));
@@ -207,9 +207,9 @@ async fn a_waiting_run_is_cancelled_with_its_calls() {
     assert_eq!(app.client.call(&ids[0]).await["state"], "succeeded", "what ran, ran");
     assert_eq!(app.client.approve(&ids[1]).await.code(), "cancelled");
     assert_eq!(app.client.approve(&ids[2]).await.code(), "cancelled");
-    app.client.go_on(&thread).await.assert_told_states();
-    app.scene.says("Good.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
+    app.client.resume(&thread).await.assert_states_only();
+    app.scene.answers("Good.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "Good.");
     assert_eq!(app.ledger.lines(), ["pay 1"]);
 }
 
@@ -217,8 +217,8 @@ async fn a_waiting_run_is_cancelled_with_its_calls() {
 async fn a_waiting_run_that_a_new_message_passed_can_be_cancelled() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.says("Something else.");
-    app.client.say(&thread, "and this?").await;
+    app.scene.answers("Something else.");
+    app.client.send_message(&thread, "and this?").await;
     let newer = app.hold_in(&thread, "pay", "11").await;
     let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
     let cancelled = cancel_run(&app.client, &run).await;
@@ -238,22 +238,22 @@ async fn a_turn_cancelled_while_a_tool_runs_lets_the_tool_settle_and_holds_no_ca
     let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
     app.scene.calls(&two);
     let cancel = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let runs = app.rows.all("SELECT run_id FROM runs").await;
         cancel_run(&app.client, runs[0]["run_id"].as_str().unwrap()).await
     };
-    let (turn, cancelled) = tokio::join!(app.client.say(&thread, "both"), cancel);
+    let (turn, cancelled) = tokio::join!(app.client.send_message(&thread, "both"), cancel);
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "other");
     assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND held").await, 1);
     assert_eq!(app.rows.count("tool_calls WHERE state = 'executing' AND NOT held").await, 1);
 
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
     eventually("the tool settles", settled).await;
-    app.scene.says("Fine.");
-    assert_eq!(app.client.say(&thread, "well?").await.text(), "Fine.");
+    app.scene.answers("Fine.");
+    assert_eq!(app.client.send_message(&thread, "well?").await.text(), "Fine.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
 }
 
@@ -264,19 +264,19 @@ async fn a_cancel_request_during_the_last_step_cancels_the_calls_it_would_hold()
     let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
     app.scene.calls(&two);
     let wish = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         // The row as another process writes it.
         assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "both"), wish);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "both"), wish);
     assert_eq!(turn.one('d')["finishReason"], "other");
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(app.client.call(id).await["state"], "cancelled");
     let runs = app.rows.all("SELECT status FROM runs").await;
     assert_eq!(runs, [json!({ "status": "cancelled" })]);
-    app.scene.says("Fine.");
-    assert_eq!(app.client.say(&thread, "well?").await.text(), "Fine.");
+    app.scene.answers("Fine.");
+    assert_eq!(app.client.send_message(&thread, "well?").await.text(), "Fine.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
 }
 
@@ -289,7 +289,7 @@ async fn on_postgres_a_turn_that_ends_before_its_process_sees_the_cancel_request
     };
     let (runs, other) = (Embedded::with(change).await, Embedded::with(change).await);
     let thread = runs.client.thread().await;
-    runs.scene.says("All is said.");
+    runs.scene.answers("All is said.");
     let gate = runs.scene.gate();
     let cancel = async {
         let found = async || runs.rows.all("SELECT run_id FROM runs WHERE status = 'running'").await.pop();
@@ -301,7 +301,7 @@ async fn on_postgres_a_turn_that_ends_before_its_process_sees_the_cancel_request
         eventually("the wish is written", wish).await;
         gate.add_permits(2);
     };
-    let (turn, late, ()) = tokio::join!(runs.client.say(&thread, "hi"), cancel, go);
+    let (turn, late, ()) = tokio::join!(runs.client.send_message(&thread, "hi"), cancel, go);
     assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
     assert_eq!(late.body["error"]["details"]["state"], "completed");
     assert_eq!((turn.text().as_str(), turn.codes().as_str()), ("All is said.", "f0ed"));
@@ -317,7 +317,7 @@ async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquire
     let (_, id) = app.held("pay", "10").await;
     lock().await;
     let meanwhile = async {
-        beside.somebody_waits_for_a_lock().await;
+        beside.wait_for_lock_waiter().await;
         app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
         app.rows.change("COMMIT").await.unwrap();
     };
@@ -332,7 +332,7 @@ async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquire
     assert_eq!(app.rows.change(&turn).await, Ok(1));
     lock().await;
     let meanwhile = async {
-        beside.somebody_waits_for_a_lock().await;
+        beside.wait_for_lock_waiter().await;
         let ends = format!(
             "UPDATE runs SET status = 'waiting', owner = NULL, lease_until = NULL WHERE run_id = '{run}'; COMMIT"
         );
@@ -344,7 +344,7 @@ async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquire
 }
 
 #[tokio::test]
-async fn deleting_a_thread_cancels_approved_calls_that_have_not_begun() {
+async fn deleting_a_thread_cancels_approved_calls_that_have_not_started() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
@@ -361,14 +361,14 @@ async fn a_failed_run_with_a_held_call_can_be_cancelled() {
     let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
     app.scene.calls(&two);
     let broken = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         assert_eq!(app.rows.change("UPDATE runs SET lease_until = 1000000").await, Ok(1));
         let failed = async || app.rows.all("SELECT run_id FROM runs WHERE status = 'failed'").await.pop();
         let failed = eventually("the turn is closed", failed).await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         failed["run_id"].as_str().unwrap().to_owned()
     };
-    let (_, run) = tokio::join!(app.client.say(&thread, "both"), broken);
+    let (_, run) = tokio::join!(app.client.send_message(&thread, "both"), broken);
     let failed = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("interrupted")));
     let [held] = &failed["pending"].as_array().unwrap()[..] else { panic!("{failed}") };
@@ -377,9 +377,9 @@ async fn a_failed_run_with_a_held_call_can_be_cancelled() {
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     assert_eq!((&cancelled.body["pending"], cancelled.body.get("error")), (&json!([]), None));
     assert_eq!(app.client.approve(held.as_str().unwrap()).await.code(), "cancelled");
-    app.client.go_on(&thread).await.assert_told_states();
-    app.scene.says("Good.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
+    app.client.resume(&thread).await.assert_states_only();
+    app.scene.answers("Good.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "Good.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
 }
 
@@ -391,7 +391,7 @@ async fn of_a_concurrent_approval_and_cancel_one_wins_for_each_call() {
     let all: Vec<_> =
         (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
     app.scene.calls(&all);
-    let ids = app.client.say(&thread, "pay all").await.pending();
+    let ids = app.client.send_message(&thread, "pay all").await.pending();
     let both = ids.iter().enumerate().map(|(n, id)| {
         let client = &app.client;
         async move {
@@ -408,8 +408,8 @@ async fn of_a_concurrent_approval_and_cancel_one_wins_for_each_call() {
     let mut ran = 0;
     for (id, (approved, cancelled)) in ids.iter().zip(&answers) {
         let state = app.client.call(id).await["state"].as_str().unwrap().to_owned();
-        let told = (approved.status, cancelled.status, state.as_str());
-        match told {
+        let reported = (approved.status, cancelled.status, state.as_str());
+        match reported {
             // The cancel came first, or between the approval and the claim.
             (409, 200, "cancelled") => assert_eq!(approved.code(), "cancelled"),
             (200, 200, "cancelled") => assert_eq!(approved.body["state"], "cancelled"),

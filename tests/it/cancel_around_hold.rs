@@ -3,7 +3,7 @@
 //! `client_disconnects` covers clients that disconnect.
 
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Embedded, Place, Process, Rows, UNKNOWN, call, eventually};
+use crate::support::{Client, Deployment, Embedded, Process, Rows, UNKNOWN, call, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -56,11 +56,11 @@ async fn no_call_is_left(app: &Embedded, thread: &str) {
         assert!(answer.contains("I will.") && !answer.contains("pay"), "{format}: {answer}");
     }
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
-    assert_eq!(app.client.go_on(thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.client.resume(thread).await.refused(), (409, "nothing_to_continue".to_owned()));
     let gate = app.scene.gate();
     gate.add_permits(2);
-    app.scene.says("Never mind.");
-    assert_eq!(app.client.say(thread, "leave it").await.text(), "Never mind.");
+    app.scene.answers("Never mind.");
+    assert_eq!(app.client.send_message(thread, "leave it").await.text(), "Never mind.");
     assert_eq!(app.scene.requests().pop().unwrap().messages.len(), 2, "what broke off is not sent");
 }
 
@@ -76,7 +76,7 @@ async fn a_turn_cancelled_while_it_streams_arguments_leaves_no_call() {
         eventually("the model speaks", async || (gate.available_permits() == 0).then_some(())).await;
         cancel(&app.client, &run).await
     };
-    let (turn, stopped) = tokio::join!(app.client.say(&thread, "pay"), stop);
+    let (turn, stopped) = tokio::join!(app.client.send_message(&thread, "pay"), stop);
     assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
     assert_eq!(turn.codes(), "f0bcbcd", "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "other");
@@ -97,7 +97,7 @@ async fn a_turn_cancelled_between_the_end_of_the_model_and_the_commit_leaves_no_
         assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
         gate.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), stop);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), stop);
     assert_eq!(turn.codes(), "f0bcbcd", "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "other");
     let runs = app.rows.all("SELECT status FROM runs").await;
@@ -126,12 +126,12 @@ async fn allow_the_end(rows: &Rows) {
 
 /// Reads until the response contains this text. Returns the text read.
 async fn reads_until(response: &mut reqwest::Response, text: &str) -> String {
-    let mut heard = String::new();
-    while !heard.contains(text) {
-        let chunk = response.chunk().await.unwrap().unwrap_or_else(|| panic!("no {text} in {heard}"));
-        heard.push_str(std::str::from_utf8(&chunk).unwrap());
+    let mut received = String::new();
+    while !received.contains(text) {
+        let chunk = response.chunk().await.unwrap().unwrap_or_else(|| panic!("no {text} in {received}"));
+        received.push_str(std::str::from_utf8(&chunk).unwrap());
     }
-    heard
+    received
 }
 
 #[tokio::test]
@@ -165,11 +165,11 @@ async fn a_turn_cancelled_between_the_hold_and_the_end_of_its_stream_cancels_the
         assert_eq!(app.client.call(id).await["state"], "cancelled", "{dialect}: it is not missing");
         let late = app.client.approve(id).await;
         assert_eq!((late.status, late.code()), (409, "cancelled"), "{dialect}");
-        let again = app.client.go_on(&thread).await;
-        again.assert_told_states();
+        let again = app.client.resume(&thread).await;
+        again.assert_states_only();
         assert!(again.raw.contains("cancelled"), "{dialect}: {}", again.raw);
-        app.scene.says("Never mind.");
-        assert_eq!(app.client.say(&thread, "leave it").await.text(), "Never mind.", "{dialect}");
+        app.scene.answers("Never mind.");
+        assert_eq!(app.client.send_message(&thread, "leave it").await.text(), "Never mind.", "{dialect}");
         assert_eq!(app.ledger.lines(), ["look 1"]);
     }
 }
@@ -180,8 +180,8 @@ async fn begin(client: &Client, thread: &str, words: &str) -> reqwest::Response 
 }
 
 /// Starts the next server on the same database and waits until it has closed the turn of the dead one.
-async fn next_server(place: &Place, rows: &Rows) -> Process {
-    let server = place.start("30s");
+async fn next_server(deployment: &Deployment, rows: &Rows) -> Process {
+    let server = deployment.start("30s");
     let over = async || (rows.count("runs WHERE status = 'running'").await == 0).then_some(());
     eventually("the turn is closed", over).await;
     server
@@ -192,7 +192,7 @@ async fn the_pending_one(client: &Client, rows: &Rows, thread: &str) -> String {
     let pending = rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending'").await;
     let [pending] = &pending[..] else { panic!("{pending:?}") };
     let id = pending["tool_call_id"].as_str().unwrap();
-    let again = client.go_on(thread).await;
+    let again = client.resume(thread).await;
     assert_eq!(again.pending(), [id], "{}", again.raw);
     assert_eq!(again.all('f').len(), 0, "no model is asked: {}", again.raw);
     for (format, shown) in [("v4", "pending"), ("ui-v5", "pending"), ("ui-v6", "approval-requested")] {
@@ -203,111 +203,111 @@ async fn the_pending_one(client: &Client, rows: &Rows, thread: &str) -> String {
 }
 
 /// Asserts that the thread continues: the call runs once when approved, and the model reads its outcome.
-async fn assert_continues(place: &Place, client: &Client, thread: &str, id: &str, before: &[&str]) {
+async fn assert_continues(deployment: &Deployment, client: &Client, thread: &str, id: &str, before: &[&str]) {
     assert_eq!(client.approve(id).await.body["state"], "succeeded");
-    assert_eq!(client.go_on(thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(client.say(thread, "thanks").await.text(), "thanks");
+    assert_eq!(client.resume(thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(client.send_message(thread, "thanks").await.text(), "thanks");
     let effects: Vec<_> = before.iter().copied().chain(["transfer 10", "transfer 10 done"]).collect();
-    assert_eq!(place.ledger(), effects);
+    assert_eq!(deployment.ledger(), effects);
 }
 
 #[tokio::test]
 async fn k4_a_kill_while_arguments_are_streamed_leaves_no_call_and_the_answer_is_regenerated() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
-    let rows = place.rows().await;
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
+    let rows = deployment.rows().await;
     let thread = server.client.thread().await;
     let mut turn = begin(&server.client, &thread, "slowly 10").await;
-    let heard = reads_until(&mut turn, "c:{").await;
-    assert!(heard.contains("b:{") && !heard.contains("9:{"), "{heard}");
-    place.wait_begun(&["slowly"]).await;
+    let received = reads_until(&mut turn, "c:{").await;
+    assert!(received.contains("b:{") && !received.contains("9:{"), "{received}");
+    deployment.wait_started(&["slowly"]).await;
     server.kill();
 
-    let server = next_server(&place, &rows).await;
+    let server = next_server(&deployment, &rows).await;
     assert_eq!(rows.count("tool_calls").await, 0);
     let broken = server.client.messages(&thread).await.pop().unwrap();
     assert_eq!(broken["status"], "interrupted");
     assert!(!broken.to_string().contains("tool_call"), "{broken}");
-    place.go();
-    let again = server.client.go_on(&thread).await;
+    deployment.release();
+    let again = server.client.resume(&thread).await;
     assert_eq!(again.codes(), "fbc98ed", "{}", again.raw);
     let id = the_pending_one(&server.client, &rows, &thread).await;
-    let said = ["slowly", "slowly", "all is said"];
-    assert_continues(&place, &server.client, &thread, &id, &said).await;
+    let output = ["slowly", "slowly", "all is said"];
+    assert_continues(&deployment, &server.client, &thread, &id, &output).await;
 }
 
 #[tokio::test]
 async fn k5_a_kill_between_the_end_of_the_model_and_the_commit_shows_and_leaves_no_call() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
-    let rows = place.rows().await;
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
+    let rows = deployment.rows().await;
     let thread = server.client.thread().await;
     let turn = begin(&server.client, &thread, "slowly 10").await;
-    place.wait_begun(&["slowly"]).await;
+    deployment.wait_started(&["slowly"]).await;
     let lock = if rows.is_postgres() { "BEGIN; SELECT 1 FROM threads FOR UPDATE" } else { "BEGIN IMMEDIATE" };
     rows.change(lock).await.unwrap();
-    place.go();
-    place.wait_begun(&["slowly", "all is said"]).await;
+    deployment.release();
+    deployment.wait_started(&["slowly", "all is said"]).await;
     server.kill();
     rows.change("ROLLBACK").await.unwrap();
     // Reading fails where the process died.
     let mut turn = turn;
-    let mut heard = String::new();
+    let mut received = String::new();
     while let Ok(Some(chunk)) = turn.chunk().await {
-        heard.push_str(std::str::from_utf8(&chunk).unwrap());
+        received.push_str(std::str::from_utf8(&chunk).unwrap());
     }
-    assert!(!heard.contains("9:{") && !heard.contains("8:["), "{heard}");
+    assert!(!received.contains("9:{") && !received.contains("8:["), "{received}");
 
-    let server = next_server(&place, &rows).await;
+    let server = next_server(&deployment, &rows).await;
     assert_eq!(rows.count("tool_calls").await, 0);
-    assert_eq!(server.client.go_on(&thread).await.codes(), "fbc98ed");
+    assert_eq!(server.client.resume(&thread).await.codes(), "fbc98ed");
     let id = the_pending_one(&server.client, &rows, &thread).await;
-    let said = ["slowly", "all is said", "slowly", "all is said"];
-    assert_continues(&place, &server.client, &thread, &id, &said).await;
+    let output = ["slowly", "all is said", "slowly", "all is said"];
+    assert_continues(&deployment, &server.client, &thread, &id, &output).await;
 }
 
 #[tokio::test]
 async fn k6_after_a_kill_between_commit_and_annotation_the_card_exists_and_the_run_call_is_unknown() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
-    let rows = place.rows().await;
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
+    let rows = deployment.rows().await;
     let thread = server.client.thread().await;
     let mut turn = begin(&server.client, &thread, "both 10").await;
-    place.wait_begun(&["sync 10"]).await;
-    let heard = reads_until(&mut turn, "\"toolName\":\"transfer\",\"args\"").await;
-    assert!(!heard.contains("8:["), "{heard}");
+    deployment.wait_started(&["sync 10"]).await;
+    let received = reads_until(&mut turn, "\"toolName\":\"transfer\",\"args\"").await;
+    assert!(!received.contains("8:["), "{received}");
     server.kill();
 
-    let server = next_server(&place, &rows).await;
+    let server = next_server(&deployment, &rows).await;
     let settled = async || (rows.count("tool_calls WHERE state = 'executing'").await == 0).then_some(());
     eventually("nobody runs the other any more", settled).await;
-    place.go();
+    deployment.release();
     let id = the_pending_one(&server.client, &rows, &thread).await;
     let answer = server.client.messages(&thread).await.pop().unwrap();
     let ran =
         answer["parts"].as_array().unwrap().iter().find(|part| part["tool_call"]["tool_name"] == "sync");
     let ran = &ran.unwrap()["tool_call"];
     assert_eq!((&ran["state"], &ran["result"]), (&json!("interrupted"), &json!(UNKNOWN)));
-    assert_continues(&place, &server.client, &thread, &id, &["sync 10"]).await;
+    assert_continues(&deployment, &server.client, &thread, &id, &["sync 10"]).await;
 }
 
 #[tokio::test]
 async fn k7_after_a_kill_between_annotation_and_end_of_stream_the_card_exists() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
-    let rows = place.rows().await;
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
+    let rows = deployment.rows().await;
     let thread = server.client.thread().await;
     forbid_the_end(&rows).await;
     // A step with a call that runs ends in a later transaction than its hold.
-    place.go();
+    deployment.release();
     let mut turn = begin(&server.client, &thread, "both 10").await;
-    let heard = reads_until(&mut turn, "e:{").await;
-    assert!(heard.contains("8:[") && !heard.contains("d:{"), "{heard}");
+    let received = reads_until(&mut turn, "e:{").await;
+    assert!(received.contains("8:[") && !received.contains("d:{"), "{received}");
     server.kill();
     allow_the_end(&rows).await;
 
-    let server = next_server(&place, &rows).await;
+    let server = next_server(&deployment, &rows).await;
     let id = the_pending_one(&server.client, &rows, &thread).await;
-    assert!(heard.contains(&id), "{heard}");
-    assert_continues(&place, &server.client, &thread, &id, &["sync 10", "sync 10 done"]).await;
+    assert!(received.contains(&id), "{received}");
+    assert_continues(&deployment, &server.client, &thread, &id, &["sync 10", "sync 10 done"]).await;
 }

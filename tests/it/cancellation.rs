@@ -67,7 +67,7 @@ async fn stopped(app: &Embedded, tool: &str) {
 /// Approves a call of `heed` and runs `then` once the tool runs. Returns the answers of both.
 async fn approved_and(app: &Embedded, id: &str, then: impl Future<Output = Answer>) -> (Answer, Answer) {
     let then = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         then.await
     };
     soon(async { tokio::join!(app.client.approve(id), then) }).await
@@ -89,7 +89,7 @@ async fn the_return_value_of_a_tool_that_is_signalled_to_stop_is_its_outcome() {
             (decided.status, &decided.body["state"], &decided.body["result"]),
             (200, &json!(state), &json!(result))
         );
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
     }
 }
 
@@ -114,7 +114,7 @@ async fn cancelling_a_run_or_session_and_deleting_a_thread_stop_the_running_tool
             "{way}: {:?}",
             decided.body
         );
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
     }
 }
 
@@ -124,11 +124,11 @@ async fn cancelling_a_turn_stops_its_running_tools() {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "heed_at_once", &json!({ "note": "not" }))]);
     let cancel = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let runs = app.rows.all("SELECT run_id FROM runs").await;
         app.client.post(&format!("/runs/{}/cancel", runs[0]["run_id"].as_str().unwrap()), &Value::Null).await
     };
-    let (_, cancelled) = soon(async { tokio::join!(app.client.say(&thread, "go"), cancel) }).await;
+    let (_, cancelled) = soon(async { tokio::join!(app.client.send_message(&thread, "go"), cancel) }).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     stopped(&app, "heed_at_once").await;
     let settled = async || (app.rows.count("tool_calls WHERE state = 'failed'").await == 1).then_some(());
@@ -169,7 +169,7 @@ async fn a_tool_is_signalled_to_stop_at_shutdown_and_its_return_value_is_written
     .await;
     let (_, id) = app.held("heed", "done").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     app.end().await;
     let row =
         app.rows.all(&format!("SELECT state, output FROM tool_calls WHERE tool_call_id = '{id}'")).await;
@@ -185,15 +185,15 @@ async fn a_tool_that_ignores_the_signal_is_abandoned_after_the_grace_and_settles
     let (decided, cancelled) = Box::pin(approved_and(&app, &id, cancel)).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
     assert_eq!(decided.body["state"], "interrupted");
-    app.scene.says("I see.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "I see.");
+    app.scene.answers("I see.");
+    assert_eq!(app.client.resume(&thread).await.text(), "I see.");
 
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "waited": "10" }));
-    app.scene.says("So it did.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "So it did.");
-    let told = format!("{:?}", app.scene.growing_requests().last().unwrap().messages);
-    assert!(told.contains("[tool outcome] wait_for_me"), "{told}");
+    app.scene.answers("So it did.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "So it did.");
+    let sent = format!("{:?}", app.scene.growing_requests().last().unwrap().messages);
+    assert!(sent.contains("[tool outcome] wait_for_me"), "{sent}");
 }
 
 #[tokio::test]
@@ -251,11 +251,11 @@ async fn an_approval_whose_thread_is_deleted_before_the_claim_returns_the_end_of
     let (thread, id) = app.held("pay", "3").await;
     let mut socket = Socket::open(&app.client, "/ws", &[]).await.unwrap();
     let (name, decide) = (json!(1), json!({ "tool_call_id": id, "decision": "approve" }));
-    let (said, ()) =
+    let (output, ()) =
         soon(async { tokio::join!(socket.ask(&name, &decide), delete_after_approval(&app, &thread, &id)) })
             .await;
-    assert_eq!(said.0, 200);
-    ended(&said.1);
+    assert_eq!(output.0, 200);
+    ended(&output.1);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 

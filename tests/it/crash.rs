@@ -1,7 +1,7 @@
 //! A server that is killed: running calls become `interrupted`, pending calls stay pending, and no call runs
 //! twice.
 
-use crate::support::{Client, Place, UNKNOWN, eventually};
+use crate::support::{Client, Deployment, UNKNOWN, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ async fn begin(client: &Client, thread: &str, words: &str, code: &str) {
         let piece = turn.chunk().await.unwrap().expect("the turn goes on");
         read.push_str(std::str::from_utf8(&piece).unwrap());
     }
-    // The connection stays open until the server is gone.
+    // The connection stays open until the server has died.
     std::mem::forget(turn);
 }
 
@@ -34,13 +34,13 @@ async fn message(client: &Client, thread: &str) -> Value {
 
 #[tokio::test]
 async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_reruns() {
-    let place = Place::new().await;
-    let (mut server, thread, id) = place.in_mid_tool().await;
+    let deployment = Deployment::new().await;
+    let (mut server, thread, id) = deployment.in_mid_tool().await;
     let running = server.client.call(&id).await;
     assert_eq!((&running["state"], &running["validated"]), (&json!("executing"), &json!(true)));
     server.kill();
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let client = &server.client;
     let call = client.becomes(&id, "interrupted").await;
     assert_eq!(call["validated"], true);
@@ -56,15 +56,15 @@ async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_
     assert_eq!(repeat.body, stored);
     assert_eq!(client.reject(&id).await.code(), "already_decided");
 
-    place.go();
-    let told = client.go_on(&thread).await;
-    assert_eq!(told.codes(), "a8ef0ed");
-    assert_eq!(*told.one('a'), json!({ "toolCallId": id, "result": { "error": UNKNOWN } }));
-    assert_eq!(*told.one('8'), json!([{ "toolCallId": id, "validated": "interrupted" }]));
-    assert!(told.text().starts_with("The outcome is unknown"), "{}", told.text());
-    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
-    assert_eq!(place.ledger(), ["transfer 10"]);
-    let rows = place.rows().await;
+    deployment.release();
+    let reported = client.resume(&thread).await;
+    assert_eq!(reported.codes(), "a8ef0ed");
+    assert_eq!(*reported.one('a'), json!({ "toolCallId": id, "result": { "error": UNKNOWN } }));
+    assert_eq!(*reported.one('8'), json!([{ "toolCallId": id, "validated": "interrupted" }]));
+    assert!(reported.text().starts_with("The outcome is unknown"), "{}", reported.text());
+    assert_eq!(client.send_message(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(deployment.ledger(), ["transfer 10"]);
+    let rows = deployment.rows().await;
     let attempts = rows.all("SELECT exec_attempt, state FROM tool_calls").await;
     assert_eq!(attempts, [json!({ "exec_attempt": 1, "state": "interrupted" })]);
     let events = rows.all("SELECT type FROM events WHERE tool_call_id IS NOT NULL ORDER BY event_id").await;
@@ -82,79 +82,79 @@ async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_
 
 #[tokio::test]
 async fn a_pending_call_survives_a_kill_and_an_approval_runs_it_once() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "10").await;
+    let id = deployment.hold(&server.client, &thread, "10").await;
     let before = server.client.call(&id).await;
     server.kill();
 
-    let mut server = place.start("30s");
+    let mut server = deployment.start("30s");
     assert_eq!(server.client.call(&id).await, before);
     let listed = server.client.get(&format!("/threads/{thread}")).await.body;
     assert_eq!(listed["pending_count"], 1);
     assert!(listed["active_run_id"].is_string(), "the run waits: {listed}");
-    assert_eq!(server.client.go_on(&thread).await.pending(), [id.as_str()]);
-    assert_eq!(place.ledger(), Vec::<String>::new());
+    assert_eq!(server.client.resume(&thread).await.pending(), [id.as_str()]);
+    assert_eq!(deployment.ledger(), Vec::<String>::new());
 
-    place.go();
+    deployment.release();
     let approved = server.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
     server.kill();
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let repeat = server.client.approve(&id).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(repeat.body, approved.body);
-    assert_eq!(server.client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(server.client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn after_a_kill_while_the_model_streams_the_run_is_closed_and_resuming_extends_the_message() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
     let thread = server.client.thread().await;
     begin(&server.client, &thread, "think", "0").await;
-    place.wait_begun(&["think"]).await;
-    let begun = message(&server.client, &thread).await;
-    assert_eq!(begun["status"], "streaming");
+    deployment.wait_started(&["think"]).await;
+    let started = message(&server.client, &thread).await;
+    assert_eq!(started["status"], "streaming");
     server.kill();
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let client = &server.client;
     let broken = broken_off(client, &thread).await;
-    assert_eq!(broken["message_id"], begun["message_id"]);
-    let rows = place.rows().await;
+    assert_eq!(broken["message_id"], started["message_id"]);
+    let rows = deployment.rows().await;
     let runs = rows.all("SELECT status, error_code, owner FROM runs").await;
     assert_eq!(runs, [json!({ "status": "failed", "error_code": "interrupted", "owner": null })]);
     assert_eq!(rows.all("SELECT status FROM message_steps").await, [json!({ "status": "interrupted" })]);
     let listed = client.get(&format!("/threads/{thread}")).await.body;
     assert_eq!(listed.get("active_run_id"), None, "{listed}");
 
-    place.go();
-    let again = client.go_on(&thread).await;
+    deployment.release();
+    let again = client.resume(&thread).await;
     assert_eq!((again.codes().as_str(), again.text().as_str()), ("f0ed", "Half an answer."));
-    assert_eq!(again.one('f')["messageId"], begun["message_id"]);
+    assert_eq!(again.one('f')["messageId"], started["message_id"]);
     let whole = message(client, &thread).await;
-    assert_eq!((&whole["message_id"], &whole["status"]), (&begun["message_id"], &json!("complete")));
+    assert_eq!((&whole["message_id"], &whole["status"]), (&started["message_id"], &json!("complete")));
     let messages = client.get(&format!("/threads/{thread}/messages")).await.body;
     assert_eq!(messages["results"].as_array().unwrap().len(), 2, "{messages}");
 }
 
 #[tokio::test]
 async fn after_a_kill_while_an_ungated_tool_runs_its_outcome_is_unknown_and_the_thread_continues() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
     let thread = server.client.thread().await;
     begin(&server.client, &thread, "sync 7", "9").await;
-    place.wait_begun(&["sync 7"]).await;
+    deployment.wait_started(&["sync 7"]).await;
     server.kill();
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let client = &server.client;
     let broken = broken_off(client, &thread).await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     let settled = async || (rows.count("tool_calls WHERE state = 'executing'").await == 0).then_some(());
     eventually("nobody runs the call any more", settled).await;
     let calls = rows.all("SELECT state, held, decided_by, exec_attempt, result FROM tool_calls").await;
@@ -164,171 +164,171 @@ async fn after_a_kill_while_an_ungated_tool_runs_its_outcome_is_unknown_and_the_
     let runs = rows.all("SELECT status, error_code FROM runs").await;
     assert_eq!(runs, [json!({ "status": "failed", "error_code": "interrupted" })]);
 
-    place.go();
-    let told = client.go_on(&thread).await;
-    assert_eq!(told.one('f')["messageId"], broken["message_id"], "{}", told.raw);
-    assert!(told.text().starts_with("The outcome is unknown"), "{}", told.raw);
+    deployment.release();
+    let reported = client.resume(&thread).await;
+    assert_eq!(reported.one('f')["messageId"], broken["message_id"], "{}", reported.raw);
+    assert!(reported.text().starts_with("The outcome is unknown"), "{}", reported.raw);
     assert_eq!(message(client, &thread).await["status"], "complete");
-    assert_eq!(client.say(&thread, "sync 8").await.text(), "{\"synced\":\"8\"}");
-    assert_eq!(place.ledger(), ["sync 7", "sync 8", "sync 8 done"]);
+    assert_eq!(client.send_message(&thread, "sync 8").await.text(), "{\"synced\":\"8\"}");
+    assert_eq!(deployment.ledger(), ["sync 7", "sync 8", "sync 8 done"]);
 }
 
 #[tokio::test]
 async fn shutdown_waits_for_a_running_tool_and_the_decider_gets_its_outcome() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
     let client = server.client.clone();
     let thread = client.thread().await;
-    let id = place.hold(&client, &thread, "10").await;
+    let id = deployment.hold(&client, &thread, "10").await;
     let address = client.base.trim_start_matches("http://").to_owned();
     let stop = async {
-        place.wait_begun(&["transfer 10"]).await;
+        deployment.wait_started(&["transfer 10"]).await;
         server.terminate();
         let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
         eventually("no new connection is taken", refused).await;
         assert_eq!(server.ended(), None, "it waits for the tool");
-        place.go();
+        deployment.release();
     };
     let (approved, ()) = tokio::join!(client.approve(&id), stop);
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
     assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let call = server.client.call(&id).await;
     assert_eq!((&call["state"], &call["output"]), (&json!("succeeded"), &json!({ "transferred": "10" })));
-    assert_eq!(server.client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(server.client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn shutdown_lets_a_running_tool_settle_without_a_waiting_client() {
-    let place = Place::new().await;
-    let (mut server, _, id) = place.in_mid_tool().await;
+    let deployment = Deployment::new().await;
+    let (mut server, _, id) = deployment.in_mid_tool().await;
     server.terminate();
     let address = server.client.base.trim_start_matches("http://").to_owned();
     let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
     eventually("no new connection is taken", refused).await;
     assert_eq!(server.ended(), None, "it waits for the tool");
-    place.go();
+    deployment.release();
     assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let repeat = server.client.approve(&id).await;
     assert_eq!(
         (repeat.header("idempotent-replayed"), &repeat.body["state"]),
         (Some("true"), &json!("succeeded"))
     );
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn a_turn_with_a_cancel_request_is_cancelled_after_a_kill() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
     begin(&server.client, &thread, "think", "0").await;
-    place.wait_begun(&["think"]).await;
+    deployment.wait_started(&["think"]).await;
     let run = server.client.get(&format!("/threads/{thread}")).await.body["active_run_id"].clone();
     let run = format!("/runs/{}", run.as_str().unwrap());
     let wish = "UPDATE runs SET cancel_requested_at = created_at";
-    assert_eq!(place.rows().await.change(wish).await, Ok(1));
+    assert_eq!(deployment.rows().await.change(wish).await, Ok(1));
     server.kill();
 
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     let client = &server.client;
     let over = async || (client.get(&run).await.body["status"] == "cancelled").then_some(());
     eventually("the run is cancelled", over).await;
-    assert_eq!(client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
-    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(client.resume(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(client.send_message(&thread, "thanks").await.text(), "thanks");
 }
 
 /// Kills a server that has committed an approval and not claimed the call. Returns the thread and the call.
-async fn killed_before_the_claim(place: &Place) -> (String, String) {
-    let mut server = place.start("0s");
+async fn killed_before_the_claim(deployment: &Deployment) -> (String, String) {
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "10").await;
-    let rows = place.rows().await;
+    let id = deployment.hold(&server.client, &thread, "10").await;
+    let rows = deployment.rows().await;
     rows.forbid_claims().await;
     let approved = server.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")));
     server.kill();
     let calls = rows.all("SELECT state, validated, exec_attempt FROM tool_calls").await;
     assert_eq!((&calls[0]["state"], &calls[0]["exec_attempt"]), (&json!("approved"), &json!(0)));
-    assert_eq!(place.ledger(), Vec::<String>::new());
+    assert_eq!(deployment.ledger(), Vec::<String>::new());
     rows.allow_claims().await;
     (thread, id)
 }
 
 #[tokio::test]
 async fn after_a_kill_before_the_claim_the_next_server_runs_the_call_once() {
-    let place = Place::new().await;
-    let (thread, id) = killed_before_the_claim(&place).await;
-    place.go();
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let (thread, id) = killed_before_the_claim(&deployment).await;
+    deployment.release();
+    let server = deployment.start("30s");
     server.client.becomes(&id, "succeeded").await;
-    assert_eq!(server.client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(server.client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn after_a_kill_before_the_claim_repeated_approvals_run_the_call_once() {
-    let place = Place::new().await;
-    let (thread, id) = killed_before_the_claim(&place).await;
-    place.go();
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let (thread, id) = killed_before_the_claim(&deployment).await;
+    deployment.release();
+    let server = deployment.start("30s");
     let client = &server.client;
     assert_eq!(client.reject(&id).await.code(), "already_decided");
     for repeat in join_all((0..10).map(|_| client.approve(&id))).await {
         assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
         assert_eq!(repeat.body["state"], "succeeded", "{:?}", repeat.body);
     }
-    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn after_a_kill_between_claim_and_effect_the_call_never_runs_again() {
-    let place = Place::new().await;
-    place.not_yet();
-    let mut server = place.start("0s");
+    let deployment = Deployment::new().await;
+    deployment.not_yet();
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "10").await;
+    let id = deployment.hold(&server.client, &thread, "10").await;
     assert_eq!(server.client.approve(&id).await.status, 202);
     server.client.becomes(&id, "executing").await;
     server.kill();
-    assert_eq!(place.ledger(), Vec::<String>::new());
+    assert_eq!(deployment.ledger(), Vec::<String>::new());
 
-    place.now();
-    place.go();
-    let server = place.start("30s");
+    deployment.now();
+    deployment.release();
+    let server = deployment.start("30s");
     // From outside, this state is indistinguishable from a tool that has had its effect.
     let call = server.client.becomes(&id, "interrupted").await;
     assert_eq!(call["result"], UNKNOWN);
     assert_eq!(server.client.approve(&id).await.body["state"], "interrupted");
-    assert!(server.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    assert_eq!(server.client.say(&thread, "thanks").await.text(), "thanks");
-    assert_eq!(place.ledger(), Vec::<String>::new());
+    assert!(server.client.resume(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(server.client.send_message(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(deployment.ledger(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn after_a_kill_between_effect_and_saved_result_the_call_never_runs_again() {
-    let place = Place::new().await;
-    let (mut server, thread, id) = place.in_mid_tool().await;
-    let rows = place.rows().await;
+    let deployment = Deployment::new().await;
+    let (mut server, thread, id) = deployment.in_mid_tool().await;
+    let rows = deployment.rows().await;
     let lock =
-        if place.is_postgres() { "BEGIN; SELECT 1 FROM threads FOR UPDATE" } else { "BEGIN IMMEDIATE" };
+        if deployment.is_postgres() { "BEGIN; SELECT 1 FROM threads FOR UPDATE" } else { "BEGIN IMMEDIATE" };
     rows.change(lock).await.unwrap();
-    place.go();
-    place.wait_begun(&RAN).await;
+    deployment.release();
+    deployment.wait_started(&RAN).await;
     server.kill();
     rows.change("ROLLBACK").await.unwrap();
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let call = server.client.becomes(&id, "interrupted").await;
     assert_eq!((&call["validated"], &call["result"]), (&json!(true), &json!(UNKNOWN)));
     let repeat = server.client.approve(&id).await;
     assert_eq!((repeat.status, &repeat.body["state"]), (200, &json!("interrupted")));
-    assert!(server.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    assert_eq!(server.client.say(&thread, "thanks").await.text(), "thanks");
-    assert_eq!(place.ledger(), RAN);
+    assert!(server.client.resume(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(server.client.send_message(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(deployment.ledger(), RAN);
 }

@@ -95,7 +95,7 @@ async fn the_response_is_202_while_the_tool_runs_and_a_repeat_waits_again() {
     let repeat = app.client.approve(&id).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (202, Some("true")));
 
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let mut done = app.client.approve(&id).await;
     while done.status == 202 {
         done = app.client.approve(&id).await;
@@ -209,8 +209,8 @@ async fn edited_inputs_are_validated_run_and_reported() {
 async fn a_call_that_is_not_held_or_not_the_callers_is_not_found() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).says("done");
-    let turn = app.client.say(&thread, "look at a").await;
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).answers("done");
+    let turn = app.client.send_message(&thread, "look at a").await;
     let ungated = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let unknown = "01890a5d-ac96-774b-bcce-b302099a8057".to_owned();
     let mut bodies = Vec::new();

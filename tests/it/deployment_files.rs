@@ -35,8 +35,8 @@ fn the_deployment_files_set_a_valid_configuration_on_sqlite() {
     let mut misspelt = kubernetes.clone();
     misspelt.insert("HOLDPOINT_SERVER__GRAZE", "45s");
     let refused = migrate(&misspelt);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && told.contains("graze"), "{told}");
+    let reported = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && reported.contains("graze"), "{reported}");
 }
 
 #[test]
@@ -44,12 +44,12 @@ fn the_image_does_not_start_without_an_auth_mode_on_sqlite() {
     let image = variables(CONTAINERFILE);
     assert_eq!(image.len(), 1, "{image:?}");
     let refused = migrate(&image);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && told.contains("auth.mode"), "{told}");
+    let reported = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && reported.contains("auth.mode"), "{reported}");
 
-    let mut said = variables(KUBERNETES);
-    said.extend(image);
-    assert!(migrate(&said).status.success());
+    let mut output = variables(KUBERNETES);
+    output.extend(image);
+    assert!(migrate(&output).status.success());
 }
 
 #[test]

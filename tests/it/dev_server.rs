@@ -83,24 +83,24 @@ async fn the_documented_vite_proxy_forwards_streams_as_they_arrive() {
     let end = ModelEvent::Finished { reason: FinishReason::Stop, usage: None, provider_state: None };
     app.scene.then(vec![text("Half "), text("of it."), Ok(end)]);
     let path = format!("/api/qa/chat_streamed/{thread}");
-    let asked = vite.client.http.post(vite.client.url(&path)).header("accept-encoding", "gzip, br");
-    let mut answer = asked.json(&json!({ "content": "hi" })).send().await.unwrap();
-    let mut heard = String::new();
+    let requested = vite.client.http.post(vite.client.url(&path)).header("accept-encoding", "gzip, br");
+    let mut answer = requested.json(&json!({ "content": "hi" })).send().await.unwrap();
+    let mut received = String::new();
     gate.add_permits(1);
-    while !heard.contains("Half ") {
+    while !received.contains("Half ") {
         let piece =
             timeout(PATIENCE, answer.chunk()).await.expect("the first words arrive before the rest exists");
-        heard.push_str(std::str::from_utf8(&piece.unwrap().expect("the answer has an end")).unwrap());
+        received.push_str(std::str::from_utf8(&piece.unwrap().expect("the answer has an end")).unwrap());
     }
-    assert!(!heard.contains("of it."), "{heard}");
+    assert!(!received.contains("of it."), "{received}");
     gate.add_permits(2);
-    heard.push_str(&answer.text().await.unwrap());
-    assert!(heard.contains("of it."), "{heard}");
+    received.push_str(&answer.text().await.unwrap());
+    assert!(received.contains("of it."), "{received}");
 
-    let mut told = String::new();
-    while !told.contains("event: run.completed\n") {
+    let mut reported = String::new();
+    while !reported.contains("event: run.completed\n") {
         let piece = timeout(PATIENCE, events.chunk()).await.expect("events arrive").unwrap();
-        told.push_str(std::str::from_utf8(&piece.expect("the stream has no end")).unwrap());
+        reported.push_str(std::str::from_utf8(&piece.expect("the stream has no end")).unwrap());
     }
 }
 

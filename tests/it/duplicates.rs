@@ -36,8 +36,8 @@ fn answers(app: &Embedded) -> Vec<(String, String)> {
 async fn a_repeat_of_a_pending_call_is_not_held_and_the_model_continues() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
-    app.scene.calls(&[pay("again", "10")]).says("It waits already.");
-    let turn = app.client.say(&thread, "pay it, I said").await;
+    app.scene.calls(&[pay("again", "10")]).answers("It waits already.");
+    let turn = app.client.send_message(&thread, "pay it, I said").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc9aef0ed", "It waits already."));
     let repeat = turn.one('9')["toolCallId"].as_str().unwrap();
     assert_eq!(*turn.one('a'), json!({ "toolCallId": repeat, "result": { "error": ALREADY } }));
@@ -69,8 +69,8 @@ async fn a_repeat_of_a_pending_call_is_not_held_and_the_model_continues() {
     }
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 1);
     assert_eq!(app.client.approve(&first).await.body["state"], "succeeded");
-    app.scene.says("It is paid.");
-    app.client.say(&thread, "and?").await;
+    app.scene.answers("It is paid.");
+    app.client.send_message(&thread, "and?").await;
     let last = app.scene.growing_requests().pop().unwrap();
     let note = "[tool outcome] pay, call p-10: {\"paid\":\"10\"}".to_owned();
     let notes = last.messages.iter().filter(|message| **message == ModelMessage::User(note.clone()));
@@ -87,12 +87,12 @@ async fn equivalent_inputs_are_recognised_as_a_repeat() {
     let thread = app.client.thread().await;
     let weigh = |id: &str, arguments: &str| (id.to_owned(), "weigh".to_owned(), arguments.to_owned());
     app.scene.calls(&[weigh("first", r#"{"amount":100}"#)]);
-    assert_eq!(app.client.say(&thread, "weigh").await.pending().len(), 1);
-    app.scene.calls(&[weigh("again", "{ \"amount\" : 1e2 }")]).says("It waits.");
-    assert_eq!(app.client.say(&thread, "weigh it").await.pending(), Vec::<String>::new());
+    assert_eq!(app.client.send_message(&thread, "weigh").await.pending().len(), 1);
+    app.scene.calls(&[weigh("again", "{ \"amount\" : 1e2 }")]).answers("It waits.");
+    assert_eq!(app.client.send_message(&thread, "weigh it").await.pending(), Vec::<String>::new());
     assert_eq!(states(&app, "again").await, ["cancelled"]);
     app.scene.calls(&[weigh("other", r#"{"amount":100.5}"#)]);
-    assert_eq!(app.client.say(&thread, "and that").await.pending().len(), 1);
+    assert_eq!(app.client.send_message(&thread, "and that").await.pending().len(), 1);
 }
 
 #[tokio::test]
@@ -100,10 +100,10 @@ async fn identical_calls_within_one_step_are_all_held() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[pay("one", "10"), pay("two", "10")]);
-    let held = app.client.say(&thread, "pay it twice").await.pending();
+    let held = app.client.send_message(&thread, "pay it twice").await.pending();
     assert_eq!(held.len(), 2);
-    app.scene.calls(&[pay("three", "10"), pay("four", "10")]).says("Both wait.");
-    assert_eq!(app.client.say(&thread, "pay them").await.pending(), Vec::<String>::new());
+    app.scene.calls(&[pay("three", "10"), pay("four", "10")]).answers("Both wait.");
+    assert_eq!(app.client.send_message(&thread, "pay them").await.pending(), Vec::<String>::new());
     assert_eq!(
         [states(&app, "three").await, states(&app, "four").await].concat(),
         ["cancelled", "cancelled"]
@@ -120,15 +120,15 @@ async fn a_new_call_beside_a_repeat_is_held_and_ends_the_turn() {
     let (thread, first) = app.held("pay", "10").await;
     let look = call("seen", "look", &json!({ "note": "1" }));
     app.scene.calls(&[pay("again", "10"), look, pay("more", "11")]);
-    let turn = app.client.say(&thread, "pay both").await;
+    let turn = app.client.send_message(&thread, "pay both").await;
     assert_eq!(turn.codes(), "fbcbcbc999aa8ed", "{}", turn.raw);
     let [repeat, _, more] = &turn.all('9')[..] else { panic!("{}", turn.raw) };
     assert_eq!(*turn.one('8'), json!([{ "toolCallId": more["toolCallId"], "validated": "pending" }]));
     assert_eq!(turn.all('a')[0]["toolCallId"], repeat["toolCallId"]);
     let more = more["toolCallId"].as_str().unwrap();
     app.client.reject(more).await;
-    app.scene.says("One waits still.");
-    let went_on = app.client.go_on(&thread).await;
+    app.scene.answers("One waits still.");
+    let went_on = app.client.resume(&thread).await;
     assert_eq!(went_on.text(), "One waits still.");
     assert_eq!(went_on.one('8')[0]["toolCallId"], more, "it lists only the held call");
     assert_eq!(answers(&app)[1], ("again".to_owned(), ALREADY.to_owned()));
@@ -141,7 +141,7 @@ async fn a_call_with_another_tool_inputs_or_thread_is_no_repeat() {
     let (thread, _) = app.held("pay", "10").await;
     for step in [call("tool", "mumble", &json!({ "note": "10" })), pay("inputs", "10 ")] {
         app.scene.calls(&[step]);
-        assert_eq!(app.client.say(&thread, "go on").await.pending().len(), 1);
+        assert_eq!(app.client.send_message(&thread, "go on").await.pending().len(), 1);
     }
     let (_, elsewhere) = app.held("pay", "10").await;
     assert_eq!(app.client.call(&elsewhere).await["state"], "pending");
@@ -154,7 +154,9 @@ async fn a_repeat_of_a_decided_or_overdue_call_is_held() {
     let thread = app.client.thread().await;
     for (n, close) in ["approve", "reject", "cancel", "overdue"].into_iter().enumerate() {
         app.scene.calls(&[pay(&format!("{n}"), "10")]);
-        let [id] = &app.client.say(&thread, "pay").await.pending()[..] else { panic!("{n}: {close}") };
+        let [id] = &app.client.send_message(&thread, "pay").await.pending()[..] else {
+            panic!("{n}: {close}")
+        };
         match close {
             "approve" => assert_eq!(app.client.approve(id).await.body["state"], "succeeded"),
             "reject" => assert_eq!(app.client.reject(id).await.body["state"], "rejected"),
@@ -172,7 +174,7 @@ async fn a_repeat_of_a_decided_or_overdue_call_is_held() {
         }
     }
     app.scene.calls(&[pay("last", "10")]);
-    assert_eq!(app.client.say(&thread, "pay").await.pending().len(), 1);
+    assert_eq!(app.client.send_message(&thread, "pay").await.pending().len(), 1);
     assert_eq!(app.rows.count("tool_calls WHERE NOT held").await, 0);
 }
 
@@ -189,7 +191,7 @@ async fn a_call_is_no_repeat_if_the_first_is_decided_while_the_model_streams() {
         assert_eq!(app.client.approve(&first).await.body["state"], "succeeded");
         gate.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "and?"), decide);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "and?"), decide);
     let [again] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(app.client.approve(again).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 10", "pay 10"], "each after its own approval");
@@ -209,11 +211,11 @@ async fn on_postgres_a_repeat_is_detected_under_the_thread_lock() {
         crate::support::eventually("the model has written the call", written).await;
         app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.unwrap();
         gate.add_permits(1);
-        beside.somebody_waits_for_a_lock().await;
+        beside.wait_for_lock_waiter().await;
         app.commit_yes(&first, "created_at", "expires_at").await;
         app.rows.change("COMMIT").await.unwrap();
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "and?"), decide);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "and?"), decide);
     assert_eq!(turn.pending().len(), 1, "{}", turn.raw);
 }
 
@@ -221,8 +223,8 @@ async fn on_postgres_a_repeat_is_detected_under_the_thread_lock() {
 async fn a_repeat_is_reported_as_a_repeat_at_the_limit_of_pending_calls() {
     let app = Embedded::with(|config| config.limits.pending_per_thread = 1).await;
     let (thread, _) = app.held("pay", "10").await;
-    app.scene.calls(&[pay("again", "10"), pay("more", "11")]).says("One waits.");
-    app.client.say(&thread, "pay both").await;
+    app.scene.calls(&[pay("again", "10"), pay("more", "11")]).answers("One waits.");
+    app.client.send_message(&thread, "pay both").await;
     assert_eq!(states(&app, "again").await, ["cancelled"]);
     assert_eq!(states(&app, "more").await, ["invalid"]);
 }
@@ -232,7 +234,7 @@ async fn pages_of_every_dialect_show_a_repeat_as_a_call_that_was_not_held() {
     let app = Embedded::start().await;
     for dialect in ["ui-v5", "ui-v6"] {
         let (thread, _) = app.held("pay", "10").await;
-        app.scene.calls(&[pay("again", "10")]).says("It waits already.");
+        app.scene.calls(&[pay("again", "10")]).answers("It waits already.");
         let turn = app.client.ui_turn_as(dialect, &ui_submit(&thread, &[ui_user("u", "pay it")])).await;
         let kinds = [
             "start",
@@ -264,8 +266,8 @@ async fn pages_of_every_dialect_show_a_repeat_as_a_call_that_was_not_held() {
         assert!(!parts.to_string().contains("data-tool-validation"), "{parts}");
     }
     let (thread, _) = app.held("pay", "10").await;
-    app.scene.calls(&[pay("again", "10")]).says("It waits already.");
-    app.client.say(&thread, "pay it").await;
+    app.scene.calls(&[pay("again", "10")]).answers("It waits already.");
+    app.client.send_message(&thread, "pay it").await;
     let shown = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let answer = shown["results"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(answer["toolInvocations"][0]["result"], json!({ "error": ALREADY }));

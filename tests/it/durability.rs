@@ -1,7 +1,7 @@
 //! An acknowledged change is on the disk of Postgres, whatever the settings of the role or the database.
 
 use crate::support::{
-    Cluster, Embedded, Ended, Place, Process, Rows, Synced, empty_postgres, eventually, holdpoint,
+    Cluster, Deployment, Embedded, Ended, Process, Rows, Synced, empty_postgres, eventually, holdpoint,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -46,13 +46,13 @@ async fn on_postgres_every_writing_transaction_commits_synchronously() {
         rows.change(NOTE_SCHEMA).await.unwrap();
         // A running server locks its tables in another order than the statement that adds the triggers.
         let dir = tempfile::tempdir().unwrap();
-        Ended::of(holdpoint(dir.path(), &url, &["migrate"]).output().unwrap()).said();
+        Ended::of(holdpoint(dir.path(), &url, &["migrate"]).output().unwrap()).stdout_of_success();
         rows.change(NOTE_ROWS).await.unwrap();
         let app = Embedded::with(|config| config.database.url = url.into()).await;
         let (thread, id) = app.held("pay", "10").await;
         assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
-        app.scene.says("Paid.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        app.scene.answers("Paid.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
         let noted = rows.all("SELECT DISTINCT setting FROM noted").await;
         assert_eq!(noted, [json!({ "setting": in_force })], "{set}");
         let what: Vec<Value> = rows.all("SELECT DISTINCT what FROM noted ORDER BY what").await;
@@ -111,7 +111,7 @@ async fn on_postgres_a_decision_is_acknowledged_only_after_a_synchronous_standby
         let refused = app.client.reject(&no).await;
         assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
         // The approval is in doubt, and its process looks for its claim.
-        eye.somebody_waits_for_a_lock().await;
+        eye.wait_for_lock_waiter().await;
         assert_eq!(app.ledger.lines(), Vec::<String>::new());
         require("").await;
     };
@@ -125,8 +125,8 @@ async fn on_postgres_a_decision_is_acknowledged_only_after_a_synchronous_standby
 
 /// The settings that a server warns about at startup on this cluster.
 async fn warned_of(cluster: &Cluster) -> Vec<String> {
-    let place = Place::at(cluster.database().await);
-    let server = Process::spawn_heard(place.command("0s").env("HOLDPOINT_LOG__LEVEL", "warn"));
+    let deployment = Deployment::at(cluster.database().await);
+    let server = Process::spawn_captured(deployment.command("0s").env("HOLDPOINT_LOG__LEVEL", "warn"));
     let printed = server.finish();
     let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter_map(|line| line["setting"].as_str().map(str::to_owned)).collect()

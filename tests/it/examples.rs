@@ -40,13 +40,13 @@ async fn the_custom_tool_example_holds_its_tool_and_runs_it_once_approved() {
     assert_eq!(tools["results"][0]["hil"], true, "{tools}");
 
     let thread = client.thread().await;
-    let turn = client.say(&thread, "delete old.txt").await;
+    let turn = client.send_message(&thread, "delete old.txt").await;
     let [call] = turn.pending().try_into().unwrap();
     let done = client.approve(&call).await;
     assert_eq!((done.status, &done.body["result"]), (200, &json!("old.txt")), "{}", done.body);
 
-    client.go_on(&thread).await;
-    let [again] = client.say(&thread, "delete old.txt").await.pending().try_into().unwrap();
+    client.resume(&thread).await;
+    let [again] = client.send_message(&thread, "delete old.txt").await.pending().try_into().unwrap();
     let failed = client.approve(&again).await;
     assert_eq!(failed.body["state"], "failed", "{}", failed.body);
     assert!(failed.body["result"].as_str().unwrap().contains("there is no such note"), "{}", failed.body);
@@ -60,7 +60,7 @@ async fn the_sub_agent_example_runs_its_task_and_its_hold_is_in_the_inbox() {
     let old = dir.path().join("holdpoint-files/old.txt");
     std::fs::write(&old, "old news").unwrap();
     let thread = client.thread().await;
-    let turn = client.say(&thread, "write \"delete old.txt\" to helper").await;
+    let turn = client.send_message(&thread, "write \"delete old.txt\" to helper").await;
     assert!(turn.pending().is_empty(), "{}", turn.raw);
     let call = turn.one('9')["toolCallId"].as_str().unwrap();
     let held = async || {
@@ -90,14 +90,14 @@ async fn the_custom_handler_example_decides_drafts_and_leaves_other_calls_pendin
         std::fs::write(files.join(name), "old news").unwrap();
     }
     let thread = client.thread().await;
-    let turn = client.say(&thread, "delete draft-1.txt").await;
+    let turn = client.send_message(&thread, "delete draft-1.txt").await;
     assert_eq!(
         (turn.codes().as_str(), turn.one('a')["result"]["deleted"].as_str()),
         ("f0bc98ea8ef0ed", Some("draft-1.txt"))
     );
     assert!(!files.join("draft-1.txt").exists());
 
-    let turn = client.say(&thread, "delete old.txt").await;
+    let turn = client.send_message(&thread, "delete old.txt").await;
     let [call] = turn.pending().try_into().unwrap();
     assert!(files.join("old.txt").exists());
     assert_eq!(client.approve(&call).await.body["state"], "succeeded");
@@ -127,7 +127,7 @@ async fn the_terminal_example_ignores_input_typed_before_the_question() {
         assert_eq!(left(), 3, "{}", terminal.shown());
         terminal.types("n\n");
     };
-    let (turn, ()) = tokio::join!(client.say(&thread, "delete one.txt"), sits);
+    let (turn, ()) = tokio::join!(client.send_message(&thread, "delete one.txt"), sits);
     assert_eq!(left(), 3, "{}: {}", terminal.shown(), turn.raw);
 
     // The line is typed twice in a row.
@@ -137,7 +137,7 @@ async fn the_terminal_example_ignores_input_typed_before_the_question() {
         terminal.shows(QUESTION, 4).await;
         terminal.types("n\n");
     };
-    let (turn, ()) = tokio::join!(client.say(&thread, "delete two.txt and delete three.txt"), sits);
+    let (turn, ()) = tokio::join!(client.send_message(&thread, "delete two.txt and delete three.txt"), sits);
     assert_eq!(left(), 2, "{}: {}", terminal.shown(), turn.raw);
     ends(process).await;
 }
@@ -154,7 +154,7 @@ async fn the_embedding_example_serves_holdpoint_under_a_prefix_and_shuts_down_cl
     let files = dir.path().join("holdpoint-files");
     std::fs::write(files.join("old.txt"), "old news").unwrap();
     let thread = client.thread().await;
-    let turn = client.say(&thread, "delete old.txt").await;
+    let turn = client.send_message(&thread, "delete old.txt").await;
     let [call] = turn.pending().try_into().unwrap();
     assert!(files.join("old.txt").exists());
     let done = client.approve(&call).await;

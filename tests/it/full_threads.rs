@@ -52,9 +52,9 @@ async fn the_message_limit_of_a_thread_counts_superseded_messages() {
     let app = Embedded::with(|config| config.limits.thread_messages = 4).await;
     let thread = app.client.thread().await;
     let first = json!({ "message": { "id": "u1", "role": "user", "content": "one" } });
-    app.scene.says("1").says("2");
+    app.scene.answers("1").answers("2");
     assert_eq!(app.client.turn(&thread, &first).await.text(), "1");
-    assert_eq!(app.client.say(&thread, "two").await.text(), "2");
+    assert_eq!(app.client.send_message(&thread, "two").await.text(), "2");
     let before = app.client.messages(&thread).await;
     for turn in additions(&app, &thread).await {
         assert_eq!(turn.refused(), full());
@@ -65,7 +65,7 @@ async fn the_message_limit_of_a_thread_counts_superseded_messages() {
 
     // Another thread has its own count, and superseded messages count too.
     let other = app.client.thread().await;
-    app.scene.says("1").says("1 again").says("1 once more");
+    app.scene.answers("1").answers("1 again").answers("1 once more");
     app.client.turn(&other, &first).await;
     let again = json!({ "messages": [{ "role": "user", "content": "one" }] });
     assert_eq!(app.client.turn(&other, &again).await.text(), "1 again");
@@ -78,11 +78,11 @@ async fn the_message_limit_of_a_thread_counts_superseded_messages() {
 async fn a_full_thread_accepts_decisions_and_resumes_its_turn() {
     let app = Embedded::with(|config| config.limits.thread_messages = 2).await;
     let (thread, id) = app.held("pay", "10").await;
-    assert_eq!(app.client.say(&thread, "and?").await.refused(), full());
+    assert_eq!(app.client.send_message(&thread, "and?").await.refused(), full());
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert_counted(&app.rows).await;
 }
@@ -108,12 +108,12 @@ async fn a_run_ends_before_a_step_that_has_no_room() {
     let app = narrow().await;
     let thread = app.client.thread().await;
     let note = "x".repeat(100);
-    app.scene.calls(&[call("a", "look", &json!({ "note": note }))]).says("never said");
-    let turn = app.client.say(&thread, "look").await;
+    app.scene.calls(&[call("a", "look", &json!({ "note": note }))]).answers("never said");
+    let turn = app.client.send_message(&thread, "look").await;
     assert_eq!(turn.status, 200);
     assert_eq!(turn.one('a')["result"], json!({ "seen": note }));
-    let said = turn.one('3').as_str().unwrap();
-    assert!(said.starts_with("thread_full: The conversation is full. Begin a new one."), "{said}");
+    let texts = turn.one('3').as_str().unwrap();
+    assert!(texts.starts_with("thread_full: The conversation is full. Begin a new one."), "{texts}");
     let run = run(&app, &thread).await;
     assert_eq!((&run["status"], &run["error"]["code"]), (&json!("failed"), &json!("thread_full")));
     assert_eq!(app.scene.requests().len(), 1, "the model is not asked again");
@@ -122,10 +122,10 @@ async fn a_run_ends_before_a_step_that_has_no_room() {
     assert_eq!(messages[1]["parts"][1]["tool_call"]["state"], "succeeded");
 
     // Resuming is no new message, and ends in the same way.
-    let again = app.client.go_on(&thread).await;
+    let again = app.client.resume(&thread).await;
     assert_eq!(again.status, 200);
     assert!(again.one('3').as_str().unwrap().starts_with("thread_full: "), "{}", again.raw);
-    let refused = app.client.say(&thread, "hi").await;
+    let refused = app.client.send_message(&thread, "hi").await;
     assert_eq!(refused.refused(), full());
     assert!(refused.raw.contains("400 bytes"), "{}", refused.raw);
     assert!(assert_counted(&app.rows).await >= 400);
@@ -139,11 +139,11 @@ async fn a_decision_in_a_full_thread_is_accepted_and_its_outcome_is_streamed() {
     let thread = app.client.thread().await;
     app.scene
         .calls(&[call("a", "pay", &json!({ "note": note })), call("b", "refuse", &json!({ "note": note }))]);
-    let held = app.client.say(&thread, "pay").await.pending();
+    let held = app.client.send_message(&thread, "pay").await.pending();
     let [pay, refuse] = held.as_slice() else { panic!("{held:?}") };
     assert_eq!(app.client.approve(pay).await.body["state"], "succeeded");
     assert_eq!(app.client.reject(refuse).await.body["state"], "rejected");
-    let turn = app.client.go_on(&thread).await;
+    let turn = app.client.resume(&thread).await;
     assert_eq!((turn.status, turn.all('a').len()), (200, 2), "{}", turn.raw);
     assert!(turn.one('3').as_str().unwrap().starts_with("thread_full: "), "{}", turn.raw);
     assert_eq!(run(&app, &thread).await["error"]["code"], "thread_full");
@@ -156,15 +156,15 @@ async fn a_message_that_leaves_no_room_for_an_answer_is_rejected() {
     let app = narrow().await;
     let thread = app.client.thread().await;
     for n in 0..2 {
-        app.scene.says("ok");
-        assert_eq!(app.client.say(&thread, &"x".repeat(150)).await.text(), "ok", "{n}");
+        app.scene.answers("ok");
+        assert_eq!(app.client.send_message(&thread, &"x".repeat(150)).await.text(), "ok", "{n}");
     }
     let held = assert_counted(&app.rows).await;
     let room = 400 - usize::try_from(held).unwrap();
-    assert_eq!(app.client.say(&thread, &"x".repeat(room)).await.refused(), full());
-    app.scene.says("ok");
-    assert_eq!(app.client.say(&thread, &"x".repeat(room - 1)).await.text(), "ok");
-    assert_eq!(app.client.say(&thread, "x").await.refused(), full());
+    assert_eq!(app.client.send_message(&thread, &"x".repeat(room)).await.refused(), full());
+    app.scene.answers("ok");
+    assert_eq!(app.client.send_message(&thread, &"x".repeat(room - 1)).await.text(), "ok");
+    assert_eq!(app.client.send_message(&thread, "x").await.refused(), full());
     assert_counted(&app.rows).await;
 }
 
@@ -174,18 +174,18 @@ async fn the_size_of_a_thread_is_counted_on_every_write() {
     let (thread, edited) = app.held("pay", "10 é").await;
     let body = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": { "note": "20 €" } });
     assert_eq!(app.client.validate(&body).await.body["state"], "succeeded");
-    app.scene.says("Paid.");
-    app.client.go_on(&thread).await;
+    app.scene.answers("Paid.");
+    app.client.resume(&thread).await;
     let rejected = app.hold_in(&thread, "refuse", "a").await;
     app.client.reject(&rejected).await;
     app.scene.then(vec![Ok(holdpoint::llm::ModelEvent::Text("half".to_owned())), Err("broken".to_owned())]);
-    app.client.go_on(&thread).await;
-    app.scene.calls(&[call("", "look", &json!({ "note": "x" })), call("", "none", &json!({}))]).says("ok");
-    app.client.go_on(&thread).await;
+    app.client.resume(&thread).await;
+    app.scene.calls(&[call("", "look", &json!({ "note": "x" })), call("", "none", &json!({}))]).answers("ok");
+    app.client.resume(&thread).await;
     let failed = app.hold_in(&thread, "refuse", "b").await;
     app.client.approve(&failed).await;
-    app.scene.says("ok").says("ok");
-    app.client.say(&thread, "passed").await;
+    app.scene.answers("ok").answers("ok");
+    app.client.send_message(&thread, "passed").await;
     let words = app.client.questions(&thread).await;
     let posted: Vec<Value> =
         words.iter().take(2).map(|words| json!({ "role": "user", "content": words })).collect();

@@ -180,11 +180,11 @@ async fn a_pending_call_stays_pending_when_its_tool_no_longer_requires_approval(
     assert_eq!(app.rows.change(&over).await, Ok(1));
     app.client.becomes(&overdue, "expired").await;
     assert_eq!(app.client.call(&id).await, shown, "a sweep has looked at it");
-    assert_eq!(app.client.go_on(&thread).await.pending(), [id.as_str()]);
+    assert_eq!(app.client.resume(&thread).await.pending(), [id.as_str()]);
 
     let elsewhere = app.client.thread().await;
-    app.scene.calls(&[call("p", "pay", &json!({ "note": "3" }))]).says("Paid.");
-    let turn = app.client.say(&elsewhere, "pay").await;
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "3" }))]).answers("Paid.");
+    let turn = app.client.send_message(&elsewhere, "pay").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc9aef0ed", "Paid."), "{}", turn.raw);
     let approved = approve(&app, &id, &shown["input_hash"]).await;
     assert_eq!(approved.body["state"], "succeeded", "its inputs mean what they did: {:?}", approved.body);
@@ -196,13 +196,13 @@ async fn a_tool_that_newly_requires_approval_holds_only_new_calls() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let look = |id: &str| [call(id, "look", &json!({ "note": "1" }))];
-    app.scene.calls(&look("before")).says("Seen.");
-    assert_eq!(app.client.say(&thread, "look").await.text(), "Seen.");
+    app.scene.calls(&look("before")).answers("Seen.");
+    assert_eq!(app.client.send_message(&thread, "look").await.text(), "Seen.");
     let mut tools = ToolRegistry::new();
     tools.register(AskingLook).unwrap();
     let app = app.redeploy(tools).await;
     app.scene.calls(&look("behind"));
-    let turn = app.client.say(&thread, "look again").await;
+    let turn = app.client.send_message(&thread, "look again").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let calls = app.rows.all("SELECT state, held FROM tool_calls ORDER BY created_at").await;
     assert_eq!(calls[0]["state"], "succeeded");

@@ -45,7 +45,7 @@ async fn logged(format: &str) -> (String, String) {
     let request =
         request.header("x-request-id", "my-own-id").json(&serde_json::json!({ "content": "refuse me" }));
     assert!(ann.read(request).await.raw.contains("upstream_error"));
-    let turn = ann.say(&thread, "call break now").await;
+    let turn = ann.send_message(&thread, "call break now").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(ann.approve(id).await.body["state"], "interrupted");
     (watched.finish(), id.clone())

@@ -1,4 +1,4 @@
-//! Rules for every request: one shape of errors, a request id, limits on bodies, and nothing for strangers.
+//! Rules for every request: one shape of errors, a request id, limits on bodies, and nothing for other users.
 
 use crate::support::{Answer, Embedded};
 use bytes::Bytes;
@@ -180,8 +180,11 @@ async fn an_error_in_a_stream_contains_the_request_id() {
     let request = request.header("x-request-id", "trace-7").json(&json!({ "content": "hi" }));
     let turn = app.client.read(request).await;
     assert_eq!(turn.headers["x-request-id"], "trace-7");
-    let told = turn.one('3').as_str().unwrap();
-    assert!(told.starts_with("upstream_error: ") && told.ends_with("(request trace-7)"), "{told}");
+    let reported = turn.one('3').as_str().unwrap();
+    assert!(
+        reported.starts_with("upstream_error: ") && reported.ends_with("(request trace-7)"),
+        "{reported}"
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! An idempotent tool is retried after a crash cut it off: with the same key, at most three attempts in all,
 //! and never after a cancel request.
 
-use crate::support::{Embedded, Place, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter};
+use crate::support::{Deployment, Embedded, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -15,38 +15,38 @@ fn attempt(words: &str, n: u32, id: &str) -> String {
 }
 
 /// A server that runs an approved `restock`, which waits. Returns the server, the thread and the call.
-async fn in_mid_restock(place: &Place, settings: &[(&str, &str)]) -> (Process, String, String) {
-    let server = place.start_with("0s", settings);
+async fn in_mid_restock(deployment: &Deployment, settings: &[(&str, &str)]) -> (Process, String, String) {
+    let server = deployment.start_with("0s", settings);
     let thread = server.client.thread().await;
-    let id = place.hold_of(&server.client, &thread, "restock 10").await;
+    let id = deployment.hold_of(&server.client, &thread, "restock 10").await;
     assert_eq!(server.client.approve(&id).await.status, 202);
-    place.wait_begun(&[&attempt("restock 10", 1, &id)]).await;
+    deployment.wait_started(&[&attempt("restock 10", 1, &id)]).await;
     (server, thread, id)
 }
 
-async fn events_of(place: &Place, id: &str) -> Vec<(String, Value)> {
+async fn events_of(deployment: &Deployment, id: &str) -> Vec<(String, Value)> {
     let sql = format!("SELECT type, data FROM events WHERE tool_call_id = '{id}' ORDER BY at, event_id");
-    let rows = place.rows().await.all(&sql).await;
+    let rows = deployment.rows().await.all(&sql).await;
     let data = |row: &Value| serde_json::from_str(row["data"].as_str().unwrap()).unwrap();
     rows.iter().map(|row| (row["type"].as_str().unwrap().to_owned(), data(row))).collect()
 }
 
 #[tokio::test]
 async fn an_idempotent_call_is_retried_with_the_same_key_after_a_kill_and_the_model_reads_it() {
-    let place = Place::new().await;
-    let (mut server, thread, id) = in_mid_restock(&place, &[]).await;
+    let deployment = Deployment::new().await;
+    let (mut server, thread, id) = in_mid_restock(&deployment, &[]).await;
     server.kill();
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let (first, second) = (attempt("restock 10", 1, &id), attempt("restock 10", 2, &id));
-    place.wait_begun(&[&first, &second]).await;
+    deployment.wait_started(&[&first, &second]).await;
     assert_eq!(server.client.call(&id).await["state"], "executing");
-    place.go();
+    deployment.release();
     let done = server.client.becomes(&id, "succeeded").await;
     assert_eq!((&done["output"], &done["validated"]), (&json!({ "attempt": 2 }), &json!(true)));
-    assert_eq!(server.client.go_on(&thread).await.text(), "{\"attempt\":2}");
-    assert_eq!(place.ledger(), [first, second.clone(), format!("{second} done")]);
+    assert_eq!(server.client.resume(&thread).await.text(), "{\"attempt\":2}");
+    assert_eq!(deployment.ledger(), [first, second.clone(), format!("{second} done")]);
 
-    let events = events_of(&place, &id).await;
+    let events = events_of(&deployment, &id).await;
     let types: Vec<_> = events.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
         "tool.called",
@@ -61,102 +61,102 @@ async fn an_idempotent_call_is_retried_with_the_same_key_after_a_kill_and_the_mo
     let cut_off = json!({ "tool_name": "restock", "state": "approved", "attempt": 1 });
     assert_eq!(events[4].1, cut_off);
     assert_eq!((&events[3].1["attempt"], &events[5].1["attempt"]), (&json!(1), &json!(2)));
-    let told = place.rows().await.all("SELECT kind, text FROM sent_answers").await;
-    assert_eq!(told, [json!({ "kind": "answer", "text": "{\"attempt\":2}" })]);
+    let reported = deployment.rows().await.all("SELECT kind, text FROM sent_answers").await;
+    assert_eq!(reported, [json!({ "kind": "answer", "text": "{\"attempt\":2}" })]);
 }
 
 #[tokio::test]
 async fn an_idempotent_call_is_interrupted_and_not_retried_after_three_kills() {
-    let place = Place::new().await;
-    let (mut server, thread, id) = in_mid_restock(&place, &[]).await;
-    let mut begun = vec![attempt("restock 10", 1, &id)];
+    let deployment = Deployment::new().await;
+    let (mut server, thread, id) = in_mid_restock(&deployment, &[]).await;
+    let mut started = vec![attempt("restock 10", 1, &id)];
     for n in 2..=3 {
         server.kill();
-        server = place.start("0s");
-        begun.push(attempt("restock 10", n, &id));
-        place.wait_begun(&begun.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        server = deployment.start("0s");
+        started.push(attempt("restock 10", n, &id));
+        deployment.wait_started(&started.iter().map(String::as_str).collect::<Vec<_>>()).await;
     }
     server.kill();
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     let call = server.client.becomes(&id, "interrupted").await;
     assert_eq!(call["result"], UNKNOWN);
-    let attempts = place.rows().await.all("SELECT exec_attempt FROM tool_calls").await;
+    let attempts = deployment.rows().await.all("SELECT exec_attempt FROM tool_calls").await;
     assert_eq!(attempts, [json!({ "exec_attempt": 3 })]);
-    place.go();
+    deployment.release();
     assert_eq!(server.client.approve(&id).await.body["state"], "interrupted");
-    assert!(server.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    assert_eq!(place.ledger(), begun);
+    assert!(server.client.resume(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(deployment.ledger(), started);
 }
 
 #[tokio::test]
 async fn an_ungated_idempotent_call_is_retried_without_its_turn() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
     let body = json!({ "content": "tidy 7" });
     let turn = server.client.begin(&thread, &body).await;
-    let begun = async || place.ledger().pop();
-    let line = eventually("the tool has begun", begun).await;
+    let started = async || deployment.ledger().pop();
+    let line = eventually("the tool has begun", started).await;
     let (_, id) = line.rsplit_once(' ').unwrap();
     assert_eq!(line, attempt("tidy 7", 1, id));
     server.kill();
     drop(turn);
 
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     let again = attempt("tidy 7", 2, id);
-    place.wait_begun(&[&line, &again]).await;
-    place.go();
+    deployment.wait_started(&[&line, &again]).await;
+    deployment.release();
     server.client.becomes(id, "succeeded").await;
-    assert_eq!(server.client.go_on(&thread).await.text(), "{\"attempt\":2}");
-    assert_eq!(server.client.say(&thread, "thanks").await.text(), "thanks");
-    assert_eq!(place.ledger(), [line.clone(), again.clone(), format!("{again} done")]);
-    let decided = place.rows().await.all("SELECT held, decided_by FROM tool_calls").await;
+    assert_eq!(server.client.resume(&thread).await.text(), "{\"attempt\":2}");
+    assert_eq!(server.client.send_message(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(deployment.ledger(), [line.clone(), again.clone(), format!("{again} done")]);
+    let decided = deployment.rows().await.all("SELECT held, decided_by FROM tool_calls").await;
     assert_eq!(decided[0]["decided_by"], "system:policy");
 }
 
 #[tokio::test]
 async fn a_process_that_shuts_down_leaves_the_retry_to_the_next() {
-    let place = Place::new().await;
-    let (mut server, _, id) = in_mid_restock(&place, &[("HOLDPOINT_SERVER__GRACE", "300ms")]).await;
+    let deployment = Deployment::new().await;
+    let (mut server, _, id) = in_mid_restock(&deployment, &[("HOLDPOINT_SERVER__GRACE", "300ms")]).await;
     server.terminate();
     assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
-    let left = place.rows().await.all("SELECT state, exec_attempt, lease_until FROM tool_calls").await;
+    let left = deployment.rows().await.all("SELECT state, exec_attempt, lease_until FROM tool_calls").await;
     assert_eq!(left, [json!({ "state": "approved", "exec_attempt": 1, "lease_until": null })]);
-    place.go();
-    let server = place.start("0s");
+    deployment.release();
+    let server = deployment.start("0s");
     assert_eq!(server.client.becomes(&id, "succeeded").await["output"], json!({ "attempt": 2 }));
 }
 
 #[tokio::test]
 async fn on_postgres_exactly_one_other_process_retries_the_call() {
-    let place = Place::on_postgres().await;
-    let (mut dead, thread, id) = in_mid_restock(&place, &[]).await;
-    let others = [place.start("0s"), place.start("0s"), place.start("0s")];
+    let deployment = Deployment::on_postgres().await;
+    let (mut dead, thread, id) = in_mid_restock(&deployment, &[]).await;
+    let others = [deployment.start("0s"), deployment.start("0s"), deployment.start("0s")];
     dead.kill();
     let (first, second) = (attempt("restock 10", 1, &id), attempt("restock 10", 2, &id));
-    place.wait_begun(&[&first, &second]).await;
-    place.go();
+    deployment.wait_started(&[&first, &second]).await;
+    deployment.release();
     others[0].client.becomes(&id, "succeeded").await;
-    assert_eq!(others[1].client.go_on(&thread).await.text(), "{\"attempt\":2}");
-    assert_eq!(place.ledger(), [first, second.clone(), format!("{second} done")]);
+    assert_eq!(others[1].client.resume(&thread).await.text(), "{\"attempt\":2}");
+    assert_eq!(deployment.ledger(), [first, second.clone(), format!("{second} done")]);
 }
 
 #[tokio::test]
 async fn on_postgres_the_late_end_of_a_paused_attempt_changes_nothing_after_a_retry_elsewhere() {
-    let place = Place::on_postgres().await;
-    let (paused, _, id) = in_mid_restock(&place, &[]).await;
-    let other = place.start("0s");
+    let deployment = Deployment::on_postgres().await;
+    let (paused, _, id) = in_mid_restock(&deployment, &[]).await;
+    let other = deployment.start("0s");
     paused.pause();
     let (first, second) = (attempt("restock 10", 1, &id), attempt("restock 10", 2, &id));
-    place.wait_begun(&[&first, &second]).await;
-    place.go();
+    deployment.wait_started(&[&first, &second]).await;
+    deployment.release();
     let done = other.client.becomes(&id, "succeeded").await;
     paused.resume();
     let ends = format!("{first} done");
-    eventually("the paused one ends too", async || place.ledger().contains(&ends).then_some(())).await;
+    eventually("the paused one ends too", async || deployment.ledger().contains(&ends).then_some(())).await;
     drop(paused.finish());
     assert_eq!(other.client.call(&id).await, done);
-    let events = events_of(&place, &id).await;
+    let events = events_of(&deployment, &id).await;
     assert_eq!(events.iter().filter(|(name, _)| name == "tool.succeeded").count(), 1);
 }
 
@@ -190,7 +190,7 @@ async fn lapse_while_stopping(app: &Embedded, id: &str) {
     eventually(&format!("{id} is not executing"), ended).await;
 }
 
-/// An approved `restock` whose first execution was reaped and whose second has not begun.
+/// An approved `restock` whose first execution was reaped and whose second has not started.
 async fn cut_off(app: &Embedded) -> (String, String) {
     cut_off_with(app, "10", &json!({})).await
 }
@@ -201,7 +201,7 @@ async fn cut_off_with(app: &Embedded, note: &str, more: &Value) -> (String, Stri
     let mut yes = json!({ "toolCallId": id, "isValidated": true });
     yes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     assert_eq!(app.client.validate(&yes).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     lapse(app, &id).await;
     app.client.becomes(&id, "approved").await;
     (thread, id)
@@ -218,7 +218,7 @@ async fn in_mid_tidy(app: &Embedded) -> (String, String) {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]);
     drop(app.client.begin(&thread, &json!({ "content": "tidy up" })).await);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let found = app.rows.all("SELECT tool_call_id FROM tool_calls").await;
     (thread, found[0]["tool_call_id"].as_str().unwrap().to_owned())
 }
@@ -260,17 +260,17 @@ async fn a_repeated_approval_retries_the_call_and_the_first_attempt_ends_too_lat
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     // The first attempt has waited for longer, so it gets the permit.
-    app.ledger.go.add_permits(1);
-    let let_go = async || (app.ledger.go.available_permits() == 0).then_some(());
+    app.ledger.release.add_permits(1);
+    let let_go = async || (app.ledger.release.available_permits() == 0).then_some(());
     eventually("the first goes on", let_go).await;
     assert_eq!(app.client.call(&id).await["state"], "executing");
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "attempt": 2 }));
-    app.scene.says("Done.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
+    app.scene.answers("Done.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Done.");
     let lines = [1, 2].map(|n| attempt("restock 10", n, &id));
     assert_eq!(app.ledger.lines(), lines);
 }
@@ -288,7 +288,7 @@ async fn an_execution_that_may_be_retried_is_counted_as_repeatable() {
         assert!(scrape.contains(&format!("{sample}\n")), "{sample}: {scrape}");
     }
     assert!(!scrape.contains("state=\"interrupted\"} 1"), "{scrape}");
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -299,11 +299,11 @@ async fn a_cancelled_call_is_not_retried_and_its_outcome_is_unknown() {
     let unknown = json!({ "success": false, "tool_call_id": id, "state": "interrupted" });
     assert_eq!((cancelled.status, &cancelled.body), (200, &unknown));
     assert_eq!(app.client.approve(&id).await.body["state"], "interrupted");
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     // The first execution is alive and is the last one: its outcome counts.
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "attempt": 1 }));
-    app.scene.says("Done.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
+    app.scene.answers("Done.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Done.");
     assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
 }
 
@@ -312,14 +312,14 @@ async fn a_call_with_a_cancel_request_is_not_retried_when_it_is_cut_off() {
     let app = patient().await;
     let (_, id) = app.held("restock", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let wish = format!(
         "UPDATE tool_calls SET cancel_requested_at = created_at, lease_until = {LONG_AGO}
          WHERE tool_call_id = '{id}'"
     );
     assert_eq!(app.rows.change(&wish).await, Ok(1));
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -328,7 +328,7 @@ async fn a_call_of_a_deleted_thread_is_not_retried() {
     let (thread, id) = cut_off(&app).await;
     let (other, running) = app.held("restock", "11").await;
     assert_eq!(app.client.approve(&running).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     for thread in [thread, other] {
         assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     }
@@ -336,7 +336,7 @@ async fn a_call_of_a_deleted_thread_is_not_retried() {
     let both = "tool_calls WHERE state = 'interrupted' AND exec_attempt = 1";
     let ended = async || (app.rows.count(both).await == 2).then_some(());
     eventually(&format!("{id} and {running} are interrupted"), ended).await;
-    app.ledger.go.add_permits(2);
+    app.ledger.release.add_permits(2);
 }
 
 #[tokio::test]
@@ -351,7 +351,7 @@ async fn a_call_of_a_cancelled_run_is_not_retried() {
     assert_eq!(app.client.call(&id).await["state"], "executing", "the tool keeps running");
     lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -361,7 +361,7 @@ async fn a_call_of_a_run_with_a_cancel_request_is_not_retried() {
     assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
     lapse(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -372,13 +372,13 @@ async fn a_call_of_a_regenerated_answer_is_not_retried() {
     assert_eq!(app.rows.change(&dead).await, Ok(1));
     let closed = async || (app.rows.count("runs WHERE status = 'failed'").await == 1).then_some(());
     eventually("the turn is closed", closed).await;
-    app.scene.says("All is tidy.");
+    app.scene.answers("All is tidy.");
     let again = json!({ "messages": [{ "role": "user", "content": "tidy up" }] });
     assert_eq!(app.client.turn(&thread, &again).await.text(), "All is tidy.");
     assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 1);
     lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -388,9 +388,9 @@ async fn a_call_that_is_not_retried_in_time_has_an_unknown_outcome() {
     too_late(&app, &id).await;
     let call = app.client.becomes(&id, "interrupted").await;
     assert_eq!((&call["result"], &call["validated"]), (&json!(UNKNOWN), &json!(true)));
-    app.scene.says("Nobody knows.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
-    app.ledger.go.add_permits(1);
+    app.scene.answers("Nobody knows.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Nobody knows.");
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -401,14 +401,14 @@ async fn the_model_reads_that_a_person_edited_an_interrupted_call() {
     let (_, cancelled) = cut_off_with(&app, "11", &edit).await;
     too_late(&app, &late).await;
     app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &Value::Null).await;
-    for (id, asked) in [(late, "10"), (cancelled, "11")] {
+    for (id, requested) in [(late, "10"), (cancelled, "11")] {
         let call = app.client.becomes(&id, "interrupted").await;
-        let told = format!(
-            "A person changed the inputs from {{\"note\":\"{asked}\"}} to {{\"note\":\"9\"}} before approving. {UNKNOWN}"
+        let reported = format!(
+            "A person changed the inputs from {{\"note\":\"{requested}\"}} to {{\"note\":\"9\"}} before approving. {UNKNOWN}"
         );
-        assert_eq!(call["result"], told);
+        assert_eq!(call["result"], reported);
     }
-    app.ledger.go.add_permits(2);
+    app.ledger.release.add_permits(2);
 }
 
 #[tokio::test]
@@ -416,22 +416,22 @@ async fn a_failed_retry_leaves_the_outcome_of_the_first_attempt_unknown() {
     let app = patient().await;
     let (thread, id) = cut_off_with(&app, SPOILT, &json!({})).await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
-    app.ledger.go.add_permits(2);
+    app.ledger.wait_started().await;
+    app.ledger.release.add_permits(2);
     let call = app.client.becomes(&id, "interrupted").await;
-    let told = format!("{UNKNOWN} Begun again, the tool failed: the key is in use");
-    assert_eq!(call["result"], told);
-    app.scene.says("Nobody knows.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
+    let reported = format!("{UNKNOWN} Begun again, the tool failed: the key is in use");
+    assert_eq!(call["result"], reported);
+    app.scene.answers("Nobody knows.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Nobody knows.");
     let sent = app.rows.all("SELECT kind, text FROM sent_answers").await;
-    assert_eq!(sent, [json!({ "kind": "answer", "text": told })]);
+    assert_eq!(sent, [json!({ "kind": "answer", "text": reported })]);
 }
 
 #[tokio::test]
 async fn a_server_whose_tool_is_not_idempotent_does_not_retry_the_call() {
     let app = patient().await;
     let (_, id) = cut_off(&app).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let tools = stricter(&app.ledger);
     let app = app.redeploy_with(tools, eager).await;
     is_due(&app, &id).await;
@@ -450,7 +450,7 @@ async fn a_server_whose_tool_requires_approval_does_not_retry_an_ungated_call() 
     let (_, id) = in_mid_tidy(&app).await;
     lapse(&app, &id).await;
     app.client.becomes(&id, "approved").await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let tools = stricter(&app.ledger);
     let app = app.redeploy_with(tools, eager).await;
     is_due(&app, &id).await;
@@ -478,17 +478,17 @@ async fn a_call_that_times_out_is_not_retried() {
 async fn a_surviving_turn_reads_the_outcome_of_a_retried_call_as_a_note() {
     let app = patient().await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]).says("I do not know yet.");
-    let begun = async {
-        app.ledger.wait_begun().await;
+    app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]).answers("I do not know yet.");
+    let started = async {
+        app.ledger.wait_started().await;
         let dead = format!("UPDATE tool_calls SET lease_until = {LONG_AGO}");
         assert_eq!(app.rows.change(&dead).await, Ok(1));
         let cut_off =
             async || (app.rows.count("tool_calls WHERE state = 'approved'").await == 1).then_some(());
         eventually("the execution is taken for dead", cut_off).await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "tidy up"), begun);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "tidy up"), started);
     assert_eq!(
         (turn.codes().contains('a'), turn.text().as_str()),
         (false, "I do not know yet."),
@@ -498,13 +498,13 @@ async fn a_surviving_turn_reads_the_outcome_of_a_retried_call_as_a_note() {
 
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, eager).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
     eventually("the second settles", settled).await;
-    app.scene.says("Now I do.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "Now I do.");
-    let told = app.rows.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
-    assert_eq!(told[0]["kind"], "placeholder");
+    app.scene.answers("Now I do.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "Now I do.");
+    let reported = app.rows.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    assert_eq!(reported[0]["kind"], "placeholder");
     let note = "[tool outcome] tidy, call a: {\"attempt\":2}";
-    assert_eq!(told[1..], [json!({ "kind": "note", "text": note })]);
+    assert_eq!(reported[1..], [json!({ "kind": "note", "text": note })]);
 }

@@ -17,7 +17,7 @@ async fn run_once(client: &Client, thread: &str, key: &str, words: &str) -> Answ
 async fn a_turn_answers_with_the_message_and_the_run_as_their_routes_show_them() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let turn = run(&app.client, &thread, &json!({ "content": "hi" })).await;
     assert_eq!((turn.status, turn.header("content-type")), (200, Some("application/json")));
     let run_id = turn.body["run_id"].as_str().unwrap();
@@ -33,7 +33,7 @@ async fn a_turn_answers_with_the_message_and_the_run_as_their_routes_show_them()
 #[tokio::test]
 async fn a_held_call_ends_the_turn_and_a_turn_without_content_continues_after_the_decision() {
     let app = Embedded::start().await;
-    app.scene.says("Hi.");
+    app.scene.answers("Hi.");
     app.client.turn_by_id(&json!({ "id": "chat", "content": "hi" })).await;
     let two = ["1", "2"].map(|note| call(note, "pay", &json!({ "note": note })));
     app.scene.calls(&two);
@@ -54,7 +54,7 @@ async fn a_held_call_ends_the_turn_and_a_turn_without_content_continues_after_th
         (&json!("waiting"), &json!(ids[1]))
     );
     assert_eq!(app.client.reject(ids[1]).await.status, 200);
-    app.scene.says("One of two.");
+    app.scene.answers("One of two.");
     let done = app.client.send(app.client.http.post(app.client.url("/threads/chat/turns"))).await;
     assert_eq!((&done.body["status"], &done.body["pending"]), (&json!("completed"), &json!([])));
     assert_eq!(done.body["run_id"], held.body["run_id"]);
@@ -81,13 +81,13 @@ async fn a_failed_turn_answers_with_its_error() {
 async fn a_repeated_key_runs_one_turn_and_gets_its_result() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let gate = app.scene.gate();
     let both = async {
-        let asked = async || (app.scene.requests().len() == 1).then_some(());
+        let requested = async || (app.scene.requests().len() == 1).then_some(());
         let first = run_once(&app.client, &thread, "k-1", "hi");
         let second = async {
-            eventually("the first turn runs", asked).await;
+            eventually("the first turn runs", requested).await;
             let second = run_once(&app.client, &thread, "k-1", "hi");
             let third = async {
                 gate.add_permits(2);
@@ -129,7 +129,7 @@ async fn a_turn_is_admitted_under_the_rules_of_the_streams() {
         let refused = run(&ann, &thread, &body).await;
         assert_eq!((refused.status, refused.code()), (status, code), "{body}");
     }
-    app.scene.says("Slowly.");
+    app.scene.answers("Slowly.");
     let gate = app.scene.gate();
     let elsewhere = ann.thread().await;
     let second = async {
@@ -144,17 +144,17 @@ async fn a_turn_is_admitted_under_the_rules_of_the_streams() {
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_after_its_client_left() {
+async fn a_turn_continues_after_its_client_left() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Nobody listens.");
+    app.scene.answers("Nobody listens.");
     let gate = app.scene.gate();
     let hi = json!({ "content": "hi" });
     {
-        let asked = async || (app.scene.requests().len() == 1).then_some(());
+        let requested = async || (app.scene.requests().len() == 1).then_some(());
         tokio::select! {
             answer = run(&app.client, &thread, &hi) => panic!("{answer:?}"),
-            () = eventually("the turn runs", asked) => {}
+            () = eventually("the turn runs", requested) => {}
         }
     }
     gate.add_permits(2);

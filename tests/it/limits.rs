@@ -5,7 +5,7 @@ use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
 /// The answers of calls in the last request to the model.
-fn told(app: &Embedded) -> Vec<String> {
+fn sent(app: &Embedded) -> Vec<String> {
     let requests = app.scene.requests();
     let messages = requests.last().unwrap().messages.iter();
     messages
@@ -21,17 +21,17 @@ async fn calls_over_the_limit_of_a_step_do_not_run() {
     let app = Embedded::with(|config| config.limits.calls_per_step = 2).await;
     let thread = app.client.thread().await;
     let look = |note: &str| call(note, "look", &json!({ "note": note }));
-    app.scene.calls(&[look("1"), look("2")]).says("Two.");
-    app.client.say(&thread, "look").await;
-    assert_eq!(told(&app), [r#"{"seen":"1"}"#, r#"{"seen":"2"}"#]);
+    app.scene.calls(&[look("1"), look("2")]).answers("Two.");
+    app.client.send_message(&thread, "look").await;
+    assert_eq!(sent(&app), [r#"{"seen":"1"}"#, r#"{"seen":"2"}"#]);
 
     app.scene
         .calls(&[look("3"), look("4"), look("5"), call("6", "pay", &json!({ "note": "6" }))])
-        .says("Two.");
-    let turn = app.client.say(&thread, "look again").await;
+        .answers("Two.");
+    let turn = app.client.send_message(&thread, "look again").await;
     assert_eq!((turn.text().as_str(), turn.pending().len()), ("Two.", 0));
     let over = "More than 2 calls in one step. The tool did not run.";
-    assert_eq!(told(&app)[2..], [r#"{"seen":"3"}"#, r#"{"seen":"4"}"#, over, over]);
+    assert_eq!(sent(&app)[2..], [r#"{"seen":"3"}"#, r#"{"seen":"4"}"#, over, over]);
     let kept = app.rows.all("SELECT arguments FROM tool_calls WHERE state = 'invalid'").await;
     assert_eq!(
         kept,
@@ -50,14 +50,14 @@ async fn the_pending_calls_of_a_thread_are_limited() {
     let pay = |note: &str| call(note, "pay", &json!({ "note": note }));
     let over = "2 calls of this conversation wait for approval already. The tool did not run.";
     app.scene.calls(&[pay("1"), pay("2"), pay("3")]);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     let held = turn.pending();
     assert_eq!((held.len(), turn.one('a')["result"].clone()), (2, json!({ "error": over })));
 
     // The limit applies to a later step of the thread as well.
-    app.scene.calls(&[pay("4")]).says("Full.");
-    assert_eq!(app.client.say(&thread, "and 4").await.text(), "Full.");
-    assert_eq!(told(&app).last().unwrap(), over);
+    app.scene.calls(&[pay("4")]).answers("Full.");
+    assert_eq!(app.client.send_message(&thread, "and 4").await.text(), "Full.");
+    assert_eq!(sent(&app).last().unwrap(), over);
     // A decided call makes room, and other threads have their own limit.
     app.client.reject(&held[0]).await;
     app.hold_in(&thread, "pay", "5").await;
@@ -77,11 +77,11 @@ async fn the_length_of_arguments_is_limited() {
     assert_eq!(fits.2.len(), 31);
     app.scene
         .calls(&[fits, look("y".repeat(21)), look("é".repeat(10) + "z"), look("w".repeat(90))])
-        .says("ok");
-    let turn = app.client.say(&thread, "look").await;
+        .answers("ok");
+    let turn = app.client.send_message(&thread, "look").await;
     let over = "The arguments cannot be read: they are longer than 31 bytes. The tool did not run.";
     let first = json!({ "seen": "x".repeat(20) }).to_string();
-    assert_eq!(told(&app), [first.as_str(), over, over, over]);
+    assert_eq!(sent(&app), [first.as_str(), over, over, over]);
     assert_eq!(turn.all('9')[1]["args"], json!({}));
     assert_eq!(app.ledger.lines(), [format!("look {}", "x".repeat(20))]);
     // Longer arguments are kept only up to the length that shows that they are too long.
@@ -95,11 +95,11 @@ async fn the_nesting_of_arguments_is_limited() {
     let deep = |arguments: &str| (String::new(), "look".to_owned(), arguments.to_owned());
     app.scene
         .calls(&[deep(r#"{"note":["a"]}"#), deep(r#"{"note":[["a"]]}"#), deep(r#"{"note":[{}]}"#)])
-        .says("ok");
-    app.client.say(&thread, "look").await;
-    let told = told(&app);
-    assert!(told[0].starts_with("The arguments do not fit the tool: /note:"), "{told:?}");
-    for over in &told[1..] {
+        .answers("ok");
+    app.client.send_message(&thread, "look").await;
+    let sent = sent(&app);
+    assert!(sent[0].starts_with("The arguments do not fit the tool: /note:"), "{sent:?}");
+    for over in &sent[1..] {
         assert!(over.starts_with("The arguments cannot be read: nested too deeply"), "{over}");
         assert!(over.ends_with("The tool did not run."), "{over}");
     }
@@ -117,9 +117,9 @@ async fn a_result_for_the_model_is_cut_at_the_limit_with_a_mark() {
             if over { format!("{} […cut]", &whole[..limit - " […cut]".len()]) } else { whole.clone() };
         assert_eq!(result, expected);
         assert!(result.len() <= limit);
-        app.scene.says("ok");
-        app.client.go_on(&thread).await;
-        assert_eq!(told(&app), [expected.as_str()]);
+        app.scene.answers("ok");
+        app.client.resume(&thread).await;
+        assert_eq!(sent(&app), [expected.as_str()]);
         assert_eq!(app.client.call(&id).await["result"], json!(expected));
     }
 }
@@ -128,12 +128,12 @@ async fn a_result_for_the_model_is_cut_at_the_limit_with_a_mark() {
 async fn a_result_is_cut_between_characters_for_ungated_calls_as_well() {
     let app = Embedded::with(|config| config.limits.result_bytes = 40).await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "look", &json!({ "note": "é".repeat(40) }))]).says("ok");
-    app.client.say(&thread, "look").await;
-    let told = told(&app);
+    app.scene.calls(&[call("a", "look", &json!({ "note": "é".repeat(40) }))]).answers("ok");
+    app.client.send_message(&thread, "look").await;
+    let sent = sent(&app);
     // 40 less the mark's 9 bytes are 31: 9 of {"seen":" and eleven characters of two bytes each.
-    assert_eq!(told, [format!("{{\"seen\":\"{} […cut]", "é".repeat(11))]);
-    assert_eq!(told[0].len(), 40);
+    assert_eq!(sent, [format!("{{\"seen\":\"{} […cut]", "é".repeat(11))]);
+    assert_eq!(sent[0].len(), 40);
 }
 
 /// Bodies with this user text, as pages post them. A line break separates the parts of a message.
@@ -168,11 +168,11 @@ async fn the_length_of_a_message_is_limited_in_every_form() {
     assert_eq!(app.rows.count("messages").await, 0);
     for body in forms(&("é".repeat(10) + &"x".repeat(20))) {
         let thread = app.client.thread().await;
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let response = app.client.begin(&thread, &body).await;
-        let (status, said) = (response.status(), response.text().await.unwrap());
-        assert_eq!(status, 200, "{body}: {said}");
-        assert!(said.contains("ok"), "{body}: {said}");
+        let (status, output) = (response.status(), response.text().await.unwrap());
+        assert_eq!(status, 200, "{body}: {output}");
+        assert!(output.contains("ok"), "{body}: {output}");
     }
 }
 
@@ -180,7 +180,7 @@ async fn the_length_of_a_message_is_limited_in_every_form() {
 async fn an_earlier_message_of_a_page_may_be_longer_than_a_new_one() {
     let app = Embedded::with(|config| config.limits.message_bytes = 40).await;
     let thread = app.client.thread().await;
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let user = |words: &str| json!({ "role": "user", "content": words });
     let body = json!({ "messages": [user(&"x".repeat(100)), user("hi")] });
     assert_eq!(app.client.turn(&thread, &body).await.text(), "ok");
@@ -191,7 +191,7 @@ async fn an_earlier_message_of_a_page_may_be_longer_than_a_new_one() {
 async fn a_tool_selection_names_each_tool_once_and_no_more_tools_than_exist() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let names: Vec<&str> = ["look", "pay"].into_iter().cycle().take(10_000).collect();
     let turn = app.client.turn(&thread, &json!({ "content": "hi", "tool_selection": names })).await;
     assert_eq!(turn.text(), "ok");

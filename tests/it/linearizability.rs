@@ -1,7 +1,7 @@
 //! A decision is linearizable: once any process has shown the decision of a call, no response to a later
 //! request shows the call as pending or with another decision.
 
-use crate::support::{Client, Place, Process};
+use crate::support::{Client, Deployment, Process};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ impl Word {
 /// A state that a response showed, and the time between request and response.
 #[derive(Debug, Clone)]
 struct Seen {
-    asked: Instant,
+    requested: Instant,
     answered: Instant,
     word: Word,
     /// The route and the process of the request.
@@ -78,8 +78,8 @@ struct Seen {
 }
 
 /// Records a state that a response has just shown.
-fn seen(process: usize, route: &str, asked: Instant, word: Word) -> Seen {
-    Seen { asked, answered: Instant::now(), word, by: format!("{route} at {process}") }
+fn seen(process: usize, route: &str, requested: Instant, word: Word) -> Seen {
+    Seen { requested, answered: Instant::now(), word, by: format!("{route} at {process}") }
 }
 
 /// The verdicts that the deciders send.
@@ -91,7 +91,7 @@ async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
     if way == (Word::Yes { edited: Some(true) }) {
         body["validatedInputs"] = json!({ "note": "edited" });
     }
-    let (status, told) = if in_batch {
+    let (status, reported) = if in_batch {
         let mut answer = client.post("/qa/validate_tools", &json!({ "decisions": [body] })).await.body;
         let one = answer["results"][0].take();
         (one["status"].as_u64().unwrap(), one)
@@ -99,10 +99,10 @@ async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
         let answer = client.validate(&body).await;
         (answer.status.into(), answer.body)
     };
-    match (status, told["error"]["code"].as_str()) {
+    match (status, reported["error"]["code"].as_str()) {
         (200 | 202, None) => way,
-        (409, Some("already_decided")) => Word::of_decision(&told["error"]["details"]["decision"]),
-        other => panic!("{other:?}: {told}"),
+        (409, Some("already_decided")) => Word::of_decision(&reported["error"]["details"]["decision"]),
+        other => panic!("{other:?}: {reported}"),
     }
 }
 
@@ -143,9 +143,9 @@ async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> 
             // Chance determines the first decider; the order is rotated in each round.
             let (process, way) = (n % servers.len(), WAYS[(n / servers.len() + round) % WAYS.len()]);
             async move {
-                let asked = Instant::now();
+                let requested = Instant::now();
                 let word = decide(&servers[process].client, id, way, n % 2 == 1).await;
-                seen(process, "validate_tool", asked, word)
+                seen(process, "validate_tool", requested, word)
             }
         });
         let all = join_all(all).await;
@@ -160,9 +160,9 @@ async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> 
             // Every route is read once more after all deciders have finished.
             while last_look < 4 {
                 last_look += usize::from(over.load(Ordering::SeqCst));
-                let asked = Instant::now();
+                let requested = Instant::now();
                 let (route, word) = read(&servers[process].client, thread, id, all.len() + process).await;
-                all.push(seen(process, route, asked, word));
+                all.push(seen(process, route, requested, word));
             }
             all
         }
@@ -173,19 +173,19 @@ async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> 
 
 #[tokio::test]
 async fn on_postgres_three_processes_never_show_two_decisions_of_one_call() {
-    let place = Place::on_postgres().await;
-    let servers = [place.start("0s"), place.start("30s"), place.start("0s")];
-    place.go();
+    let deployment = Deployment::on_postgres().await;
+    let servers = [deployment.start("0s"), deployment.start("30s"), deployment.start("0s")];
+    deployment.release();
     let mut pending = 0;
     for n in 0..ROUNDS {
         let client = &servers[n % 3].client;
         let thread = client.thread().await;
-        let id = place.hold(client, &thread, &n.to_string()).await;
+        let id = deployment.hold(client, &thread, &n.to_string()).await;
         let seen = round(&servers, &thread, &id, n).await;
         pending += seen.iter().filter(|seen| seen.word == Word::Pending).count();
         let decided: Vec<_> = seen.iter().filter(|seen| seen.word.is_of_a_decision()).collect();
         let first = decided.iter().min_by_key(|seen| seen.answered).unwrap();
-        for later in seen.iter().filter(|later| later.asked > first.answered) {
+        for later in seen.iter().filter(|later| later.requested > first.answered) {
             assert!(later.word.agrees_with(first.word), "first {first:#?}, and later {later:#?}");
         }
         // Every response that shows a decision shows the same one, whatever its time.
@@ -194,12 +194,12 @@ async fn on_postgres_three_processes_never_show_two_decisions_of_one_call() {
             assert!(other.word.agrees_with(full.word), "{full:#?} and {other:#?}");
         }
         let stored = format!("SELECT verdict, edited FROM decisions WHERE tool_call_id = '{id}'");
-        let [stored] = &place.rows().await.all(&stored).await[..] else { panic!("one decision") };
+        let [stored] = &deployment.rows().await.all(&stored).await[..] else { panic!("one decision") };
         let stored = json!({ "decision": stored["verdict"], "edited": stored["edited"] });
         assert_eq!(Word::of_decision(&stored), full.word);
     }
     assert!(pending > 0, "no read came before the decision, so the test observed no race");
-    let ran = place.ledger().into_iter().filter(|line| !line.ends_with(" done")).count();
-    let approved = place.rows().await.count("decisions WHERE verdict = 'approve'").await;
+    let ran = deployment.ledger().into_iter().filter(|line| !line.ends_with(" done")).count();
+    let approved = deployment.rows().await.count("decisions WHERE verdict = 'approve'").await;
     assert_eq!(i64::try_from(ran).unwrap(), approved);
 }

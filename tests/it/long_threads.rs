@@ -41,12 +41,12 @@ async fn a_thread_with_more_rows_than_statement_parameters_takes_a_turn_and_is_l
     let app = Embedded::with(|config| config.limits.thread_messages = 1_000_000).await;
     let many = if app.rows.is_postgres() { 66_000 } else { 33_000 };
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let turn = app.client.say(&thread, "hello").await;
+    app.scene.answers("Hello.");
+    let turn = app.client.send_message(&thread, "hello").await;
     lengthen(&app, &thread, turn.headers["x-run-id"].to_str().unwrap(), many).await;
 
-    app.scene.says("Still here.");
-    let turn = app.client.say(&thread, "and now?").await;
+    app.scene.answers("Still here.");
+    let turn = app.client.send_message(&thread, "and now?").await;
     assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
     let page = app.client.get(&format!("/threads/{thread}/messages?page_size=200")).await;
     let texts: Vec<&Value> =

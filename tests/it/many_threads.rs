@@ -35,8 +35,8 @@ async fn on_postgres_a_hold_round_reads_no_other_threads_of_its_user() {
         let (thread, call) = app.held("pay", &round.to_string()).await;
         assert_eq!(app.client.approve(&call).await.status, 200);
         app.client.becomes(&call, "succeeded").await;
-        app.scene.says("Paid.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        app.scene.answers("Paid.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     }
     app.end().await;
     let read = app.rows.read_of("threads").await - before;

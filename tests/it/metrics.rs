@@ -46,12 +46,12 @@ async fn turns_tokens_calls_holds_and_decisions_are_counted() {
     assert_eq!(app.client.approve(&id).await.status, 200);
     assert_eq!(app.client.approve(&id).await.status, 200);
     assert_eq!(app.client.reject(&id).await.status, 409);
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     let (_, refused) = app.held("pay", "11").await;
     assert_eq!(app.client.reject(&refused).await.status, 200);
     let broken = app.client.thread().await;
-    assert!(app.client.say(&broken, "there is no scene").await.raw.contains("upstream_error"));
+    assert!(app.client.send_message(&broken, "there is no scene").await.raw.contains("upstream_error"));
 
     let scrape = Scrape::of(&app.client).await;
     for (sample, number) in [
@@ -95,8 +95,8 @@ async fn turns_tokens_calls_holds_and_decisions_are_counted() {
 async fn requests_are_counted_by_route_and_no_client_value_is_a_label() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.calls(&[call("p-1", "drop_all_tables_\u{1b}[31m", &json!({}))]).says("No such tool.");
-    app.client.say(&thread, "make one up").await;
+    app.scene.calls(&[call("p-1", "drop_all_tables_\u{1b}[31m", &json!({}))]).answers("No such tool.");
+    app.client.send_message(&thread, "make one up").await;
     for path in ["/made/up", "/api/made/up", "/tools/made-up", "/threads/made-up", "/tool_calls/made-up"] {
         assert_eq!(app.client.get(path).await.status, 404);
     }
@@ -129,9 +129,9 @@ async fn a_request_whose_client_disconnected_is_counted_when_it_completes() {
         let (_, id) = app.held("wait_for_me", &format!("{how:?}")).await;
         let decision = json!({ "toolCallId": id, "isValidated": true });
         let client = Leaver::sends(&app.client, how, "/qa/validate_tool", &decision).await;
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let _connection = client.leaves().await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         app.client.becomes(&id, "succeeded").await;
     }
     let sample = "holdpoint_http_requests_total{route=\"/qa/validate_tool\",method=\"POST\",status=\"2xx\"}";
@@ -144,13 +144,13 @@ async fn running_turns_and_open_streams_are_gauges() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
-    app.scene.says("Slowly.");
-    let begun = app.client.begin(&thread, &json!({ "content": "slowly" })).await;
+    app.scene.answers("Slowly.");
+    let started = app.client.begin(&thread, &json!({ "content": "slowly" })).await;
     let scrape = Scrape::of(&app.client).await;
     scrape.has("holdpoint_turns_running", 1.0);
     scrape.has("holdpoint_streams_open", 1.0);
     gate.add_permits(2);
-    assert_eq!(app.client.read_on(begun).await.text(), "Slowly.");
+    assert_eq!(app.client.read_on(started).await.text(), "Slowly.");
     let over = async || {
         let scrape = Scrape::of(&app.client).await;
         let now = |name| scrape.get(name).unwrap();
@@ -169,16 +169,16 @@ async fn a_reaped_turn_is_counted_as_a_lost_lease_and_as_a_sweeper_action() {
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
     app.scene.then(vec![Ok(ModelEvent::Text("Half an ".to_owned())), Ok(ModelEvent::Alive)]);
-    let begun = app.client.begin(&thread, &json!({ "content": "slowly" })).await;
+    let started = app.client.begin(&thread, &json!({ "content": "slowly" })).await;
     gate.add_permits(1);
-    app.asks_the_model(1).await;
+    app.wait_for_model_requests(1).await;
     let closed = async || {
         let lapse = "UPDATE runs SET lease_until = 1000000 WHERE status = 'running'";
         app.rows.change(lapse).await.unwrap();
         app.rows.all("SELECT error_code FROM runs WHERE status = 'failed'").await.pop()
     };
     eventually("the turn is closed", closed).await;
-    drop(begun);
+    drop(started);
     let counted = async || {
         let scrape = Scrape::of(&app.client).await;
         let samples = [
@@ -275,7 +275,7 @@ async fn a_metrics_listener_serves_metrics_and_health_and_no_other_route() {
     if let Some(url) = postgres_if_chosen().await {
         command.env("HOLDPOINT_DATABASE__URL", url);
     }
-    let server = Process::spawn_heard(command.env("HOLDPOINT_SERVER__METRICS_BIND", "127.0.0.1:0"));
+    let server = Process::spawn_captured(command.env("HOLDPOINT_SERVER__METRICS_BIND", "127.0.0.1:0"));
     let beside = server.operators().await;
     let thread = server.client.thread().await;
     Scrape::of(&beside)
@@ -307,6 +307,6 @@ fn a_metrics_address_in_use_is_an_error_that_names_its_setting() {
     command.env("HOLDPOINT_SERVER__METRICS_BIND", taken.local_addr().unwrap().to_string());
     let output = command.output().unwrap();
     assert!(!output.status.success());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(&format!("server.metrics_bind: {}", taken.local_addr().unwrap())), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(&format!("server.metrics_bind: {}", taken.local_addr().unwrap())), "{stderr}");
 }

@@ -15,10 +15,10 @@ struct Held<'a> {
     thread: String,
     message: String,
     calls: Vec<String>,
-    asked_before: usize,
+    requests_before: usize,
 }
 
-fn asked(at: [&Embedded; 2]) -> usize {
+fn model_requests(at: [&Embedded; 2]) -> usize {
     let [one, other] = at;
     let elsewhere = if std::ptr::eq(one, other) { 0 } else { other.scene.requests().len() };
     one.scene.requests().len() + elsewhere
@@ -32,19 +32,19 @@ impl<'a> Held<'a> {
         let notes: Vec<_> = (0..calls).map(|n| format!("{round}-{n}")).collect();
         let step: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
         one.scene.calls(&step);
-        let turn = one.client.say(&thread, "pay").await;
-        let asked_before = asked(at);
-        one.scene.says(WORDS);
+        let turn = one.client.send_message(&thread, "pay").await;
+        let requests_before = model_requests(at);
+        one.scene.answers(WORDS);
         if !std::ptr::eq(one, other) {
-            other.scene.says(WORDS);
+            other.scene.answers(WORDS);
         }
         let message = turn.one('f')["messageId"].as_str().unwrap().to_owned();
-        Self { at, thread, message, calls: turn.pending(), asked_before }
+        Self { at, thread, message, calls: turn.pending(), requests_before }
     }
 
     /// A page of AI SDK 4 resumes the turn with a post.
     async fn posts(&self, at: usize) -> Turn {
-        self.at[at].client.go_on(&self.thread).await
+        self.at[at].client.resume(&self.thread).await
     }
 
     /// A page of AI SDK 4 mounts again and attaches.
@@ -68,8 +68,8 @@ impl<'a> Held<'a> {
 
     /// Asserts that all calls are decided and that the model was called once after that.
     async fn assert_continued_once(self) {
-        let Self { at, thread, message, calls, asked_before } = self;
-        assert_eq!(asked(at), asked_before + 1, "one continuation");
+        let Self { at, thread, message, calls, requests_before } = self;
+        assert_eq!(model_requests(at), requests_before + 1, "one continuation");
         let rows = &at[0].rows;
         let steps = format!("SELECT status FROM message_steps WHERE message_id = '{message}' ORDER BY n");
         let complete = json!({ "status": "complete" });
@@ -78,8 +78,9 @@ impl<'a> Held<'a> {
         assert_eq!(rows.all(&runs).await, [json!({ "status": "completed" })]);
         let of_run = format!("run_id = (SELECT run_id FROM runs WHERE thread_id = '{thread}')");
         assert_eq!(rows.count(&format!("events WHERE {of_run} AND type = 'run.resumed'")).await, 1);
-        let told = format!("sent_answers WHERE kind = 'answer' AND message_id = '{message}' AND step = 1");
-        assert_eq!(rows.count(&told).await, i64::try_from(calls.len()).unwrap());
+        let reported =
+            format!("sent_answers WHERE kind = 'answer' AND message_id = '{message}' AND step = 1");
+        assert_eq!(rows.count(&reported).await, i64::try_from(calls.len()).unwrap());
         for id in &calls {
             assert_eq!(rows.count(&format!("decisions WHERE tool_call_id = '{id}'")).await, 1);
         }
@@ -166,7 +167,7 @@ async fn the_last_two_holds_are_decided_at_once(at: [&Embedded; 2]) {
         held.approves(0, &held.calls[2]).await;
         let half = held.posts(1).await;
         assert_eq!(half.pending(), held.calls[..2], "what is not decided is asked again");
-        assert_eq!(asked(at), held.asked_before, "and no model");
+        assert_eq!(model_requests(at), held.requests_before, "and no model");
         let by_hand = async {
             held.approves(0, &held.calls[0]).await;
             held.posts(0).await
@@ -178,7 +179,7 @@ async fn the_last_two_holds_are_decided_at_once(at: [&Embedded; 2]) {
             assert!(pending.is_empty() || pending.len() == 1, "{pending:?}");
         }
         if by_hand.text() != WORDS && by_parts.text() != WORDS {
-            assert_eq!(asked(at), held.asked_before);
+            assert_eq!(model_requests(at), held.requests_before);
             assert_eq!(held.posts(1).await.text(), WORDS);
         }
         held.assert_continued_once().await;

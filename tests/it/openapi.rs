@@ -402,22 +402,22 @@ async fn an_unknown_query_parameter_is_refused_and_a_documented_one_is_known() {
         let is_chat = path.starts_with("/qa/");
         for under in ["", "/api"] {
             let first = known.first().map_or(String::new(), |name| format!("{name}=1&"));
-            let (status, told) = message(method.clone(), format!("{under}{path}?{first}limit=1")).await;
+            let (status, reported) = message(method.clone(), format!("{under}{path}?{first}limit=1")).await;
             let expected = match known.as_slice() {
                 [] => "query: unknown parameter \"limit\": expected none".to_owned(),
                 known => format!("query: unknown parameter \"limit\": expected one of {}", known.join(", ")),
             };
             assert_eq!(
-                (status, told == expected),
+                (status, reported == expected),
                 (if is_chat { status } else { 400 }, !is_chat),
-                "{route}: {told}"
+                "{route}: {reported}"
             );
             refused += 1;
         }
         // An event stream without an end is not asked.
         for name in known.iter().filter(|name| !matches!(**name, "ticket" | "after")) {
-            let (_, told) = message(method.clone(), format!("{path}?{name}=%00")).await;
-            assert!(!told.contains("unknown parameter"), "{route} {name}: {told}");
+            let (_, reported) = message(method.clone(), format!("{path}?{name}=%00")).await;
+            assert!(!reported.contains("unknown parameter"), "{route} {name}: {reported}");
         }
     }
     assert!(refused > 60, "{refused}");

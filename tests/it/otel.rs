@@ -92,7 +92,7 @@ async fn a_request_with_its_turn_model_calls_and_tools_continues_the_callers_tra
     let turn = ann.read(request.json(&json!({ "content": "call pay canary-argument" }))).await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(ann.approve(id).await.body["state"], "succeeded");
-    ann.say(&thread, "refuse canary-words").await;
+    ann.send_message(&thread, "refuse canary-words").await;
     // Unsent spans are sent when the server stops.
     watched.finish();
 
@@ -141,9 +141,9 @@ async fn an_unresponsive_collector_is_logged_and_does_not_block_shutdown() {
     let watched = Watched::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &nobody)]).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     ann.thread().await;
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let printed = watched.finish();
-    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(printed.contains("traces could not be sent"), "{printed}");
 }
 

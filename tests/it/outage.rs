@@ -31,8 +31,8 @@ async fn on_postgres_a_hold_and_the_server_survive_a_crash_of_the_database() {
     assert_eq!(app.client.call(&id).await["state"], "pending");
     let approved = app.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
@@ -85,7 +85,7 @@ async fn on_postgres_every_acknowledged_decision_survives_database_crashes() {
     let calls: Vec<_> =
         (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
     servers[0].scene.calls(&calls);
-    let ids = client.say(&thread, "pay all").await.pending();
+    let ids = client.send_message(&thread, "pay all").await.pending();
     assert_eq!(ids.len(), CALLS);
 
     // One server approves and the other rejects, for one call after the other, while the database restarts.
@@ -135,8 +135,8 @@ async fn on_postgres_every_acknowledged_decision_survives_database_crashes() {
     let of = |state: &str| rows.values().filter(|row| row["state"] == state).count();
     assert!(ran >= of("succeeded") && ran <= of("succeeded") + of("interrupted"), "{ran} ran: {rows:?}");
     assert_eq!(of("succeeded") + of("interrupted") + of("rejected"), CALLS, "{rows:?}");
-    servers[0].scene.says("All is said.");
-    assert_eq!(client.go_on(&thread).await.text(), "All is said.");
+    servers[0].scene.answers("All is said.");
+    assert_eq!(client.resume(&thread).await.text(), "All is said.");
 }
 
 /// Makes the database refuse the end of every call and run, and counts the attempts in sequences, which a
@@ -157,7 +157,7 @@ async fn on_postgres_the_ends_of_a_tool_and_a_turn_are_retried_until_the_databas
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let thread = app.client.thread().await;
     app.rows.change(NO_ENDS).await.unwrap();
-    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]).says("Seen.");
+    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]).answers("Seen.");
     let database = async {
         for (tried, table) in [("calls_tried", "tool_calls"), ("turns_tried", "runs")] {
             let twice = format!("{tried} WHERE last_value >= 2");
@@ -166,7 +166,7 @@ async fn on_postgres_the_ends_of_a_tool_and_a_turn_are_retried_until_the_databas
             app.rows.change(&format!("DROP TRIGGER no_end ON {table}")).await.unwrap();
         }
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "look"), database);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "look"), database);
     assert_eq!(turn.codes(), "fbc9aef0ed", "{}", turn.raw);
     let rows = "SELECT runs.status, tool_calls.state FROM runs JOIN tool_calls USING (run_id)";
     assert_eq!(app.rows.all(rows).await, [json!({ "status": "completed", "state": "succeeded" })]);

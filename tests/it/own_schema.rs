@@ -44,8 +44,8 @@ async fn pays(app: &Embedded) -> (String, String) {
     let (thread, id) = app.held("pay", "10").await;
     let approved = app.client.approve(&id).await;
     assert_eq!(approved.body["state"], "succeeded", "{:?}", approved.body);
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     (thread, id)
 }
 
@@ -78,7 +78,7 @@ async fn on_postgres_tables_of_an_application_with_the_same_names_do_no_harm() {
     let (thread, _) = pays(&app).await;
     let gone = app.client.delete(&format!("/threads/{thread}")).await;
     assert_eq!(gone.status, 204);
-    let purged = app.operate(&["purge", "--older-than", "0s"]).said();
+    let purged = app.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     assert!(purged.starts_with("1 deleted threads are purged"), "{purged}");
     assert_eq!(rows.all("SELECT * FROM public.messages").await, [json!({ "note": "hello" })]);
     for table in ["threads", "runs", "tool_calls", "events"] {
@@ -104,11 +104,11 @@ async fn are_apart(one: &Embedded, other: &Embedded) {
         assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
     }
     for (stream, own) in streams.iter_mut().zip([&id, &theirs]) {
-        let told = stream.until("tool.succeeded").await;
-        let seqs: Vec<_> = told.iter().map(|event| event["seq"].as_i64().unwrap()).collect();
-        assert_eq!(seqs, (1..=told.len() as i64).collect::<Vec<_>>(), "each has its own numbers");
-        let calls = told.iter().map(|event| &event["tool_call_id"]).filter(|call| !call.is_null());
-        assert!(calls.into_iter().all(|call| call == own.as_str()), "{told:?}");
+        let reported = stream.until("tool.succeeded").await;
+        let seqs: Vec<_> = reported.iter().map(|event| event["seq"].as_i64().unwrap()).collect();
+        assert_eq!(seqs, (1..=reported.len() as i64).collect::<Vec<_>>(), "each has its own numbers");
+        let calls = reported.iter().map(|event| &event["tool_call_id"]).filter(|call| !call.is_null());
+        assert!(calls.into_iter().all(|call| call == own.as_str()), "{reported:?}");
     }
     assert_eq!(
         (one.ledger.lines(), other.ledger.lines()),
@@ -237,8 +237,8 @@ async fn i6_on_postgres_the_search_path_of_a_session_does_not_fool_the_guards() 
     with_table.change(HOSTILE_TABLE).await.unwrap();
     let attacks = [
         (&with_schema, REOPEN, "illegal transition of a run"),
-        (&with_schema, START, "what was held, and what a worker executes, begins on a decision"),
-        (&with_table, START, "what was held, and what a worker executes, begins on a decision"),
+        (&with_schema, START, "a held call and a call of a worker begin on a decision"),
+        (&with_table, START, "a held call and a call of a worker begin on a decision"),
     ];
     for (session, attack, why) in attacks {
         let refused = tries(session, attack).await.unwrap_err();

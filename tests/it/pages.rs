@@ -47,13 +47,13 @@ async fn a_page_of_messages_ends_at_the_byte_limit() {
     let thread = app.client.thread().await;
     let words: Vec<String> = (0..8).map(|n| format!("{n} {}", "x".repeat(300))).collect();
     for words in &words {
-        app.scene.says("ok");
-        app.client.say(&thread, words).await;
+        app.scene.answers("ok");
+        app.client.send_message(&thread, words).await;
     }
     // An item that is longer than a page by itself.
     let long = "y".repeat(3000);
-    app.scene.says(&long);
-    app.client.say(&thread, "long").await;
+    app.scene.answers(&long);
+    app.client.send_message(&thread, "long").await;
 
     for (format, id) in
         [("", "message_id"), ("?format=v4", "id"), ("?format=ui-v5", "id"), ("?format=ui-v6", "id")]
@@ -78,7 +78,7 @@ async fn a_page_of_held_calls_ends_at_the_byte_limit() {
     let thread = app.client.thread().await;
     let calls: Vec<_> = (0..7).map(|n| call("", "pay", &json!({ "note": format!("{n}") }))).collect();
     app.scene.calls(&calls);
-    let held = app.client.say(&thread, "pay").await.pending();
+    let held = app.client.send_message(&thread, "pay").await.pending();
     assert_eq!(held.len(), 7);
     let newest_first: Vec<Value> = held.iter().rev().map(|id| json!(id)).collect();
     for path in [
@@ -95,8 +95,8 @@ async fn pages_of_events_threads_and_grants_end_at_the_byte_limit() {
     let app = short().await;
     let thread = app.client.thread().await;
     let calls: Vec<_> = (0..4).map(|n| call("", "look", &json!({ "note": format!("{n}") }))).collect();
-    app.scene.calls(&calls).says("ok");
-    app.client.say(&thread, "look").await;
+    app.scene.calls(&calls).answers("ok");
+    app.client.send_message(&thread, "look").await;
     let messages = app.client.get(&format!("/threads/{thread}/messages?page_size=1")).await.body;
     let run = messages["results"][0]["run_id"].as_str().unwrap();
     let events = pages(&app, &format!("/runs/{run}/events")).await;
@@ -120,8 +120,8 @@ async fn rows_beyond_the_byte_limit_of_a_page_are_not_read() {
     let thread = app.client.thread().await;
     for n in 0..4 {
         let calls: Vec<_> = (0..5).map(|_| call("", "look", &json!({ "note": "z".repeat(100) }))).collect();
-        app.scene.calls(&calls).says(&format!("{n}"));
-        app.client.say(&thread, "look").await;
+        app.scene.calls(&calls).answers(&format!("{n}"));
+        app.client.send_message(&thread, "look").await;
     }
     let pages = pages(&app, &format!("/threads/{thread}/messages")).await;
     assert_eq!(pages.iter().map(Vec::len).sum::<usize>(), 8);

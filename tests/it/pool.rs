@@ -24,13 +24,13 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
         .map(|n| call(&format!("p{n}"), "wait_for_me", &json!({ "note": n.to_string() })))
         .collect();
     app.scene.calls(&all);
-    let ids = app.client.say(&thread, "all of them").await.pending();
+    let ids = app.client.send_message(&thread, "all of them").await.pending();
     assert_eq!(ids.len(), STUCK);
     for id in &ids {
         assert_eq!(app.client.approve(id).await.status, 202);
     }
     for _ in &ids {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
     }
     // A call that is held already, to be decided later.
     let (other, held) = app.held("pay", "10").await;
@@ -38,13 +38,13 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
         app.scene.calls(&[call(&format!("d{n}"), "dawdle", &json!({ "note": "1" }))]);
     }
     for _ in 0..SPEAKING {
-        app.scene.says("At last.");
+        app.scene.answers("At last.");
     }
     let gate = app.scene.gate();
     let turns = async {
         let speak = async || {
             let thread = app.client.thread().await;
-            app.client.say(&thread, "speak").await
+            app.client.send_message(&thread, "speak").await
         };
         join_all((0..SPEAKING).map(|_| speak())).await
     };
@@ -57,7 +57,7 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
         assert_eq!(app.rows.count(stuck).await, STUCK as i64);
     };
     let meanwhile = async {
-        app.asks_the_model(2 + SPEAKING).await;
+        app.wait_for_model_requests(2 + SPEAKING).await;
         // The response does not wait for the outcome, but may contain it.
         assert!(matches!(app.client.approve(&held).await.status, 200 | 202));
         app.client.becomes(&held, "succeeded").await;
@@ -67,8 +67,8 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
         let all_run = async || (app.ledger.lines().len() == STUCK + SPEAKING + 1).then_some(());
         eventually("all tools run", all_run).await;
         answers().await;
-        app.ledger.go.add_permits(STUCK + SPEAKING);
-        app.asks_the_model(2 + 2 * SPEAKING).await;
+        app.ledger.release.add_permits(STUCK + SPEAKING);
+        app.wait_for_model_requests(2 + 2 * SPEAKING).await;
         gate.add_permits(2 * SPEAKING);
     };
     let (turns, ()) = tokio::join!(turns, meanwhile);
@@ -92,14 +92,14 @@ async fn on_postgres_a_decision_does_not_wait_for_a_chat_that_holds_the_last_con
     let thread = app.client.thread().await;
     let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
     app.rows.change(&lock).await.unwrap();
-    app.scene.says("At last.");
+    app.scene.answers("At last.");
     let decide = async {
         // The chat holds its connection.
-        beside.somebody_waits_for_a_lock().await;
+        beside.wait_for_lock_waiter().await;
         let approved = app.client.approve(&id).await;
         assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
         app.rows.change("COMMIT").await.unwrap();
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "hi"), decide);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), decide);
     assert_eq!(turn.text(), "At last.");
 }

@@ -2,7 +2,7 @@
 
 use crate::support::strict::{ANNOUNCED, DONE, SEALED, Strict, StrictServer, THOUGHTS};
 use crate::support::wires::{WIRES, on_each_wire};
-use crate::support::{Asked, Client, Entry, Home, Process, Turn, Wire};
+use crate::support::{Client, Entry, Home, Process, RecordedRequest, Turn, Wire};
 use serde_json::Value;
 
 /// A server with this model.
@@ -13,7 +13,7 @@ fn start(home: &Home, model: &Strict, sealer: &StrictServer, name: &str) -> Proc
 /// Asks for a call that requires approval. Returns the call.
 async fn held(home: &Home, client: &Client, thread: &str, sealer: &StrictServer) -> String {
     std::fs::write(home.file("old.txt"), "old").unwrap();
-    let turn = client.say(thread, "remove old.txt").await;
+    let turn = client.send_message(thread, "remove old.txt").await;
     let thoughts = if sealer.thinks { "g" } else { "" };
     // On some wires, empty arguments have no deltas.
     assert_eq!(turn.codes().replace('c', ""), format!("f{thoughts}0bb99a8ed"), "{}", turn.raw);
@@ -48,26 +48,26 @@ async fn provider_state_returns_after_a_hold_and_a_restart(wire: Wire) {
         server.kill();
 
         let mut server = start(&home, &model, sealer, "thinker");
-        done(&server.client.go_on(&thread).await);
+        done(&server.client.resume(&thread).await);
         server.kill();
 
         let server = start(&home, &model, sealer, "thinker");
-        done(&server.client.say(&thread, "thanks").await);
-        let asked = model.finish(&[]);
-        assert_whole_conversation(&asked[2]);
-        each_change_is_refused(sealer, &asked).await;
+        done(&server.client.send_message(&thread, "thanks").await);
+        let requests = model.finish(&[]);
+        assert_whole_conversation(&requests[2]);
+        each_change_is_refused(sealer, &requests).await;
     }
 }
 on_each_wire!(provider_state_returns_after_a_hold_and_a_restart);
 
 /// The model is strict: it refuses the request if any one seal is changed.
-async fn each_change_is_refused(sealer: &'static StrictServer, asked: &[Asked]) {
+async fn each_change_is_refused(sealer: &'static StrictServer, requests: &[RecordedRequest]) {
     let model = Strict::start(sealer).await;
     let client = Client::new(String::new());
-    let ask = async |asked: &Asked, body: &Value| {
-        client.send(client.http.post(model.url(asked)).json(body)).await.status
+    let ask = async |requests: &RecordedRequest, body: &Value| {
+        client.send(client.http.post(model.url(requests)).json(body)).await.status
     };
-    let [first, second, _] = asked else { panic!("{asked:#?}") };
+    let [first, second, _] = requests else { panic!("{requests:#?}") };
     assert_eq!(ask(first, &first.body).await, 200);
     let seals = seals(&second.body, String::new());
     assert!(!seals.is_empty());
@@ -107,13 +107,13 @@ async fn provider_state_returns_when_its_model_returns(wire: Wire) {
         server.kill();
 
         let mut server = start(&home, &model, sealer, "successor");
-        done(&server.client.go_on(&thread).await);
+        done(&server.client.resume(&thread).await);
         server.kill();
 
         let server = start(&home, &model, sealer, "thinker");
-        done(&server.client.say(&thread, "thanks").await);
-        let asked = model.finish(&[]);
-        let [_, without, with] = &asked[..] else { panic!("{asked:#?}") };
+        done(&server.client.send_message(&thread, "thanks").await);
+        let requests = model.finish(&[]);
+        let [_, without, with] = &requests[..] else { panic!("{requests:#?}") };
         nothing_sealed(without);
         assert!(!seals(&with.body, String::new()).is_empty());
         assert_whole_conversation(with);
@@ -131,10 +131,10 @@ async fn provider_state_is_not_sent_to_another_model(wire: Wire) {
 
         let server = start(&home, &model, sealer, "successor");
         approve(&home, &server.client, &id).await;
-        done(&server.client.go_on(&thread).await);
-        done(&server.client.say(&thread, "thanks").await);
-        let asked = model.finish(&[]);
-        let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
+        done(&server.client.resume(&thread).await);
+        done(&server.client.send_message(&thread, "thanks").await);
+        let requests = model.finish(&[]);
+        let [_, second, third] = &requests[..] else { panic!("{requests:#?}") };
         nothing_sealed(second);
         assert_whole_conversation(third);
     }
@@ -162,11 +162,11 @@ async fn provider_state_is_not_sent_to_another_server(wire: Wire) {
         let successor = Strict::start(next).await;
         let server = start(&home, &successor, next, "thinker");
         approve(&home, &server.client, &id).await;
-        done(&server.client.go_on(&thread).await);
-        done(&server.client.say(&thread, "thanks").await);
+        done(&server.client.resume(&thread).await);
+        done(&server.client.send_message(&thread, "thanks").await);
         assert_eq!(model.finish(&[]).len(), 1);
-        let asked = successor.finish(&[]);
-        let [second, third] = &asked[..] else { panic!("{asked:#?}") };
+        let requests = successor.finish(&[]);
+        let [second, third] = &requests[..] else { panic!("{requests:#?}") };
         nothing_sealed(second);
         assert_whole_conversation(third);
     }
@@ -174,12 +174,12 @@ async fn provider_state_is_not_sent_to_another_server(wire: Wire) {
 on_each_wire!(provider_state_is_not_sent_to_another_server);
 
 /// Asserts that the conversation is complete and contains no seal of the first model.
-fn nothing_sealed(asked: &Asked) {
-    assert_eq!(seals(&asked.body, String::new()), Vec::<String>::new());
+fn nothing_sealed(requests: &RecordedRequest) {
+    assert_eq!(seals(&requests.body, String::new()), Vec::<String>::new());
     let [Entry::Words { .. }, Entry::Calls { text, calls }, Entry::Answers(answers)] =
-        &asked.conversation().said[..]
+        &requests.conversation().entries[..]
     else {
-        panic!("{asked:#?}")
+        panic!("{requests:#?}")
     };
     assert_eq!(text, ANNOUNCED);
     let calls: Vec<_> = calls.iter().map(|call| call.tool.as_str()).collect();
@@ -187,16 +187,16 @@ fn nothing_sealed(asked: &Asked) {
 }
 
 /// Asserts that the conversation is complete, whichever model wrote which part.
-fn assert_whole_conversation(asked: &Asked) {
+fn assert_whole_conversation(requests: &RecordedRequest) {
     let [
         _,
         Entry::Calls { .. },
         Entry::Answers(_),
-        Entry::Words { text: said, .. },
+        Entry::Words { text: output, .. },
         Entry::Words { text: thanks, .. },
-    ] = &asked.conversation().said[..]
+    ] = &requests.conversation().entries[..]
     else {
-        panic!("{asked:#?}")
+        panic!("{requests:#?}")
     };
-    assert_eq!((said.as_str(), thanks.as_str()), (DONE, "thanks"));
+    assert_eq!((output.as_str(), thanks.as_str()), (DONE, "thanks"));
 }

@@ -1,6 +1,6 @@
 //! `holdpoint purge`: erases the payloads of deleted threads and keeps the evidence of decisions.
 
-use crate::support::{Place, Rows, eventually};
+use crate::support::{Deployment, Rows, eventually};
 use serde_json::{Value, json};
 
 const SECRET: &str = "heron";
@@ -8,11 +8,14 @@ const SECRET: &str = "heron";
 const ALL: [&str; 3] = ["purge", "--older-than", "0s"];
 
 /// Runs the purge and returns how many threads it purged wholly, and how many in part.
-fn purge(place: &Place, args: &[&str]) -> [u64; 2] {
-    let ended = place.operate(args);
+fn purge(deployment: &Deployment, args: &[&str]) -> [u64; 2] {
+    let ended = deployment.operate(args);
     assert_eq!(ended.stderr, "", "no progress bar without a terminal");
-    let numbers: Vec<u64> =
-        ended.said().lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    let numbers: Vec<u64> = ended
+        .stdout_of_success()
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+        .collect();
     numbers.try_into().unwrap()
 }
 
@@ -30,20 +33,20 @@ const EVIDENCE: [&str; 3] = ["decisions", "events", "grants"];
 
 #[tokio::test]
 async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
-    let place = Place::new().await;
-    place.go();
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    deployment.release();
+    let server = deployment.start("30s");
     let client = &server.client;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     let mut threads = Vec::new();
     for note in [SECRET, "kept"] {
         let thread = client.thread().await;
         let title = json!({ "title": format!("about {note}") });
         assert_eq!(client.patch(&format!("/threads/{thread}"), &title).await.status, 200);
-        let id = place.hold(client, &thread, note).await;
+        let id = deployment.hold(client, &thread, note).await;
         let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": format!("{note}-2") } });
         assert_eq!(client.validate(&edited).await.body["state"], "succeeded");
-        assert!(client.go_on(&thread).await.text().contains(note), "the model repeats the result");
+        assert!(client.resume(&thread).await.text().contains(note), "the model repeats the result");
         threads.push(thread);
     }
     let [deleted, kept] = &threads[..] else { unreachable!() };
@@ -57,10 +60,10 @@ async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
         assert_eq!(holds, table != "runs", "{table}: otherwise this test proves nothing");
     }
 
-    assert_eq!(purge(&place, &["purge", "--older-than", "1h"]), [0, 0], "too recent");
+    assert_eq!(purge(&deployment, &["purge", "--older-than", "1h"]), [0, 0], "too recent");
     assert_eq!(rows_of(&rows, &PAYLOADS).await, full);
 
-    assert_eq!(purge(&place, &ALL), [1, 0]);
+    assert_eq!(purge(&deployment, &ALL), [1, 0]);
     let erased = rows_of(&rows, &PAYLOADS).await;
     // The model of these tests derives a call's id from its note.
     let ids = format!("\"p-{SECRET}\"");
@@ -73,28 +76,28 @@ async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
     let bytes = rows.all("SELECT bytes FROM threads WHERE erased_at IS NOT NULL").await;
     assert!(bytes[0]["bytes"].as_i64().unwrap() < 20, "the counter is reduced: {bytes:?}");
 
-    assert_eq!(purge(&place, &ALL), [0, 0], "a thread is purged once");
+    assert_eq!(purge(&deployment, &ALL), [0, 0], "a thread is purged once");
     assert_eq!(rows_of(&rows, &PAYLOADS).await, erased);
     assert_eq!(client.get(&format!("/threads/{deleted}")).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_running_call_is_purged_after_it_has_ended() {
-    let place = Place::new().await;
+    let deployment = Deployment::new().await;
     // The deletion asks the tool to stop; this tool ignores that.
-    let server = place.start_with("0s", &[("HOLDPOINT_TOOLS__CANCEL_GRACE", "10m")]);
+    let server = deployment.start_with("0s", &[("HOLDPOINT_TOOLS__CANCEL_GRACE", "10m")]);
     let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "10").await;
+    let id = deployment.hold(&server.client, &thread, "10").await;
     assert_eq!(server.client.approve(&id).await.status, 202);
-    place.wait_begun(&["transfer 10"]).await;
+    deployment.wait_started(&["transfer 10"]).await;
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    assert_eq!(purge(&place, &ALL), [0, 1]);
-    let rows = place.rows().await;
+    assert_eq!(purge(&deployment, &ALL), [0, 1]);
+    let rows = deployment.rows().await;
     let call = format!("SELECT state, arguments FROM tool_calls WHERE tool_call_id = '{id}'");
     assert_eq!(rows.all(&call).await, [json!({ "state": "executing", "arguments": r#"{"note":"10"}"# })]);
 
-    place.go();
-    let whole = async || (purge(&place, &ALL) == [1, 0]).then_some(());
+    deployment.release();
+    let whole = async || (purge(&deployment, &ALL) == [1, 0]).then_some(());
     eventually("the call ends, and the purge finds it ended", whole).await;
     let erased = "SELECT arguments, validated_inputs, output, result FROM tool_calls";
     let empty = json!({ "arguments": "{}", "validated_inputs": null, "output": "null", "result": "" });
@@ -103,17 +106,17 @@ async fn a_running_call_is_purged_after_it_has_ended() {
 
 #[tokio::test]
 async fn a_purged_call_cannot_be_changed() {
-    let place = Place::new().await;
-    let (mut server, thread, id) = place.in_mid_tool().await;
+    let deployment = Deployment::new().await;
+    let (mut server, thread, id) = deployment.in_mid_tool().await;
     server.kill();
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     server.client.becomes(&id, "interrupted").await;
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    assert_eq!(purge(&place, &ALL), [1, 0]);
-    let rows = place.rows().await;
+    assert_eq!(purge(&deployment, &ALL), [1, 0]);
+    let rows = deployment.rows().await;
     let before = rows_of(&rows, &PAYLOADS).await;
 
-    place
+    deployment
         .operate(&["approvals", "resolve", &id, "--by", "mel", "--succeeded", r#"{"found":1}"#])
         .refused_for(&format!("the tool call {id} was purged"));
     for (table, change) in [
@@ -142,10 +145,10 @@ async fn a_purged_call_cannot_be_changed() {
 
 #[tokio::test]
 async fn a_thread_with_the_maximum_of_messages_is_purged() {
-    let place = Place::new().await;
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let server = deployment.start("30s");
     let thread = server.client.thread().await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     let numbers =
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)";
     for sql in [
@@ -167,7 +170,7 @@ async fn a_thread_with_the_maximum_of_messages_is_purged() {
         assert_eq!(rows.change(&sql).await, Ok(5000));
     }
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    assert_eq!(purge(&place, &ALL), [1, 0]);
+    assert_eq!(purge(&deployment, &ALL), [1, 0]);
     assert_eq!(rows.count("messages WHERE erased_at IS NOT NULL").await, 10_000);
     assert_eq!(rows.count("messages WHERE content = 'words'").await, 0);
     assert_eq!(rows.count("message_steps WHERE parts = '[]'").await, 5000);
@@ -175,7 +178,7 @@ async fn a_thread_with_the_maximum_of_messages_is_purged() {
 
 #[tokio::test]
 async fn an_invalid_age_is_refused_by_the_name_of_its_option() {
-    let place = Place::new().await;
-    place.operate(&["purge"]).refused_for("--older-than");
-    place.operate(&["purge", "--older-than", "soon"]).refused_for("--older-than");
+    let deployment = Deployment::new().await;
+    deployment.operate(&["purge"]).refused_for("--older-than");
+    deployment.operate(&["purge", "--older-than", "soon"]).refused_for("--older-than");
 }

@@ -236,17 +236,17 @@ async fn each_decision_of_a_batch_reports_its_missing_approvals() {
     let (_, one) = app.held("wait_for_me", "2").await;
     let (_, last) = app.held("pay", "3").await;
     app.client.approve(&last).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let yes = |id: &str| json!({ "toolCallId": id, "isValidated": true });
     let body = json!({ "decisions": [yes(&two), yes(&last), { "toolCallId": one, "isValidated": false }] });
     let answer = carol.post("/qa/validate_tools", &body).await;
-    let told = answer.body["results"].as_array().unwrap();
+    let reported = answer.body["results"].as_array().unwrap();
     let words = format!("Approved. {ONE_MORE} to approve it before it runs.");
     let waits =
         json!({ "toolCallId": two, "status": 202, "success": false, "state": "pending", "result": words });
-    assert_eq!((answer.status, &told[0]), (200, &waits));
-    assert_eq!((&told[1]["status"], &told[1]["state"]), (&json!(200), &json!("succeeded")));
-    assert_eq!(told[2]["status"], 404, "of no tool that carol approves");
+    assert_eq!((answer.status, &reported[0]), (200, &waits));
+    assert_eq!((&reported[1]["status"], &reported[1]["state"]), (&json!(200), &json!("succeeded")));
+    assert_eq!(reported[2]["status"], 404, "of no tool that carol approves");
     let again = carol.post("/qa/validate_tools", &json!({ "decisions": [yes(&two)] })).await;
     assert_eq!(again.body["results"][0]["idempotentReplayed"], true);
     assert_eq!(app.client.call(&one).await["state"], "pending");
@@ -311,10 +311,10 @@ async fn two_concurrent_approvals_and_a_rejection_have_consistent_responses() {
     let app = office(2).await;
     let (carol, dora, erik) = (chief(&app, "carol"), chief(&app, "dora"), chief(&app, "erik"));
     let thread = app.client.thread().await;
-    let asked: Vec<_> =
+    let requested: Vec<_> =
         (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
-    app.scene.calls(&asked);
-    let ids = app.client.say(&thread, "pay them all").await.pending();
+    app.scene.calls(&requested);
+    let ids = app.client.send_message(&thread, "pay them all").await.pending();
     assert_eq!(ids.len(), CALLS);
     let all = ids.iter().enumerate().map(async |(n, id)| {
         // Chance determines the first decider; the order rotates from call to call.
@@ -377,7 +377,7 @@ async fn a_page_that_approves_below_the_quorum_shows_the_request_again_and_does_
     }
     assert_eq!(votes(&app, pay).await, [vote("alice", "approve", false)]);
     assert_eq!(chief(&app, "carol").approve(pay).await.body["state"], "succeeded");
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let turn = app.client.ui_turn_in(&thread, &body).await;
     assert_eq!(turn.text(), "Paid.", "{}", turn.raw);
     assert_eq!(app.scene.requests().len(), 2, "the model was asked only when all had ended");
@@ -395,7 +395,7 @@ async fn an_approval_below_the_quorum_is_answered_at_once() {
     let (thread, id) = app.held("pay", "10").await;
     waits_for(ONE_MORE, false, &id, &app.client.approve(&id).await);
     // Resuming meanwhile requests the approval again and calls no model.
-    let turn = app.client.go_on(&thread).await;
+    let turn = app.client.resume(&thread).await;
     assert_eq!(turn.pending(), std::slice::from_ref(&id), "{}", turn.raw);
     assert_eq!(app.scene.requests().len(), 1);
     chief(&app, "carol").approve(&id).await;

@@ -39,7 +39,7 @@ async fn race(url: String, now: &str) {
     let calls: Vec<_> =
         (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
     app.scene.calls(&calls);
-    let ids = app.client.say(&thread, "pay all").await.pending();
+    let ids = app.client.send_message(&thread, "pay all").await.pending();
     assert_eq!(ids.len(), CALLS);
 
     let mut answers = Vec::new();
@@ -131,7 +131,7 @@ async fn on_postgres_a_decision_locks_the_thread_then_the_run_then_the_call() {
         let locked = |table: &str| format!("SELECT 1 FROM {table} WHERE thread_id = '{thread}' FOR UPDATE");
         holder.change(&format!("BEGIN; {}", locked(table))).await.unwrap();
         let look = async {
-            eye.somebody_waits_for_a_lock().await;
+            eye.wait_for_lock_waiter().await;
             for (m, other) in TABLES.into_iter().enumerate().filter(|(m, _)| *m != n) {
                 let free = eye.change(&format!("{} NOWAIT", locked(other))).await.is_ok();
                 assert_eq!(free, m > n, "{other}, while {table} is locked elsewhere");

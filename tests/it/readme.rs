@@ -62,13 +62,13 @@ async fn the_walkthrough_of_the_readme_produces_the_shown_output() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let out = String::from_utf8(done.stdout).unwrap();
     let out: Vec<&str> = out.split("=====").map(str::trim).collect();
-    let [_thread, held, there, yes, gone, told, end] = out[..] else { panic!("{out:#?}") };
+    let [_thread, held, there, yes, gone, reported, end] = out[..] else { panic!("{out:#?}") };
     let [end_of_turn, outcome] = shown()[..] else { panic!() };
     assert!(masked(held).ends_with(end_of_turn), "{held}");
     assert_eq!(there, "old news");
     assert_eq!(masked(yes), outcome);
     assert_eq!(gone, "");
-    assert!(told.contains(r#""validated":"approved""#), "{told}");
-    assert_eq!(words(told), "Done: old.txt is deleted.1. Done: old.txt is deleted.");
+    assert!(reported.contains(r#""validated":"approved""#), "{reported}");
+    assert_eq!(words(reported), "Done: old.txt is deleted.1. Done: old.txt is deleted.");
     assert_eq!(end, "");
 }

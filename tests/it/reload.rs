@@ -19,11 +19,11 @@ use std::thread;
 type Step = Vec<Result<ModelEvent, String>>;
 
 /// Starts a turn whose model requests a payment, fails after the payment, and then completes.
-async fn asked() -> (Embedded, String, UiTurn) {
+async fn held_call() -> (Embedded, String, UiTurn) {
     let app = Embedded::start().await;
     app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
     app.scene.then(vec![Ok(ModelEvent::Text("Wel".to_owned())), Err("gone".to_owned())]);
-    app.scene.says("Done.");
+    app.scene.answers("Done.");
     let turn = app.client.ui_turn(&ui_submit("chat-1", &[ui_user("u1", "pay")])).await;
     let id = turn.pending()[0].clone();
     (app, id, turn)
@@ -39,7 +39,7 @@ async fn resumed(app: &Embedded, turn: &UiTurn, parts: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn edited_inputs_are_sent_once_if_the_turn_fails_after_they_were_sent() {
-    let (app, id, turn) = asked().await;
+    let (app, id, turn) = held_call().await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "7" } });
     assert_eq!(app.client.validate(&edit).await.status, 200);
     let shown = "tool-input-available".to_owned();
@@ -51,7 +51,7 @@ async fn edited_inputs_are_sent_once_if_the_turn_fails_after_they_were_sent() {
 
 #[tokio::test]
 async fn a_call_that_a_page_approves_too_late_stays_in_error_when_the_page_resumes_again() {
-    let (app, id, turn) = asked().await;
+    let (app, id, turn) = held_call().await;
     let withdrawn = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
     assert_eq!(withdrawn.status, 200);
     for state in ["approval-responded", "output-error"] {
@@ -115,9 +115,9 @@ fn scenes() -> impl Strategy<Value = (Vec<ModelStep>, Vec<Fate>)> {
     (vec(step, 1..5), vec(fate, 8))
 }
 
-fn step(said: &ModelStep) -> Step {
+fn step(model_steps: &ModelStep) -> Step {
     let (mut step, mut late, mut calls) = (Step::new(), Step::new(), 0);
-    for piece in &said.pieces {
+    for piece in &model_steps.pieces {
         step.push(Ok(match piece {
             Piece::Text(words) => ModelEvent::Text(words.clone()),
             Piece::Thought(words) => ModelEvent::Reasoning(words.clone()),
@@ -145,12 +145,12 @@ fn step(said: &ModelStep) -> Step {
             }
         }));
     }
-    if said.breaks {
+    if model_steps.breaks {
         step.push(Err("gone".to_owned()));
         return step;
     }
     step.extend(late);
-    let usage = said.usage.map(|input_tokens| Usage { input_tokens, output_tokens: 1 });
+    let usage = model_steps.usage.map(|input_tokens| Usage { input_tokens, output_tokens: 1 });
     let reason = if calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop };
     step.push(Ok(ModelEvent::Finished { reason, usage, provider_state: None }));
     step
@@ -164,10 +164,10 @@ struct Played {
     others: Vec<String>,
 }
 
-async fn play(dialect: &str, said: &[ModelStep], fates: &[Fate]) -> Played {
+async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[Fate]) -> Played {
     let app = Embedded::start().await;
-    for said in said {
-        app.scene.then(step(said));
+    for model_steps in model_steps {
+        app.scene.then(step(model_steps));
     }
     let mut turns = Vec::new();
     let mut fates = fates.iter().copied().cycle();
@@ -178,11 +178,13 @@ async fn play(dialect: &str, said: &[ModelStep], fates: &[Fate]) -> Played {
     let message = turn.message_id().to_owned();
     let mut answers = Vec::new();
     // The loop ends when a call stays open or the model has no steps left.
-    for _ in 0..2 * said.len() {
+    for _ in 0..2 * model_steps.len() {
         turns.push(json!({ "bytes": hex(&turn.raw), "answers": answers, "loadedAnew": false }));
         let pending = turn.pending();
         let ended = pending.is_empty() && turn.error().is_none();
-        if ended || app.scene.requests().len() > said.len() || pending.iter().any(|id| fated.contains_key(id))
+        if ended
+            || app.scene.requests().len() > model_steps.len()
+            || pending.iter().any(|id| fated.contains_key(id))
         {
             break;
         }
@@ -282,9 +284,9 @@ async fn a_page_holds_the_same_message_after_any_turns_as_after_a_reload() {
         let mut runner = TestRunner::deterministic();
         let (mut cases, mut played) = (Vec::new(), Vec::new());
         for _ in 0..24 {
-            let (said, fates) = scenes().new_tree(&mut runner).unwrap().current();
-            played.push(play(dialect, &said, &fates).await);
-            cases.push((said, fates));
+            let (model_steps, fates) = scenes().new_tree(&mut runner).unwrap().current();
+            played.push(play(dialect, &model_steps, &fates).await);
+            cases.push((model_steps, fates));
         }
         for ((case, played), reads) in cases.iter().zip(&played).zip(read(clients, &played)) {
             for read in reads.as_array().unwrap() {

@@ -23,7 +23,7 @@ async fn a_repeated_key_streams_the_answer_of_the_first_request() {
     .into_iter()
     .enumerate()
     {
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         let first = post(&app.client, "k1", &body).await;
         assert_eq!(first.text(), "Hello.", "{}", first.raw);
         let again = post(&app.client, "k1", &body).await;
@@ -32,7 +32,7 @@ async fn a_repeated_key_streams_the_answer_of_the_first_request() {
         assert_eq!(app.scene.requests().len(), n + 1);
     }
     assert_eq!(app.rows.count("runs").await, 3);
-    app.scene.says("More.");
+    app.scene.answers("More.");
     let next = post(&app.client, "k2", &json!({ "id": "c", "content": "hi" })).await;
     assert_eq!(next.text(), "More.", "another key is another message");
 }
@@ -40,7 +40,7 @@ async fn a_repeated_key_streams_the_answer_of_the_first_request() {
 #[tokio::test]
 async fn a_repeated_key_streams_a_hold_and_then_its_outcome() {
     let app = Embedded::start().await;
-    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]).says("Paid.");
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]).answers("Paid.");
     let body = json!({ "id": "a", "messages": [{ "role": "user", "content": "pay" }] });
     let first = post(&app.client, "k1", &body).await;
     let again = post(&app.client, "k1", &body).await;
@@ -60,7 +60,7 @@ async fn a_repeated_key_streams_a_hold_and_then_its_outcome() {
 #[tokio::test]
 async fn the_name_of_a_message_counts_before_the_key_and_a_bad_key_is_refused() {
     let app = Embedded::start().await;
-    app.scene.says("One.").says("Two.");
+    app.scene.answers("One.").answers("Two.");
     let body = |id: &str| json!({ "id": "a", "message": { "id": id, "role": "user", "content": "hi" } });
     assert_eq!(post(&app.client, "k", &body("m1")).await.text(), "One.");
     assert_eq!(post(&app.client, "k", &body("m2")).await.text(), "Two.");

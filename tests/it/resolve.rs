@@ -1,32 +1,32 @@
 //! `holdpoint approvals`: lists pending calls, and resolves calls with an unknown outcome.
 
-use crate::support::{Place, Process, UNKNOWN, empty_postgres, empty_sqlite, postgres_if_chosen};
+use crate::support::{Deployment, Process, UNKNOWN, empty_postgres, empty_sqlite, postgres_if_chosen};
 use serde_json::{Value, json};
 
 /// Runs `approvals list` and returns the cells of each line.
-fn listed(place: &Place, args: &[&str]) -> Vec<Vec<String>> {
-    let table = place.operate(&[&["approvals", "list"], args].concat()).said();
+fn listed(deployment: &Deployment, args: &[&str]) -> Vec<Vec<String>> {
+    let table = deployment.operate(&[&["approvals", "list"], args].concat()).stdout_of_success();
     let cells =
         |line: &str| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect();
     table.lines().map(cells).collect()
 }
 
 /// A place with a running server, in which the call `transfer 10` is interrupted: its outcome is unknown.
-async fn interrupted() -> (Place, Process, String, String) {
-    let place = Place::new().await;
-    let (mut server, thread, id) = place.in_mid_tool().await;
+async fn interrupted() -> (Deployment, Process, String, String) {
+    let deployment = Deployment::new().await;
+    let (mut server, thread, id) = deployment.in_mid_tool().await;
     server.kill();
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     server.client.becomes(&id, "interrupted").await;
-    (place, server, thread, id)
+    (deployment, server, thread, id)
 }
 
 #[tokio::test]
 async fn a_call_resolved_as_succeeded_is_reported_to_the_model_and_the_page() {
-    let (place, server, thread, id) = interrupted().await;
+    let (deployment, server, thread, id) = interrupted().await;
     let client = &server.client;
-    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    let resolved = place.operate(&[
+    assert!(client.resume(&thread).await.text().starts_with("The outcome is unknown"));
+    let resolved = deployment.operate(&[
         "approvals",
         "resolve",
         &id,
@@ -38,7 +38,7 @@ async fn a_call_resolved_as_succeeded_is_reported_to_the_model_and_the_page() {
         "It is on the statement.",
     ]);
     assert_eq!(
-        resolved.said(),
+        resolved.stdout_of_success(),
         format!("{id} is succeeded; the model reads that an operator established it\n")
     );
 
@@ -53,9 +53,9 @@ async fn a_call_resolved_as_succeeded_is_reported_to_the_model_and_the_page() {
     // A repeated approval returns the resolved state.
     assert_eq!(client.approve(&id).await.body["state"], "succeeded");
 
-    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
-    assert_eq!(client.say(&thread, "again").await.text(), "again");
-    let rows = place.rows().await;
+    assert_eq!(client.send_message(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(client.send_message(&thread, "again").await.text(), "again");
+    let rows = deployment.rows().await;
     let sent = rows.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
     let note = format!("[tool outcome] transfer, call p-10: {result}");
     assert_eq!(sent, [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })]);
@@ -65,41 +65,41 @@ async fn a_call_resolved_as_succeeded_is_reported_to_the_model_and_the_page() {
     let want = json!({ "tool_name": "transfer", "state": "succeeded", "surface": "terminal",
                        "resolved_by": "operator", "reason": "It is on the statement." });
     assert_eq!((&event["actor"], data), (&json!("user:mel"), want));
-    assert_eq!(place.ledger(), ["transfer 10"], "the tool did not run again");
+    assert_eq!(deployment.ledger(), ["transfer 10"], "the tool did not run again");
 }
 
 #[tokio::test]
 async fn an_operator_resolves_a_call_as_failed_while_no_server_runs() {
-    let (place, server, thread, id) = interrupted().await;
+    let (deployment, server, thread, id) = interrupted().await;
     server.finish();
     let args = ["approvals", "resolve", &id, "--failed", "The bank refused it.", "--by", "mel"];
-    assert!(place.operate(&args).said().contains("is failed"));
+    assert!(deployment.operate(&args).stdout_of_success().contains("is failed"));
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let call = server.client.call(&id).await;
     let result = "An operator established that the tool failed: The bank refused it.";
     assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(result)));
     assert_eq!(call.get("output"), None);
     // The model got no earlier answer for this call, so the resolution is its answer.
-    assert_eq!(server.client.go_on(&thread).await.text(), result);
-    let rows = place.rows().await;
+    assert_eq!(server.client.resume(&thread).await.text(), result);
+    let rows = deployment.rows().await;
     let sent = rows.all("SELECT kind, text FROM sent_answers").await;
     assert_eq!(sent, [json!({ "kind": "answer", "text": result })]);
 }
 
 #[tokio::test]
 async fn a_call_that_is_not_interrupted_cannot_be_resolved() {
-    let place = Place::new().await;
-    place.go();
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    deployment.release();
+    let server = deployment.start("30s");
     let client = &server.client;
-    let hold = async |note| place.hold(client, &client.thread().await, note).await;
+    let hold = async |note| deployment.hold(client, &client.thread().await, note).await;
     let [pending, succeeded, rejected, cancelled, expired] =
         [hold("1").await, hold("2").await, hold("3").await, hold("4").await, hold("5").await];
     client.approve(&succeeded).await;
     client.reject(&rejected).await;
     client.post(&format!("/tool_calls/{cancelled}/cancel"), &Value::Null).await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     let overdue = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{expired}'");
     rows.change(&overdue).await.unwrap();
     client.becomes(&expired, "expired").await;
@@ -110,7 +110,7 @@ async fn a_call_that_is_not_interrupted_cannot_be_resolved() {
     };
     let before = everything().await;
     let resolve = |id: &str, more: &[&str]| {
-        place.operate(&[&["approvals", "resolve", id, "--by", "mel"], more].concat())
+        deployment.operate(&[&["approvals", "resolve", id, "--by", "mel"], more].concat())
     };
     for (id, state) in [
         (&pending, "pending"),
@@ -132,35 +132,39 @@ async fn a_call_that_is_not_interrupted_cannot_be_resolved() {
     resolve(&pending, &["--succeeded", "{"]).refused_for("--succeeded");
     resolve(&pending, &["--failed", " "]).refused_for("--failed: expected 1 to 2000 characters");
     resolve(&pending, &["--succeeded", "--reason", "\u{1b}[2J"]).refused_for("--reason: expected");
-    place
+    deployment
         .operate(&["approvals", "resolve", &pending, "--by", "", "--succeeded"])
         .refused_for("--by: expected");
-    place.operate(&["approvals", "resolve", &pending, "--succeeded"]).refused_for("--by");
+    deployment.operate(&["approvals", "resolve", &pending, "--succeeded"]).refused_for("--by");
     assert_eq!(everything().await, before);
 }
 
 #[tokio::test]
 async fn the_first_of_two_resolutions_wins() {
-    let (place, server, _, id) = interrupted().await;
-    let resolve = |args: &[&str]| place.operate(&[&["approvals", "resolve", &id, "--by"], args].concat());
-    resolve(&["mel", "--succeeded"]).said();
+    let (deployment, server, _, id) = interrupted().await;
+    let resolve =
+        |args: &[&str]| deployment.operate(&[&["approvals", "resolve", &id, "--by"], args].concat());
+    resolve(&["mel", "--succeeded"]).stdout_of_success();
     resolve(&["zoe", "--failed", "no"]).refused_for("is succeeded; only an interrupted one");
     let call = server.client.call(&id).await;
     let result = "An operator established that the tool ran and succeeded.";
     assert_eq!((&call["result"], &call["output"]), (&json!(result), &Value::Null));
-    assert_eq!(place.rows().await.count("events WHERE type IN ('tool.succeeded', 'tool.failed')").await, 1);
+    assert_eq!(
+        deployment.rows().await.count("events WHERE type IN ('tool.succeeded', 'tool.failed')").await,
+        1
+    );
 }
 
 #[tokio::test]
 async fn pending_and_interrupted_calls_are_listed_newest_first() {
-    let (place, server, _, unknown) = interrupted().await;
+    let (deployment, server, _, unknown) = interrupted().await;
     let client = &server.client;
-    let first = place.hold(client, &client.thread().await, "20").await;
+    let first = deployment.hold(client, &client.thread().await, "20").await;
     let odd = client.thread().await;
-    let second = place.hold(client, &odd, "21").await;
-    let rejected = place.hold(client, &client.thread().await, "22").await;
+    let second = deployment.hold(client, &odd, "21").await;
+    let rejected = deployment.hold(client, &client.thread().await, "22").await;
     client.reject(&rejected).await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     rows.change(&format!(
         "UPDATE threads SET user_id = 'ann\u{1b}[2J\u{202e}\u{e0041}' WHERE thread_id = '{odd}'"
     ))
@@ -172,7 +176,7 @@ async fn pending_and_interrupted_calls_are_listed_newest_first() {
         [id, "transfer", state, "default", user, &since].map(str::to_owned).to_vec()
     };
     let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"].map(str::to_owned).to_vec();
-    let table = listed(&place, &[]);
+    let table = listed(&deployment, &[]);
     assert_eq!(table.len(), 4, "{table:?}");
     assert_eq!(table[0], head);
     assert_eq!(
@@ -184,24 +188,24 @@ async fn pending_and_interrupted_calls_are_listed_newest_first() {
     assert_eq!(table[3], line(&unknown, "interrupted", "local", unknown_since));
 
     let ids = |args: &[&str]| -> Vec<String> {
-        listed(&place, args).into_iter().skip(1).map(|line| line[0].clone()).collect()
+        listed(&deployment, args).into_iter().skip(1).map(|line| line[0].clone()).collect()
     };
     assert_eq!(ids(&["--state", "interrupted"]), std::slice::from_ref(&unknown));
     assert_eq!(ids(&["--state", "rejected,interrupted"]), [rejected, unknown]);
     assert_eq!(ids(&["--state", "executing"]), Vec::<String>::new());
-    let short = place.operate(&["approvals", "list", "--limit", "1"]);
+    let short = deployment.operate(&["approvals", "list", "--limit", "1"]);
     assert!(short.stderr.contains("more than 1"), "{short:?}");
-    assert_eq!(short.said().lines().count(), 2);
-    place.operate(&["approvals", "list", "--state", "lost"]).refused_for("lost");
-    place.operate(&["approvals", "list", "--limit", "0"]).refused_for("--limit");
+    assert_eq!(short.stdout_of_success().lines().count(), 2);
+    deployment.operate(&["approvals", "list", "--state", "lost"]).refused_for("lost");
+    deployment.operate(&["approvals", "list", "--limit", "0"]).refused_for("--limit");
 }
 
 #[tokio::test]
 async fn a_missing_database_is_not_created_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::at(format!("sqlite://{}/none.db", dir.path().display()));
+    let deployment = Deployment::at(format!("sqlite://{}/none.db", dir.path().display()));
     for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
-        place.operate(args).refused_for("database.url: there is no such database");
+        deployment.operate(args).refused_for("database.url: there is no such database");
     }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
@@ -211,13 +215,13 @@ async fn a_database_with_another_schema_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     // An empty database file.
     std::fs::write(dir.path().join("holdpoint.db"), "").unwrap();
-    let place = Place::at(match postgres_if_chosen().await {
+    let deployment = Deployment::at(match postgres_if_chosen().await {
         Some(_) => empty_postgres().await,
         None => empty_sqlite(&dir),
     });
     for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
-        place.operate(args).refused_for("run `holdpoint migrate` first");
+        deployment.operate(args).refused_for("run `holdpoint migrate` first");
     }
-    place.operate(&["migrate"]).said();
-    assert_eq!(listed(&place, &[]).len(), 1, "only the header line");
+    deployment.operate(&["migrate"]).stdout_of_success();
+    assert_eq!(listed(&deployment, &[]).len(), 1, "only the header line");
 }

@@ -59,15 +59,15 @@ async fn decide(app: &Embedded, more: Value) {
     assert_eq!(answer.status, 200, "{:?}", answer.body);
 }
 
-/// A page shows what became of a call that was decided outside it while it is idle, that it decides too late, and that it
+/// An idle page shows the end of a call that was decided elsewhere, that it decides too late, and that it
 /// decides after the conversation went on.
 async fn shows_what_became_of_a_call(version: &str) {
-    let app = server(&World::that_says("wipes {note}\u{202e} lines"), |_| {}).await;
+    let app = server(&World::that_reports("wipes {note}\u{202e} lines"), |_| {}).await;
     let mut page = SamplePage::start(&page_of(version), &app.client.base);
 
-    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).says("Paid.");
+    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).answers("Paid.");
     page.opens().await;
-    page.says("pay the bill").await;
+    page.sends("pay the bill").await;
     page.shows(&["Pay", r#""note": "10""#, "Risk: high.", "Approve", "Deny"], &["Decision"]).await;
     assert!(page.is_enabled("Stop").await, "a call that waits can be cancelled");
     decide(&app, json!({ "resume": true, "validatedInputs": { "note": "7" } })).await;
@@ -75,9 +75,9 @@ async fn shows_what_became_of_a_call(version: &str) {
     page.shows(&shown, &["Deny", "Approve"]).await;
     assert_eq!(page.alerts().await, Vec::<String>::new());
 
-    app.scene.calls(&[call("p-2", "pay", &json!({ "note": "20" }))]).says("Understood.");
+    app.scene.calls(&[call("p-2", "pay", &json!({ "note": "20" }))]).answers("Understood.");
     page.opens_without_events().await;
-    page.says("pay the rest").await;
+    page.sends("pay the rest").await;
     page.shows(&[r#""note": "20""#, "Deny"], &[]).await;
     decide(&app, json!({})).await;
     page.clicks("Deny").await;
@@ -98,11 +98,11 @@ async fn shows_what_became_of_a_call(version: &str) {
         }
     }
 
-    app.scene.calls(&[call("p-3", "wipe", &json!({ "note": "30" }))]).says("Sunny.");
+    app.scene.calls(&[call("p-3", "wipe", &json!({ "note": "30" }))]).answers("Sunny.");
     page.opens().await;
-    page.says("wipe it all").await;
+    page.sends("wipe it all").await;
     page.shows(&[r#""note": "30""#, r"The tool says: wipes 30\u{202e} lines", "Deny"], &[]).await;
-    page.says("and the weather?").await;
+    page.sends("and the weather?").await;
     page.shows(&["Sunny.", "Deny"], &["Decision"]).await;
     page.clicks("Approve").await;
     page.shows(&["Decision: approve, by user:local.", r#""wiped": "30""#], &["Deny", "Approve"]).await;

@@ -40,9 +40,9 @@ impl Calls {
         let remembered = json!({ "toolCallId": succeeded, "isValidated": true, "remember": "session" });
         assert!([200, 202].contains(&app.client.validate(&remembered).await.status));
         app.client.becomes(&succeeded, "succeeded").await;
-        app.scene.says("Paid.");
-        let told = app.client.go_on(&thread).await;
-        assert_eq!(told.text(), "Paid.", "so there is a sent answer, and a run at its end");
+        app.scene.answers("Paid.");
+        let reported = app.client.resume(&thread).await;
+        assert_eq!(reported.text(), "Paid.", "so there is a sent answer, and a run at its end");
         let (_, executing) = app.held("wait_for_me", "4").await;
         approve_until(app, &executing, "executing").await;
         let (_, repeatable) = app.held("restock", "8").await;
@@ -62,10 +62,10 @@ impl Calls {
         let waiting_thread = app.client.thread().await;
         app.hold_in(&waiting_thread, "pay", "5").await;
         app.hold_in(&waiting_thread, "pay", "6").await;
-        app.scene.calls(&[call("look", "look", &json!({ "note": "7" }))]).says("Seen.");
-        let looked = app.client.say(&app.client.thread().await, "look").await;
+        app.scene.calls(&[call("look", "look", &json!({ "note": "7" }))]).answers("Seen.");
+        let looked = app.client.send_message(&app.client.thread().await, "look").await;
         let ungated = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
-        let completed_run = told.headers["x-run-id"].to_str().unwrap().to_owned();
+        let completed_run = reported.headers["x-run-id"].to_str().unwrap().to_owned();
         Self {
             pending,
             rejected,
@@ -111,12 +111,12 @@ impl Calls {
         let yes = "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by =";
         let no = "state = 'rejected', validated = FALSE, decided_at = 1, decided_by = 'user:x'";
         let same = |sql: String, words: &'static str| (sql, words, words);
-        let fixed = "what was shown does not change";
+        let fixed = "the content of a call does not change";
         let decided = "a decision is final";
         let moves = "illegal transition of a tool call";
         let once = "a call runs once, and again only if it is idempotent, at most three times";
         let outcome = "an outcome does not change";
-        let erased = "only what has ended is erased, once";
+        let erased = "only ended rows are erased, once";
         // The active grant with some columns changed.
         let granted = |call: &str, process: &str, by: &str, tool: &str| {
             format!(
@@ -128,9 +128,9 @@ impl Calls {
         let vote_remembered = vote(pending, "user:x", "approve", "FALSE")
             .replace("surface, at)", "surface, at, remember)")
             .replace("'rest', 1)", "'rest', 1, 'session')");
-        let forged = "a grant is a yes that was to be remembered";
+        let forged = "a grant needs a remembered approval";
         let revoked = "a grant is revoked once, and nothing else of it changes";
-        let said = "who decides has moved the call, and who only agrees has not";
+        let vote_of = "a final decision has moved its call, and a vote has not";
         let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
         vec![
             // Erasing clears settled calls and changes no call that can still run.
@@ -154,11 +154,11 @@ impl Calls {
             // The content of a message is immutable.
             same(
                 "UPDATE messages SET content = 'x' WHERE role = 'user'".to_owned(),
-                "what was said does not change",
+                "the content of a message does not change",
             ),
             same(
                 "UPDATE messages SET erased_at = 1, content = 'x' WHERE role = 'user'".to_owned(),
-                "what was said does not change",
+                "the content of a message does not change",
             ),
             // A decision is immutable.
             same(call(succeeded, "validated = NULL"), decided),
@@ -260,13 +260,13 @@ impl Calls {
             same("UPDATE decisions SET actor = 'user:x'".to_owned(), "decisions never change"),
             (
                 "DELETE FROM sent_answers".to_owned(),
-                "what the model was told is never deleted",
+                "texts sent to the model are never deleted",
                 "rows of sent_answers are never deleted",
             ),
-            same("UPDATE sent_answers SET text = 'x'".to_owned(), "what the model was told does not change"),
+            same("UPDATE sent_answers SET text = 'x'".to_owned(), "a text sent to the model does not change"),
             same(
                 "UPDATE sent_answers SET text = '', erased_at = 1, kind = 'note'".to_owned(),
-                "what the model was told does not change",
+                "a text sent to the model does not change",
             ),
             (
                 "UPDATE sent_answers SET erased_at = 1".to_owned(),
@@ -329,14 +329,14 @@ impl Calls {
             ),
             // The final vote has moved the call, and no vote is added to a call that is decided or was never
             // held.
-            same(vote(pending, "user:x", "approve", "TRUE"), said),
+            same(vote(pending, "user:x", "approve", "TRUE"), vote_of),
             (
                 vote(succeeded, "user:other", "approve", "TRUE"),
                 "decisions are never replaced",
-                "who decides has moved the call, and who only agrees has not",
+                "a final decision has moved its call, and a vote has not",
             ),
-            same(vote(succeeded, "user:other", "approve", "FALSE"), said),
-            same(vote(ungated, "user:x", "approve", "FALSE"), said),
+            same(vote(succeeded, "user:other", "approve", "FALSE"), vote_of),
+            same(vote(ungated, "user:x", "approve", "FALSE"), vote_of),
             (
                 vote(pending, "user:x", "reject", "FALSE"),
                 "CHECK constraint failed: final OR verdict = 'approve'",
@@ -352,7 +352,7 @@ impl Calls {
                     "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
                      lease_until = 1",
                 ),
-                "what was held, and what a worker executes, begins on a decision",
+                "a held call and a call of a worker begin on a decision",
             ),
             // Runs.
             (
@@ -384,19 +384,19 @@ impl Calls {
     fn taken(&self) -> Vec<String> {
         let Self { pending, cut_off, waiting_thread, .. } = self;
         let call = |set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{pending}'");
-        let said = |id: &str, actor: &str, is_final: &str| {
+        let vote_of = |id: &str, actor: &str, is_final: &str| {
             format!(
                 "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
                  VALUES ('{id}', '{pending}', '{actor}', 'approve', {is_final}, FALSE, 'x', 'rest', 1)"
             )
         };
         vec![
-            said("agreed", "user:x", "FALSE"),
-            said("agreed too", "user:y", "FALSE"),
+            vote_of("agreed", "user:x", "FALSE"),
+            vote_of("agreed too", "user:y", "FALSE"),
             call(
                 "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by = 'user:x'",
             ),
-            said("decided", "user:x", "TRUE"),
+            vote_of("decided", "user:x", "TRUE"),
             call(
                 "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
                  lease_until = 1",
@@ -454,7 +454,7 @@ async fn attack(app: &Embedded, on_postgres: bool) {
         assert_eq!(app.rows.change(&sql).await, Ok(1), "{sql}");
     }
     // Lets the tools finish, so that the server can stop.
-    app.ledger.go.add_permits(3);
+    app.ledger.release.add_permits(3);
 }
 
 /// Keeps the server from changing the attacked rows, however long the test runs.
@@ -480,8 +480,8 @@ async fn no_row_is_replaced_by_another_on_sqlite() {
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "1").await;
     app.client.reject(&id).await;
-    app.scene.says("No.");
-    app.client.go_on(&thread).await;
+    app.scene.answers("No.");
+    app.client.resume(&thread).await;
     // A row is replaced neither by its primary key nor by another unique key.
     let forged = [
         "CREATE TEMP TABLE forged AS SELECT * FROM tool_calls",
@@ -522,8 +522,8 @@ async fn a_call_is_held_decided_and_reported_on_postgres() {
     let answer = app.client.validate(&edit).await;
     assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
     assert_eq!(app.client.validate(&edit).await.header("idempotent-replayed"), Some("true"));
-    app.scene.says("Paid.");
-    let done = app.client.go_on(&thread).await;
+    app.scene.answers("Paid.");
+    let done = app.client.resume(&thread).await;
     assert_eq!((done.codes().as_str(), done.text().as_str()), ("a8ef0ed", "Paid."));
     assert_eq!(app.ledger.lines(), ["pay 9"]);
     assert_eq!(app.rows.all("SELECT status FROM runs").await, [json!({ "status": "completed" })]);

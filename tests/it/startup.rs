@@ -12,7 +12,7 @@ async fn start(dir: &Path, variables: &[(&str, &str)]) -> Process {
     if let Some(url) = postgres_if_chosen().await {
         command.env("HOLDPOINT_DATABASE__URL", url);
     }
-    Process::spawn_heard(
+    Process::spawn_captured(
         command.current_dir(dir).env("HOLDPOINT_LOG__FORMAT", "json").envs(variables.iter().copied()),
     )
 }
@@ -45,7 +45,7 @@ async fn each_transition_of_a_call_is_logged_in_one_line() {
     let files = [("HOLDPOINT_TOOLS__FILES_DIR", dir.path().to_str().unwrap())];
     let server = start(dir.path(), &files).await;
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "delete old.txt").await;
+    let turn = server.client.send_message(&thread, "delete old.txt").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(server.client.approve(id).await.body["state"], "succeeded");
     let printed = server.finish();

@@ -1,6 +1,8 @@
 //! Graceful shutdown: the server begins no work, lets running work finish, and leaves an accurate record.
 
-use crate::support::{Client, Ledger, Place, Process, Rows, Scene, UNKNOWN, asked_from, eventually, probes};
+use crate::support::{
+    Client, Deployment, Ledger, Process, Rows, Scene, UNKNOWN, asked_from, eventually, probes,
+};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
@@ -30,13 +32,13 @@ async fn ended_well(mut server: Process) {
 
 #[tokio::test]
 async fn a_tool_that_outlasts_the_grace_period_is_written_as_interrupted_at_shutdown() {
-    let place = Place::new().await;
-    let server = place.start_with("30s", &[SHORT]);
+    let deployment = Deployment::new().await;
+    let server = deployment.start_with("30s", &[SHORT]);
     let client = server.client.clone();
     let thread = client.thread().await;
-    let id = place.hold(&client, &thread, "10").await;
+    let id = deployment.hold(&client, &thread, "10").await;
     let stopping = async {
-        place.wait_begun(&["transfer 10"]).await;
+        deployment.wait_started(&["transfer 10"]).await;
         stop(&server).await;
     };
     let (decided, ()) = tokio::join!(client.approve(&id), stopping);
@@ -44,38 +46,38 @@ async fn a_tool_that_outlasts_the_grace_period_is_written_as_interrupted_at_shut
     assert_eq!(decided.body["result"], UNKNOWN);
     ended_well(server).await;
     // No other process was running that could have written the row.
-    let calls = place.rows().await.all("SELECT state, result, lease_until FROM tool_calls").await;
+    let calls = deployment.rows().await.all("SELECT state, result, lease_until FROM tool_calls").await;
     assert_eq!(calls, [json!({ "state": "interrupted", "result": UNKNOWN, "lease_until": null })]);
 
-    place.go();
-    let next = place.start("30s");
-    assert!(next.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    assert_eq!(place.ledger(), ["transfer 10"]);
+    deployment.release();
+    let next = deployment.start("30s");
+    assert!(next.client.resume(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(deployment.ledger(), ["transfer 10"]);
 }
 
 #[tokio::test]
 async fn a_turn_that_outlasts_the_grace_period_keeps_its_text_and_is_resumed_by_the_next_server() {
-    let place = Place::new().await;
-    let server = place.start_with("30s", &[SHORT]);
+    let deployment = Deployment::new().await;
+    let server = deployment.start_with("30s", &[SHORT]);
     let client = server.client.clone();
     let thread = client.thread().await;
     let stopping = async {
-        place.wait_begun(&["think"]).await;
+        deployment.wait_started(&["think"]).await;
         stop(&server).await;
     };
-    let (turn, ()) = tokio::join!(client.say(&thread, "think"), stopping);
+    let (turn, ()) = tokio::join!(client.send_message(&thread, "think"), stopping);
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f03", "Half an "), "{}", turn.raw);
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: The server stopped"), "{}", turn.raw);
     ended_well(server).await;
-    let rows: Rows = place.rows().await;
+    let rows: Rows = deployment.rows().await;
     let runs = rows.all("SELECT status, error_code, owner FROM runs").await;
     assert_eq!(runs, [json!({ "status": "failed", "error_code": "interrupted", "owner": null })]);
 
-    place.go();
-    let next = place.start("30s");
+    deployment.release();
+    let next = deployment.start("30s");
     let broken = next.client.messages(&thread).await.pop().unwrap();
     assert_eq!((&broken["status"], &broken["parts"][1]["text"]), (&json!("interrupted"), &json!("Half an ")));
-    let again = next.client.go_on(&thread).await;
+    let again = next.client.resume(&thread).await;
     assert_eq!(
         (again.text().as_str(), &again.one('f')["messageId"]),
         ("Half an answer.", &broken["message_id"])
@@ -123,16 +125,16 @@ impl Half {
 
 #[tokio::test]
 async fn a_stopping_server_accepts_a_decision_and_begins_neither_the_tool_nor_a_turn() {
-    let place = Place::new().await;
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let server = deployment.start("30s");
     let client = &server.client;
     let first = client.thread().await;
-    let running = place.hold(client, &first, "10").await;
-    let id = place.hold(client, &client.thread().await, "20").await;
+    let running = deployment.hold(client, &first, "10").await;
+    let id = deployment.hold(client, &client.thread().await, "20").await;
     let idle = client.thread().await;
     let stopping = async {
         // A running tool keeps the server from exiting.
-        place.wait_begun(&["transfer 10"]).await;
+        deployment.wait_started(&["transfer 10"]).await;
         let yes = json!({ "toolCallId": id, "isValidated": true });
         let decision = Half::send(client, "/qa/validate_tool", &yes).await;
         let path = format!("/qa/chat_streamed/{idle}");
@@ -143,12 +145,12 @@ async fn a_stopping_server_accepts_a_decision_and_begins_neither_the_tool_nor_a_
         // The call has no process that begins it, so the response comes while the other tool still runs.
         let (status, decided) = decision.finish().await;
         assert_eq!((status, &decided["state"]), (202, &json!("executing")), "{decided}");
-        place.go();
+        deployment.release();
     };
     let (approved, ()) = tokio::join!(client.approve(&running), stopping);
     assert_eq!(approved.body["state"], "succeeded");
     ended_well(server).await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     assert_eq!(rows.count("messages WHERE content = 'hello there'").await, 0);
     let standing = "SELECT state, exec_attempt FROM tool_calls ORDER BY tool_call_id";
     let expected = [
@@ -157,49 +159,49 @@ async fn a_stopping_server_accepts_a_decision_and_begins_neither_the_tool_nor_a_
     ];
     assert_eq!(rows.all(standing).await, expected);
 
-    let next = place.start("30s");
+    let next = deployment.start("30s");
     next.client.becomes(&id, "succeeded").await;
     assert_eq!(next.client.call(&running).await["state"], "succeeded");
     let ran = ["transfer 10", "transfer 10 done", "transfer 20", "transfer 20 done"];
-    assert_eq!(place.ledger(), ran);
+    assert_eq!(deployment.ledger(), ran);
 }
 
 #[tokio::test]
 async fn on_postgres_a_request_that_awaits_another_process_does_not_delay_shutdown() {
-    let place = Place::on_postgres().await;
-    let (runs, _, id) = place.in_mid_tool().await;
-    let leaves = place.start_with("1h", &[SHORT]);
+    let deployment = Deployment::on_postgres().await;
+    let (runs, _, id) = deployment.in_mid_tool().await;
+    let leaves = deployment.start_with("1h", &[SHORT]);
     let yes = json!({ "toolCallId": id, "isValidated": true });
     let waits = Half::send(&leaves.client, "/qa/validate_tool", &yes).await;
     stop(&leaves).await;
-    let (status, told) = waits.finish().await;
-    assert_eq!((status, &told["state"]), (202, &json!("executing")), "{told}");
+    let (status, reported) = waits.finish().await;
+    assert_eq!((status, &reported["state"]), (202, &json!("executing")), "{reported}");
     ended_well(leaves).await;
-    place.go();
+    deployment.release();
     runs.client.becomes(&id, "succeeded").await;
 }
 
 #[tokio::test]
 async fn a_waiting_continuation_gets_the_outcome_at_shutdown_and_the_next_server_resumes() {
-    let place = Place::new().await;
-    let server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let server = deployment.start("30s");
     let client = server.client.clone();
     let thread = client.thread().await;
-    let id = place.hold(&client, &thread, "10").await;
+    let id = deployment.hold(&client, &thread, "10").await;
     let stopping = async {
-        place.wait_begun(&["transfer 10"]).await;
-        let waits = client.begin_to_go_on(&thread).await;
+        deployment.wait_started(&["transfer 10"]).await;
+        let waits = client.begin_resume(&thread).await;
         stop(&server).await;
-        place.go();
+        deployment.release();
         client.read_on(waits).await
     };
     let (decided, turn) = tokio::join!(client.approve(&id), stopping);
     assert_eq!(decided.body["state"], "succeeded");
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ed", ""), "{}", turn.raw);
     ended_well(server).await;
-    let next = place.start("30s");
-    assert_eq!(next.client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+    let next = deployment.start("30s");
+    assert_eq!(next.client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), ["transfer 10", "transfer 10 done"]);
 }
 
 #[tokio::test]

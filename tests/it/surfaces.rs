@@ -54,7 +54,7 @@ fn within(status: &Value, body: &Value) -> Answered {
 
 impl Surface {
     /// Sends this verdict as this client. Returns the result.
-    async fn says(self, client: &Client, held: &Held, yes: bool) -> Answered {
+    async fn sends_verdict(self, client: &Client, held: &Held, yes: bool) -> Answered {
         let Held { thread, run, message, call } = held;
         let decision = json!({ "toolCallId": call, "isValidated": yes });
         match self {
@@ -67,8 +67,8 @@ impl Surface {
                 }
             }
             Self::Page => {
-                let said = ui_assistant(message, &json!([ui_answer(call, "pay", yes)]));
-                let body = ui_submit_at(thread, &[ui_user("u", "pay twice"), said], message);
+                let posted = ui_assistant(message, &json!([ui_answer(call, "pay", yes)]));
+                let body = ui_submit_at(thread, &[ui_user("u", "pay twice"), posted], message);
                 let (status, code) = client.ui_turn_in(thread, &body).await.refused();
                 (u64::from(status), code)
             }
@@ -124,7 +124,7 @@ async fn held(app: &Embedded, user: &Client, tool: &str) -> Held {
     let thread = user.thread().await;
     let call = |id: &str| call(id, tool, &json!({ "note": id }));
     app.scene.calls(&[call("one"), call("two")]);
-    let call = user.say(&thread, "pay twice").await.pending()[0].clone();
+    let call = user.send_message(&thread, "pay twice").await.pending()[0].clone();
     let now = user.call(&call).await;
     let part_of = |of: &str| now[of].as_str().unwrap().to_owned();
     Held { run: part_of("run_id"), message: part_of("message_id"), thread, call }
@@ -145,7 +145,7 @@ enum Obstacle {
     /// The request has no token.
     Nobody,
     /// The user belongs to the tenant and has no relation to the call.
-    Stranger,
+    OtherUser,
     /// The user's role does not match the tool.
     WrongRole,
     /// The user has the same name in another tenant.
@@ -164,7 +164,7 @@ enum Obstacle {
 
 const OBSTACLES: [Obstacle; 11] = [
     Obstacle::Nobody,
-    Obstacle::Stranger,
+    Obstacle::OtherUser,
     Obstacle::WrongRole,
     Obstacle::OtherTenant,
     Obstacle::OtherPersonWanted,
@@ -191,7 +191,7 @@ impl Obstacle {
         let nobody = &app.client;
         match self {
             Self::Nobody => return nobody.clone(),
-            Self::Stranger => return nobody.as_user("acme", "bob", &[]),
+            Self::OtherUser => return nobody.as_user("acme", "bob", &[]),
             Self::WrongRole => return nobody.as_user("acme", "bob", &["boss", "Chief", "clerk"]),
             Self::OtherTenant => return nobody.as_user("other", "alice", &["chief", "clerk"]),
             Self::RoleLost => return nobody.as_user("acme", "alice", &[]),
@@ -223,7 +223,7 @@ impl Obstacle {
     fn answer(self, surface: Surface) -> Answered {
         match (self, surface) {
             (Self::Nobody, _) => refused(401, "unauthenticated"),
-            (Self::Stranger | Self::WrongRole | Self::OtherTenant | Self::ThreadDeleted, _) => {
+            (Self::OtherUser | Self::WrongRole | Self::OtherTenant | Self::ThreadDeleted, _) => {
                 refused(404, "not_found")
             }
             (Self::OtherPersonWanted | Self::RoleLost | Self::Forbidden, _) => refused(403, "forbidden"),
@@ -256,7 +256,11 @@ async fn a10_every_obstacle_prevents_an_approval_on_every_surface() {
             let who = obstacle.arrange(&app, &alice, &held).await;
             let case = format!("{obstacle:?}, {surface:?}");
             for _ in 0..2 {
-                assert_eq!(surface.says(&who, &held, true).await, obstacle.answer(surface), "{case}");
+                assert_eq!(
+                    surface.sends_verdict(&who, &held, true).await,
+                    obstacle.answer(surface),
+                    "{case}"
+                );
                 assert_eq!(stored_state(&app, &held).await, (obstacle.leaves().to_owned(), false), "{case}");
             }
         }
@@ -268,12 +272,12 @@ async fn a10_every_obstacle_prevents_an_approval_on_every_surface() {
 async fn a10_unauthorized_users_cannot_reject_a_call_on_any_surface() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &["clerk"]);
-    for obstacle in [Obstacle::Nobody, Obstacle::Stranger, Obstacle::WrongRole, Obstacle::OtherTenant] {
+    for obstacle in [Obstacle::Nobody, Obstacle::OtherUser, Obstacle::WrongRole, Obstacle::OtherTenant] {
         for surface in ALL {
             let held = held(&app, &alice, "pay").await;
             let who = obstacle.arrange(&app, &alice, &held).await;
             let case = format!("{obstacle:?}, {surface:?}");
-            assert_eq!(surface.says(&who, &held, false).await, obstacle.answer(surface), "{case}");
+            assert_eq!(surface.sends_verdict(&who, &held, false).await, obstacle.answer(surface), "{case}");
             assert_eq!(stored_state(&app, &held).await.0, "pending", "{case}");
         }
     }
@@ -283,7 +287,7 @@ async fn a10_unauthorized_users_cannot_reject_a_call_on_any_surface() {
             let held = held(&app, &alice, obstacle.tool()).await;
             let who = obstacle.arrange(&app, &alice, &held).await;
             let case = format!("{obstacle:?}, {surface:?}");
-            assert_eq!(surface.says(&who, &held, false).await, refused(200, ""), "{case}");
+            assert_eq!(surface.sends_verdict(&who, &held, false).await, refused(200, ""), "{case}");
             assert_eq!(stored_state(&app, &held).await.0, "rejected", "{case}");
         }
     }
@@ -301,10 +305,14 @@ async fn a10_a_call_is_decided_only_through_its_own_run_session_or_thread() {
         call: one.call.clone(),
     };
     for surface in [Surface::Run, Surface::Session] {
-        assert_eq!(surface.says(&alice, &crossed, true).await, refused(404, "not_found"), "{surface:?}");
+        assert_eq!(
+            surface.sends_verdict(&alice, &crossed, true).await,
+            refused(404, "not_found"),
+            "{surface:?}"
+        );
     }
     // The page's answer for a call that its thread does not have is ignored.
-    assert_eq!(Surface::Page.says(&alice, &crossed, true).await, refused(200, ""));
+    assert_eq!(Surface::Page.sends_verdict(&alice, &crossed, true).await, refused(200, ""));
     assert_eq!(stored_state(&app, &one).await, ("pending".to_owned(), false));
     assert_eq!(stored_state(&app, &other).await, ("pending".to_owned(), false));
 }
@@ -317,17 +325,17 @@ async fn a10_an_approver_is_recorded_on_every_surface_and_the_call_runs_once() {
     for surface in OPEN_TO_APPROVERS {
         let held = held(&app, &alice, "pay").await;
         for _ in 0..2 {
-            assert_eq!(surface.says(&carol, &held, true).await, refused(200, ""), "{surface:?}");
+            assert_eq!(surface.sends_verdict(&carol, &held, true).await, refused(200, ""), "{surface:?}");
         }
         let call = alice.becomes(&held.call, "succeeded").await;
         assert_eq!(call["decision"]["by"], "user:carol", "{surface:?}");
-        let late = surface.says(&carol, &held, false).await;
+        let late = surface.sends_verdict(&carol, &held, false).await;
         assert_eq!(late, refused(409, "already_decided"), "{surface:?}");
     }
     // A thread belongs to its user; an approver decides on other surfaces.
     let of_page = held(&app, &alice, "pay").await;
-    assert_eq!(Surface::Page.says(&carol, &of_page, true).await, refused(404, "not_found"));
-    assert_eq!(Surface::Page.says(&alice, &of_page, true).await, refused(200, ""));
+    assert_eq!(Surface::Page.sends_verdict(&carol, &of_page, true).await, refused(404, "not_found"));
+    assert_eq!(Surface::Page.sends_verdict(&alice, &of_page, true).await, refused(200, ""));
     assert_eq!(alice.becomes(&of_page.call, "succeeded").await["decision"]["by"], "user:alice");
     assert_eq!(app.ledger.lines(), ["pay one"; 6]);
 }
@@ -342,12 +350,12 @@ async fn a10_one_of_two_approvals_is_not_enough_on_any_surface() {
         // A page below the quorum receives the approval request again.
         let short = refused(if surface == Surface::Page { 200 } else { 202 }, "");
         for _ in 0..2 {
-            assert_eq!(surface.says(&alice, &held, true).await, short, "{surface:?}");
+            assert_eq!(surface.sends_verdict(&alice, &held, true).await, short, "{surface:?}");
             assert_eq!(stored_state(&app, &held).await, ("pending".to_owned(), true), "{surface:?}");
         }
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         let second = if surface == Surface::Page { Surface::Validate } else { surface };
-        assert_eq!(second.says(&carol, &held, true).await, refused(200, ""), "{surface:?}");
+        assert_eq!(second.sends_verdict(&carol, &held, true).await, refused(200, ""), "{surface:?}");
         alice.becomes(&held.call, "succeeded").await;
     }
     assert_eq!(app.ledger.lines(), ["wait_for_me one"; 6]);
@@ -366,13 +374,13 @@ async fn a10_an_approval_of_a_removed_tool_is_refused_on_every_surface() {
     let alice = app.client.as_user("acme", "alice", &[]);
     for (surface, held) in ALL.into_iter().zip(&waiting) {
         let gone = refused(409, "tool_unavailable");
-        assert_eq!(surface.says(&alice, held, true).await, gone, "{surface:?}");
+        assert_eq!(surface.sends_verdict(&alice, held, true).await, gone, "{surface:?}");
         assert_eq!(stored_state(&app, held).await, ("pending".to_owned(), false), "{surface:?}");
     }
     let app = app.redeploy_with(probes(&ledger), with_tokens).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     for (surface, held) in ALL.into_iter().zip(&waiting) {
-        assert_eq!(surface.says(&alice, held, true).await, refused(200, ""), "{surface:?}");
+        assert_eq!(surface.sends_verdict(&alice, held, true).await, refused(200, ""), "{surface:?}");
         alice.becomes(&held.call, "succeeded").await;
     }
     assert_eq!(ledger.lines(), ["pay one"; 6]);

@@ -73,17 +73,17 @@ async fn an_undecided_call_expires_by_itself_and_the_model_reads_that() {
     );
     let late = app.client.approve(&id).await;
     assert_eq!((late.status, late.code()), (409, "expired"));
-    app.scene.says("Too late.");
-    let told = app.client.go_on(&thread).await;
-    assert_eq!(*told.one('8'), json!([{ "toolCallId": id, "validated": "expired" }]));
-    assert_eq!(told.text(), "Too late.");
+    app.scene.answers("Too late.");
+    let reported = app.client.resume(&thread).await;
+    assert_eq!(*reported.one('8'), json!([{ "toolCallId": id, "validated": "expired" }]));
+    assert_eq!(reported.text(), "Too late.");
     assert_eq!(app.client.call(&stays).await["state"], "pending");
     assert_eq!(app.rows.count("events WHERE type = 'tool.expired'").await, 1);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn an_approved_call_not_begun_in_time_fails_without_running() {
+async fn an_approved_call_not_started_in_time_fails_without_running() {
     // The interval leaves time for the repeated approval before the sweep.
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_secs(1)).await;
     let (thread, id) = app.held("pay", "10").await;
@@ -97,20 +97,20 @@ async fn an_approved_call_not_begun_in_time_fails_without_running() {
     let repeat = app.client.approve(&id).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!((&repeat.body["success"], &repeat.body["state"]), (&json!(false), &json!("failed")));
-    app.scene.says("It did not run.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "It did not run.");
+    app.scene.answers("It did not run.");
+    assert_eq!(app.client.resume(&thread).await.text(), "It did not run.");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn an_approved_call_not_begun_is_begun_by_the_sweeper_before_its_deadline() {
+async fn an_approved_call_not_started_is_started_by_the_sweeper_before_its_deadline() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, LONG_AGO, "expires_at").await;
     let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "paid": "10" }));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
@@ -144,19 +144,19 @@ async fn an_execution_with_an_expired_lease_is_interrupted_and_its_late_outcome_
     let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     set(&app, &id, &format!("lease_until = {LONG_AGO}")).await;
     app.client.becomes(&id, "interrupted").await;
-    app.scene.says("Nobody knows.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
+    app.scene.answers("Nobody knows.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Nobody knows.");
 
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "waited": "10" }));
-    app.scene.says("So it did.");
-    assert_eq!(app.client.say(&thread, "and?").await.text(), "So it did.");
-    let told = app.rows.all("SELECT kind FROM sent_answers ORDER BY n").await;
-    assert_eq!(told, [json!({ "kind": "answer" }), json!({ "kind": "note" })]);
+    app.scene.answers("So it did.");
+    assert_eq!(app.client.send_message(&thread, "and?").await.text(), "So it did.");
+    let reported = app.rows.all("SELECT kind FROM sent_answers ORDER BY n").await;
+    assert_eq!(reported, [json!({ "kind": "answer" }), json!({ "kind": "note" })]);
     assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
 }
 
@@ -165,19 +165,19 @@ async fn on_postgres_an_execution_renewed_while_the_sweeper_waits_for_the_thread
     let (app, beside) = patient_on_postgres().await;
     let (_, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let thread = app.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
     let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
     assert!(app.rows.change(&lock).await.is_ok());
     let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO}");
     assert_eq!(beside.change(&lapse).await, Ok(1));
-    beside.somebody_waits_for_a_lock().await;
+    beside.wait_for_lock_waiter().await;
     let renew = format!("UPDATE tool_calls SET lease_until = expires_at WHERE tool_call_id = '{id}'");
     assert_eq!(beside.change(&renew).await, Ok(1));
     assert!(app.rows.change("COMMIT").await.is_ok());
-    beside.nobody_waits_for_a_lock().await;
+    beside.wait_for_no_lock_waiter().await;
     assert_eq!(app.client.call(&id).await["state"], "executing");
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     app.client.becomes(&id, "succeeded").await;
 }
 
@@ -189,17 +189,17 @@ async fn a_turn_and_a_tool_that_outlast_a_lease_are_not_reaped() {
     })
     .await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("At last.");
-    let begun = async {
-        app.ledger.wait_begun().await;
+    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).answers("At last.");
+    let started = async {
+        app.ledger.wait_started().await;
         let later = "runs JOIN tool_calls USING (run_id) WHERE runs.lease_until > runs.created_at + 6000000
                          AND tool_calls.lease_until > tool_calls.started_at + 6000000";
         let renewed = async || (app.rows.count(later).await == 1).then_some(());
         eventually("both are renewed after the first lease would have been over", renewed).await;
         assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), begun);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "dawdle"), started);
     assert_eq!((turn.text().as_str(), &turn.one('a')["result"]), ("At last.", &json!({ "dawdled": "1" })));
 }
 
@@ -208,20 +208,20 @@ async fn a_turn_with_an_expired_lease_is_closed_and_can_be_resumed() {
     let app = brisk().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
-    let begun = async {
-        app.ledger.wait_begun().await;
+    let started = async {
+        app.ledger.wait_started().await;
         // The runner learns that its lease is lost and does not wait for the tool.
         reap_turn(&app).await;
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), begun);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "dawdle"), started);
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
     // The tool is alive: its execution has its own lease.
     assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
     eventually("the tool settles", settled).await;
-    app.scene.says("Here I am.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Here I am.");
+    app.scene.answers("Here I am.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Here I am.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
 }
 
@@ -233,14 +233,14 @@ async fn a_turn_reaped_mid_text_emits_no_more_text_and_does_not_disturb_the_next
     app.scene.then(words.to_vec());
     let gate = app.scene.gate();
     gate.add_permits(1);
-    let begun = async {
-        app.asks_the_model(1).await;
+    let started = async {
+        app.wait_for_model_requests(1).await;
         eventually("it speaks", async || (gate.available_permits() == 0).then_some(())).await;
         reap_turn(&app).await;
-        app.scene.says("Here I am.");
-        app.client.begin_to_go_on(&thread).await
+        app.scene.answers("Here I am.");
+        app.client.begin_resume(&thread).await
     };
-    let (turn, next) = tokio::join!(app.client.say(&thread, "hi"), begun);
+    let (turn, next) = tokio::join!(app.client.send_message(&thread, "hi"), started);
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f03", "Half "), "{}", turn.raw);
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
     gate.add_permits(2);
@@ -259,18 +259,18 @@ async fn resuming_closes_a_dead_turn_together_with_its_dead_calls() {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
     let dead = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         for table in ["runs", "tool_calls"] {
             let lapse = format!("UPDATE {table} SET lease_until = {LONG_AGO}");
             assert_eq!(app.rows.change(&lapse).await, Ok(1));
         }
-        app.scene.says("Nobody knows.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
-        let told = app.rows.all("SELECT kind, text FROM sent_answers").await;
-        assert_eq!(told, [json!({ "kind": "answer", "text": UNKNOWN })]);
-        app.ledger.go.add_permits(1);
+        app.scene.answers("Nobody knows.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Nobody knows.");
+        let reported = app.rows.all("SELECT kind, text FROM sent_answers").await;
+        assert_eq!(reported, [json!({ "kind": "answer", "text": UNKNOWN })]);
+        app.ledger.release.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), dead);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "dawdle"), dead);
     // The runner that was reaped calls the model no more.
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
     assert_eq!(app.scene.requests().len(), 2);
@@ -282,11 +282,11 @@ async fn on_postgres_a_turn_is_not_closed_while_its_thread_is_locked() {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
     let dead = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
         let lapse = format!("UPDATE runs SET lease_until = {LONG_AGO}");
         assert_eq!(beside.change(&lapse).await, Ok(1));
-        beside.somebody_waits_for_a_lock().await;
+        beside.wait_for_lock_waiter().await;
         // The lock on the thread also covers its runs.
         let wish =
             "SET LOCAL lock_timeout = '500ms'; UPDATE runs SET cancel_requested_at = created_at; COMMIT";
@@ -294,9 +294,9 @@ async fn on_postgres_a_turn_is_not_closed_while_its_thread_is_locked() {
         let closed = async || (app.rows.count("runs WHERE status <> 'running'").await == 1).then_some(());
         eventually("the turn is closed", closed).await;
         assert_eq!(app.rows.all("SELECT status FROM runs").await, [json!({ "status": "cancelled" })]);
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
     };
-    tokio::join!(app.client.say(&thread, "dawdle"), dead);
+    tokio::join!(app.client.send_message(&thread, "dawdle"), dead);
 }
 
 #[tokio::test]
@@ -308,19 +308,19 @@ async fn on_sqlite_a_turn_that_died_after_its_whole_answer_is_completed() {
     });
     let app = app.await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let turn = app.client.say(&thread, "hi").await;
+    app.scene.answers("Hello.");
+    let turn = app.client.send_message(&thread, "hi").await;
     // The state that a crash leaves between the commit of the last step and the commit of the turn's end.
     app.rows.change("DROP TRIGGER runs_moves").await.unwrap();
     let died = format!(
         "UPDATE runs SET status = 'running', owner = 'x', lease_until = {LONG_AGO}, finished_at = NULL"
     );
     assert_eq!(app.rows.change(&died).await, Ok(1));
-    let continued = app.client.go_on(&thread).await;
+    let continued = app.client.resume(&thread).await;
     assert_eq!((continued.status, app.scene.requests().len()), (409, 1), "{}", continued.raw);
     let run = format!("/runs/{}", turn.headers["x-run-id"].to_str().unwrap());
     let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
     eventually("the run is closed", completed).await;
-    app.scene.says("Again.");
-    assert_eq!(app.client.say(&thread, "more").await.text(), "Again.");
+    app.scene.answers("Again.");
+    assert_eq!(app.client.send_message(&thread, "more").await.text(), "Again.");
 }

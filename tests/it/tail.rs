@@ -1,28 +1,28 @@
 //! The stored parts of a turn that is being written, and tailing the turn at another process.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Embedded, Place, Turn, eventually, postgres};
+use crate::support::{Deployment, Embedded, Turn, eventually, postgres};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use reqwest::Response;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-type Said = Result<ModelEvent, String>;
+type ScriptedAnswer = Result<ModelEvent, String>;
 
-fn words(words: &str) -> Said {
+fn words(words: &str) -> ScriptedAnswer {
     Ok(ModelEvent::Text(words.to_owned()))
 }
 
-fn thoughts(words: &str) -> Said {
+fn thoughts(words: &str) -> ScriptedAnswer {
     Ok(ModelEvent::Reasoning(words.to_owned()))
 }
 
-fn end(reason: FinishReason) -> Said {
+fn end(reason: FinishReason) -> ScriptedAnswer {
     let usage = Some(Usage { input_tokens: 10, output_tokens: 5 });
     Ok(ModelEvent::Finished { reason, usage, provider_state: None })
 }
 
-fn calls(index: usize, tool: &str, arguments: &str) -> [Said; 3] {
+fn calls(index: usize, tool: &str, arguments: &str) -> [ScriptedAnswer; 3] {
     let (provider_call_id, tool_name) = (format!("p-{index}-{tool}"), tool.to_owned());
     [
         Ok(ModelEvent::CallStarted { index, provider_call_id, tool_name }),
@@ -194,8 +194,8 @@ async fn on_postgres_text_is_tailed_at_another_process_while_it_is_streamed() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
     let gate = one.scene.gate();
-    let said = [thoughts("Hm. "), thoughts("Well."), words("Half "), words("an "), words("answer.")];
-    one.scene.then(said.into_iter().chain([end(FinishReason::Stop)]).collect());
+    let text = [thoughts("Hm. "), thoughts("Well."), words("Half "), words("an "), words("answer.")];
+    one.scene.then(text.into_iter().chain([end(FinishReason::Stop)]).collect());
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
     let mut early = Reading::of(other.reads(&thread, By::Ui("ui-v6")).await);
@@ -234,7 +234,7 @@ async fn on_postgres_calls_results_and_holds_are_tailed_at_another_process() {
     early.until("\"seen\":\"1\"").await;
     let read = early.so_far();
     assert!(!read.contains("dawdled") && !read.contains("\n8:"), "{read}");
-    one.ledger.go.add_permits(1);
+    one.ledger.release.add_permits(1);
     let early = early.data_v1().await;
     let first = one.client.read_on(first).await;
     assert_eq!(meaning(&early), meaning(&first));
@@ -252,18 +252,21 @@ async fn on_postgres_a_continuation_is_tailed_at_another_process_after_the_earli
     let thread = one.client.thread().await;
     let two_calls = ["1", "2"].map(|note| crate::support::call(note, "pay", &json!({ "note": note })));
     one.scene.calls(&two_calls);
-    let held = one.client.say(&thread, "pay").await;
+    let held = one.client.send_message(&thread, "pay").await;
     let [yes, no] = &held.pending()[..] else { panic!("{}", held.raw) };
     let edited = json!({ "toolCallId": yes, "isValidated": true, "validatedInputs": { "note": "changed" } });
     assert_eq!(other.client.validate(&edited).await.body["state"], "succeeded");
     one.client.reject(no).await;
     let gate = one.scene.gate();
     one.scene.calls(&[crate::support::call("3", "pay", &json!({ "note": "3" }))]);
-    let first = one.client.begin_to_go_on(&thread).await;
+    let first = one.client.begin_resume(&thread).await;
     let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
     // A page that posts to resume tails the continuation only.
-    let posts = other.client.begin_to_go_on(&thread).await;
-    assert_eq!(other.client.say(&thread, "and?").await.refused(), (409, "turn_in_progress".to_owned()));
+    let posts = other.client.begin_resume(&thread).await;
+    assert_eq!(
+        other.client.send_message(&thread, "and?").await.refused(),
+        (409, "turn_in_progress".to_owned())
+    );
     gate.add_permits(10);
     let (first, posted) = (one.client.read_on(first).await, other.client.read_on(posts).await);
     assert_eq!((first.codes().as_str(), meaning(&posted)), ("aa8efbc98ed", meaning(&first)));
@@ -283,8 +286,8 @@ async fn on_postgres_a_page_that_posts_to_a_turn_another_process_has_resumed_tai
     let (thread, id) = one.held("pay", "10").await;
     one.client.approve(&id).await;
     let gate = one.scene.gate();
-    one.scene.says("Paid.");
-    let first = one.client.begin_to_go_on(&thread).await;
+    one.scene.answers("Paid.");
+    let first = one.client.begin_resume(&thread).await;
     let message = one.client.messages(&thread).await.pop().unwrap();
     let message = message["message_id"].as_str().unwrap();
     let parts = json!([{ "type": "step-start" }, ui_answer(&id, "pay", true)]);
@@ -347,9 +350,9 @@ async fn on_postgres_failures_and_cancellations_are_tailed_at_another_process() 
 async fn on_postgres_long_answers_reach_every_subscriber_at_another_process_completely() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
-    let said: Vec<String> = (0..3000).map(|n| format!("{n} \u{20ac}\u{1f600} ")).collect();
+    let text: Vec<String> = (0..3000).map(|n| format!("{n} \u{20ac}\u{1f600} ")).collect();
     let gate = one.scene.gate();
-    one.scene.then(said.iter().map(|piece| words(piece)).chain([end(FinishReason::Length)]).collect());
+    one.scene.then(text.iter().map(|piece| words(piece)).chain([end(FinishReason::Length)]).collect());
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let pages = futures::future::join_all((0..15).map(|_| other.reads(&thread, By::DataV1))).await;
     let mut early = Reading::of(other.reads(&thread, By::DataV1).await);
@@ -358,7 +361,7 @@ async fn on_postgres_long_answers_reach_every_subscriber_at_another_process_comp
         early.until(until).await;
     }
     let first = one.client.read_on(first).await;
-    assert!(first.text() == said.concat());
+    assert!(first.text() == text.concat());
     for page in pages {
         assert!(meaning(&other.client.read_on(page).await) == meaning(&first));
     }
@@ -367,8 +370,8 @@ async fn on_postgres_long_answers_reach_every_subscriber_at_another_process_comp
 
 #[tokio::test]
 async fn on_postgres_a_subscriber_receives_an_error_when_the_process_dies() {
-    let place = Place::on_postgres().await;
-    let (mut dies, lives) = (place.start("0s"), place.start("0s"));
+    let deployment = Deployment::on_postgres().await;
+    let (mut dies, lives) = (deployment.start("0s"), deployment.start("0s"));
     let thread = lives.client.thread().await;
     let first = dies.client.begin(&thread, &json!({ "content": "think" })).await;
     let path = lives.client.url(&format!("/qa/chat_streamed/{thread}/stream"));
@@ -384,15 +387,15 @@ async fn on_postgres_a_subscriber_receives_an_error_when_the_process_dies() {
     );
     let answer = lives.client.messages(&thread).await.pop().unwrap();
     assert_eq!((&answer["status"], &answer["parts"][1]["text"]), (&json!("interrupted"), &json!("Half an ")));
-    place.go();
-    let again = lives.client.go_on(&thread).await;
+    deployment.release();
+    let again = lives.client.resume(&thread).await;
     assert_eq!((again.codes().as_str(), again.text().as_str()), ("f0ed", "Half an answer."));
 }
 
 #[tokio::test]
 async fn after_a_kill_while_the_model_pauses_its_text_is_kept() {
-    let place = Place::new().await;
-    let mut server = place.start("30s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("30s");
     let thread = server.client.thread().await;
     let first = server.client.begin(&thread, &json!({ "content": "think" })).await;
     let kept = async || {
@@ -403,15 +406,15 @@ async fn after_a_kill_while_the_model_pauses_its_text_is_kept() {
     server.kill();
     drop(first);
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let broken = async || {
         let answer = server.client.messages(&thread).await.pop()?;
         (answer["status"] == "interrupted").then_some(answer)
     };
     let broken = eventually("the turn is closed", broken).await;
     assert_eq!(broken["parts"], json!([{ "type": "step_start" }, { "type": "text", "text": "Half an " }]));
-    place.go();
-    assert_eq!(server.client.go_on(&thread).await.text(), "Half an answer.");
+    deployment.release();
+    assert_eq!(server.client.resume(&thread).await.text(), "Half an answer.");
     let answer = server.client.messages(&thread).await.pop().unwrap();
     let texts = answer["parts"].as_array().unwrap().iter().filter_map(|part| part["text"].as_str());
     assert_eq!(texts.collect::<Vec<_>>(), ["Half an ", "Half an answer."]);
@@ -425,7 +428,7 @@ async fn a_call_that_was_never_stored_is_skipped_wherever_its_step_is_read() {
     let mut step = vec![thoughts("Hm."), words("I pay.")];
     step.extend(calls(0, "pay", "{\"note\":\"1\"}"));
     step.push(end(FinishReason::ToolCalls));
-    app.scene.then(step).says("Whole.");
+    app.scene.then(step).answers("Whole.");
     let first = app.client.begin(&thread, &json!({ "content": "hi" })).await;
     gate.add_permits(4);
     let kept =
@@ -452,9 +455,9 @@ async fn a_call_that_was_never_stored_is_skipped_wherever_its_step_is_read() {
     let v4 = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let v4 = &v4["results"][1];
     assert_eq!((&v4["content"], v4["parts"].as_array().unwrap().len()), (&json!("I pay."), 3), "{v4}");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Whole.");
-    let told = &app.scene.requests()[1].messages;
-    assert_eq!(told.len(), 1, "the broken step is not sent: {told:?}");
+    assert_eq!(app.client.resume(&thread).await.text(), "Whole.");
+    let reported = &app.scene.requests()[1].messages;
+    assert_eq!(reported.len(), 1, "the broken step is not sent: {reported:?}");
 }
 
 #[tokio::test]
@@ -475,7 +478,7 @@ async fn a_step_is_not_stored_again_with_every_delta_on_sqlite() {
     // The task that waits for permits yields to other tasks.
     app.scene.gate().add_permits(PIECES + 1);
     app.scene.then((0..PIECES).map(|_| words(&piece)).chain([end(FinishReason::Stop)]).collect());
-    assert!(app.client.say(&thread, "hi").await.text() == piece.repeat(PIECES));
+    assert!(app.client.send_message(&thread, "hi").await.text() == piece.repeat(PIECES));
     let kept = app.rows.all("SELECT bytes FROM kept").await;
     let kept: Vec<_> = kept.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
     // A step is stored whenever it has grown by a fourth, and once a second by the clock, at growing

@@ -1,7 +1,7 @@
 //! The whole server against an independent implementation of a model server, on each wire that it supports.
 
 use crate::support::wires::on_each_wire;
-use crate::support::{Aimock, Asked, By, Entry, Home, Process, Wire};
+use crate::support::{Aimock, By, Entry, Home, Process, RecordedRequest, Wire};
 use serde_json::{Value, json};
 
 async fn start(wire: Wire) -> (Home, Aimock, Process) {
@@ -12,17 +12,20 @@ async fn start(wire: Wire) -> (Home, Aimock, Process) {
 }
 
 /// All requests to the foreign server, of which these were answered with an error.
-fn finish(wire: Wire, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<Asked> {
-    let (asked, foreign) = (aimock.finish(refused), &wire.facts().foreign);
-    for asked in &asked {
+fn finish(wire: Wire, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<RecordedRequest> {
+    let (requests, foreign) = (aimock.finish(refused), &wire.facts().foreign);
+    for requests in &requests {
         let (name, key) = foreign.key;
-        assert_eq!((asked.path.as_str(), asked.header(name)), (wire.path(foreign.model).as_str(), Some(key)));
+        assert_eq!(
+            (requests.path.as_str(), requests.header(name)),
+            (wire.path(foreign.model).as_str(), Some(key))
+        );
         let options: Value = serde_json::from_str(foreign.options).unwrap();
         for (name, option) in options.as_object().unwrap() {
-            assert_eq!(&asked.body[name], option);
+            assert_eq!(&requests.body[name], option);
         }
     }
-    asked
+    requests
 }
 
 fn user(text: &str) -> Entry {
@@ -41,7 +44,7 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     let client = &server.client;
     let thread = client.thread().await;
 
-    let turn = client.say(&thread, "tidy up").await;
+    let turn = client.send_message(&thread, "tidy up").await;
     let thoughts = if wire.facts().foreign.thinks { "g" } else { "" };
     assert_eq!(turn.codes(), format!("f{thoughts}0bcbc99a8ed"), "{}", turn.raw);
     if wire.facts().foreign.thinks {
@@ -67,7 +70,7 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
     assert!(!old.exists() && new.exists());
 
-    let done = client.go_on(&thread).await;
+    let done = client.resume(&thread).await;
     assert_eq!(done.codes(), "a8ef0ed");
     assert_eq!(done.text(), "I listed the files and dealt with old.txt. All tidy.");
     assert_eq!(done.one('f'), turn.one('f'), "the same message");
@@ -78,13 +81,14 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     };
     assert_eq!((&turn.one('d')["usage"], &done.one('d')["usage"]), (&usage(31, 17), &usage(53, 11)));
 
-    let asked = finish(wire, aimock, &[]);
-    let [first, second] = &asked[..] else { panic!("{asked:#?}") };
+    let requests = finish(wire, aimock, &[]);
+    let [first, second] = &requests[..] else { panic!("{requests:#?}") };
     let mut first = first.conversation();
     first.tools.sort_unstable();
     assert_eq!(first.tools, ["delete_file", "list_files", "read_file", "write_file"]);
-    assert_eq!(first.said, [user("tidy up")]);
-    let [question, Entry::Calls { text, calls }, Entry::Answers(answers)] = &second.conversation().said[..]
+    assert_eq!(first.entries, [user("tidy up")]);
+    let [question, Entry::Calls { text, calls }, Entry::Answers(answers)] =
+        &second.conversation().entries[..]
     else {
         panic!("{second:#?}")
     };
@@ -102,56 +106,60 @@ async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchang
     std::fs::write(home.file("old.txt"), "old").unwrap();
     let client = &server.client;
     let thread = client.thread().await;
-    let held = client.say(&thread, "tidy up").await;
-    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.", "the user sends the next message");
+    let held = client.send_message(&thread, "tidy up").await;
+    assert_eq!(
+        client.send_message(&thread, "hello").await.text(),
+        "Hello there.",
+        "the user sends the next message"
+    );
     let no = json!({ "toolCallId": held.pending()[0], "isValidated": false, "reason": "I need it." });
     assert_eq!(client.validate(&no).await.status, 200);
-    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
+    assert_eq!(client.send_message(&thread, "hello").await.text(), "Hello there.");
 
-    let asked = finish(wire, aimock, &[]);
-    let [_, meanwhile, late] = &asked[..] else { panic!("{asked:#?}") };
-    let [before, after] = [meanwhile, late].map(|asked| asked.conversation().said);
+    let requests = finish(wire, aimock, &[]);
+    let [_, meanwhile, late] = &requests[..] else { panic!("{requests:#?}") };
+    let [before, after] = [meanwhile, late].map(|requests| requests.conversation().entries);
     let [_, Entry::Calls { .. }, Entry::Answers(answers), question] = &before[..] else {
         panic!("{before:#?}")
     };
     assert_eq!((answers.len(), question), (2, &user("hello")));
     let (same, new) = after.split_at(before.len());
     assert_eq!(same, before);
-    let [said, Entry::Words { by: By::User, text: note }, again] = new else { panic!("{new:#?}") };
+    let [output, Entry::Words { by: By::User, text: note }, again] = new else { panic!("{new:#?}") };
     assert!(note.starts_with("[tool outcome] delete_file, call "), "{note}");
     assert!(note.ends_with("Tool execution rejected by user. Reason: I need it."), "{note}");
-    assert_eq!((said, again), (&model("Hello there."), &user("hello")));
+    assert_eq!((output, again), (&model("Hello there."), &user("hello")));
 
-    let told = |asked: &Asked| {
+    let messages = |requests: &RecordedRequest| {
         let lists = ["messages", "input", "contents"].iter();
-        lists.filter_map(|list| asked.body[list].as_array()).next().unwrap().clone()
+        lists.filter_map(|list| requests.body[list].as_array()).next().unwrap().clone()
     };
-    assert!(told(late).starts_with(&told(meanwhile)), "{late:#?}");
+    assert!(messages(late).starts_with(&messages(meanwhile)), "{late:#?}");
 }
 on_each_wire!(a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged);
 
 async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: Wire) {
     let (_home, aimock, server) = start(wire).await;
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "mumble").await;
+    let turn = server.client.send_message(&thread, "mumble").await;
     let [unknown, _] = turn.all('a')[..] else { panic!("{}", turn.raw) };
     assert!(
         unknown["result"]["error"].as_str().unwrap().contains("no tool named \"no such tool\""),
         "{unknown}"
     );
     assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
-    assert_eq!(server.client.say(&thread, "hello").await.text(), "Hello there.");
+    assert_eq!(server.client.send_message(&thread, "hello").await.text(), "Hello there.");
 
     // Blank text, a tool name with blanks, a long id used twice and truncated arguments: all of it is valid
     // in the next request.
-    let asked = finish(wire, aimock, &[]);
-    let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
-    let [question, Entry::Calls { calls, .. }, Entry::Answers(_)] = &second.conversation().said[..] else {
+    let requests = finish(wire, aimock, &[]);
+    let [_, second, third] = &requests[..] else { panic!("{requests:#?}") };
+    let [question, Entry::Calls { calls, .. }, Entry::Answers(_)] = &second.conversation().entries[..] else {
         panic!("{second:#?}")
     };
     assert_eq!(question, &user("mumble"));
     assert!(calls.iter().all(|call| call.arguments == json!({})), "{calls:?}");
-    assert_eq!(third.conversation().said.len(), 5);
+    assert_eq!(third.conversation().entries.len(), 5);
 }
 on_each_wire!(malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form);
 
@@ -159,14 +167,14 @@ async fn text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn(wire
     let (_home, aimock, server) = start(wire).await;
     let thread = server.client.thread().await;
     for _ in 0..2 {
-        let turn = server.client.say(&thread, "hello").await;
+        let turn = server.client.send_message(&thread, "hello").await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello there."));
         assert_eq!(turn.one('e')["finishReason"], "stop");
     }
-    let asked = finish(wire, aimock, &[]);
-    let [first, second] = &asked[..] else { panic!("{asked:#?}") };
-    assert_eq!(first.conversation().said, [user("hello")]);
-    assert_eq!(second.conversation().said, [user("hello"), model("Hello there."), user("hello")]);
+    let requests = finish(wire, aimock, &[]);
+    let [first, second] = &requests[..] else { panic!("{requests:#?}") };
+    assert_eq!(first.conversation().entries, [user("hello")]);
+    assert_eq!(second.conversation().entries, [user("hello"), model("Hello there."), user("hello")]);
 }
 on_each_wire!(text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn);
 
@@ -180,31 +188,31 @@ async fn a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_onl
         ("break off", "f03", "upstream_malformed", "It was"),
         ("talk nonsense", "f3", nonsense, ""),
     ];
-    for (words, codes, code, said) in failures {
+    for (words, codes, code, output) in failures {
         let thread = client.thread().await;
-        let turn = client.say(&thread, words).await;
+        let turn = client.send_message(&thread, words).await;
         assert_eq!((turn.status, turn.codes().as_str()), (200, codes), "{}", turn.raw);
         assert!(turn.one('3').as_str().unwrap().starts_with(&format!("{code}: ")), "{}", turn.raw);
-        assert!(turn.text().starts_with(said), "the streamed text is kept: {}", turn.raw);
-        assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
+        assert!(turn.text().starts_with(output), "the streamed text is kept: {}", turn.raw);
+        assert_eq!(client.send_message(&thread, "hello").await.text(), "Hello there.");
     }
     // No request is retried, and a broken answer is not sent.
-    let asked = finish(wire, aimock, &[(0, 400)]);
-    let told: Vec<_> = asked.iter().map(|asked| asked.conversation().said).collect();
+    let requests = finish(wire, aimock, &[(0, 400)]);
+    let messages: Vec<_> = requests.iter().map(|requests| requests.conversation().entries).collect();
     let expected = failures.map(|(words, ..)| [vec![user(words)], vec![user(words), user("hello")]]);
-    assert_eq!(told, expected.into_iter().flatten().collect::<Vec<_>>());
+    assert_eq!(messages, expected.into_iter().flatten().collect::<Vec<_>>());
 }
 on_each_wire!(a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn);
 
 async fn a_busy_foreign_server_is_retried_after_its_retry_after(wire: Wire) {
     let (_home, aimock, server) = start(wire).await;
     let thread = server.client.thread().await;
-    let begun = std::time::Instant::now();
-    let turn = server.client.say(&thread, "hurry").await;
+    let started = std::time::Instant::now();
+    let turn = server.client.send_message(&thread, "hurry").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Here I am."));
-    assert!(begun.elapsed() >= std::time::Duration::from_secs(1), "it said one second");
-    let asked = finish(wire, aimock, &[(0, 429)]);
-    let bodies: Vec<&Value> = asked.iter().map(|asked| &asked.body).collect();
+    assert!(started.elapsed() >= std::time::Duration::from_secs(1), "it said one second");
+    let requests = finish(wire, aimock, &[(0, 429)]);
+    let bodies: Vec<&Value> = requests.iter().map(|requests| &requests.body).collect();
     assert_eq!(bodies.len(), 2);
     assert_eq!(bodies[0], bodies[1], "the same question");
 }

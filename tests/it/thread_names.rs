@@ -112,7 +112,7 @@ async fn every_change_of_a_thread_or_session_takes_the_name() {
 async fn an_id_comes_before_a_name_in_the_form_of_that_id() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let by_chat = app.client.turn_by_id(&json!({ "id": thread, "content": "hi" })).await;
     assert_eq!(by_chat.headers["x-thread-id"], thread.as_str());
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body.get("client_id"), None);
@@ -127,7 +127,7 @@ async fn the_name_of_another_user_is_as_unknown_as_a_made_up_one() {
     for name in ["chat", NAMES[2]] {
         let (thread, held) = held_under(&app, &ann, name).await;
         for (tenant, user) in [("acme", "bob"), ("other", "ann")] {
-            let stranger = anonymous.as_user(tenant, user, &[]);
+            let other_user = anonymous.as_user(tenant, user, &[]);
             let unknown = if name == "chat" { "nothing" } else { "5b0c7a50-0a0c-4a52-9d3c-0f6f4a3a7c12" };
             for (method, path) in [
                 (Method::GET, "/threads/{}"),
@@ -142,21 +142,21 @@ async fn the_name_of_another_user_is_as_unknown_as_a_made_up_one() {
                 (Method::POST, "/sessions/{}/cancel"),
             ] {
                 let ask = async |name: &str| {
-                    let url = stranger.url(&path.replace("{}", name));
-                    stranger.send(stranger.http.request(method.clone(), url)).await
+                    let url = other_user.url(&path.replace("{}", name));
+                    other_user.send(other_user.http.request(method.clone(), url)).await
                 };
                 let (theirs, none) = (ask(name).await, ask(unknown).await);
                 assert_eq!((theirs.status, theirs.body), (404, none.body), "{method} {path} {name}");
             }
             let deny = json!({ "decision": "deny" });
-            let decided = stranger.post(&format!("/sessions/{name}/approvals/{held}"), &deny).await;
+            let decided = other_user.post(&format!("/sessions/{name}/approvals/{held}"), &deny).await;
             assert_eq!(decided.status, 404);
-            let found = stranger.get(&with_query("/threads", "client_id", name)).await.body;
+            let found = other_user.get(&with_query("/threads", "client_id", name)).await.body;
             assert_eq!(found["results"], json!([]));
         }
         // A name is the user's own: the same name leads bob to a thread of his own.
         let bob = anonymous.as_user("acme", "bob", &[]);
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         bob.turn_by_id(&json!({ "id": name, "content": "hi" })).await;
         assert_ne!(bob.get(&format!("/threads/{name}")).await.body["thread_id"], json!(thread));
         assert_eq!(ann.get(&format!("/threads/{name}")).await.body["thread_id"], json!(thread));
@@ -183,12 +183,12 @@ async fn an_unknown_name_counts_as_a_decision_with_an_unknown_id() {
 async fn a_stream_of_events_selects_a_thread_by_its_name() {
     let app = Embedded::start().await;
     for name in NAMES {
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         app.client.turn_by_id(&json!({ "id": name, "content": "hi" })).await;
         let thread = app.client.get(&format!("/threads/{}", segment(name))).await.body["thread_id"].clone();
         for key in ["thread_id", "session_id"] {
             let mut stream = Sse::open(&app.client, &with_query("/events", key, name)).await;
-            app.scene.says("Elsewhere.").says("Here.");
+            app.scene.answers("Elsewhere.").answers("Here.");
             app.client.turn_by_id(&json!({ "id": "another", "content": "hi" })).await;
             app.client.turn_by_id(&json!({ "id": name, "content": "hi" })).await;
             let event = stream.next().await.unwrap();
@@ -227,8 +227,8 @@ async fn a_stop_button_cancels_what_runs_or_waits_in_its_thread_and_nothing_else
     }
     assert_eq!(stop(&app.client, "chat").await, (200, vec![]), "nothing runs or waits");
 
-    // A turn under way stops where it is.
-    app.scene.says("Half an answer.");
+    // A turn in progress stops where it is.
+    app.scene.answers("Half an answer.");
     let gate = app.scene.gate();
     gate.add_permits(1);
     let stopping = async {
@@ -239,7 +239,7 @@ async fn a_stop_button_cancels_what_runs_or_waits_in_its_thread_and_nothing_else
         eventually("the model speaks", runs).await;
         stop(&app.client, "chat").await
     };
-    let (turn, (status, results)) = tokio::join!(app.client.say("chat", "go on"), stopping);
+    let (turn, (status, results)) = tokio::join!(app.client.send_message("chat", "go on"), stopping);
     assert_eq!((status, &results[0]["status"]), (200, &json!("cancelled")));
     assert_eq!(turn.text(), "Half an answer.");
     assert_eq!(stop(&app.client, "nothing").await.0, 404);

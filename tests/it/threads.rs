@@ -199,12 +199,12 @@ async fn a_deleted_thread_is_not_found_and_its_calls_do_not_run() {
 #[tokio::test]
 async fn the_name_of_a_deleted_thread_creates_a_new_thread() {
     let app = Embedded::start().await;
-    app.scene.says("ok").says("ok");
+    app.scene.answers("ok").answers("ok");
     app.client.turn_by_id(&json!({ "id": "mine", "content": "one" })).await;
     let first = app.client.get("/threads").await.body["results"][0].clone();
     let path = format!("/threads/{}", first["thread_id"].as_str().unwrap());
     assert_eq!(app.client.delete(&path).await.status, 204);
-    assert_eq!(app.client.say("mine", "hi").await.status, 404);
+    assert_eq!(app.client.send_message("mine", "hi").await.status, 404);
     assert_eq!(app.client.turn_by_id(&json!({ "id": "mine", "content": "two" })).await.status, 200);
     let second = app.client.get("/threads").await.body["results"][0].clone();
     assert_ne!(second["thread_id"], first["thread_id"]);
@@ -217,9 +217,9 @@ async fn a_call_that_runs_when_its_thread_is_deleted_is_settled() {
     let app = Embedded::with(|config| config.approval.wait = std::time::Duration::from_millis(1)).await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
     eventually("the call is settled", async || (app.rows.count(&settled).await == 1).then_some(())).await;
 }
@@ -231,11 +231,11 @@ async fn a_call_that_the_model_makes_after_its_thread_is_deleted_does_not_run() 
     app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
     let gate = app.scene.gate();
     let delete = async {
-        app.asks_the_model(1).await;
+        app.wait_for_model_requests(1).await;
         assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
         gate.add_permits(4);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "look"), delete);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "look"), delete);
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
     assert_eq!(app.rows.count("tool_calls").await, 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -246,8 +246,8 @@ async fn messages_are_listed_newest_page_first_and_oldest_first_within_a_page() 
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for n in 1..=3 {
-        app.scene.says(&format!("A{n}"));
-        app.client.say(&thread, &format!("Q{n}")).await;
+        app.scene.answers(&format!("A{n}"));
+        app.client.send_message(&thread, &format!("Q{n}")).await;
     }
     let path = format!("/threads/{thread}/messages");
     let all = app.client.get(&path).await.body;
@@ -256,8 +256,8 @@ async fn messages_are_listed_newest_page_first_and_oldest_first_within_a_page() 
 
     let newest = app.client.get(&format!("{path}?page_size=4")).await.body;
     assert_eq!((words(&newest), &newest["has_more"]), (vec!["Q2", "A2", "Q3", "A3"], &json!(true)));
-    app.scene.says("A4");
-    app.client.say(&thread, "Q4").await;
+    app.scene.answers("A4");
+    app.client.send_message(&thread, "Q4").await;
     let cursor = newest["next_cursor"].as_str().unwrap();
     let older = app.client.get(&format!("{path}?page_size=2&cursor={cursor}")).await.body;
     assert_eq!((words(&older), &older["has_more"]), (vec!["Q1", "A1"], &json!(false)));
@@ -283,7 +283,7 @@ async fn an_unknown_format_is_refused() {
 async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let hi = json!({ "message": { "id": "page-1", "role": "user", "content": "hi" } });
     let hello = app.client.turn(&thread, &hi).await.one('f')["messageId"].clone();
     let note = |note: &str| json!({ "note": note });
@@ -295,9 +295,9 @@ async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
         call("e", "pay", &json!({ "note": 5 })),
         call("f", "pay", &note("6")),
     ]);
-    let turn = app.client.say(&thread, "go").await;
-    let told: Vec<&Value> = turn.all('9').iter().map(|call| &call["toolCallId"]).collect();
-    let [looked, approved, rejected, pending, invalid, edited] = told[..] else { panic!("{}", turn.raw) };
+    let turn = app.client.send_message(&thread, "go").await;
+    let reported: Vec<&Value> = turn.all('9').iter().map(|call| &call["toolCallId"]).collect();
+    let [looked, approved, rejected, pending, invalid, edited] = reported[..] else { panic!("{}", turn.raw) };
     app.client.approve(approved.as_str().unwrap()).await;
     app.client.validate(&json!({ "toolCallId": rejected, "isValidated": false, "reason": "no" })).await;
     let edit = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": note("7") });
@@ -375,7 +375,7 @@ fn tool(id: &Value, tool: &str, state: &str, input: &Value, more: &Value) -> Val
 async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_cards() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let hi = json!({ "message": { "id": "page-1", "role": "user", "content": "hi" } });
     let hello = app.client.turn(&thread, &hi).await.one('f')["messageId"].clone();
     let note = |note: &str| json!({ "note": note });
@@ -388,9 +388,9 @@ async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_c
         call("f", "pay", &note("6")),
         call("g", "pay", &note("8")),
     ]);
-    let turn = app.client.say(&thread, "go").await;
-    let told: Vec<&Value> = turn.all('9').iter().map(|call| &call["toolCallId"]).collect();
-    let [looked, approved, rejected, pending, invalid, edited, withdrawn] = told[..] else {
+    let turn = app.client.send_message(&thread, "go").await;
+    let reported: Vec<&Value> = turn.all('9').iter().map(|call| &call["toolCallId"]).collect();
+    let [looked, approved, rejected, pending, invalid, edited, withdrawn] = reported[..] else {
         panic!("{}", turn.raw)
     };
     app.client.approve(approved.as_str().unwrap()).await;
@@ -462,19 +462,19 @@ async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_c
 async fn the_ui_formats_omit_the_message_of_a_running_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("one two");
+    app.scene.answers("one two");
     let gate = app.scene.gate();
     let reload = async || {
         let page = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
         page["results"].as_array().unwrap().len()
     };
     let look = async {
-        app.asks_the_model(1).await;
+        app.wait_for_model_requests(1).await;
         let shown = reload().await;
         gate.add_permits(2);
         shown
     };
-    let (_turn, shown) = tokio::join!(app.client.say(&thread, "go"), look);
+    let (_turn, shown) = tokio::join!(app.client.send_message(&thread, "go"), look);
     assert_eq!((shown, reload().await), (1, 2));
 }
 
@@ -483,7 +483,7 @@ async fn the_ui_formats_include_the_message_of_a_failed_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
-    let turn = app.client.say(&thread, "go").await;
+    let turn = app.client.send_message(&thread, "go").await;
     assert!(turn.one('3').as_str().unwrap().starts_with("upstream_error: "), "{}", turn.raw);
     let page = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
     let parts = json!([{ "type": "step-start" }, { "type": "text", "text": "Half", "state": "done" }]);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 async fn text_is_streamed_and_stored() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let turn = app.client.say(&thread, "hi").await;
+    app.scene.answers("Hello.");
+    let turn = app.client.send_message(&thread, "hi").await;
     assert_eq!(turn.codes(), "f0ed");
     assert_eq!(turn.headers["content-type"], "text/plain; charset=utf-8");
     assert_eq!(turn.headers["x-vercel-ai-data-stream"], "v1");
@@ -32,8 +32,8 @@ async fn ungated_calls_run_within_the_turn_and_the_model_continues() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let two = [call("a", "look", &json!({"note": "1"})), call("b", "look", &json!({"note": "2"}))];
-    app.scene.calls(&two).says("Seen.");
-    let turn = app.client.say(&thread, "look").await;
+    app.scene.calls(&two).answers("Seen.");
+    let turn = app.client.send_message(&thread, "look").await;
     assert_eq!(turn.codes(), "fbcbc99aaef0ed");
     let mut seen: Vec<&Value> = turn.all('a').iter().map(|line| &line["result"]["seen"]).collect();
     seen.sort_by_key(|it| it.as_str());
@@ -48,8 +48,8 @@ async fn a_hold_ends_the_turn_and_the_model_is_not_called_again() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let two = [call("a", "look", &json!({"note": "1"})), call("b", "pay", &json!({"note": "2"}))];
-    app.scene.calls(&two).says("never asked for");
-    let turn = app.client.say(&thread, "pay").await;
+    app.scene.calls(&two).answers("never asked for");
+    let turn = app.client.send_message(&thread, "pay").await;
     assert_eq!(turn.codes(), "fbcbc99a8ed");
     let held = turn.all('9')[1]["toolCallId"].clone();
     assert_eq!(*turn.one('8'), json!([{ "toolCallId": held, "validated": "pending" }]));
@@ -70,25 +70,25 @@ async fn a_continuation_emits_the_state_of_the_holds_and_extends_the_same_messag
     let thread = app.client.thread().await;
     let three = ["1", "2", "3"].map(|note| call(note, "pay", &json!({ "note": note })));
     app.scene.calls(&three);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     let held = turn.pending();
     app.client.approve(&held[0]).await;
     app.client.reject(&held[1]).await;
 
-    let waiting = app.client.go_on(&thread).await;
+    let waiting = app.client.resume(&thread).await;
     assert_eq!(waiting.codes(), "aa8ed", "one is pending: no model is asked");
     let words: Vec<&Value> = waiting.one('8').as_array().unwrap().iter().map(|it| &it["validated"]).collect();
     assert_eq!(words, ["approved", "rejected", "pending"]);
     assert_eq!(app.scene.requests().len(), 1);
 
     app.client.approve(&held[2]).await;
-    app.scene.says("All told.");
-    let done = app.client.go_on(&thread).await;
+    app.scene.answers("All told.");
+    let done = app.client.resume(&thread).await;
     assert_eq!(done.codes(), "aaa8ef0ed");
     assert_eq!(done.all('a')[0], &json!({ "toolCallId": held[0], "result": { "paid": "1" } }));
     assert_eq!(done.all('a')[1]["result"], json!({ "error": "Tool execution rejected by user." }));
     assert_eq!(done.one('f'), turn.one('f'), "the same message");
-    let states = app.client.go_on(&thread).await;
+    let states = app.client.resume(&thread).await;
     assert_eq!(states.codes(), "aaa8ed", "the states again, and no model is asked");
     assert_eq!((states.one('8'), app.scene.requests().len()), (done.one('8'), 2));
     let messages = app.client.get(&format!("/threads/{thread}/messages")).await.body;
@@ -100,11 +100,11 @@ async fn of_many_continuations_one_calls_the_model() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
-    app.scene.says("Paid.");
-    let turns = (0..10).map(|_| app.client.go_on(&thread));
+    app.scene.answers("Paid.");
+    let turns = (0..10).map(|_| app.client.resume(&thread));
     let turns = futures::future::join_all(turns).await;
-    let said = turns.iter().filter(|turn| turn.status == 200 && turn.text() == "Paid.").count();
-    assert!(said >= 1);
+    let output = turns.iter().filter(|turn| turn.status == 200 && turn.text() == "Paid.").count();
+    assert!(output >= 1);
     // One that came after the end gets the states alone.
     assert!(
         turns.iter().all(|turn| turn.status == 200 && (turn.text() == "Paid." || turn.text().is_empty()))
@@ -117,7 +117,7 @@ async fn a_model_error_is_emitted_and_a_continuation_retries() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("key sk-123 is bad".to_owned())]);
-    let turn = app.client.say(&thread, "hi").await;
+    let turn = app.client.send_message(&thread, "hi").await;
     assert_eq!((turn.status, turn.codes().as_str()), (200, "f03"));
     let error = turn.one('3').as_str().unwrap();
     assert!(error.starts_with("upstream_error: ") && error.contains("(request "), "{error}");
@@ -137,26 +137,26 @@ async fn a_model_error_is_emitted_and_a_continuation_retries() {
     assert_eq!(run, expected);
     assert!(finished.as_str() > run["created_at"].as_str());
 
-    app.scene.says("Whole.");
-    let again = app.client.go_on(&thread).await;
+    app.scene.answers("Whole.");
+    let again = app.client.resume(&thread).await;
     assert_eq!(again.text(), "Whole.");
     assert_eq!(again.one('f'), turn.one('f'), "the next step of the same message");
     let run = app.client.get(&path).await.body;
     assert_eq!((&run["status"], run.get("error")), (&json!("completed"), None));
-    let told = app.scene.requests()[1].messages.clone();
-    assert_eq!(told.len(), 1, "what broke off is never sent: {told:?}");
+    let reported = app.scene.requests()[1].messages.clone();
+    assert_eq!(reported.len(), 1, "what broke off is never sent: {reported:?}");
 }
 
 #[tokio::test]
 async fn a_truncated_call_is_not_held() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    let begun =
+    let started =
         ModelEvent::CallStarted { index: 0, provider_call_id: "a".to_owned(), tool_name: "pay".to_owned() };
     let part = ModelEvent::CallArguments { index: 0, delta: "{\"note\":\"10\"}".to_owned() };
     let cut = ModelEvent::Finished { reason: FinishReason::Length, usage: None, provider_state: None };
-    app.scene.then(vec![Ok(begun), Ok(part), Ok(cut)]).says("Again?");
-    let turn = app.client.say(&thread, "pay").await;
+    app.scene.then(vec![Ok(started), Ok(part), Ok(cut)]).answers("Again?");
+    let turn = app.client.send_message(&thread, "pay").await;
     assert_eq!((turn.pending().len(), turn.text().as_str()), (0, "Again?"));
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
 }
@@ -166,8 +166,8 @@ async fn the_last_step_has_no_tools() {
     let app = Embedded::with(|config| config.model.max_steps = 2).await;
     let thread = app.client.thread().await;
     let look = [call("", "look", &json!({ "note": "1" }))];
-    app.scene.calls(&look).calls(&look).says("Enough.");
-    let turn = app.client.say(&thread, "look").await;
+    app.scene.calls(&look).calls(&look).answers("Enough.");
+    let turn = app.client.send_message(&thread, "look").await;
     assert_eq!(turn.text(), "Enough.");
     let tools: Vec<usize> = app.scene.requests().iter().map(|request| request.tools.len()).collect();
     let [first, second, last] = tools[..] else { panic!("{tools:?}") };
@@ -178,7 +178,7 @@ async fn the_last_step_has_no_tools() {
 async fn only_chosen_tools_are_offered_and_others_are_unknown() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]).says("No.");
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]).answers("No.");
     let turn = app.client.turn(&thread, &json!({ "content": "pay", "tool_selection": ["look"] })).await;
     assert_eq!(turn.pending(), Vec::<String>::new());
     assert_eq!(app.scene.requests()[0].tools.len(), 1);
@@ -202,11 +202,11 @@ async fn on_sqlite_a_turn_that_broke_after_its_hold_still_stops_at_it() {
     let broken =
         "UPDATE runs SET status = 'failed', error_code = 'interrupted', error_message = 'x', finished_at = 1";
     assert_eq!(app.rows.change(broken).await, Ok(1));
-    let waiting = app.client.go_on(&thread).await;
+    let waiting = app.client.resume(&thread).await;
     assert_eq!((waiting.codes().as_str(), app.scene.requests().len()), ("8ed", 1));
     app.client.approve(&id).await;
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }
 
 #[tokio::test]
@@ -219,10 +219,10 @@ async fn on_sqlite_a_waiting_continuation_calls_no_model_after_a_newer_user_mess
         "UPDATE runs SET status = 'failed', error_code = 'interrupted', error_message = 'x', finished_at = 1";
     assert_eq!(app.rows.change(broken).await, Ok(1));
     let write_on = async {
-        app.ledger.wait_begun().await;
-        let waiting = app.client.begin_to_go_on(&thread).await;
+        app.ledger.wait_started().await;
+        let waiting = app.client.begin_resume(&thread).await;
         let second = app.hold_in(&thread, "pay", "2").await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         (app.client.read_on(waiting).await, second)
     };
     let (approved, (waited, second)) = futures::join!(app.client.approve(&first), write_on);
@@ -239,12 +239,12 @@ async fn a_call_decided_while_another_runs_is_not_reported_as_pending() {
     let two = [call("a", "dawdle", &json!({"note": "1"})), call("b", "pay", &json!({"note": "2"}))];
     app.scene.calls(&two);
     let decide = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let pending = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending'").await;
         app.client.reject(pending[0]["tool_call_id"].as_str().unwrap()).await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
     };
-    let (turn, ()) = futures::join!(app.client.say(&thread, "both"), decide);
+    let (turn, ()) = futures::join!(app.client.send_message(&thread, "both"), decide);
     assert_eq!(turn.codes(), "fbcbc99aa8ed");
     assert_eq!(turn.one('8')[0]["validated"], "rejected");
     assert_eq!(turn.all('a')[1]["result"], json!({ "error": "Tool execution rejected by user." }));
@@ -254,12 +254,12 @@ async fn a_call_decided_while_another_runs_is_not_reported_as_pending() {
 async fn every_continuation_that_awaits_a_running_call_emits_its_outcome() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
-    app.scene.says("It waited.");
+    app.scene.answers("It waited.");
     let go_on = async {
-        app.ledger.wait_begun().await;
-        let first = app.client.begin_to_go_on(&thread).await;
-        let second = app.client.begin_to_go_on(&thread).await;
-        app.ledger.go.add_permits(1);
+        app.ledger.wait_started().await;
+        let first = app.client.begin_resume(&thread).await;
+        let second = app.client.begin_resume(&thread).await;
+        app.ledger.release.add_permits(1);
         futures::join!(app.client.read_on(first), app.client.read_on(second))
     };
     let (approved, (first, second)) = futures::join!(app.client.approve(&id), go_on);

@@ -1,4 +1,4 @@
-// An OpenID Connect server: npm's oidc-provider, and beside it what a test needs to have it do things.
+// An OpenID Connect server: npm's oidc-provider, with routes by which a test controls it.
 //
 //   POST /keys     [["a", "RS256"], …]   publishes these keys and signs with the first of an algorithm;
 //                                        answers with the public ones as PEM
@@ -18,7 +18,7 @@ const KINDS = {
 const pairs = new Map();
 let provider;
 
-/** The key of this name, made when it is first asked for. */
+/** The key of this name, made at the first request. */
 function pair(name, algorithm) {
   if (!pairs.has(name)) pairs.set(name, generateKeyPairSync(...KINDS[algorithm]));
   return pairs.get(name);
@@ -78,7 +78,7 @@ function publish(keys) {
     },
     interactions: { url: (_ctx, interaction) => `/interaction/${interaction.uid}` },
     cookies: { keys: ["only a test's"] },
-    // Whoever has signed in has consented.
+    // A sign-in includes the consent.
     loadExistingGrant: async (ctx) => {
       const grant = new ctx.oidc.provider.Grant({
         clientId: ctx.oidc.client.clientId,
@@ -154,7 +154,7 @@ const server = createServer(async (request, response) => {
       const { params } = await provider.interactionDetails(request, response);
       await provider.interactionFinished(request, response, {
         login: { accountId: params.login_hint },
-        // The provider asks people who come from a native client each time.
+        // For a native client the provider asks for the consent each time.
         consent: {},
       });
     } else {

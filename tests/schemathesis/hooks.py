@@ -25,7 +25,7 @@ chance = random.Random(1)
 
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
-    # The document is that of mode `jwt`. In mode `none` nobody is asked for the token that it names.
+    # The document is that of mode `jwt`. In mode `none` no request needs the token that it names.
     if os.environ["MODE"] == "none":
         for path in raw_schema["paths"].values():
             for operation in path.values():
@@ -88,7 +88,7 @@ def end(call, request):
     else:
         decision = {"toolCallId": call, "isValidated": way == "approve"}
         answer = requests.post(f"{base}/qa/validate_tool", json=decision, headers=headers, timeout=20)
-    # Told of anew by a stream that goes on, it may have ended meanwhile.
+    # A stream may report it again after it has ended.
     assert answer.status_code in (200, 409), answer.text
 
 

@@ -30,7 +30,7 @@ pub(crate) struct Figures {
     pub(crate) races_lost: usize,
     pub(crate) concurrent_mean: f64,
     pub(crate) concurrent_max: usize,
-    pub(crate) strangers: usize,
+    pub(crate) other_users: usize,
     pub(crate) model_requests: usize,
     /// Calls that ran.
     pub(crate) executed: usize,
@@ -76,8 +76,8 @@ impl Figures {
         for call in records.rows.calls.iter().filter(|call| call.exec_id.is_some()) {
             *ran.entry(call.name.clone()).or_default() += 1;
         }
-        let told = records.ledger.iter().filter(|line| line.what == "told");
-        let reported: BTreeSet<&str> = told.map(|line| line.call.as_str()).collect();
+        let report = records.ledger.iter().filter(|line| line.what == "reported");
+        let reported: BTreeSet<&str> = report.map(|line| line.call.as_str()).collect();
         let deeds = |kind: DeedKind| records.deeds.iter().filter(move |deed| deed.kind == kind);
         let kills: Vec<&Deed> = deeds(DeedKind::Kill).chain(deeds(DeedKind::Died)).collect();
         let hit: Vec<Vec<&str>> = kills.iter().map(|kill| running_calls(records, kill)).collect();
@@ -106,7 +106,7 @@ impl Figures {
                 .count(),
             concurrent_mean,
             concurrent_max,
-            strangers: records.intrusions.len(),
+            other_users: records.intrusions.len(),
             model_requests: records.model_requests.len(),
             executed: executed.count(),
             interrupted: states.get("interrupted").copied().unwrap_or_default(),
@@ -151,7 +151,7 @@ fn running_calls<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     let of_process = |pid: u32| Some(pid) == kill.pid;
     for line in records.ledger.iter().filter(|line| of_process(line.pid) && line.at <= kill.at) {
         let runs = found.entry(line.call.as_str()).or_default();
-        *runs = !matches!(line.what.as_str(), "end" | "told");
+        *runs = !matches!(line.what.as_str(), "end" | "reported");
     }
     // A tool that panicked or hung has no end in the ledger.
     let ended: HashMap<&str, i64> = records
@@ -190,7 +190,9 @@ fn concurrency(decision_requests: &[DecisionRequest]) -> (f64, usize) {
     }
     let at_once = |all: &Vec<&DecisionRequest>| {
         let with = |one: &&DecisionRequest| {
-            all.iter().filter(|it| it.span.begun <= one.span.begun && one.span.begun <= it.span.ended).count()
+            all.iter()
+                .filter(|it| it.span.started <= one.span.started && one.span.started <= it.span.ended)
+                .count()
         };
         all.iter().map(with).max().unwrap_or_default()
     };

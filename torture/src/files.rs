@@ -53,9 +53,9 @@ pub(crate) struct Hit {
 /// Reads the lines of a file. The last line may be incomplete, if its writer was killed; no line follows it.
 pub(crate) fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
     let read = |line: &str| serde_json::from_str(line).with_context(|| format!("{}: {line}", path.display()));
-    whole.lines().map(read).collect()
+    complete.lines().map(read).collect()
 }
 
 /// The number of bytes that [`last_lines`] reads.
@@ -80,7 +80,7 @@ pub(crate) fn keep(folder: &Path, book: &Book, rows: Option<&Rows>) -> Result<()
     debug(folder, "observations.txt", &book.observations.lock())?;
     debug(folder, "turns.txt", &book.turns.lock())?;
     debug(folder, "model.txt", &book.model_requests.lock())?;
-    debug(folder, "strangers.txt", &book.intrusions.lock())?;
+    debug(folder, "other_users.txt", &book.intrusions.lock())?;
     debug(folder, "nemesis.txt", &book.deeds.lock())?;
     debug(folder, "servers.txt", &book.logs.lock())?;
     debug(folder, "broken.txt", &book.broken.lock())?;

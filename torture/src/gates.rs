@@ -9,14 +9,14 @@ struct Gate {
     what: &'static str,
     seen: u64,
     /// The minimum per minute.
-    wanted: f64,
+    expected: f64,
 }
 
 /// Returns a text for each minimum that a run missed.
 pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
-    let on_postgres = |wanted: f64| if db == Db::Postgres { wanted } else { 0.0 };
+    let on_postgres = |expected: f64| if db == Db::Postgres { expected } else { 0.0 };
     let state = |name: &str| figures.states.get(name).copied().unwrap_or_default() as u64;
-    let gate = |what, seen: usize, wanted| Gate { what, seen: seen as u64, wanted };
+    let gate = |what, seen: usize, expected| Gate { what, seen: seen as u64, expected };
     let mut gates = vec![
         gate("calls that a person decided", figures.decided, 15.0),
         gate("kills", figures.kills, 5.0),
@@ -26,24 +26,24 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
         gate("kills of remote tools", figures.remote_kills, 1.0),
         gate("calls with an acknowledged report", figures.reported, 3.0),
         gate("outages of the database", figures.outages, 1.0),
-        gate("tries of strangers", figures.strangers, 15.0),
-        Gate { what: "commits without an answer", seen: figures.unknown_commits, wanted: 1.0 },
-        Gate { what: "connections lost", seen: figures.cuts, wanted: on_postgres(2.0) },
+        gate("tries of other users", figures.other_users, 15.0),
+        Gate { what: "commits without an answer", seen: figures.unknown_commits, expected: 1.0 },
+        Gate { what: "connections lost", seen: figures.cuts, expected: on_postgres(2.0) },
     ];
     for tool in REMOTE {
         let ran = figures.ran.get(tool).copied().unwrap_or_default();
-        gates.push(Gate { what: tool, seen: ran as u64, wanted: 2.0 });
+        gates.push(Gate { what: tool, seen: ran as u64, expected: 2.0 });
     }
     for name in ["succeeded", "failed", "interrupted", "rejected", "expired", "cancelled", "invalid"] {
-        gates.push(Gate { what: name, seen: state(name), wanted: 1.0 });
+        gates.push(Gate { what: name, seen: state(name), expected: 1.0 });
     }
     let mut missing: Vec<String> = gates.iter().filter_map(|gate| gate.missing(minutes)).collect();
     if figures.ok_share < 40.0 {
         missing.push(format!("answers that are no failure: {:.0} %, at least 40 % wanted", figures.ok_share));
     }
-    for (action, wanted) in [("die", 1.0), ("refuse", 0.5), ("lose", 0.5), ("pause", 1.0)] {
+    for (action, expected) in [("die", 1.0), ("refuse", 0.5), ("lose", 0.5), ("pause", 1.0)] {
         let seen = figures.strikes.get(action).copied().unwrap_or_default() as u64;
-        missing.extend(Gate { what: action, seen, wanted }.missing(minutes));
+        missing.extend(Gate { what: action, seen, expected }.missing(minutes));
     }
     let passed = |name: &str| figures.points.get(name).is_some_and(|(passed, _)| *passed > 0);
     // A run of less than a minute does not pass all failpoints.
@@ -62,8 +62,8 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
 impl Gate {
     fn missing(&self, minutes: f64) -> Option<String> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and not negative")]
-        let wanted = ((self.wanted * minutes).floor() as u64).max(u64::from(self.wanted > 0.0));
-        (self.seen < wanted).then(|| format!("{}: {}, at least {wanted} wanted", self.what, self.seen))
+        let expected = ((self.expected * minutes).floor() as u64).max(u64::from(self.expected > 0.0));
+        (self.seen < expected).then(|| format!("{}: {}, at least {expected} wanted", self.what, self.seen))
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
             remote_kills: 1000,
             reported: 1000,
             ran: REMOTE.map(|tool| (tool.to_owned(), 1000)).into(),
-            strangers: 1000,
+            other_users: 1000,
             unknown_commits: 1000,
             cuts: 1000,
             ok_share: 90.0,

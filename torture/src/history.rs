@@ -14,18 +14,18 @@ pub(crate) fn refusal(messages: &[Value]) -> Option<String> {
 
 fn check(messages: &[Value]) -> Result<(), String> {
     let mut ids = HashSet::new();
-    let mut begun = false;
+    let mut started = false;
     let mut rest = messages.iter().enumerate().peekable();
     while let Some((at, message)) = rest.next() {
         let role = message.at("/role").as_str().unwrap_or_default();
         match role {
-            "system" if begun => return Err(format!("a system message after the start, at {at}")),
+            "system" if started => return Err(format!("a system message after the start, at {at}")),
             "system" => {}
             "user" => {
-                begun = true;
+                started = true;
                 check_text(message, at)?;
             }
-            _ if !begun => return Err("the first message is not from the user".to_owned()),
+            _ if !started => return Err("the first message is not from the user".to_owned()),
             "assistant" => {
                 let Some(calls) = message.at("/tool_calls").as_array() else {
                     check_text(message, at)?;
@@ -40,7 +40,7 @@ fn check(messages: &[Value]) -> Result<(), String> {
                         return Err(format!("the id {id} occurs twice"));
                     }
                     let answer = rest.next_if(|(_, next)| next.at("/role") == "tool");
-                    let (place, answer) =
+                    let (index, answer) =
                         answer.ok_or(format!("call {id} has no answer directly after its message"))?;
                     if answer.at("/tool_call_id") != id.as_str() {
                         return Err(format!(
@@ -48,7 +48,7 @@ fn check(messages: &[Value]) -> Result<(), String> {
                             answer.at("/tool_call_id")
                         ));
                     }
-                    check_text(answer, place)?;
+                    check_text(answer, index)?;
                 }
             }
             "tool" => return Err(format!("the answer at {at} follows no message with its call")),

@@ -137,12 +137,12 @@ fn answer_events(text: &str, calls: &[Value]) -> Vec<Bytes> {
     for call in calls {
         let arguments = call.at("/function/arguments").as_str().unwrap_or_default();
         let (first, second) = arguments.split_at_checked(arguments.len() / 2).unwrap_or((arguments, ""));
-        let mut begun = call.clone();
-        if let Some(arguments) = begun.pointer_mut("/function/arguments") {
+        let mut started = call.clone();
+        if let Some(arguments) = started.pointer_mut("/function/arguments") {
             *arguments = first.into();
         }
         let more = json!({ "index": call.at("/index"), "function": { "arguments": second } });
-        deltas.extend([begun, more].map(|piece| json!({ "tool_calls": [piece] })));
+        deltas.extend([started, more].map(|piece| json!({ "tool_calls": [piece] })));
     }
     let reason = if calls.is_empty() { "stop" } else { "tool_calls" };
     let choice = |delta: Value| json!({ "index": 0, "delta": delta, "finish_reason": null });

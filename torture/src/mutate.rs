@@ -39,8 +39,8 @@ enum Conditions {
     DiesBehindTools,
     /// Servers die before a hold is durable.
     DiesBeforeHolds,
-    /// Several strangers.
-    Strangers,
+    /// Several other users.
+    OtherUsers,
     /// Most clients disconnect while a tool runs.
     Disconnects,
     /// Servers are killed.
@@ -79,7 +79,7 @@ const PLANTED: [Planted; 10] = [
         found_by: &["D2"],
         conditions: Conditions::DiesBeforeHolds,
     },
-    Planted { name: "no-tenant", refused: &[], found_by: &["T1"], conditions: Conditions::Strangers },
+    Planted { name: "no-tenant", refused: &[], found_by: &["T1"], conditions: Conditions::OtherUsers },
     Planted {
         name: "request-owns-work",
         refused: &[],
@@ -119,7 +119,7 @@ impl Conditions {
             }
             Self::DiesBehindTools => fails("after:tool.run=die@0.15"),
             Self::DiesBeforeHolds => fails("before:tool.requires_approval=die@0.2"),
-            Self::Strangers => settings.amount.strangers = 3,
+            Self::OtherUsers => settings.amount.other_users = 3,
             Self::Disconnects => {
                 takes(settings, 2500, 3500);
                 settings.amount.disconnecting = 95;
@@ -200,12 +200,17 @@ pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) 
         caught += usize::from(on_is_right && dropped_is_right);
     }
     let mut clean = true;
-    let ways: BTreeMap<Conditions, ()> = chosen.iter().map(|planted| (planted.conditions, ())).collect();
-    for way in ways.into_keys() {
-        let on = run_once(None, way, usual, false, folder).await;
-        let dropped = run_once(None, way, usual, true, folder).await;
+    let all_conditions: BTreeMap<Conditions, ()> =
+        chosen.iter().map(|planted| (planted.conditions, ())).collect();
+    for conditions in all_conditions.into_keys() {
+        let on = run_once(None, conditions, usual, false, folder).await;
+        let dropped = run_once(None, conditions, usual, true, folder).await;
         let nothing = |found: &Found| found.violations.is_empty() && found.error.is_none();
-        line(&format!("none, {way:?}"), &on.summary(nothing(&on)), &dropped.summary(nothing(&dropped)));
+        line(
+            &format!("none, {conditions:?}"),
+            &on.summary(nothing(&on)),
+            &dropped.summary(nothing(&dropped)),
+        );
         clean &= nothing(&on) && nothing(&dropped);
     }
     println!("\n{caught}/{} caught in both runs", chosen.len());

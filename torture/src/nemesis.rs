@@ -6,7 +6,7 @@ use crate::files::{self, LedgerLine};
 use crate::proxy::Harm;
 use crate::random::Random;
 use crate::record::{Deed, DeedKind};
-use crate::world::{Db, LEASE, OWN, Order, REMOTE, RemoteOrder, World};
+use crate::world::{Db, LEASE, OWN, REMOTE, RemoteCommand, ReplicaCommand, World};
 use anyhow::Result;
 use sea_orm::ConnectionTrait;
 use std::collections::BTreeMap;
@@ -228,21 +228,21 @@ impl Act {
         match harming {
             Harming::Kill => {
                 self.aim();
-                self.order(Order::Kill).await;
+                self.command(ReplicaCommand::Kill).await;
             }
             Harming::Pause => {
                 self.aim();
                 let time = self.random.millis(lease * 3 / 2, lease * 3);
-                self.order(Order::Pause(time)).await;
+                self.command(ReplicaCommand::Pause(time)).await;
             }
-            Harming::KillRemote => self.order_remote(RemoteOrder::Kill),
+            Harming::KillRemote => self.command_remote(RemoteCommand::Kill),
             Harming::PauseRemote => {
                 let time = self.random.millis(lease * 3 / 2, lease * 2);
-                self.order_remote(RemoteOrder::Pause(time));
+                self.command_remote(RemoteCommand::Pause(time));
             }
             Harming::Deploy => {
                 let build = self.build();
-                self.order(Order::Deploy(build)).await;
+                self.command(ReplicaCommand::Deploy(build)).await;
             }
             Harming::Outage => {
                 let time = self.random.millis(0, 3000);
@@ -298,16 +298,16 @@ impl Act {
         }
     }
 
-    async fn order(&self, order: Order) -> bool {
+    async fn command(&self, command: ReplicaCommand) -> bool {
         match self.world.replicas.get(self.replica) {
-            Some(replica) => replica.order(order).await,
+            Some(replica) => replica.send(command).await,
             None => false,
         }
     }
 
-    fn order_remote(&mut self, order: RemoteOrder) {
+    fn command_remote(&mut self, command: RemoteCommand) {
         if let Some(remote) = self.random.pick(&self.world.remotes) {
-            remote.order(order);
+            remote.send(command);
         }
     }
 

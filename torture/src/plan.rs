@@ -54,9 +54,9 @@ pub(crate) fn current(messages: &[Value]) -> Option<(Plan, usize)> {
         let is_user = message.at("/role") == "user";
         serde_json::from_str::<Plan>(message.at("/content").as_str().filter(|_| is_user)?).ok()
     };
-    let (place, plan) =
-        messages.iter().enumerate().rev().find_map(|(place, message)| Some((place, planned(message)?)))?;
-    let since = messages.iter().skip(place + 1);
+    let (index, plan) =
+        messages.iter().enumerate().rev().find_map(|(index, message)| Some((index, planned(message)?)))?;
+    let since = messages.iter().skip(index + 1);
     let steps = since.filter(|message| message.at("/tool_calls").is_array()).count();
     Some((plan, steps))
 }

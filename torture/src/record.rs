@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// The times of a request and of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
-    pub(crate) begun: Micros,
+    pub(crate) started: Micros,
     pub(crate) ended: Micros,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Turn {
     pub(crate) cut: Option<String>,
 }
 
-/// A request of a stranger for a foreign call.
+/// A request of another user for a foreign call.
 #[derive(Debug, Clone)]
 pub(crate) struct Intrusion {
     pub(crate) call: String,
@@ -197,8 +197,8 @@ impl Book {
     }
 
     /// Records the answer to a decision.
-    pub(crate) fn record_answer(&self, place: usize, ended: Micros, answer: Answer) {
-        if let Some(request) = self.decision_requests.lock().get_mut(place) {
+    pub(crate) fn record_answer(&self, index: usize, ended: Micros, answer: Answer) {
+        if let Some(request) = self.decision_requests.lock().get_mut(index) {
             request.span.ended = ended;
             request.answer = answer;
         }

@@ -42,7 +42,7 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
             format!("{:.1}, {}", figures.concurrent_mean, figures.concurrent_max),
         ),
         ("decisions that lost a race", figures.races_lost.to_string()),
-        ("tries of strangers", figures.strangers.to_string()),
+        ("tries of other users", figures.other_users.to_string()),
         ("answers that are no failure", format!("{:.0} %", figures.ok_share)),
         ("calls that ran", figures.executed.to_string()),
         ("of those, interrupted", figures.interrupted.to_string()),
@@ -117,15 +117,15 @@ pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
         history.push((hit.at, format!("point    {} {action} in process {}", hit.point, hit.pid)));
     }
     for it in records.decision_requests.iter().filter(|it| it.call == call) {
-        let who = format!("{} at replica {}", it.actor, it.replica);
-        history.push((it.span.begun, format!("decides  {who}: {:?} by {:?}", it.verdict, it.surface)));
-        history.push((it.span.ended, format!("decided  {who}: {:?}", it.answer)));
+        let author = format!("{} at replica {}", it.actor, it.replica);
+        history.push((it.span.started, format!("decides  {author}: {:?} by {:?}", it.verdict, it.surface)));
+        history.push((it.span.ended, format!("decided  {author}: {:?}", it.answer)));
     }
     let mut last = None;
     for observation in records.observations.iter().filter(|observation| observation.call == call) {
         let state = (&observation.state, observation.validated);
         if last != Some(state) {
-            let began = format!("asked at {:.3}", (observation.span.begun - records.began) as f64 / 1000.0);
+            let began = format!("asked at {:.3}", (observation.span.started - records.began) as f64 / 1000.0);
             let what = format!(
                 "seen     {} by {} at replica {} ({began})",
                 observation.state, observation.route, observation.replica
@@ -160,7 +160,7 @@ pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
         history.push((line.at, format!("server   {}: {}", line.replica, line.text)));
     }
     for it in records.intrusions.iter().filter(|it| it.call == call && it.status != 404) {
-        history.push((it.at, format!("stranger {}: {} {}", it.route, it.status, it.body)));
+        history.push((it.at, format!("other user {}: {} {}", it.route, it.status, it.body)));
     }
     let from = history.iter().map(|(at, _)| *at).min().unwrap_or_default() - 1_000_000;
     let until = history.iter().map(|(at, _)| *at).max().unwrap_or_default();

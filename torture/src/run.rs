@@ -87,7 +87,7 @@ impl Settings {
             amount: Amount {
                 users: 10,
                 readers: 2,
-                strangers: 1,
+                other_users: 1,
                 disconnecting: 30,
                 disconnecting_ms: (0, 800),
                 slow: 3,

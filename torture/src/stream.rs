@@ -59,8 +59,8 @@ impl StreamContent {
     pub(crate) fn of(dialect: Dialect, text: &str) -> Self {
         let mut content = Self::default();
         // The last line may be incomplete.
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        for line in whole.lines().filter(|line| !line.is_empty()) {
+        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        for line in complete.lines().filter(|line| !line.is_empty()) {
             match dialect {
                 Dialect::DataV1 => content.line(line),
                 Dialect::UiV6 => content.event(line),

@@ -294,21 +294,21 @@ impl Client<'_> {
     )]
     fn generate(&self, mut command: Command) -> Result<()> {
         let line = command_line(&command);
-        // openapi-python-client formats with ruff, which stands beside it.
+        // openapi-python-client formats with ruff, which is in the same folder.
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.tools.python.display()));
         let Output { status, stdout, stderr } =
             command.output().with_context(|| format!("could not start `{line}`"))?;
-        let said = [stdout, stderr].concat();
-        let said = String::from_utf8_lossy(&said);
+        let output = [stdout, stderr].concat();
+        let output = String::from_utf8_lossy(&output);
         let warns = |line: &&str| {
             let lower = line.to_lowercase();
             let serious = lower.contains("warn") || lower.contains("error");
             serious && !line.contains(" INFO ") && !line.contains(HARMLESS)
         };
-        let warnings: Vec<&str> = said.lines().filter(warns).collect();
+        let warnings: Vec<&str> = output.lines().filter(warns).collect();
         if !status.success() || !warnings.is_empty() {
-            bail!("`{line}` ended with {status}:\n{said}");
+            bail!("`{line}` ended with {status}:\n{output}");
         }
         Ok(())
     }

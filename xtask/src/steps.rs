@@ -137,7 +137,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 /// Runs every step up to the first that fails.
 pub(crate) fn run_all(root: &Path) -> Result<()> {
-    // Minutes of compiling should not end in the news that a program is missing.
+    // Minutes of compiling should not end with a missing program.
     tooling::require_node()?;
     tooling::require_postgres()?;
     tooling::require_chromium()?;
@@ -156,7 +156,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
 }
 
 fn run_steps<'a>(root: &Path, steps: impl Iterator<Item = &'a Step> + Clone) -> Result<()> {
-    let (mut taken, all) = (Vec::new(), steps.clone().count());
+    let (mut times, all) = (Vec::new(), steps.clone().count());
     for (position, step) in steps.enumerate() {
         announce(&format!("[{}/{all}] {}: {}", position + 1, step.name, step.summary));
         let started = Instant::now();
@@ -167,9 +167,9 @@ fn run_steps<'a>(root: &Path, steps: impl Iterator<Item = &'a Step> + Clone) -> 
                 step.command
             );
         }
-        taken.push((step.name, started.elapsed()));
+        times.push((step.name, started.elapsed()));
     }
-    print!("{}", summary(&taken));
+    print!("{}", summary(&times));
     Ok(())
 }
 
@@ -182,12 +182,12 @@ fn announce(line: &str) {
     }
 }
 
-fn summary(taken: &[(&str, Duration)]) -> String {
+fn summary(times: &[(&str, Duration)]) -> String {
     let mut table = format!("\n{:<12} {:>8}\n", "step", "seconds");
-    for (name, time) in taken {
+    for (name, time) in times {
         table.push_str(&format!("{name:<12} {:>8.1}\n", time.as_secs_f64()));
     }
-    let total: Duration = taken.iter().map(|(_, time)| *time).sum();
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
     table.push_str(&format!("{:<12} {:>8.1}\n", "all", total.as_secs_f64()));
     table
 }

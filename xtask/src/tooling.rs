@@ -64,8 +64,8 @@ pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock();
     let program = root.join(TOOLS).join("bin/cargo-deny");
-    let wanted = format!("cargo-deny {CARGO_DENY_VERSION}");
-    if version_of(&program)?.as_deref() != Some(wanted.as_str()) {
+    let expected = format!("cargo-deny {CARGO_DENY_VERSION}");
+    if version_of(&program)?.as_deref() != Some(expected.as_str()) {
         install_cargo_deny(root)?;
     }
     let mut command = Command::new(program);
@@ -157,7 +157,7 @@ fn require(there: &str, package: &str, missing: &str) -> Result<()> {
     if found.status.success() {
         return Ok(());
     }
-    let (Some(_), Some(prefix)) = (version_of(Path::new("apt-get"))?, way_to_root()?) else {
+    let (Some(_), Some(prefix)) = (version_of(Path::new("apt-get"))?, root_command()?) else {
         bail!("{missing} (Debian: apt install {package})");
     };
     println!("installing Debian's package {package}: {missing}");
@@ -182,27 +182,27 @@ pub(crate) fn python_programs(root: &Path, packages: &PythonPackages) -> Result<
     require_python()?;
     let PythonPackages { list: named, folder } = packages;
     let list = root.join(named);
-    let wanted = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
+    let expected = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
     let home = root.join(TOOLS).join(folder);
     let (programs, stamp) = (home.join("bin"), home.join(".installed-from"));
-    if read_if_there(&stamp)?.as_ref() != Some(&wanted) {
+    if read_if_there(&stamp)?.as_ref() != Some(&expected) {
         println!("installing the Python packages of {named} into {TOOLS}/{folder}");
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         let mut pip = Command::new(programs.join("pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement"]);
         run(pip.arg(&list))?;
-        fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))?;
+        fs::write(&stamp, expected).with_context(|| format!("could not write {}", stamp.display()))?;
     }
     Ok(programs)
 }
 
 /// Returns the prefix of a command that needs root, or `None` if sudo would ask for a password.
-fn way_to_root() -> Result<Option<&'static [&'static str]>> {
+fn root_command() -> Result<Option<&'static [&'static str]>> {
     if capture(Command::new("id").arg("-u"))? == b"0\n" {
         return Ok(Some(&[]));
     }
-    let asked = Command::new("sudo").args(["-n", "true"]).output();
-    Ok(asked.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
+    let sudo = Command::new("sudo").args(["-n", "true"]).output();
+    Ok(sudo.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
 }
 
 /// Installs the locked npm packages of the tests that are missing or out of date, and compiles the package of the
@@ -252,7 +252,7 @@ pub(crate) fn install_node_project(root: &Path, project: &str) -> Result<()> {
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock();
     let directory = root.join(project);
-    let Some(wanted) = pending_install(&directory)? else {
+    let Some(expected) = pending_install(&directory)? else {
         return Ok(());
     };
     println!("installing the npm packages of {project}");
@@ -263,7 +263,7 @@ pub(crate) fn install_node_project(root: &Path, project: &str) -> Result<()> {
     // directory for a project without dependencies.
     let stamp = directory.join(STAMP);
     fs::create_dir_all(directory.join("node_modules"))
-        .and_then(|()| fs::write(&stamp, wanted))
+        .and_then(|()| fs::write(&stamp, expected))
         .with_context(|| format!("could not write {}", stamp.display()))
 }
 
@@ -273,9 +273,9 @@ fn pending_install(directory: &Path) -> Result<Option<String>> {
         return Ok(None);
     };
     let lock = read_if_there(&directory.join("package-lock.json"))?.unwrap_or_default();
-    let wanted = manifest + &lock;
+    let expected = manifest + &lock;
     let installed = read_if_there(&directory.join(STAMP))?;
-    Ok((installed.as_ref() != Some(&wanted)).then_some(wanted))
+    Ok((installed.as_ref() != Some(&expected)).then_some(expected))
 }
 
 fn read_if_there(path: &Path) -> Result<Option<String>> {

@@ -8,7 +8,7 @@ export const HeldCalls = createContext(new Map());
 export function Call({ toolCallId, toolName, args, result, isError, approval, respondToApproval }) {
   // Both are absent for a moment while a stream begins the message anew.
   const { hold, decision } = useContext(HeldCalls).get(toolCallId) ?? {};
-  const asks = approval && approval.approved === undefined && result === undefined && !decision;
+  const isPending = approval && approval.approved === undefined && result === undefined && !decision;
   return (
     <section aria-label={`Tool call ${toolName}`}>
       <h2>{(!decision?.edited && hold?.headline) || hold?.title || toolName}</h2>
@@ -19,10 +19,10 @@ export function Call({ toolCallId, toolName, args, result, isError, approval, re
         <pre key={field}>{visible(`Not accepted: ${field}\nbefore: ${accepted ?? 'nothing'}\nnow: ${current ?? 'nothing'}`)}</pre>
       ))}
       {hold && decision?.edited && <pre>Proposed: {json(hold.input)}</pre>}
-      {asks && hold && <p>{[`Risk: ${hold.risk}.`, hold.reason].filter(Boolean).join(' ')}</p>}
-      {asks && <Question mayApprove={hold?.canEdit} respond={respondToApproval} />}
+      {isPending && hold && <p>{[`Risk: ${hold.risk}.`, hold.reason].filter(Boolean).join(' ')}</p>}
+      {isPending && <Question mayApprove={hold?.canEdit} respond={respondToApproval} />}
       {decision?.late && <p>Your answer came too late: {decision.by} had decided.</p>}
-      <p role="status">{state(asks, approval, isError, result)}</p>
+      <p role="status">{state(isPending, approval, isError, result)}</p>
     </section>
   );
 }
@@ -48,8 +48,8 @@ function Question({ mayApprove, respond }) {
   );
 }
 
-function state(asks, approval, isError, result) {
-  if (asks) return 'Waits for you. Nothing has run.';
+function state(isPending, approval, isError, result) {
+  if (isPending) return 'Waits for you. Nothing has run.';
   if (approval?.approved === false) return approval.reason ? `Did not run: ${approval.reason}` : 'Did not run.';
   if (isError) return `Failed: ${typeof result === 'string' ? result : json(result)}`;
   return result === undefined ? 'Running.' : `Done: ${json(result)}`;

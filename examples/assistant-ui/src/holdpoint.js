@@ -1,4 +1,4 @@
 import { createClient } from '@holdpoint/page';
 
-// `ui-v7` tells the page the decisions in force, also where its own answer came too late.
+// `ui-v7` reports the decisions in force, also where the answer of the page came too late.
 export const holdpoint = createClient({ dialect: 'ui-v7' });

@@ -1,23 +1,23 @@
 import { useEffect, useRef, useState } from 'react';
 import { isToolUIPart } from 'ai';
-import { lateness, questionOf, standing } from './words.js';
+import { lateness, questionOf, statusText } from './words.js';
 
-// Tells a screen reader what is new: a call that waits, what became of one, and an answer once it is complete.
+// Announces changes to a screen reader: a call that waits, the end of a call, and a complete answer.
 export function Announcer({ messages, held, answers, busy }) {
-  const [said, setSaid] = useState([]);
+  const [announced, setAnnounced] = useState([]);
   const known = useRef();
 
   useEffect(() => {
     const now = new Map([...callsOf(messages, held, answers), ...(busy ? [] : textsOf(messages))]);
     const before = known.current ?? now;
-    const news = [...now].filter(([id, text]) => text && before.get(id) !== text).map(([, text]) => text);
+    const changed = [...now].filter(([id, text]) => text && before.get(id) !== text).map(([, text]) => text);
     known.current = new Map([...before, ...now]);
-    if (news.length > 0) setSaid(news);
+    if (changed.length > 0) setAnnounced(changed);
   }, [messages, answers, busy]);
 
   return (
     <div className="unseen" aria-live="polite">
-      {said.map((text, place) => <p key={place}>{text}</p>)}
+      {announced.map((text, index) => <p key={index}>{text}</p>)}
     </div>
   );
 }
@@ -27,7 +27,7 @@ function* callsOf(messages, held, answers) {
     const { hold, decision } = held.get(part.toolCallId) ?? {};
     if (!hold) continue;
     const late = answers[part.toolCallId]?.late;
-    yield [part.toolCallId, `${questionOf(hold)} ${standing(part, hold, decision)}${late ? ` ${lateness(late, hold)}` : ''}`];
+    yield [part.toolCallId, `${questionOf(hold)} ${statusText(part, hold, decision)}${late ? ` ${lateness(late, hold)}` : ''}`];
   }
 }
 
@@ -36,5 +36,5 @@ function* textsOf(messages) {
   if (last?.role !== 'assistant') return;
   // As it is shown: without the marks of Markdown.
   const shown = document.getElementById(`message-${last.id}`)?.querySelectorAll('.markdown') ?? [];
-  for (const [place, { innerText }] of [...shown].entries()) yield [`${last.id} ${place}`, innerText];
+  for (const [index, { innerText }] of [...shown].entries()) yield [`${last.id} ${index}`, innerText];
 }

@@ -17,17 +17,17 @@ export function App() {
   async function show(id, focus = 'composer') {
     const mine = ++latest.current;
     const next = await loaded(id).catch(error => ({ error }));
-    if (mine === latest.current) setShown({ ...next, place: mine, focus });
+    if (mine === latest.current) setShown({ ...next, generation: mine, focus });
   }
 
   useEffect(() => {
     void show(chatInUrl());
-    const follow = () => void show(chatInUrl(), 'title');
-    addEventListener('popstate', follow);
-    return () => removeEventListener('popstate', follow);
+    const showFromUrl = () => void show(chatInUrl(), 'title');
+    addEventListener('popstate', showFromUrl);
+    return () => removeEventListener('popstate', showFromUrl);
   }, []);
 
-  function go(id) {
+  function navigate(id) {
     history.pushState(null, '', id ? `?chat=${encodeURIComponent(id)}` : location.pathname);
     void show(id, id ? 'title' : 'composer');
   }
@@ -36,13 +36,13 @@ export function App() {
     const title = text.split('\n')[0].slice(0, 60);
     const { thread_id } = await holdpoint.createThread({ title });
     history.pushState(null, '', `?chat=${thread_id}`);
-    setShown({ id: thread_id, title, messages: [], first: text, place: ++latest.current, focus: 'composer' });
+    setShown({ id: thread_id, title, messages: [], first: text, generation: ++latest.current, focus: 'composer' });
     void threads.refresh();
   }
 
   return (
     <div className="app">
-      <Threads {...threads} current={shown?.id} onGo={go} />
+      <Threads {...threads} current={shown?.id} onNavigate={navigate} />
       {shown?.error && (
         <main>
           <h1>Chat</h1>
@@ -50,7 +50,7 @@ export function App() {
         </main>
       )}
       {shown && !shown.error && (
-        <Chat key={shown.place} {...shown} onStart={start} onChange={threads.refresh} />
+        <Chat key={shown.generation} {...shown} onStart={start} onChange={threads.refresh} />
       )}
       {!shown && <main aria-busy="true" />}
     </div>

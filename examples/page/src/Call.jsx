@@ -4,30 +4,30 @@ import { visible } from '@holdpoint/page';
 import { Countdown } from './Countdown.jsx';
 import { Json, Preview, Text } from './Json.jsx';
 import { Question } from './Question.jsx';
-import { CAUSES, lateness, nameOf, questionOf, RISKS, standing, timeOf } from './words.js';
+import { CAUSES, lateness, nameOf, questionOf, RISKS, statusText, timeOf } from './words.js';
 
 // A call that was not held: one line, until it is opened.
 export function Call({ part }) {
   const name = getToolName(part);
   return (
     <details className={`call ${part.state}`}>
-      <summary>{name}: {standing(part)}</summary>
+      <summary>{name}: {statusText(part)}</summary>
       <Json label="Inputs" value={part.input} />
       <Json label="Result" value={part.output} />
     </details>
   );
 }
 
-// A held call: the card that a person decides on, and what became of it. `answer` is what this page did about it.
+// A held call: the card for a decision, and the outcome. `answer` is the decision of this page.
 export function HeldCall({ part, hold, decision, answer, onDecide }) {
-  const asks = !decision;
+  const isPending = !decision;
   const title = questionOf(hold, decision);
   return (
     // A group, not a landmark: there may be many.
     <section
       role="group"
       id={`call-${part.toolCallId}`}
-      className={`call ${asks ? 'waits' : part.state}`}
+      className={`call ${isPending ? 'waits' : part.state}`}
       aria-label={`Tool call ${hold.toolName}: ${title}`}
       tabIndex={-1}
     >
@@ -36,13 +36,13 @@ export function HeldCall({ part, hold, decision, answer, onDecide }) {
         <span>{visible(hold.title)}</span>
       </p>
       <h2>{title}</h2>
-      {asks && <Facts hold={hold} />}
-      {asks && hold.unacceptedDefinition && <Definition {...hold.unacceptedDefinition} />}
+      {isPending && <Facts hold={hold} />}
+      {isPending && hold.unacceptedDefinition && <Definition {...hold.unacceptedDefinition} />}
       <Inputs part={part} hold={hold} decision={decision} />
-      {asks && <Question hold={hold} answer={answer} onDecide={answer => onDecide(hold, answer)} />}
-      <p className="standing">{standing(part, hold, decision)}</p>
-      {answer?.counted && asks && <p className="standing">Your approval counts. More people have to approve.</p>}
-      {answer?.late && <p className="standing">{lateness(answer.late, hold)}</p>}
+      {isPending && <Question hold={hold} answer={answer} onDecide={answer => onDecide(hold, answer)} />}
+      <p className="status">{statusText(part, hold, decision)}</p>
+      {answer?.counted && isPending && <p className="status">Your approval counts. More people have to approve.</p>}
+      {answer?.late && <p className="status">{lateness(answer.late, hold)}</p>}
       {part.state === 'output-available' && (
         <details>
           <summary>Result</summary>

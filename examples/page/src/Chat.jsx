@@ -31,7 +31,7 @@ export function Chat({ id, title, first, focus, onStart, ...stored }) {
     document.title = `${count}${visible(title)} – holdpoint`;
   });
 
-  async function say(text) {
+  async function sendMessage(text) {
     follow();
     await (id ? send(text) : onStart(text));
   }
@@ -72,7 +72,7 @@ export function Chat({ id, title, first, focus, onStart, ...stored }) {
           <button type="button" className={error ? undefined : 'late'} onClick={() => send()}>Go on</button>
         )}
         <Waiting waiting={waiting} answers={answers} onApproveAll={approveShown} />
-        <Composer busy={busy} stoppable={busy || running} autoFocus={focus === 'composer'} onSay={say} onStop={stop} />
+        <Composer busy={busy} stoppable={busy || running} autoFocus={focus === 'composer'} onSend={sendMessage} onStop={stop} />
       </div>
       <Announcer messages={messages} held={held} answers={answers} busy={busy} />
     </main>

@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { errorText } from '@holdpoint/page';
 
-export function Composer({ busy, stoppable, autoFocus, onSay, onStop }) {
+export function Composer({ busy, stoppable, autoFocus, onSend, onStop }) {
   const [text, setText] = useState('');
   const [error, setError] = useState();
 
@@ -11,7 +11,7 @@ export function Composer({ busy, stoppable, autoFocus, onSay, onStop }) {
     setText('');
     setError();
     try {
-      await onSay(text.trim());
+      await onSend(text.trim());
     } catch (error) {
       setText(text);
       setError(error);

@@ -4,8 +4,8 @@ import { errorsOf, fieldsOf, inputsOf } from './fields.js';
 import { holdpoint } from './holdpoint.js';
 import { Preview } from './Json.jsx';
 
-// The inputs as a form, built from the schema of the tool. If the tool says what a call would do, it is asked about the
-// edited inputs first, and the approval names what it said.
+// The inputs as a form, built from the schema of the tool. If the tool has previews, the page shows the preview of the
+// edited inputs first, and the approval names its hash.
 export function EditForm({ hold, answer, onEdit, onBack }) {
   const [fields, setFields] = useState();
   const [previews, setPreviews] = useState(false);
@@ -25,21 +25,21 @@ export function EditForm({ hold, answer, onEdit, onBack }) {
   }, []);
   useEffect(() => form.current?.querySelector('.field input, .field textarea, .field select')?.focus(), [fields !== undefined]);
 
-  // A refusal of an earlier attempt is no longer of what is typed now.
+  // A refusal is shown only for the fields that were sent.
   const [sent, setSent] = useState();
-  // What the tool says about the inputs in `of`: { of, preview, hash }, or { of, error }.
-  const [asked, setAsked] = useState();
-  const said = asked?.of === fields ? asked : undefined;
-  const refusal = said?.error ?? (fields && sent === fields && !busy ? answer?.error : undefined);
+  // The preview of the inputs in `of`: { of, preview, hash }, or { of, error }.
+  const [previewed, setPreviewed] = useState();
+  const shownPreview = previewed?.of === fields ? previewed : undefined;
+  const refusal = shownPreview?.error ?? (fields && sent === fields && !busy ? answer?.error : undefined);
   const errors = { ...errorsOf(refusal, fields ?? []), ...typed };
-  // After a refused approval the tool may say something else.
-  const mayApprove = !previews || (said?.hash !== undefined && !refusal);
+  // After a refused approval the preview may have changed.
+  const mayApprove = !previews || (shownPreview?.hash !== undefined && !refusal);
   useEffect(() => {
     if (Object.keys(errors).length > 0) form.current?.querySelector('[aria-invalid=true]')?.focus();
-  }, [answer?.error, asked, typed]);
+  }, [answer?.error, previewed, typed]);
   useEffect(() => {
-    if (said?.hash !== undefined) form.current?.querySelector('.said')?.focus();
-  }, [asked]);
+    if (shownPreview?.hash !== undefined) form.current?.querySelector('.preview-result')?.focus();
+  }, [previewed]);
 
   function change(name, changed) {
     setFields(fields.map(field => (field.name === name ? { ...field, ...changed } : field)));
@@ -50,24 +50,24 @@ export function EditForm({ hold, answer, onEdit, onBack }) {
     const { text, errors } = inputsOf(fields);
     if (errors) return setTyped(errors);
     setSent(fields);
-    void onEdit({ approved: true, inputText: text, ...(previews && { previewHash: said.hash }) });
+    void onEdit({ approved: true, inputText: text, ...(previews && { previewHash: shownPreview.hash }) });
   }
 
   async function preview() {
     const { text, errors } = inputsOf(fields);
     if (errors) return setTyped(errors);
     setSent();
-    setAsked();
+    setPreviewed();
     try {
       const { preview, preview_hash } = await holdpoint.preview(hold.toolCallId, { inputText: text });
-      setAsked({ of: fields, preview, hash: preview_hash });
+      setPreviewed({ of: fields, preview, hash: preview_hash });
     } catch (error) {
-      setAsked({ of: fields, error });
+      setPreviewed({ of: fields, error });
     }
   }
 
   const general = refusal && !refusal.details?.errors ? refusal : failed;
-  const whole = errors[''] ?? (general && errorText(general));
+  const formError = errors[''] ?? (general && errorText(general));
   return (
     <form
       ref={form}
@@ -80,12 +80,12 @@ export function EditForm({ hold, answer, onEdit, onBack }) {
       {fields?.map(field => (
         <Field key={field.name} field={field} error={field.name && errors[field.name]} onChange={changed => change(field.name, changed)} />
       ))}
-      {mayApprove && said && (
-        <div className="said" role="group" aria-label="What the tool says" tabIndex={-1}>
-          <Preview label="What the tool says that it would do with these inputs" preview={said.preview} />
+      {mayApprove && shownPreview && (
+        <div className="preview-result" role="group" aria-label="What the tool says" tabIndex={-1}>
+          <Preview label="What the tool says that it would do with these inputs" preview={shownPreview.preview} />
         </div>
       )}
-      {whole && <p role="alert">{visible(whole)}</p>}
+      {formError && <p role="alert">{visible(formError)}</p>}
       <div className="buttons">
         {/* Not the button of the form: Enter in a field would press it. */}
         {mayApprove ? (

@@ -13,7 +13,7 @@ export function Text({ label, value }) {
 
 export const Json = ({ label, value }) => <Text label={label} value={JSON.stringify(value, null, 2)} />;
 
-// What the tool says that a call would do, or why it says nothing.
+// The preview of a call, or the reason why there is none.
 export function Preview({ label, preview }) {
   if (!preview) return null;
   if (preview.text !== undefined) return <Text label={label} value={preview.text} />;

@@ -5,7 +5,7 @@ import { Link, Markdown } from './Markdown.jsx';
 export function Message({ message, ...calls }) {
   return (
     <article id={`message-${message.id}`} className={message.role} aria-label={message.role === 'user' ? 'You' : 'Model'}>
-      {message.parts.map((part, place) => <Part key={place} part={part} role={message.role} {...calls} />)}
+      {message.parts.map((part, index) => <Part key={index} part={part} role={message.role} {...calls} />)}
     </article>
   );
 }

@@ -1,8 +1,8 @@
 import { useState } from 'react';
 import { visible } from '@holdpoint/page';
 
-// The list of threads. On a narrow page it is behind a button.
-export function Threads({ threads, more, showMore, current, onGo }) {
+// The list of threads. On a narrow page a button opens it.
+export function Threads({ threads, more, showMore, current, onNavigate }) {
   const [open, setOpen] = useState(false);
 
   function follow(event, id) {
@@ -10,7 +10,7 @@ export function Threads({ threads, more, showMore, current, onGo }) {
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     setOpen(false);
-    onGo(id);
+    onNavigate(id);
   }
 
   return (

@@ -35,7 +35,7 @@ export function useConversation({ id, messages: stored, older, onChange }) {
     else missed.current = true;
   }
 
-  // Shows what is stored, and with `attach` reads the turn that is under way.
+  // Shows what is stored, and with `attach` reads the turn that is in progress.
   async function sync({ attach = false } = {}) {
     // The stream of this page comes first. What happens beside it is looked up after it.
     if (!idle()) missed.current = true;

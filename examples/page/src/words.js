@@ -2,7 +2,7 @@ import { visible } from '@holdpoint/page';
 
 export const RISKS = { low: 'Low risk', medium: 'Medium risk', high: 'High risk' };
 
-// The page of a thread belongs to the user who asked.
+// The page of a thread belongs to the requester.
 export function nameOf(actor, hold) {
   if (actor === hold.requestedBy) return 'you';
   const [, kind, name] = /^(user|handler|system):(.*)$/s.exec(actor) ?? [];
@@ -17,7 +17,7 @@ export const CAUSES = {
   unknown: 'It could not be read whether an operator has accepted what the server of the tool says about it.',
 };
 
-// The question to the person who decides. The headline has the proposed inputs in it, not the edited ones.
+// The question to the approver. The headline has the proposed inputs in it, not the edited ones.
 export const questionOf = (hold, decision) =>
   visible(hold.headline !== undefined && !decision?.edited ? hold.headline : `${hold.title}?`);
 
@@ -31,8 +31,8 @@ export function lateness(late, hold) {
   return `Your answer came too late: ${nameOf(late.by, hold)} had ${VERBS[late.decision]} on ${timeOf(late.at)}.`;
 }
 
-// What has become of a call, in a sentence.
-export function standing(part, hold, decision) {
+// The status of a call, in a sentence.
+export function statusText(part, hold, decision) {
   if (hold && !decision) return waits(hold);
   if (decision) return decided(part, hold, decision);
   switch (part.state) {
@@ -56,16 +56,16 @@ function waits({ canEdit, approvalsNeeded }) {
 }
 
 function decided(part, hold, { decision, by, reason, edited }) {
-  const who = nameOf(by, hold);
+  const actorName = nameOf(by, hold);
   switch (decision) {
     case 'reject':
-      return `Denied by ${who}${reason ? `: ${visible(reason)}` : ''}. It did not run.`;
+      return `Denied by ${actorName}${reason ? `: ${visible(reason)}` : ''}. It did not run.`;
     case 'expire':
       return `Nobody decided until ${timeOf(hold.expiresAt)}. It did not run.`;
     case 'cancel':
-      return `Cancelled by ${who}. It did not run.`;
+      return `Cancelled by ${actorName}. It did not run.`;
   }
-  const approved = `Approved by ${who}${edited ? ', with other inputs' : ''}`;
+  const approved = `Approved by ${actorName}${edited ? ', with other inputs' : ''}`;
   if (part.state === 'output-available') return `${approved}, and done.`;
   // The text says whether it ran: it may have failed, or the outcome may be unknown.
   return part.state === 'output-error' ? `${approved}. ${visible(part.errorText)}` : `${approved}. Running.`;

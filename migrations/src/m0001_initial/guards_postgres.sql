@@ -31,7 +31,7 @@ DECLARE
 BEGIN
     -- An erased row stays erased. The erasing update changes only payloads.
     IF OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND (NOT erasing OR OLD.state <> NEW.state))
-    THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
+    THEN RAISE EXCEPTION 'only ended rows are erased, once'; END IF;
     IF (OLD.tool_call_id, OLD.thread_id, OLD.tenant_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
         OLD.provider_call_id, OLD.wire_call_id, OLD.name, OLD.schema_hash, OLD.held, OLD.idempotent,
         OLD.by_worker, OLD.risk_level, OLD.created_at, OLD.preview_failed)
@@ -40,7 +40,7 @@ BEGIN
         NEW.provider_call_id, NEW.wire_call_id, NEW.name, NEW.schema_hash, NEW.held, NEW.idempotent,
         NEW.by_worker, NEW.risk_level, NEW.created_at, NEW.preview_failed)
        OR ((OLD.arguments, OLD.preview) IS DISTINCT FROM (NEW.arguments, NEW.preview) AND NOT erasing)
-    THEN RAISE EXCEPTION 'what was shown does not change'; END IF;
+    THEN RAISE EXCEPTION 'the content of a call does not change'; END IF;
     IF OLD.validated IS NOT NULL AND (
         (OLD.validated, OLD.decided_by, OLD.decided_at, OLD.validated_preview_failed)
             IS DISTINCT FROM (NEW.validated, NEW.decided_by, NEW.decided_at, NEW.validated_preview_failed)
@@ -62,7 +62,7 @@ BEGIN
     THEN RAISE EXCEPTION 'illegal transition of a tool call'; END IF;
     IF (NEW.held OR NEW.by_worker) AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
         SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
-    THEN RAISE EXCEPTION 'what was held, and what a worker executes, begins on a decision'; END IF;
+    THEN RAISE EXCEPTION 'a held call and a call of a worker begin on a decision'; END IF;
     IF NEW.permit_hash IS DISTINCT FROM OLD.permit_hash AND NEW.exec_id IS NOT DISTINCT FROM OLD.exec_id
     THEN RAISE EXCEPTION 'the token of an execution does not change'; END IF;
     IF OLD.state = 'approved' AND OLD.state <> NEW.state AND (
@@ -98,7 +98,7 @@ CREATE FUNCTION holdpoint_decision_said() RETURNS trigger LANGUAGE plpgsql SET s
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
         AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
-    THEN RAISE EXCEPTION 'who decides has moved the call, and who only agrees has not'; END IF;
+    THEN RAISE EXCEPTION 'a final decision has moved its call, and a vote has not'; END IF;
     RETURN NEW;
 END $$;
 
@@ -151,7 +151,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- An answer is shown as its run stands. A superseded answer stays superseded.
+-- The status of an answer follows its run. A superseded answer stays superseded.
 CREATE FUNCTION holdpoint_run_shown() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE messages SET status = CASE WHEN NEW.status = 'running' THEN 'streaming'
@@ -166,7 +166,7 @@ BEGIN
     THEN RAISE EXCEPTION 'a step is written once'; END IF;
     IF OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL
         AND (OLD.finished_at IS NULL OR OLD.status <> NEW.status OR OLD.finished_at <> NEW.finished_at))
-    THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
+    THEN RAISE EXCEPTION 'only ended rows are erased, once'; END IF;
     RETURN NEW;
 END $$;
 
@@ -176,7 +176,7 @@ BEGIN
        OR (OLD.tool_call_id, OLD.n, OLD.kind, OLD.message_id, OLD.step, OLD.at)
           IS DISTINCT FROM
           (NEW.tool_call_id, NEW.n, NEW.kind, NEW.message_id, NEW.step, NEW.at)
-    THEN RAISE EXCEPTION 'what the model was told does not change'; END IF;
+    THEN RAISE EXCEPTION 'a text sent to the model does not change'; END IF;
     RETURN NEW;
 END $$;
 
@@ -191,7 +191,7 @@ BEGIN
        OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
            AND (OLD.status = 'streaming' OR OLD.status <> NEW.status))
        OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
-    THEN RAISE EXCEPTION 'what was said does not change'; END IF;
+    THEN RAISE EXCEPTION 'the content of a message does not change'; END IF;
     RETURN NEW;
 END $$;
 
@@ -219,7 +219,7 @@ BEGIN
             AND decisions.final AND decisions.remember = 'session'
             AND tool_calls.name = NEW.tool_name AND tool_calls.schema_hash = NEW.schema_hash
             AND threads.session_id = NEW.session_id AND threads.tenant_id = NEW.tenant_id)
-    THEN RAISE EXCEPTION 'a grant is a yes that was to be remembered'; END IF;
+    THEN RAISE EXCEPTION 'a grant needs a remembered approval'; END IF;
     RETURN NEW;
 END $$;
 
@@ -254,7 +254,7 @@ CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
     FOR EACH ROW EXECUTE FUNCTION holdpoint_step_written();
 
-CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
+CREATE TRIGGER decisions_consistent BEFORE INSERT ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_decision_said();
 
 CREATE TRIGGER decisions_delegated BEFORE INSERT ON decisions
@@ -358,7 +358,7 @@ BEGIN
     IF NEW.n <> 1 + COALESCE((SELECT MAX(n) FROM accepted_definitions WHERE tool_name = NEW.tool_name), 0)
         OR NOT EXISTS (SELECT 1 FROM listed_definitions WHERE tool_name = NEW.tool_name AND server = NEW.server
             AND hash = NEW.hash AND definition = NEW.definition)
-    THEN RAISE EXCEPTION 'what is accepted is the next definition, as its server lists it'; END IF;
+    THEN RAISE EXCEPTION 'an acceptance has the next definition, as its server lists it'; END IF;
     RETURN NEW;
 END $$;
 

@@ -22,7 +22,7 @@ WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.thread_id IS NOT NEW.thread
   OR OLD.by_worker IS NOT NEW.by_worker OR OLD.created_at IS NOT NEW.created_at
   OR OLD.preview_failed IS NOT NEW.preview_failed
   OR ((OLD.arguments IS NOT NEW.arguments OR OLD.preview IS NOT NEW.preview) AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
-BEGIN SELECT RAISE(ABORT, 'what was shown does not change'); END;
+BEGIN SELECT RAISE(ABORT, 'the content of a call does not change'); END;
 
 CREATE TRIGGER tool_calls_decided BEFORE UPDATE ON tool_calls
 WHEN OLD.validated IS NOT NULL AND (
@@ -115,7 +115,7 @@ WHEN OLD.status IS NOT NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
     'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running', 'failed>cancelled')
 BEGIN SELECT RAISE(ABORT, 'illegal transition of a run'); END;
 
--- An answer is shown as its run stands. A superseded answer stays superseded.
+-- The status of an answer follows its run. A superseded answer stays superseded.
 CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
 WHEN OLD.status IS NOT NEW.status AND 'running' IN (OLD.status, NEW.status)
 BEGIN
@@ -131,16 +131,16 @@ BEGIN SELECT RAISE(ABORT, 'a step is written once'); END;
 CREATE TRIGGER tool_calls_approved BEFORE UPDATE ON tool_calls
 WHEN (NEW.held OR NEW.by_worker) AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
     SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
-BEGIN SELECT RAISE(ABORT, 'what was held, and what a worker executes, begins on a decision'); END;
+BEGIN SELECT RAISE(ABORT, 'a held call and a call of a worker begin on a decision'); END;
 
 CREATE TRIGGER tool_calls_permitted BEFORE UPDATE ON tool_calls
 WHEN NEW.permit_hash IS NOT OLD.permit_hash AND NEW.exec_id IS OLD.exec_id
 BEGIN SELECT RAISE(ABORT, 'the token of an execution does not change'); END;
 
-CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
+CREATE TRIGGER decisions_consistent BEFORE INSERT ON decisions
 WHEN NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
     AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
-BEGIN SELECT RAISE(ABORT, 'who decides has moved the call, and who only agrees has not'); END;
+BEGIN SELECT RAISE(ABORT, 'a final decision has moved its call, and a vote has not'); END;
 
 CREATE TRIGGER decisions_delegated BEFORE INSERT ON decisions
 WHEN NEW.on_behalf_of IS NOT NULL AND NOT EXISTS (
@@ -181,10 +181,10 @@ CREATE TRIGGER sent_answers_fixed BEFORE UPDATE ON sent_answers
 WHEN OLD.erased_at IS NOT NULL OR NEW.erased_at IS NULL
   OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.n IS NOT NEW.n OR OLD.kind IS NOT NEW.kind
   OR OLD.message_id IS NOT NEW.message_id OR OLD.step IS NOT NEW.step OR OLD.at IS NOT NEW.at
-BEGIN SELECT RAISE(ABORT, 'what the model was told does not change'); END;
+BEGIN SELECT RAISE(ABORT, 'a text sent to the model does not change'); END;
 
 CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
-BEGIN SELECT RAISE(ABORT, 'what the model was told is never deleted'); END;
+BEGIN SELECT RAISE(ABORT, 'texts sent to the model are never deleted'); END;
 
 -- The columns seq, hash and prev_hash are set once. The other columns never change.
 CREATE TRIGGER events_fixed BEFORE UPDATE ON events
@@ -204,12 +204,12 @@ BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
 CREATE TRIGGER tool_calls_erased BEFORE UPDATE ON tool_calls
 WHEN OLD.erased_at IS NOT NULL
   OR (NEW.erased_at IS NOT NULL AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
-BEGIN SELECT RAISE(ABORT, 'only what has ended is erased, once'); END;
+BEGIN SELECT RAISE(ABORT, 'only ended rows are erased, once'); END;
 
 CREATE TRIGGER message_steps_erased BEFORE UPDATE ON message_steps
 WHEN OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND
      (OLD.finished_at IS NULL OR OLD.status IS NOT NEW.status OR OLD.finished_at IS NOT NEW.finished_at))
-BEGIN SELECT RAISE(ABORT, 'only what has ended is erased, once'); END;
+BEGIN SELECT RAISE(ABORT, 'only ended rows are erased, once'); END;
 
 CREATE TRIGGER messages_fixed BEFORE UPDATE ON messages
 WHEN OLD.message_id IS NOT NEW.message_id OR OLD.thread_id IS NOT NEW.thread_id
@@ -221,7 +221,7 @@ WHEN OLD.message_id IS NOT NEW.message_id OR OLD.thread_id IS NOT NEW.thread_id
   OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
       AND (OLD.status = 'streaming' OR OLD.status IS NOT NEW.status))
   OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
-BEGIN SELECT RAISE(ABORT, 'what was said does not change'); END;
+BEGIN SELECT RAISE(ABORT, 'the content of a message does not change'); END;
 
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
 BEGIN SELECT RAISE(ABORT, 'messages are never deleted'); END;
@@ -242,7 +242,7 @@ BEGIN SELECT RAISE(ABORT, 'decisions are never replaced'); END;
 
 CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
 WHEN EXISTS (SELECT 1 FROM sent_answers WHERE tool_call_id = NEW.tool_call_id AND n = NEW.n)
-BEGIN SELECT RAISE(ABORT, 'what the model was told is never replaced'); END;
+BEGIN SELECT RAISE(ABORT, 'texts sent to the model are never replaced'); END;
 
 CREATE TRIGGER events_new BEFORE INSERT ON events
 WHEN EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id OR seq = NEW.seq)
@@ -263,7 +263,7 @@ WHEN NEW.revoked_at IS NOT NULL OR NOT EXISTS (
         AND decisions.final AND decisions.remember = 'session'
         AND tool_calls.name = NEW.tool_name AND tool_calls.schema_hash = NEW.schema_hash
         AND threads.session_id = NEW.session_id AND threads.tenant_id = NEW.tenant_id)
-BEGIN SELECT RAISE(ABORT, 'a grant is a yes that was to be remembered'); END;
+BEGIN SELECT RAISE(ABORT, 'a grant needs a remembered approval'); END;
 
 CREATE TRIGGER grants_fixed BEFORE UPDATE ON grants
 WHEN OLD.revoked_at IS NOT NULL OR OLD.grant_id IS NOT NEW.grant_id OR OLD.tenant_id IS NOT NEW.tenant_id
@@ -300,7 +300,7 @@ CREATE TRIGGER accepted_definitions_listed BEFORE INSERT ON accepted_definitions
 WHEN NEW.n <> 1 + COALESCE((SELECT MAX(n) FROM accepted_definitions WHERE tool_name = NEW.tool_name), 0)
   OR NOT EXISTS (SELECT 1 FROM listed_definitions WHERE tool_name = NEW.tool_name AND server = NEW.server
       AND hash = NEW.hash AND definition = NEW.definition)
-BEGIN SELECT RAISE(ABORT, 'what is accepted is the next definition, as its server lists it'); END;
+BEGIN SELECT RAISE(ABORT, 'an acceptance has the next definition, as its server lists it'); END;
 
 CREATE TRIGGER accepted_definitions_fixed BEFORE UPDATE ON accepted_definitions
 BEGIN SELECT RAISE(ABORT, 'accepted definitions never change'); END;

@@ -167,7 +167,7 @@ CREATE TABLE tool_calls (
     by_worker           BOOLEAN NOT NULL DEFAULT FALSE,
     -- The SHA-256 hash of the token with which a worker proves that it holds the execution exec_id.
     permit_hash         TEXT,
-    -- Set if the call has or had an owner: a service that accepted the call and reports its outcome by then.
+    -- Set if the call has or had an owner: a service that accepted the call and reports its outcome before this time.
     result_deadline     BIGINT,
     cancel_requested_at BIGINT,
     output              TEXT,
@@ -206,7 +206,7 @@ CREATE TABLE tool_calls (
     CHECK (preview IS NULL OR held),
     CHECK ((validated_preview IS NULL) = (validated_preview_failed IS NULL)),
     CHECK (validated_preview IS NULL OR validated_inputs IS NOT NULL),
-    -- A decider who was shown a preview of the proposed inputs is shown one of the edited inputs.
+    -- A decision that saw a preview of the proposed inputs needs a preview of edited inputs too.
     CHECK (preview IS NULL OR validated_inputs IS NULL OR validated_preview IS NOT NULL),
     CHECK ((exec_id IS NULL) = (exec_attempt = 0)),
     CHECK ((exec_id IS NULL) = (started_at IS NULL)),
@@ -492,7 +492,7 @@ CREATE TABLE listed_definitions (
 
 CREATE INDEX listed_definitions_server ON listed_definitions (server);
 
--- What was accepted of that, for ever. Of the rows of a tool, the one with the highest n is in force.
+-- The accepted definitions. Rows are never deleted. Of the rows of a tool, the one with the highest n is in force.
 CREATE TABLE accepted_definitions (
     tool_name   TEXT NOT NULL,
     n           INTEGER NOT NULL,

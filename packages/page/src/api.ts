@@ -39,7 +39,7 @@ export type Tool = {
   can_accept: boolean;
 };
 
-/** What a person says to a held call. */
+/** The decision of a person about a held call. */
 export type Answer = {
   approved: boolean;
   /** For the model and the record, at most 2,000 characters. */
@@ -78,12 +78,12 @@ export type ToolCallState =
   | 'cancelled'
   | 'invalid';
 
-/** What became of a call by a decision. */
+/** The result of a decision. */
 export type Decided = {
   toolCallId: string;
   /** `executing`: approved, and not ended yet. `pending`: approved, and more people have to approve. */
   state: ToolCallState;
-  /** Whether the call was rejected as asked, or ran and succeeded. */
+  /** Whether the call was rejected by this decision, or ran and succeeded. */
   success: boolean;
   /** The text that the model reads. */
   result: string;
@@ -91,7 +91,7 @@ export type Decided = {
   validatedInputs?: Record<string, unknown>;
 };
 
-/** What became of one decision of several: `Decided` with a `status` below 300, `error` otherwise. */
+/** The result of one decision of several: `Decided` with a `status` below 300, `error` otherwise. */
 export type BatchItem = { toolCallId: string; status: number } & (
   | (Decided & { idempotentReplayed?: true; error?: never })
   | { error: { code: string; message: string; details?: unknown }; retryAfter?: number }

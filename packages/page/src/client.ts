@@ -110,7 +110,7 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
 
     /**
      * Asks what a held call would do with other inputs. Show the answer, and send its hash with the approval of these
-     * inputs: the server refuses the approval if the call would do something else by then.
+     * inputs: the server refuses the approval if the preview has changed since then.
      */
     preview: (toolCallId: string, { input, inputText }: Pick<Answer, 'input' | 'inputText'>): Promise<EditPreview> => {
       const inputs = inputText === undefined ? JSON.stringify(input) : checked(inputText);

@@ -1,6 +1,6 @@
 import type { ToolDecision } from './parts.js';
 
-/** A refusal of the server, or a response that another server gave in its place. */
+/** A refusal of the server, or a response of another server. */
 export class HoldpointError extends Error {
   override readonly name = 'HoldpointError';
   /** The status of the response. */
@@ -30,7 +30,7 @@ export class HoldpointError extends Error {
     this.requestId = header('x-request-id');
   }
 
-  /** Reads a response that is not the one that was asked for. */
+  /** Reads an unexpected response. */
   static async from(response: Response): Promise<HoldpointError> {
     return new HoldpointError(response, await response.text());
   }

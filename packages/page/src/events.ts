@@ -5,7 +5,7 @@ import { HoldpointError } from './errors.js';
 export type Subscription = {
   /**
    * Called with what happened in the thread, oldest first. The first call has no events: it says that the
-   * subscription has begun, and knows nothing of what happened before. So does a call after a break before the first
+   * subscription has started, and knows nothing of what happened before. So does a call after a break before the first
    * event. The next call comes after the promise of this one is settled, with all the events of the meantime, so calls
    * never overlap.
    */
@@ -75,7 +75,7 @@ export function subscribe(open: Open, { onEvents, onError, after, signal }: Subs
   return end;
 }
 
-/** Hands on lists of events one after the other. What arrives during a call is in the next one. */
+/** Delivers lists of events one after the other. Events that arrive during a call are in the next call. */
 function inOrder(
   handler: Subscription['onEvents'],
   ended: AbortSignal,

@@ -1,4 +1,4 @@
-// The data parts of held calls. These are types, not interfaces, because the AI SDK wants an index signature.
+// The data parts of held calls. These are types, not interfaces, because the AI SDK requires an index signature.
 
 /** What a call would do, or why the tool could not say it. In the second case the call can be decided all the same. */
 export type ToolPreview = { text: string; failed?: never } | { failed: string; text?: never };

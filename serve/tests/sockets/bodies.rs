@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 async fn posts(server: &Running, lines: &[&str], body: &[u8]) -> Reply {
     let mut client = Client::connect(server).await;
-    client.ask("POST /read", lines).await;
+    client.send_head("POST /read", lines).await;
     client.send(body).await;
     client.reply().await
 }
@@ -42,8 +42,8 @@ async fn a_client_that_sends_a_refused_body_first_still_reads_the_refusal() {
 #[tokio::test]
 async fn a_body_that_stalls_times_out() {
     let server = Running::hurried(|deadlines| deadlines.body_piece = SOON).await;
-    for begun in ["", "x"] {
-        let reply = posts(&server, &["content-length: 10"], begun.as_bytes()).await;
+    for begin in ["", "x"] {
+        let reply = posts(&server, &["content-length: 10"], begin.as_bytes()).await;
         assert_eq!((reply.status, reply.body.as_str()), (400, "nothing came for 1s"));
     }
 }
@@ -52,10 +52,10 @@ async fn a_body_that_stalls_times_out() {
 async fn a_body_that_arrives_byte_by_byte_times_out() {
     let server = Running::hurried(|deadlines| deadlines.body = SOON).await;
     let mut client = Client::connect(&server).await;
-    client.ask("POST /read", &["content-length: 1000", "connection: close"]).await;
-    let heard = client.drip(repeat(b'x')).await;
-    let heard = String::from_utf8(heard).unwrap();
-    assert!(heard.ends_with("\r\n\r\nit was not whole after 1s"), "{heard}");
+    client.send_head("POST /read", &["content-length: 1000", "connection: close"]).await;
+    let response_bytes = client.drip(repeat(b'x')).await;
+    let response_bytes = String::from_utf8(response_bytes).unwrap();
+    assert!(response_bytes.ends_with("\r\n\r\nit was not whole after 1s"), "{response_bytes}");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn broken_chunks_are_refused() {
 async fn the_bodies_of_all_requests_share_one_budget() {
     let server = Running::hurried(|_| {}).await;
     let mut first = Client::connect(&server).await;
-    first.ask("POST /keep", &["content-length: 600"]).await;
+    first.send_head("POST /keep", &["content-length: 600"]).await;
     first.send([b'x'; 600]).await;
     server.app.waiting.reaches(1).await;
     let refused = posts(&server, &["content-length: 600"], &[b'x'; 600]).await;

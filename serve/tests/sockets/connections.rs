@@ -11,7 +11,7 @@ async fn a_connection_over_the_total_limit_waits_until_another_one_closes() {
     let server = Running::start(at_most(2), |_| {}).await;
     let (one, mut two) = (Client::served(&server).await, Client::served(&server).await);
     let mut third = Client::connect(&server).await;
-    third.ask("GET /", &[]).await;
+    third.send_head("GET /", &[]).await;
     for _ in 0..50 {
         assert_eq!(two.get("/").await.body, "ok");
     }
@@ -36,8 +36,9 @@ async fn a_connection_over_the_limit_of_its_address_is_closed_at_once() {
     let free = async {
         loop {
             let client = Client::connect(&server).await;
-            let heard = client.send_and_hear(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
-            if heard.ends_with(b"ok") {
+            let response_bytes =
+                client.send_and_read(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+            if response_bytes.ends_with(b"ok") {
                 break;
             }
         }
@@ -49,7 +50,7 @@ async fn a_connection_over_the_limit_of_its_address_is_closed_at_once() {
 async fn an_http2_connection_counts_once_with_all_its_streams() {
     let server = Running::start(at_most_per_ip(1), |_| {}).await;
     let mut client = Http2::connect(&server).await;
-    let waiting = [client.ask("/wait").await, client.ask("/wait").await];
+    let waiting = [client.send_head("/wait").await, client.send_head("/wait").await];
     server.app.waiting.reaches(2).await;
     assert_eq!(Client::connect(&server).await.rest().await, b"");
     server.app.gate.add_permits(2);
@@ -63,10 +64,10 @@ async fn an_http2_connection_counts_once_with_all_its_streams() {
 async fn an_upgraded_connection_counts_as_long_as_its_admission_is_kept() {
     let server = Running::start(at_most(1), |_| {}).await;
     let mut upgraded = Client::connect(&server).await;
-    upgraded.ask("GET /upgrade", &["connection: upgrade", "upgrade: echo"]).await;
+    upgraded.send_head("GET /upgrade", &["connection: upgrade", "upgrade: echo"]).await;
     assert!(upgraded.reply_head().await.starts_with("HTTP/1.1 101 "));
     let mut next = Client::connect(&server).await;
-    next.ask("GET /", &[]).await;
+    next.send_head("GET /", &[]).await;
     for _ in 0..50 {
         upgraded.send("x\r\n\r\n").await;
         assert_eq!(upgraded.reply_head().await, "x\r\n\r\n");

@@ -6,7 +6,7 @@ use crate::support::{Client, Http2, Running};
 async fn the_request_of_a_disconnected_client_is_dropped_at_once() {
     let server = Running::hurried(|_| {}).await;
     let mut client = Client::connect(&server).await;
-    client.ask("GET /wait", &[]).await;
+    client.send_head("GET /wait", &[]).await;
     server.app.waiting.reaches(1).await;
     assert_eq!(server.app.dropped.now(), 0);
     drop(client);
@@ -17,7 +17,7 @@ async fn the_request_of_a_disconnected_client_is_dropped_at_once() {
 async fn the_requests_of_a_disconnected_http2_client_are_dropped_at_once() {
     let server = Running::hurried(|_| {}).await;
     let mut client = Http2::connect(&server).await;
-    let _waiting = [client.ask("/wait").await, client.ask("/wait").await];
+    let _waiting = [client.send_head("/wait").await, client.send_head("/wait").await];
     server.app.waiting.reaches(2).await;
     assert_eq!(server.app.dropped.now(), 0);
     client.connection.shutdown().await;

@@ -11,7 +11,7 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 #[tokio::test]
 async fn a_connection_without_a_complete_head_is_closed() {
     let server = Running::hurried(|deadlines| deadlines.head = SOON).await;
-    let begun = [
+    let begin = [
         &b""[..],
         b"G",
         b"GET / HTTP/1.1\r\nhost: localhost\r\nx-a: ",
@@ -19,9 +19,9 @@ async fn a_connection_without_a_complete_head_is_closed() {
         PREFACE,
         &[PREFACE, SETTINGS].concat(),
     ];
-    let heard = begun.map(async |begun| Client::connect(&server).await.send_and_hear(begun).await);
-    for (begun, heard) in begun.iter().zip(join_all(heard).await) {
-        assert!(!heard.starts_with(b"HTTP/1.1 200"), "{}", begun.escape_ascii());
+    let response_bytes = begin.map(async |begin| Client::connect(&server).await.send_and_read(begin).await);
+    for (begin, response_bytes) in begin.iter().zip(join_all(response_bytes).await) {
+        assert!(!response_bytes.starts_with(b"HTTP/1.1 200"), "{}", begin.escape_ascii());
     }
     Client::served(&server).await;
 }
@@ -49,14 +49,14 @@ async fn a_head_that_is_too_long_is_refused() {
     ] {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let head = format!("{first} HTTP/1.1\r\n{lines}\r\n");
-        let heard = Client::connect(&server).await.send_and_hear(head.as_bytes()).await;
-        let heard = String::from_utf8(heard).unwrap();
-        let status: u16 = heard.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        assert!(statuses.contains(&status), "{}: {heard}", &first[..5]);
+        let response_bytes = Client::connect(&server).await.send_and_read(head.as_bytes()).await;
+        let response_bytes = String::from_utf8(response_bytes).unwrap();
+        let status: u16 = response_bytes.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+        assert!(statuses.contains(&status), "{}: {response_bytes}", &first[..5]);
     }
     // 99 headers and `host` are as many as a head may have.
     let mut client = Client::connect(&server).await;
-    client.ask("GET /", &many[..99]).await;
+    client.send_head("GET /", &many[..99]).await;
     assert_eq!(client.reply().await.status, 200);
 }
 

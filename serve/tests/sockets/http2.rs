@@ -70,10 +70,10 @@ async fn streams_that_are_reset_right_after_their_start_end_the_connection() {
         bytes.extend(frame(HEADERS, 0b101, stream, &head));
         bytes.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
     }
-    let heard = Client::connect(&server).await.send_and_hear(&bytes).await;
-    let goaway = frames(&heard).into_iter().rfind(|(kind, _)| *kind == GOAWAY);
+    let response_bytes = Client::connect(&server).await.send_and_read(&bytes).await;
+    let goaway = frames(&response_bytes).into_iter().rfind(|(kind, _)| *kind == GOAWAY);
     let calm = u32::from(Reason::ENHANCE_YOUR_CALM).to_be_bytes();
-    assert_eq!(goaway.map(|(_, payload)| &payload[4..8]), Some(&calm[..]), "{heard:?}");
+    assert_eq!(goaway.map(|(_, payload)| &payload[4..8]), Some(&calm[..]), "{response_bytes:?}");
     Client::served(&server).await;
 }
 

@@ -38,7 +38,7 @@ async fn a_deadline_beyond_the_range_of_the_clock_is_no_deadline() {
     })
     .await;
     let mut client = Client::served(&server).await;
-    client.ask("POST /read", &["content-length: 3"]).await;
+    client.send_head("POST /read", &["content-length: 3"]).await;
     client.send("abc").await;
     assert_eq!(client.reply().await.body, "3");
     assert_eq!(Http2::connect(&server).await.get("/").await.unwrap(), (200, "ok".to_owned()));

@@ -1,6 +1,6 @@
 //! Stops: open requests finish, and nothing new begins.
 
-use crate::support::{Client, Http2, Running, at_most, body_of, takes_no_connection};
+use crate::support::{Client, Http2, Running, at_most, body_of, refuses_connections};
 use holdpoint_serve::{Limits, OpenConnections};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -10,12 +10,12 @@ async fn a_stopping_server_finishes_open_requests_and_closes_idle_connections() 
     let mut server = Running::hurried(|_| {}).await;
     let idle = Client::served(&server).await;
     let mut busy = Client::connect(&server).await;
-    busy.ask("GET /wait", &[]).await;
+    busy.send_head("GET /wait", &[]).await;
     let mut over_http2 = Http2::connect(&server).await;
-    let response = over_http2.ask("/wait").await;
+    let response = over_http2.send_head("/wait").await;
     server.app.waiting.reaches(2).await;
     server.stop();
-    takes_no_connection(&server).await;
+    refuses_connections(&server).await;
     assert_eq!(idle.rest().await, b"");
     assert!(!server.has_ended(), "the server waits for the open requests");
     server.app.gate.add_permits(2);
@@ -43,10 +43,10 @@ async fn the_end_of_the_drain_ends_the_wait_for_open_requests() {
     let drain = async move |_: OpenConnections| over.acquire().await.unwrap().forget();
     let mut server = Running::with_drain(Limits::default(), |_| {}, drain).await;
     let mut busy = Client::connect(&server).await;
-    busy.ask("GET /wait", &[]).await;
+    busy.send_head("GET /wait", &[]).await;
     server.app.waiting.reaches(1).await;
     server.stop();
-    takes_no_connection(&server).await;
+    refuses_connections(&server).await;
     assert!(!server.has_ended());
     grace.add_permits(1);
     server.ended().await;

@@ -15,11 +15,15 @@ use tokio::time::timeout;
 async fn a_response_that_is_not_read_is_dropped_and_its_connection_closed() {
     let server = Running::hurried(|deadlines| deadlines.taking = SOON).await;
     let mut client = Client::narrow(&server).await;
-    client.ask("GET /long", &[]).await;
+    client.send_head("GET /long", &[]).await;
     server.app.dropped.reaches(1).await;
-    let heard = client.rest().await;
-    assert!(heard.starts_with(b"HTTP/1.1 200 "));
-    assert!(heard.len() < LONG_BYTES && !heard.ends_with(b"0\r\n\r\n"), "{} bytes", heard.len());
+    let response_bytes = client.rest().await;
+    assert!(response_bytes.starts_with(b"HTTP/1.1 200 "));
+    assert!(
+        response_bytes.len() < LONG_BYTES && !response_bytes.ends_with(b"0\r\n\r\n"),
+        "{} bytes",
+        response_bytes.len()
+    );
     Client::served(&server).await;
 }
 
@@ -29,7 +33,7 @@ async fn an_unread_http2_response_ends_no_other_response_of_its_connection() {
     // The window of the connection has room for more than the unread response takes.
     let mut client =
         Http2::with(&server, h2::client::Builder::new().initial_connection_window_size(1 << 20)).await;
-    let (long, waiting) = (client.ask("/long").await, client.ask("/wait").await);
+    let (long, waiting) = (client.send_head("/long").await, client.send_head("/wait").await);
     server.app.waiting.reaches(1).await;
     let mut unread = timeout(PATIENCE, long).await.expect("the head").unwrap().into_body();
     server.app.dropped.reaches(1).await;
@@ -70,17 +74,17 @@ async fn a_response_without_pending_output_has_no_deadline() {
     })
     .await;
     let mut client = Client::connect(&server).await;
-    client.ask("GET /silent", &["connection: close"]).await;
+    client.send_head("GET /silent", &["connection: close"]).await;
     let mut over_http2 = Http2::connect(&server).await;
-    let response = over_http2.ask("/silent").await;
+    let response = over_http2.send_head("/silent").await;
     server.app.waiting.reaches(2).await;
     // Longer than any other deadline.
     assert_eq!(Client::connect(&server).await.rest().await, b"");
     server.app.gate.add_permits(2);
     assert_eq!(body_of(response).await.unwrap(), (200, "first last".to_owned()));
     client.reply_head().await;
-    let heard = String::from_utf8(client.rest().await).unwrap();
-    assert_eq!(heard, "6\r\nfirst \r\n4\r\nlast\r\n0\r\n\r\n");
+    let response_bytes = String::from_utf8(client.rest().await).unwrap();
+    assert_eq!(response_bytes, "6\r\nfirst \r\n4\r\nlast\r\n0\r\n\r\n");
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ pub enum InputAnswer {
         /// The fields of the answer.
         content: Input,
     },
-    /// The tool gets no content, and may go on without it.
+    /// The tool gets no content, and may continue without it.
     Declined,
     /// The tool gets no content, and should end what it does.
     Cancelled,

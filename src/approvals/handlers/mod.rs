@@ -176,7 +176,7 @@ pub enum HandlerAnswer {
     /// The call runs.
     Approved {
         /// Inputs that replace the model's, if edited. For a tool with previews an edit is not accepted, and the
-        /// call is left to the routes: only an approver who was shown a preview of the edit may approve it.
+        /// call is left to the routes: only an approver that saw a preview of the edit may approve it.
         inputs: Option<Input>,
         /// How far the approval extends beyond the call, if it is remembered.
         remember: Option<Remember>,

@@ -60,14 +60,14 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
         async move {
             let lines = self.lines.clone().lock_owned().await;
             let question = Question { shown: self.shown.clone(), over: Arc::new(AtomicBool::new(false)) };
-            let (said, answer) = oneshot::channel();
+            let (sender, answer) = oneshot::channel();
             let (shown, over, discard) = (question.shown.clone(), question.over.clone(), self.discard);
-            let asked = Asked { lines, shown, over, discard };
+            let prompt = Prompt { lines, shown, over, discard };
             // A thread of its own: a thread of the runtime would keep the process from exiting until a line
             // is typed.
             std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
-                // The receiver may be gone.
-                let _gone = said.send(asked.until_answered(&request));
+                // The caller may have dropped the receiver.
+                let _gone = sender.send(prompt.read_answer(&request));
             })?;
             let answer = answer.await?;
             question.over.store(true, Ordering::Release);
@@ -87,22 +87,22 @@ impl<W: Write> Drop for Question<W> {
     fn drop(&mut self) {
         if !self.over.swap(true, Ordering::AcqRel) {
             let mut shown = self.shown.lock();
-            // A terminal that is gone reads nothing either.
+            // A closed terminal shows nothing.
             let _gone = writeln!(shown, "\nThis question is over. Press Enter.").and_then(|()| shown.flush());
         }
     }
 }
 
 /// A question in the thread that waits for a line.
-struct Asked<R, W> {
+struct Prompt<R, W> {
     lines: OwnedMutexGuard<R>,
     shown: Arc<Mutex<W>>,
     over: Arc<AtomicBool>,
     discard: fn(&mut R) -> io::Result<()>,
 }
 
-impl<R: BufRead, W: Write> Asked<R, W> {
-    fn until_answered(mut self, request: &ApprovalRequest) -> io::Result<HandlerAnswer> {
+impl<R: BufRead, W: Write> Prompt<R, W> {
+    fn read_answer(mut self, request: &ApprovalRequest) -> io::Result<HandlerAnswer> {
         let input = Value::Object(request.input.clone()).to_string();
         let (tool, risk) = (visible(&request.tool_name), request.risk);
         let why = request.reason.as_deref().map(visible).unwrap_or_default();

@@ -321,12 +321,12 @@ fn a_post_reads_the_running_turn_unless_its_client_has_read_that_turn() {
     check(
         shows(0),
         READS_ON,
-        vec![(after_hold(), attaches(After(0)), "a call that the client shows is told before the turn")],
+        vec![(after_hold(), attaches(After(0)), "a call that the client shows is reported before the turn")],
     );
     check(
         shows(2),
         READS_ON,
-        vec![(after_hold(), attaches(Nothing), "the turn itself tells the call that the client shows")],
+        vec![(after_hold(), attaches(Nothing), "the turn itself reports the call that the client shows")],
     );
     check(
         decides(0),

@@ -163,7 +163,7 @@ impl Policy {
         let ruling = self.first_match(call);
         match (&ruling.requirement, call.unaccepted) {
             (Requirement::Skip(_), Some(unaccepted)) => {
-                Ruling::asks(Source::Definition, unaccepted.reason(call.tool))
+                Ruling::needs_approval(Source::Definition, unaccepted.reason(call.tool))
             }
             (Requirement::NeedsApproval, Some(unaccepted)) => {
                 let reason = format!("{}; {}", ruling.reason, unaccepted.reason(call.tool));
@@ -193,7 +193,7 @@ impl Policy {
             return Ruling::skips(Source::AlwaysAllow);
         }
         if let Some(rule) = rule(Effect::Ask) {
-            return Ruling::asks(rule.source(), rule.reason.clone());
+            return Ruling::needs_approval(rule.source(), rule.reason.clone());
         }
         if let Some(id) = call.remembered {
             return Ruling::skips(Source::Remembered(id));
@@ -201,7 +201,7 @@ impl Policy {
         match session_policy {
             Some(ToolPolicy::Ask) => {
                 let reason = format!("{tool} runs only with a person's approval in this session");
-                return Ruling::asks(Source::Session, reason);
+                return Ruling::needs_approval(Source::Session, reason);
             }
             Some(ToolPolicy::Allow) => return Ruling::skips(Source::Session),
             Some(ToolPolicy::Deny) | None => {}
@@ -215,7 +215,7 @@ impl Policy {
         };
         match mode {
             ApprovalMode::Manual => {
-                Ruling::asks(Source::Tool, format!("{tool} runs only with a person's approval"))
+                Ruling::needs_approval(Source::Tool, format!("{tool} runs only with a person's approval"))
             }
             ApprovalMode::AutoApprove => Ruling::skips(source),
             ApprovalMode::AutoDeny => {
@@ -229,7 +229,7 @@ impl Policy {
     /// Returns what `to` permits and `from` does not, if anything.
     ///
     /// `tools` are the registered tools, each with whether it requires approval. A session's policy may also
-    /// name tools of other processes and builds, about which this process knows nothing. So no entry of the
+    /// name tools of other processes and builds, that this process does not know. So no entry of the
     /// session may get weaker, even if another part of the policy hides the entry now. Rules are ignored:
     /// they apply whatever a session permits.
     pub(crate) fn loosened<'a>(
@@ -246,7 +246,7 @@ impl Policy {
         let without_rules = Self { rules: Vec::new(), ..self.clone() };
         let input = Input::new();
         let strict = |tool: &str, hil: bool, session: &SessionPolicy| {
-            let asked = PolicyRequest {
+            let request = PolicyRequest {
                 tool,
                 hil,
                 input: &input,
@@ -256,7 +256,7 @@ impl Policy {
                 remembered: None,
                 unaccepted: None,
             };
-            match without_rules.evaluate(&asked).requirement {
+            match without_rules.evaluate(&request).requirement {
                 Requirement::Skip(_) => 0,
                 Requirement::NeedsApproval => 1,
                 Requirement::Forbidden => 2,
@@ -308,7 +308,7 @@ impl Ruling {
         Self { requirement: Requirement::Skip(Cleared(())), source, reason: String::new() }
     }
 
-    fn asks(source: Source, reason: String) -> Self {
+    fn needs_approval(source: Source, reason: String) -> Self {
         Self { requirement: Requirement::NeedsApproval, source, reason }
     }
 

@@ -32,12 +32,12 @@ fn when(argument: &str, test: Test) -> Condition {
 }
 
 /// Evaluates a call of `pay`. Returns the requirement and its source, in words.
-fn says(policy: &Policy, session: &SessionPolicy, hil: bool, remembered: Option<GrantId>) -> String {
-    said(policy, session, hil, true, remembered)
+fn evaluated(policy: &Policy, session: &SessionPolicy, hil: bool, remembered: Option<GrantId>) -> String {
+    evaluated_as(policy, session, hil, true, remembered)
 }
 
 /// Does the same with a given `may_run`: whether the tool runs for the requester.
-fn said(
+fn evaluated_as(
     policy: &Policy,
     session: &SessionPolicy,
     hil: bool,
@@ -55,13 +55,13 @@ fn said(
         remembered,
         unaccepted: None,
     };
-    let said = in_words(policy.evaluate(&accepted));
+    let verdict = in_words(policy.evaluate(&accepted));
     let unaccepted = Unaccepted { cause: Cause::Changed, hash: String::new(), changes: Vec::new() };
     let changed = in_words(policy.evaluate(&PolicyRequest { unaccepted: Some(&unaccepted), ..accepted }));
     // Whatever lets a call run, a definition that is not accepted asks. It loosens nothing.
-    let expected = if said.starts_with("runs") { "asks definition" } else { &said };
+    let expected = if verdict.starts_with("runs") { "asks definition" } else { &verdict };
     assert_eq!(changed, expected);
-    said
+    verdict
 }
 
 fn in_words(ruling: Ruling) -> String {
@@ -117,11 +117,11 @@ fn the_first_policy_layer_with_an_answer_decides() {
         }
         let word = if has("session deny") { ToolPolicy::Deny } else { ToolPolicy::Allow };
         let remembered = has("remembered").then_some(GRANT);
-        assert_eq!(said(&policy, &session(word), true, !has("role"), remembered), *expected);
+        assert_eq!(evaluated_as(&policy, &session(word), true, !has("role"), remembered), *expected);
     }
-    assert_eq!(says(&Policy::default(), &session(ToolPolicy::Ask), false, None), "asks session");
+    assert_eq!(evaluated(&Policy::default(), &session(ToolPolicy::Ask), false, None), "asks session");
     assert_eq!(
-        says(&Policy::default(), &session(ToolPolicy::Ask), false, Some(GRANT)),
+        evaluated(&Policy::default(), &session(ToolPolicy::Ask), false, Some(GRANT)),
         "runs remembered:00000000-0000-0000-0000-000000000000"
     );
 }
@@ -135,21 +135,21 @@ fn a_mode_applies_to_tools_that_ask_and_the_session_mode_precedes_the_server_mod
         (ApprovalMode::AutoDeny, "never mode"),
     ] {
         let policy = Policy { mode, ..Policy::default() };
-        assert_eq!(says(&policy, &plain, true, None), asks);
-        assert_eq!(says(&policy, &plain, false, None), "runs tool");
+        assert_eq!(evaluated(&policy, &plain, true, None), asks);
+        assert_eq!(evaluated(&policy, &plain, false, None), "runs tool");
     }
     let policy = Policy { mode: ApprovalMode::AutoApprove, ..Policy::default() };
     let strict = SessionPolicy { mode: Some(ApprovalMode::AutoDeny), ..SessionPolicy::default() };
-    assert_eq!(says(&policy, &strict, true, None), "never session");
+    assert_eq!(evaluated(&policy, &strict, true, None), "never session");
     let manual = SessionPolicy { mode: Some(ApprovalMode::Manual), ..SessionPolicy::default() };
-    assert_eq!(says(&policy, &manual, true, None), "asks tool");
+    assert_eq!(evaluated(&policy, &manual, true, None), "asks tool");
 }
 
 /// Whether a rule with this condition applies to these inputs.
 fn holds(condition: Condition, input: &Value) -> bool {
     let policy = Policy { rules: vec![rule(Effect::Deny, vec![condition])], ..Policy::default() };
     let (input, session) = (input.as_object().unwrap(), SessionPolicy::default());
-    let asked = PolicyRequest {
+    let request = PolicyRequest {
         tool: "pay",
         hil: true,
         input,
@@ -159,7 +159,7 @@ fn holds(condition: Condition, input: &Value) -> bool {
         remembered: None,
         unaccepted: None,
     };
-    matches!(policy.evaluate(&asked).requirement, Requirement::Forbidden)
+    matches!(policy.evaluate(&request).requirement, Requirement::Forbidden)
 }
 
 #[test]
@@ -192,8 +192,8 @@ fn a_condition_holds_for_matching_inputs_and_for_inputs_it_cannot_judge() {
         ("/a/b/0", Test::Above(1.into()), json!({ "a": { "b": [1] } }), false),
         ("/a~1b/c~0d", Test::Above(1.into()), json!({ "a/b": { "c~d": 1 } }), false),
     ] {
-        let told = format!("{pointer} {test:?} {input}");
-        assert_eq!(holds(when(pointer, test), &input), expected, "{told}");
+        let case = format!("{pointer} {test:?} {input}");
+        assert_eq!(holds(when(pointer, test), &input), expected, "{case}");
     }
 }
 
@@ -202,7 +202,7 @@ fn a_rule_holds_for_its_tools_and_its_roles_if_all_its_conditions_hold() {
     let (input, session) = (Input::new(), SessionPolicy::default());
     let holds = |rule: &Rule, tool: &str, roles: &[&str]| {
         let roles = names(roles);
-        let asked = PolicyRequest {
+        let request = PolicyRequest {
             tool,
             hil: true,
             input: &input,
@@ -212,7 +212,7 @@ fn a_rule_holds_for_its_tools_and_its_roles_if_all_its_conditions_hold() {
             remembered: None,
             unaccepted: None,
         };
-        rule.holds(&asked)
+        rule.holds(&request)
     };
     let all = Rule { tools: tools(&["pay", "mcp__bank__*"]), ..rule(Effect::Deny, Vec::new()) };
     assert!(holds(&all, "pay", &[]) && holds(&all, "mcp__bank__send", &[]));

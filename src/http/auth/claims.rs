@@ -62,15 +62,15 @@ impl Claims {
 
 /// Refuses an ID token and a refresh token, where the claims show the kind of the token.
 fn check_purpose(claims: &Map<String, Value>) -> Result<(), Unknown> {
-    let says = |words: &[&str]| {
+    let has_type = |words: &[&str]| {
         let mut purposes = PURPOSES.iter().filter_map(|claim| claims.get(*claim)?.as_str());
         purposes.any(|is| words.iter().any(|word| is.eq_ignore_ascii_case(word)))
     };
-    let of_a_sign_in = claims.contains_key(OF_SIGN_INS) && !says(&ACCESS);
+    let of_a_sign_in = claims.contains_key(OF_SIGN_INS) && !has_type(&ACCESS);
     if of_a_sign_in || OF_ID_TOKENS.iter().any(|claim| claims.contains_key(*claim)) {
         return Err(Unknown::IdToken);
     }
-    match says(&OTHER_PURPOSES) {
+    match has_type(&OTHER_PURPOSES) {
         true => Err(Unknown::Purpose),
         false => Ok(()),
     }

@@ -50,11 +50,11 @@ pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn check(request: &Request, token: &str) -> Result<Session, ApiError> {
     let session = Session::of(token);
     let path = request.uri().path();
-    let asks_for_it = path.strip_prefix("/api").unwrap_or(path) == SESSION_PATH;
+    let is_session_path = path.strip_prefix("/api").unwrap_or(path) == SESSION_PATH;
     let sent = request.header(CSRF_HEADER).unwrap_or_default();
-    // Compares hashes, so the time of the comparison tells nothing.
+    // Compares hashes, so the time of the comparison reveals nothing.
     let is_own = Sha256::digest(sent) == Sha256::digest(&session.csrf_token);
-    if is_own || asks_for_it {
+    if is_own || is_session_path {
         return Ok(session);
     }
     let expected =
@@ -79,14 +79,14 @@ pub(in crate::http) const END: &str =
 /// What the browser keeps between the two halves of a sign-in. Another browser that comes back has no such cookie, so
 /// no page can sign a person in with the code of another person.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct PendingSignIn {
     /// The value that the issuer returns with the code (RFC 6749, 10.12).
     pub(super) state: String,
     /// The proof that this browser began the sign-in (RFC 7636, 4.1).
     pub(super) verifier: String,
 }
 
-impl UnderWay {
+impl PendingSignIn {
     /// Returns the cookie. It is `Lax`, because the browser comes back from the site of the issuer.
     pub(super) fn cookie(&self, lasts: Duration) -> Option<HeaderValue> {
         let (Self { state, verifier }, seconds) = (self, lasts.as_secs());

@@ -4,7 +4,7 @@
 //! The result is the access token, which the server checks as the token of any other caller. The server does not read
 //! the ID token: PKCE binds the code to the browser.
 
-use super::session::{self, UnderWay};
+use super::session::{self, PendingSignIn};
 use super::token::Tokens;
 use crate::config::Config;
 use crate::domain::clock::{Clock, Timestamp};
@@ -36,7 +36,7 @@ pub(super) const PATH: &str = "/auth/sign-in";
 const CALLBACK_PATH: &str = "/auth/callback";
 /// How long a person has to sign in.
 const LASTS: Duration = Duration::from_secs(10 * 60);
-/// How long the addresses of the issuer are not asked for again.
+/// How long the addresses of the issuer are cached.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// Timeout for each response of the issuer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ struct Document {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failed {
     /// This browser did not begin the sign-in, or began it too long ago.
-    NotBegun,
+    NotStarted,
     /// The issuer refused.
     Refused,
     /// The issuer could not be asked.
@@ -121,7 +121,7 @@ enum Failed {
 impl Failed {
     fn word(self) -> &'static str {
         match self {
-            Self::NotBegun => "not-begun",
+            Self::NotStarted => "not-started",
             Self::Refused => "refused",
             Self::Unavailable => "unavailable",
             Self::NotAccepted => "not-accepted",
@@ -177,10 +177,10 @@ impl SignIn {
                 Err(failed) => (self.address_of(failed), Vec::new()),
             },
             _ => match self.end(request, tokens).await {
-                Ok(cookie) => (self.home.clone(), vec![cookie, UnderWay::END]),
+                Ok(cookie) => (self.home.clone(), vec![cookie, PendingSignIn::END]),
                 // The cookie may belong to another sign-in, which continues.
-                Err(Failed::NotBegun) => (self.address_of(Failed::NotBegun), Vec::new()),
-                Err(failed) => (self.address_of(failed), vec![UnderWay::END]),
+                Err(Failed::NotStarted) => (self.address_of(Failed::NotStarted), Vec::new()),
+                Err(failed) => (self.address_of(failed), vec![PendingSignIn::END]),
             },
         };
         let mut response = error::see_other(&to);
@@ -206,7 +206,7 @@ impl SignIn {
             .set_redirect_uri(self.callback.clone());
         let challenge =
             PkceCodeChallenge::from_code_verifier_sha256(&PkceCodeVerifier::new(verifier.clone()));
-        let under_way = UnderWay { state: state.clone(), verifier };
+        let pending = PendingSignIn { state: state.clone(), verifier };
         let mut request = client.authorize_url(|| CsrfToken::new(state)).set_pkce_challenge(challenge);
         let scopes = self.params.get(SCOPE).map_or("openid", String::as_str);
         request = request.add_scopes(scopes.split_whitespace().map(|scope| Scope::new(scope.to_owned())));
@@ -214,16 +214,16 @@ impl SignIn {
             request = request.add_extra_param(name, value);
         }
         let (url, _) = request.url();
-        Ok((url.into(), under_way.cookie(LASTS).ok_or(Failed::Unavailable)?))
+        Ok((url.into(), pending.cookie(LASTS).ok_or(Failed::Unavailable)?))
     }
 
     /// Returns the cookie of the session.
     async fn end(&self, request: &Request, tokens: &Tokens) -> Result<HeaderValue, Failed> {
         let query = request.uri().query().unwrap_or_default();
         let sent: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
-        let under_way = UnderWay::of(request.headers()).ok_or(Failed::NotBegun)?;
-        if sent.get("state").map(AsRef::as_ref) != Some(under_way.state.as_str()) {
-            return Err(Failed::NotBegun);
+        let pending = PendingSignIn::of(request.headers()).ok_or(Failed::NotStarted)?;
+        if sent.get("state").map(AsRef::as_ref) != Some(pending.state.as_str()) {
+            return Err(Failed::NotStarted);
         }
         // The response of another issuer (RFC 9207).
         if sent.get("iss").is_some_and(|issuer| *issuer != self.issuer) {
@@ -234,7 +234,7 @@ impl SignIn {
             tracing::warn!(error, "the issuer refused a sign-in");
             return Err(Failed::Refused);
         };
-        let token = self.exchange(code, under_way.verifier).await?;
+        let token = self.exchange(code, pending.verifier).await?;
         let known = tokens.check(&token).await.map_err(|failure| match failure {
             AuthFailure::NotKnown(why) => {
                 tracing::warn!(%why, "the token of a sign-in is not accepted");
@@ -248,8 +248,8 @@ impl SignIn {
     /// Returns the access token for a code.
     async fn exchange(&self, code: &str, verifier: String) -> Result<String, Failed> {
         let found = self.found().await?;
-        let place = timeout(EXCHANGE_WAIT, self.exchanges.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        let slot = timeout(EXCHANGE_WAIT, self.exchanges.acquire()).await;
+        let Ok(Ok(_slot)) = slot else {
             tracing::warn!("too many sign-ins at the same time");
             return Err(Failed::Unavailable);
         };

@@ -57,9 +57,9 @@ pub(in crate::http) struct Unused {
 /// Returns the ticket of a request without a token, on the routes that accept tickets.
 pub(super) fn of(request: &Request) -> Option<String> {
     let path = request.uri().path();
-    let takes_tickets =
+    let accepts_tickets =
         matches!(path.strip_prefix("/api").unwrap_or(path), "/events" | "/events/stream" | "/ws");
-    if !takes_tickets || request.headers().contains_key(AUTHORIZATION) {
+    if !accepts_tickets || request.headers().contains_key(AUTHORIZATION) {
         return None;
     }
     let query = request.uri().query().unwrap_or_default();

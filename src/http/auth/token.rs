@@ -80,7 +80,7 @@ impl Tokens {
         let claims = checked.map_err(Unknown::from)?.claims;
         self.check_more(&claims)?;
         let principal = self.claims.principal(&claims)?;
-        Ok(Known { principal, expiry: Expiry(Some(taken_until(&claims))), ticket: None, session: None })
+        Ok(Known { principal, expiry: Expiry(Some(accepted_until(&claims))), ticket: None, session: None })
     }
 
     /// Returns the key and the algorithm that check a token with this header.
@@ -119,7 +119,7 @@ impl Tokens {
 }
 
 /// Returns when the server stops accepting a token with these checked claims.
-fn taken_until(claims: &Map<String, Value>) -> Timestamp {
+fn accepted_until(claims: &Map<String, Value>) -> Timestamp {
     let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
     let micros = (seconds + LEEWAY_SECONDS as f64) * 1e6;
     Timestamp::from_micros(micros as i64)

@@ -143,7 +143,7 @@ impl Answer {
     }
 
     /// Returns whether the server has given the reason of the end.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.reason.is_some()
     }
 
@@ -187,8 +187,8 @@ pub(super) fn error_in_stream(error: Option<&Value>) -> Result<(), ModelError> {
         Some(Value::Object(error)) if error.is_empty() => return Ok(()),
         Some(error) => error,
     };
-    let said = sentence(error).or_else(|| error.as_str()).unwrap_or("no message");
-    let why = format!("error in the stream: {said}");
+    let message = sentence(error).or_else(|| error.as_str()).unwrap_or("no message");
+    let why = format!("error in the stream: {message}");
     let kinds = ["type", "code", "status"].iter().filter_map(|field| error.get(field)?.as_str());
     let kinds: Vec<_> = kinds.map(str::to_ascii_lowercase).collect();
     let status = error.get("code").and_then(Value::as_u64).unwrap_or_default();

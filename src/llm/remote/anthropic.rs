@@ -2,7 +2,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -74,11 +74,11 @@ fn messages(entries: &[Entry<'_>]) -> Value {
         match entry {
             Entry::User(text) => messages.push(json!({ "role": "user", "content": spoken(text) })),
             Entry::Step(step) => {
-                messages.push(json!({ "role": "assistant", "content": said(step) }));
+                messages.push(json!({ "role": "assistant", "content": content_blocks(step) }));
                 let answers: Vec<_> = step
                     .answers
                     .iter()
-                    .map(|ToolAnswer { id, text, name: _ }| {
+                    .map(|ToolResult { id, text, name: _ }| {
                         json!({ "type": "tool_result", "tool_use_id": id, "content": text })
                     })
                     .collect();
@@ -91,7 +91,7 @@ fn messages(entries: &[Entry<'_>]) -> Value {
     messages.into()
 }
 
-fn said(step: &Step<'_>) -> Vec<Value> {
+fn content_blocks(step: &Step<'_>) -> Vec<Value> {
     let call = |call: &Call<'_>, _: Option<&Value>| {
         let Call { id, name, input } = call;
         json!({ "type": "tool_use", "id": id, "name": name, "input": input })
@@ -178,8 +178,8 @@ impl Reading for Reader {
                 self.delta(index, delta, answer)?;
             }
             "content_block_stop" => {
-                let begun = self.blocks.iter_mut().rfind(|(index, _)| event.index == Some(*index));
-                if let Some((_, AnswerBlock::Call { index, input })) = begun {
+                let block_at = self.blocks.iter_mut().rfind(|(index, _)| event.index == Some(*index));
+                if let Some((_, AnswerBlock::Call { index, input })) = block_at {
                     if let Some(input) = input.take() {
                         answer.arguments(*index, input.to_string());
                     }
@@ -259,10 +259,10 @@ impl Reader {
         if self.blocks.len() >= BLOCKS_MAX {
             return Err(ModelError::Malformed(format!("more than {BLOCKS_MAX} blocks")));
         }
-        if self.blocks.iter().any(|(begun, _)| *begun == index) {
+        if self.blocks.iter().any(|(block_at, _)| *block_at == index) {
             return Err(ModelError::Malformed(format!("block {index} begins twice")));
         }
-        let said = match block.r#type.as_str() {
+        let read = match block.r#type.as_str() {
             "text" => {
                 let text = block.text.unwrap_or_default();
                 answer.text(text.clone());
@@ -282,13 +282,14 @@ impl Reader {
             }
             _ => AnswerBlock::Other,
         };
-        self.blocks.push((index, said));
+        self.blocks.push((index, read));
         Ok(())
     }
 
     fn delta(&mut self, index: u64, delta: Delta, answer: &mut Answer) -> Result<(), ModelError> {
-        let begun = self.blocks.iter_mut().rfind(|(begun, _)| *begun == index);
-        let (_, block) = begun.ok_or_else(|| ModelError::Malformed(format!("block {index} never began")))?;
+        let block_at = self.blocks.iter_mut().rfind(|(block_at, _)| *block_at == index);
+        let (_, block) =
+            block_at.ok_or_else(|| ModelError::Malformed(format!("block {index} never began")))?;
         match block {
             AnswerBlock::Text(_) | AnswerBlock::Thinking { .. } if delta.partial_json.is_some() => {
                 return Err(ModelError::Malformed(format!("block {index} has arguments but is no call")));

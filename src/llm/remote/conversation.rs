@@ -29,7 +29,7 @@ pub(super) struct Step<'a> {
     pub(super) text: &'a str,
     pub(super) calls: Vec<Call<'a>>,
     /// The answers, one for each call, in the order of the calls.
-    pub(super) answers: Vec<ToolAnswer<'a>>,
+    pub(super) answers: Vec<ToolResult<'a>>,
     pub(super) speaker: &'a Speaker,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Call<'a> {
     pub(super) input: &'a Input,
 }
 
-pub(super) struct ToolAnswer<'a> {
+pub(super) struct ToolResult<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
     pub(super) text: &'a str,
@@ -66,7 +66,7 @@ pub(super) fn entries(messages: &[ModelMessage], ids: Ids) -> Vec<Entry<'_>> {
             ModelMessage::Tool { call_id, tool_name, text } => {
                 if let Some(Entry::Step(step)) = entries.last_mut() {
                     let id = id_for(call_id, step.speaker, ids);
-                    step.answers.push(ToolAnswer { id, name: name(tool_name), text });
+                    step.answers.push(ToolResult { id, name: name(tool_name), text });
                 }
             }
         }

@@ -59,9 +59,9 @@ fn answers() -> impl Strategy<Value = (Vec<Part>, Dice)> {
 fn stream_of(sample: &Sample, answer: &[Part], dice: &mut Dice) -> Vec<u8> {
     let mut events = Vec::new();
     let mut calls = 0;
-    for (place, part) in answer.iter().enumerate() {
+    for (position, part) in answer.iter().enumerate() {
         if (sample.streams.has)(part) {
-            (sample.streams.write)(part, Position { part: place, call: calls }, dice, &mut events);
+            (sample.streams.write)(part, Position { part: position, call: calls }, dice, &mut events);
         }
         calls += usize::from(matches!(part, Part::Call { .. }));
     }
@@ -131,8 +131,8 @@ fn read_parts(read: &Read) -> Vec<Part> {
             ModelEvent::Alive | ModelEvent::CallFinished { .. } | ModelEvent::Finished { .. } => {}
         }
     }
-    for (place, text) in calls {
-        if let Part::Call { arguments, .. } = &mut read_parts[place] {
+    for (position, text) in calls {
+        if let Part::Call { arguments, .. } = &mut read_parts[position] {
             *arguments = serde_json::from_str(if text.is_empty() { "{}" } else { &text }).unwrap();
         }
     }
@@ -142,7 +142,7 @@ fn read_parts(read: &Read) -> Vec<Part> {
 /// Checks the properties of any answer, also of a damaged one.
 fn is_in_order(read: &Read) -> Result<(), String> {
     // `finished` is the index of the last complete call plus one.
-    let (mut begun, mut finished, mut over) = (0, 0, false);
+    let (mut started, mut finished, mut over) = (0, 0, false);
     for event in &read.events {
         let in_order = !over
             && match event {
@@ -152,16 +152,16 @@ fn is_in_order(read: &Read) -> Result<(), String> {
                 | ModelEvent::Source { .. }
                 | ModelEvent::File { .. } => finished == 0,
                 ModelEvent::CallStarted { index, tool_name, .. } => {
-                    begun += 1;
-                    finished == 0 && *index + 1 == begun && !tool_name.is_empty()
+                    started += 1;
+                    finished == 0 && *index + 1 == started && !tool_name.is_empty()
                 }
                 ModelEvent::CallArguments { index, delta } => {
-                    finished == 0 && *index < begun && !delta.is_empty()
+                    finished == 0 && *index < started && !delta.is_empty()
                 }
                 ModelEvent::CallFinished { index } => {
                     let ascends = *index >= finished;
                     finished = *index + 1;
-                    *index < begun && ascends
+                    *index < started && ascends
                 }
                 ModelEvent::Finished { .. } => {
                     over = true;
@@ -179,7 +179,7 @@ fn is_in_order(read: &Read) -> Result<(), String> {
 }
 
 #[test]
-fn fuzz_upstream_answers_are_read_as_they_were_said() {
+fn fuzz_upstream_answers_are_read_as_they_were_sent() {
     let cases = (prop::sample::select(SAMPLES.to_vec()), answers());
     for_a_while("upstream, whole", &cases, |(sample, (answer, mut dice))| {
         let bytes = stream_of(&sample, &answer, &mut dice);

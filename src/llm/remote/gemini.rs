@@ -3,7 +3,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -57,10 +57,10 @@ fn contents(entries: &[Entry<'_>], signs: bool) -> Value {
                 contents.push(json!({ "role": "user", "parts": [{ "text": spoken(text) }] }))
             }
             Entry::Step(step) => {
-                contents.push(json!({ "role": "model", "parts": said(step, signs) }));
+                contents.push(json!({ "role": "model", "parts": step_parts(step, signs) }));
                 // One content holds the answers of all calls.
-                let answer = |answer: &ToolAnswer<'_>| {
-                    let ToolAnswer { id, name, text } = answer;
+                let answer = |answer: &ToolResult<'_>| {
+                    let ToolResult { id, name, text } = answer;
                     json!({ "functionResponse": { "id": id, "name": name, "response": { "result": text } } })
                 };
                 let answers: Vec<_> = step.answers.iter().map(answer).collect();
@@ -73,7 +73,7 @@ fn contents(entries: &[Entry<'_>], signs: bool) -> Value {
     contents.into()
 }
 
-fn said(step: &Step<'_>, signs: bool) -> Vec<Value> {
+fn step_parts(step: &Step<'_>, signs: bool) -> Vec<Value> {
     let call = |call: &Call<'_>, part: Option<&Value>| {
         let Call { id, name, input } = call;
         let mut written = json!({ "functionCall": { "id": id, "name": name, "args": input } });
@@ -93,8 +93,8 @@ fn said(step: &Step<'_>, signs: bool) -> Vec<Value> {
     }
     let unsigned = json!({ SIGNATURE: NO_SIGNATURE });
     let foreign = signs && matches!(step.speaker, Speaker::Another);
-    let first = |place: usize| (foreign && place == 0).then_some(&unsigned);
-    parts.extend(step.calls.iter().enumerate().map(|(place, made)| call(made, first(place))));
+    let first = |position: usize| (foreign && position == 0).then_some(&unsigned);
+    parts.extend(step.calls.iter().enumerate().map(|(position, made)| call(made, first(position))));
     parts
 }
 

@@ -279,7 +279,7 @@ impl Exchange {
             }
             let frame = if self.answer.is_over() {
                 None
-            } else if self.answer.is_whole() {
+            } else if self.answer.is_complete() {
                 // The answer is complete. A broken stream does not matter any more.
                 let last = tokio::time::timeout(LAST_WORDS, self.frames.next()).await;
                 last.ok().flatten().filter(Result::is_ok)

@@ -2,7 +2,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{Step, ToolAnswer};
+use super::conversation::{Step, ToolResult};
 use super::openai;
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -29,8 +29,8 @@ pub(super) const WIRE: Wire = Wire {
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = openai::messages(
         request,
-        said,
-        |ToolAnswer { id, name, text }| json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }),
+        assistant_message,
+        |ToolResult { id, name, text }| json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }),
     );
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -42,21 +42,21 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-fn said(step: &Step<'_>) -> Value {
-    let mut said = Map::new();
-    said.insert("role".to_owned(), "assistant".into());
-    said.insert("content".to_owned(), step.text.into());
+fn assistant_message(step: &Step<'_>) -> Value {
+    let mut message = Map::new();
+    message.insert("role".to_owned(), "assistant".into());
+    message.insert("content".to_owned(), step.text.into());
     if let Some(thinking) = step.state().and_then(|state| state.get(THINKING)) {
-        said.insert(THINKING.to_owned(), thinking.clone());
+        message.insert(THINKING.to_owned(), thinking.clone());
     }
     let calls = step
         .calls
         .iter()
         .map(|call| json!({ "id": call.id, "function": { "name": call.name, "arguments": call.input } }));
     if !step.calls.is_empty() {
-        said.insert("tool_calls".to_owned(), calls.collect());
+        message.insert("tool_calls".to_owned(), calls.collect());
     }
-    Value::Object(said)
+    Value::Object(message)
 }
 
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, Entry, Ids, Step, ToolAnswer, entries};
+use super::conversation::{self, Entry, Ids, Step, ToolResult, entries};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -33,7 +33,7 @@ pub(super) const WIRE: Wire = Wire {
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = messages(
         request,
-        said,
+        assistant_message,
         |answer| json!({ "role": "tool", "tool_call_id": answer.id, "content": answer.text }),
     );
     let mut body = Map::new();
@@ -51,8 +51,8 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
 /// itself.
 pub(super) fn messages(
     request: &ModelRequest,
-    said: impl Fn(&Step<'_>) -> Value,
-    answered: impl Fn(&ToolAnswer<'_>) -> Value,
+    assistant_message: impl Fn(&Step<'_>) -> Value,
+    answered: impl Fn(&ToolResult<'_>) -> Value,
 ) -> Vec<Value> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
@@ -62,7 +62,7 @@ pub(super) fn messages(
         match entry {
             Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
             Entry::Step(step) => {
-                messages.push(said(&step));
+                messages.push(assistant_message(&step));
                 messages.extend(step.answers.iter().map(&answered));
             }
         }
@@ -70,17 +70,17 @@ pub(super) fn messages(
     messages
 }
 
-fn said(step: &Step<'_>) -> Value {
+fn assistant_message(step: &Step<'_>) -> Value {
     // The content is `null` for a step of calls only. Some servers put an empty text into the prompt of the
     // model.
     let silent = step.text.is_empty() && !step.calls.is_empty();
     let content = if silent { Value::Null } else { step.text.into() };
-    let mut said = Map::new();
-    said.insert("role".to_owned(), "assistant".into());
-    said.insert("content".to_owned(), content);
+    let mut message = Map::new();
+    message.insert("role".to_owned(), "assistant".into());
+    message.insert("content".to_owned(), content);
     let kept = |field: &str| step.state().and_then(|state| state.get(field));
     if let Some(fields) = kept("message").and_then(Value::as_object) {
-        said.extend(fields.clone());
+        message.extend(fields.clone());
     }
     let call = |(index, call): (usize, &conversation::Call<'_>)| {
         let function =
@@ -93,9 +93,9 @@ fn said(step: &Step<'_>) -> Value {
         written
     };
     if !step.calls.is_empty() {
-        said.insert("tool_calls".to_owned(), step.calls.iter().enumerate().map(call).collect());
+        message.insert("tool_calls".to_owned(), step.calls.iter().enumerate().map(call).collect());
     }
-    Value::Object(said)
+    Value::Object(message)
 }
 
 /// Returns the description of a tool for this wire and for Ollama.
@@ -175,7 +175,7 @@ struct Reader {
 /// A call of the answer.
 struct Call {
     index: usize,
-    place: Option<u64>,
+    wire_index: Option<u64>,
     id: Option<String>,
     name: String,
     arguments: String,
@@ -202,7 +202,7 @@ impl Reading for Reader {
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
             // Beside a delta the message repeats the text, but its annotations may be only there.
             let both = [&choice.delta, &choice.message].into_iter().flatten();
-            let annotations: Vec<_> = both.filter_map(|said| said.annotations.clone()).collect();
+            let annotations: Vec<_> = both.filter_map(|message| message.annotations.clone()).collect();
             if let Some(delta) = choice.delta.or(choice.message) {
                 self.delta(delta, answer)?;
             }
@@ -316,11 +316,11 @@ impl Reader {
     /// Adds a piece to its call.
     fn piece(&mut self, piece: Piece, answer: &mut Answer) -> Result<(), ModelError> {
         let text = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let Piece { index: place, id, function, extra_content } = piece;
+        let Piece { index: wire_index, id, function, extra_content } = piece;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let (id, name) = (text(id), text(name));
-        let meant = match place {
-            Some(_) => self.calls.iter().rposition(|call| call.place == place),
+        let meant = match wire_index {
+            Some(_) => self.calls.iter().rposition(|call| call.wire_index == wire_index),
             // Without an index, a piece belongs to the call with its id. Otherwise a piece with a name starts a
             // new call, and a piece without a name belongs to the last call.
             None => {
@@ -334,7 +334,7 @@ impl Reader {
             (Some(call), Some(name))
                 if if id.is_some() && call.id.is_some() { call.id != id } else { call.has_all() } =>
             {
-                self.begin(place, id, name, answer)?
+                self.begin(wire_index, id, name, answer)?
             }
             (Some(call), Some(name)) if call.name != name => {
                 let why = "a call has two names".to_owned();
@@ -346,7 +346,7 @@ impl Reader {
             }
             // Some servers invent an id for each piece.
             (Some(call), None) => call,
-            (None, Some(name)) => self.begin(place, id, name, answer)?,
+            (None, Some(name)) => self.begin(wire_index, id, name, answer)?,
             (None, None) => {
                 let why = "arguments of a call that has no name".to_owned();
                 return Err(ModelError::Malformed(why));
@@ -365,7 +365,7 @@ impl Reader {
 
     fn begin(
         &mut self,
-        place: Option<u64>,
+        wire_index: Option<u64>,
         id: Option<String>,
         name: String,
         answer: &mut Answer,
@@ -373,7 +373,7 @@ impl Reader {
         let index = answer.call(id.clone(), &name)?;
         // The arguments end with the answer.
         answer.call_ends(index);
-        self.calls.push(Call { index, place, id, name, arguments: String::new(), extra: None });
+        self.calls.push(Call { index, wire_index, id, name, arguments: String::new(), extra: None });
         let none = || ModelError::Malformed("a call is lost".to_owned());
         self.calls.last_mut().ok_or_else(none)
     }

@@ -5,7 +5,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, CALL, Entry, Ids, Step, ToolAnswer, entries};
+use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -47,8 +47,8 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         match entry {
             Entry::User(text) => input.push(json!({ "role": "user", "content": text })),
             Entry::Step(step) => {
-                input.extend(said(&step));
-                input.extend(step.answers.iter().map(|ToolAnswer { id, text, name: _ }| {
+                input.extend(step_items(&step));
+                input.extend(step.answers.iter().map(|ToolResult { id, text, name: _ }| {
                     json!({ "type": "function_call_output", "call_id": id, "output": text })
                 }));
             }
@@ -68,7 +68,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-fn said(step: &Step<'_>) -> Vec<Value> {
+fn step_items(step: &Step<'_>) -> Vec<Value> {
     let call = |call: &conversation::Call<'_>, item: Option<&Value>| {
         let mut written = Map::new();
         written.insert("type".to_owned(), "function_call".into());
@@ -113,7 +113,7 @@ struct Reader {
     /// The items that go back, by their output index.
     items: BTreeMap<u64, Value>,
     /// Whether the server wants one of the items back.
-    wanted: bool,
+    is_needed: bool,
     /// Whether text was read since the last complete message item.
     words: bool,
     /// Whether reasoning was read since the last start of a summary part.
@@ -133,7 +133,7 @@ impl Reading for Reader {
             return Ok(());
         }
         let event: Event<'_> = serde_json::from_str(data).map_err(unreadable)?;
-        let place = event.output_index.unwrap_or_default();
+        let output_index = event.output_index.unwrap_or_default();
         match &*event.r#type {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.words = true;
@@ -155,18 +155,19 @@ impl Reading for Reader {
             }
             "response.output_item.added" => {
                 if let Some(item) = event.item {
-                    self.added(place, &item, answer)?;
+                    self.added(output_index, &item, answer)?;
                 }
             }
             "response.function_call_arguments.delta" => {
-                let none = || ModelError::Malformed(format!("item {place} has arguments but is no call"));
-                let call = self.calls.get_mut(&place).ok_or_else(none)?;
+                let none =
+                    || ModelError::Malformed(format!("item {output_index} has arguments but is no call"));
+                let call = self.calls.get_mut(&output_index).ok_or_else(none)?;
                 call.pieces = true;
                 answer.arguments(call.index, words(event.delta));
             }
             "response.output_item.done" => {
                 if let Some(item) = event.item {
-                    self.done(place, item, answer)?;
+                    self.done(output_index, item, answer)?;
                 }
             }
             "response.completed" | "response.incomplete" => {
@@ -200,49 +201,49 @@ impl Reading for Reader {
     fn state(&mut self) -> Option<Value> {
         let mut items: Vec<_> = std::mem::take(&mut self.items).into_values().collect();
         // The server refuses reasoning that no other item follows.
-        let stands = |item: &Value| item.get("type").is_none_or(|kind| kind != "reasoning");
-        items.truncate(items.iter().rposition(stands).map_or(0, |last| last.saturating_add(1)));
+        let is_not_reasoning = |item: &Value| item.get("type").is_none_or(|kind| kind != "reasoning");
+        items.truncate(items.iter().rposition(is_not_reasoning).map_or(0, |last| last.saturating_add(1)));
         let calls = items.iter().filter(|item| item.get(CALL).is_some()).count();
-        let whole = !self.words && calls == self.calls.len();
-        (self.wanted && whole && !items.is_empty()).then(|| items.into())
+        let is_complete = !self.words && calls == self.calls.len();
+        (self.is_needed && is_complete && !items.is_empty()).then(|| items.into())
     }
 }
 
 impl Reader {
-    fn added(&mut self, place: u64, item: &Value, answer: &mut Answer) -> Result<(), ModelError> {
+    fn added(&mut self, output_index: u64, item: &Value, answer: &mut Answer) -> Result<(), ModelError> {
         if item.get("type").is_none_or(|kind| kind != "function_call") {
             return Ok(());
         }
-        if self.calls.contains_key(&place) {
-            return Err(ModelError::Malformed(format!("item {place} begins twice")));
+        if self.calls.contains_key(&output_index) {
+            return Err(ModelError::Malformed(format!("item {output_index} begins twice")));
         }
         let field = |name: &str| item.get(name).and_then(Value::as_str);
         let id = field("call_id").filter(|id| !id.is_empty()).map(str::to_owned);
         let index = answer.call(id, field("name").unwrap_or_default())?;
-        self.calls.insert(place, Call { index, pieces: false });
+        self.calls.insert(output_index, Call { index, pieces: false });
         Ok(())
     }
 
-    fn done(&mut self, place: u64, item: Value, answer: &mut Answer) -> Result<(), ModelError> {
+    fn done(&mut self, output_index: u64, item: Value, answer: &mut Answer) -> Result<(), ModelError> {
         let kept = match item.get("type").and_then(Value::as_str) {
             Some("reasoning") => {
                 // An item without its encrypted content cannot go back, because the server has not stored it.
                 if item.get("encrypted_content").is_none_or(Value::is_null) {
                     return Ok(());
                 }
-                self.wanted = true;
+                self.is_needed = true;
                 item
             }
             Some("message") => {
                 self.words = false;
-                self.wanted |= item.get("phase").is_some_and(|phase| !phase.is_null());
+                self.is_needed |= item.get("phase").is_some_and(|phase| !phase.is_null());
                 item
             }
             Some("function_call") => {
-                if !self.calls.contains_key(&place) {
-                    self.added(place, &item, answer)?;
+                if !self.calls.contains_key(&output_index) {
+                    self.added(output_index, &item, answer)?;
                 }
-                let Some(call) = self.calls.get_mut(&place) else { return Ok(()) };
+                let Some(call) = self.calls.get_mut(&output_index) else { return Ok(()) };
                 if !std::mem::replace(&mut call.pieces, true) {
                     answer.arguments(call.index, words(item.get("arguments").cloned()));
                 }
@@ -255,7 +256,7 @@ impl Reader {
             }
             _ => return Ok(()),
         };
-        self.items.insert(place, kept);
+        self.items.insert(output_index, kept);
         Ok(())
     }
 }

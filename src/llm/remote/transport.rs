@@ -55,9 +55,9 @@ impl Http {
     /// Returns the error for one log line: short, and without the key, which some servers repeat.
     pub(super) fn harmless(&self, error: ModelError) -> ModelError {
         let key = self.api_key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty());
-        let harmless = |said: String| {
-            let said = key.map_or_else(|| said.clone(), |key| said.replace(key, "[key]"));
-            cut(said.replace(char::is_control, " "), WORDS_BYTES_MAX)
+        let harmless = |text: String| {
+            let text = key.map_or_else(|| text.clone(), |key| text.replace(key, "[key]"));
+            cut(text.replace(char::is_control, " "), WORDS_BYTES_MAX)
         };
         match error {
             ModelError::Unavailable { why, retry_after } => {
@@ -104,6 +104,6 @@ pub(super) fn words(body: &str) -> String {
 /// Returns the message in an error, if there is one.
 pub(super) fn sentence(error: &Value) -> Option<&str> {
     let error = error.get(0).unwrap_or(error);
-    let mut places = ["/error/message", "/error", "/message", "/detail"].iter();
-    places.find_map(|place| error.pointer(place)?.as_str())
+    let mut pointers = ["/error/message", "/error", "/message", "/detail"].iter();
+    pointers.find_map(|pointer| error.pointer(pointer)?.as_str())
 }

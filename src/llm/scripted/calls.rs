@@ -63,7 +63,7 @@ impl PastCall<'_> {
     fn is_open(&self) -> bool {
         self.answer.is_none_or(|answer| {
             let outcome = edited(answer).map_or(answer, |(_, outcome)| outcome);
-            [model_texts::AWAITING, model_texts::UNDER_WAY, model_texts::INTERRUPTED].contains(&outcome)
+            [model_texts::AWAITING, model_texts::IN_PROGRESS, model_texts::INTERRUPTED].contains(&outcome)
         })
     }
 }
@@ -83,7 +83,7 @@ fn leading_object(text: &str) -> Option<(Input, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ALL, events_of, step, text_of, tool_answer, user};
+    use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::super::{DELETE, FORMS, LIST};
     use crate::domain::call::rejection;
     use crate::domain::model_texts;
@@ -96,14 +96,14 @@ mod tests {
         let mut messages = vec![
             user("list files and delete a"),
             step(&[("c-1", LIST, json!({})), ("c-2", DELETE, path("a"))]),
-            tool_answer("c-1", LIST, r#"{"files":["a"]}"#),
-            tool_answer("c-2", DELETE, model_texts::AWAITING),
+            tool_result("c-1", LIST, r#"{"files":["a"]}"#),
+            tool_result("c-2", DELETE, model_texts::AWAITING),
             step(&[]),
             user("delete b"),
             step(&[("c-3", DELETE, path("b"))]),
-            tool_answer("c-3", DELETE, &rejection(None)),
+            tool_result("c-3", DELETE, &rejection(None)),
             step(&[("c-4", DELETE, path("c"))]),
-            tool_answer("c-4", DELETE, model_texts::INTERRUPTED),
+            tool_result("c-4", DELETE, model_texts::INTERRUPTED),
             step(&[]),
         ];
         let report_on = |messages: &[ModelMessage]| text_of(&events_of(messages, &ALL));

@@ -168,7 +168,7 @@ mod tests {
         ModelMessage::Assistant { text, calls, speaker: Speaker::Another }
     }
 
-    pub(super) fn tool_answer(id: &str, tool: &str, text: &str) -> ModelMessage {
+    pub(super) fn tool_result(id: &str, tool: &str, text: &str) -> ModelMessage {
         let (call_id, tool_name, text) = (id.to_owned(), tool.to_owned(), text.to_owned());
         ModelMessage::Tool { call_id, tool_name, text }
     }
@@ -201,7 +201,7 @@ mod tests {
         let history = [
             user("list files"),
             step(&[("scripted-1", LIST, json!({}))]),
-            tool_answer("scripted-1", LIST, r#"{"files":[]}"#),
+            tool_result("scripted-1", LIST, r#"{"files":[]}"#),
             step(&[]),
             user("list files and delete né.txt"),
         ];

@@ -51,7 +51,7 @@ fn outcome(tool: &str, label: &str, text: &str) -> String {
     let how = match text {
         model_texts::AWAITING => " waits for a person's approval. It has not run.",
         model_texts::DUPLICATE => " waits for a person's approval already, so it was not asked about again.",
-        model_texts::UNDER_WAY => " is approved and under way. Its outcome is not known yet.",
+        model_texts::IN_PROGRESS => " is approved and under way. Its outcome is not known yet.",
         model_texts::EXPIRED => " was not approved in time. It did not run.",
         model_texts::CANCELLED => " was cancelled. It did not run.",
         model_texts::INTERRUPTED => " may have run: its outcome is unknown.",
@@ -95,7 +95,7 @@ fn label(tool: &str, input: Option<&Input>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ALL, events_of, step, text_of, tool_answer, user};
+    use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::*;
     use crate::domain::call::{Outcome, rejection, withdrawal};
     use serde_json::json;
@@ -122,7 +122,7 @@ mod tests {
         let proposed = input("old.txt");
         let report_on = |tool: &str, answer: &str| {
             let call = step(&[("1", tool, json!(proposed))]);
-            text_of(&events_of(&[user("go"), call, tool_answer("1", tool, answer)], &ALL))
+            text_of(&events_of(&[user("go"), call, tool_result("1", tool, answer)], &ALL))
         };
         for line in ANSWERS.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
             let [tool, answer, words] = *line.split(" -> ").collect::<Vec<_>>() else { panic!("{line}") };
@@ -135,7 +135,7 @@ mod tests {
                 model_texts::DUPLICATE,
                 "D waits for a person's approval already, so it was not asked about again.",
             ),
-            (model_texts::UNDER_WAY, "D is approved and under way. Its outcome is not known yet."),
+            (model_texts::IN_PROGRESS, "D is approved and under way. Its outcome is not known yet."),
             (model_texts::EXPIRED, "D was not approved in time. It did not run."),
             (model_texts::CANCELLED, "D was cancelled. It did not run."),
             (&withdrawal(Some("timeout")), "D was cancelled: timeout. It did not run."),

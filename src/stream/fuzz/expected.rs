@@ -1,7 +1,7 @@
 //! The message that a page has to hold after it read a stream. It equals the reload, except for the
 //! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
-use super::simulation::{PageAnswer, Simulated, Turn};
+use super::simulation::{PageDecision, Simulated, Turn};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
@@ -23,7 +23,7 @@ impl Simulated {
         let page = self.turns.iter().fold(HashMap::new(), |page, turn| read(page, turn, dialect));
         for call in self.message.calls() {
             let on_page = &page[&call.id];
-            for part in places(&mut message, call.id) {
+            for part in parts_of(&mut message, call.id) {
                 if call.edited_input().is_some() {
                     match dialect == Dialect::DATA_V1 {
                         true => part["args"] = json!(on_page.input),
@@ -49,7 +49,7 @@ impl Simulated {
                 let (TurnEvent::Held(calls) | TurnEvent::Continued(calls)) = event else { continue };
                 for call in calls.iter().filter(|call| call.decided.is_some()) {
                     let answer = turn.answers.iter().find(|answer| answer.tool_call_id == call.tool_call_id);
-                    late.insert(call.tool_call_id, answer.is_some_and(|answer| !answer.taken));
+                    late.insert(call.tool_call_id, answer.is_some_and(|answer| !answer.accepted));
                 }
             }
         }
@@ -96,7 +96,7 @@ struct OnPage {
     /// The last progress of a held call.
     progress: Option<HoldProgress>,
     /// The decision of this page since the last approval request.
-    answer: Option<PageAnswer>,
+    answer: Option<PageDecision>,
 }
 
 fn read(
@@ -119,12 +119,12 @@ fn read(
             }
             TurnEvent::Held(calls) => {
                 for call in calls {
-                    page.get_mut(&call.tool_call_id).unwrap().stand(call, true, dialect);
+                    page.get_mut(&call.tool_call_id).unwrap().set_status(call, true, dialect);
                 }
             }
             TurnEvent::Continued(calls) => {
                 for call in calls {
-                    page.get_mut(&call.tool_call_id).unwrap().stand(call, false, dialect);
+                    page.get_mut(&call.tool_call_id).unwrap().set_status(call, false, dialect);
                 }
             }
             _ => {}
@@ -134,9 +134,9 @@ fn read(
 }
 
 impl OnPage {
-    fn stand(&mut self, call: &HeldCallStatus, asks: bool, dialect: &Dialect) {
+    fn set_status(&mut self, call: &HeldCallStatus, shows_approval: bool, dialect: &Dialect) {
         self.progress = Some(call.progress.clone());
-        if asks || call.progress == HoldProgress::Pending {
+        if shows_approval || call.progress == HoldProgress::Pending {
             self.answer = None;
         }
         if let (HoldProgress::Ended(_), Some(edited)) = (&call.progress, &call.input_to_show)
@@ -156,7 +156,7 @@ impl OnPage {
             return;
         }
         let mut approval = json!({ "id": call.id });
-        if let Some(PageAnswer { approved, reason, .. }) = &self.answer {
+        if let Some(PageDecision { approved, reason, .. }) = &self.answer {
             approval["approved"] = json!(approved);
             if let Some(reason) = reason {
                 approval["reason"] = json!(reason);
@@ -165,7 +165,7 @@ impl OnPage {
         part["approval"] = approval;
         match self.progress.as_ref().unwrap() {
             // An approval is not emitted before the call ends.
-            HoldProgress::UnderWay if self.answer.is_none() => part["state"] = json!("approval-requested"),
+            HoldProgress::InProgress if self.answer.is_none() => part["state"] = json!("approval-requested"),
             HoldProgress::Ended(RenderedResult::Refused(Refusal::Expired | Refusal::Cancelled, text))
                 if self.answer.as_ref().is_some_and(|answer| answer.approved) =>
             {
@@ -178,7 +178,7 @@ impl OnPage {
 }
 
 /// Returns all places of the call in a message.
-fn places(message: &mut Value, call: ToolCallId) -> Vec<&mut Value> {
+fn parts_of(message: &mut Value, call: ToolCallId) -> Vec<&mut Value> {
     let id = json!(call);
     let Value::Object(fields) = message else { panic!("{message}") };
     let (mut found, lists) = (Vec::new(), ["parts", "toolInvocations"]);

@@ -15,23 +15,23 @@ use serde_json::Value;
 use std::cell::RefCell;
 
 #[test]
-fn fuzz_data_v1_the_real_client_reads_back_what_a_turn_said() {
+fn fuzz_data_v1_the_real_client_reads_back_what_a_turn_emitted() {
     fuzz("data-v1, read by the real client", Dialect::DATA_V1, &["ui-utils4"]);
 }
 
 #[test]
-fn fuzz_ui_v5_the_real_clients_read_back_what_a_turn_said() {
+fn fuzz_ui_v5_the_real_clients_read_back_what_a_turn_emitted() {
     fuzz("ui-v5, read by the real clients", Dialect::UI_V5, &["ai5", "ai5-first"]);
 }
 
 #[test]
-fn fuzz_ui_v6_the_real_clients_read_back_what_a_turn_said() {
+fn fuzz_ui_v6_the_real_clients_read_back_what_a_turn_emitted() {
     let clients = ["ai6", "ai6-first", "ai7", "ai7-first"];
     fuzz("ui-v6, read by the real clients", Dialect::UI_V6, &clients);
 }
 
 #[test]
-fn fuzz_ui_v7_the_real_clients_read_back_what_a_turn_said() {
+fn fuzz_ui_v7_the_real_clients_read_back_what_a_turn_emitted() {
     fuzz("ui-v7, read by the real clients", Dialect::UI_V7, &["ai7", "ai7-first"]);
 }
 

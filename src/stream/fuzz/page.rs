@@ -4,7 +4,7 @@ use super::expected::REQUEST;
 use super::scenario::Scenario;
 use super::simulation::{Simulated, Turn};
 use crate::domain::id::MessageId;
-use crate::stream::{Audience, Dialect, PageAnswer};
+use crate::stream::{Audience, Dialect, PageDecision};
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -93,8 +93,9 @@ pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> By
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
     let answers = turn.answers.iter().filter(|_| dialect != Dialect::DATA_V1);
-    let answers = answers
-        .map(|answer| (answer.tool_call_id, PageAnswer { approved: answer.approved, taken: answer.taken }));
+    let answers = answers.map(|answer| {
+        (answer.tool_call_id, PageDecision { approved: answer.approved, accepted: answer.accepted })
+    });
     let audience = Audience {
         approved: turn.approved.clone(),
         answers: answers.collect(),

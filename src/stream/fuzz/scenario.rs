@@ -91,7 +91,7 @@ pub(super) enum Verdict {
     Late,
     Withdrawn,
     /// The call is approved, and not started in time.
-    NotBegun,
+    NotStarted,
     /// The call is approved, and withdrawn before it starts.
     WithdrawnAfter,
     /// The call is approved and still runs. If the message continues after the call, the call is withdrawn
@@ -202,7 +202,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
         2 => option::of(words()).prop_map(Verdict::No),
         1 => Just(Verdict::Late),
         1 => Just(Verdict::Withdrawn),
-        1 => Just(Verdict::NotBegun),
+        1 => Just(Verdict::NotStarted),
         1 => Just(Verdict::WithdrawnAfter),
         1 => Just(Verdict::Runs),
         2 => Just(Verdict::Open),

@@ -36,7 +36,7 @@ pub(super) struct Simulated {
 /// One turn, and the page that reads it.
 pub(super) struct Turn {
     /// The decisions of the page about the calls that it shows, in the request of this turn.
-    pub(super) answers: Vec<PageAnswer>,
+    pub(super) answers: Vec<PageDecision>,
     /// The calls that the page shows as approved at this point.
     pub(super) approved: HashSet<ToolCallId>,
     /// The events before the turn, for a reloaded page that holds nothing of the message.
@@ -46,12 +46,12 @@ pub(super) struct Turn {
 
 /// The decision of a page about a call.
 #[derive(Clone, PartialEq)]
-pub(super) struct PageAnswer {
+pub(super) struct PageDecision {
     pub(super) tool_call_id: ToolCallId,
     pub(super) approved: bool,
     pub(super) reason: Option<String>,
     /// Whether the answer is the decision in force.
-    pub(super) taken: bool,
+    pub(super) accepted: bool,
 }
 
 impl Scenario {
@@ -142,17 +142,17 @@ impl<'a> Simulator<'a> {
     }
 
     fn begin_turn(&mut self, loaded_anew: bool) {
-        let asks = !loaded_anew && !self.passed;
+        let posts_answers = !loaded_anew && !self.passed;
         let answers: Vec<_> =
-            self.held.iter().filter(|_| asks).filter_map(|call| self.answer(call)).collect();
-        let said_yes = |answers: &[PageAnswer]| {
+            self.held.iter().filter(|_| posts_answers).filter_map(|call| self.answer(call)).collect();
+        let was_approved = |answers: &[PageDecision]| {
             let yes = answers.iter().filter(|answer| answer.approved);
             yes.map(|answer| answer.tool_call_id).collect::<Vec<_>>()
         };
         if loaded_anew {
             self.approved.clear();
         }
-        self.approved.extend(said_yes(&answers));
+        self.approved.extend(was_approved(&answers));
         let before = loaded_anew.then(|| replay(&self.steps));
         self.turns.push(Turn { answers, approved: self.approved.clone(), before, events: Vec::new() });
         self.open = true;
@@ -167,7 +167,7 @@ impl<'a> Simulator<'a> {
 
     /// Returns the decision of the page about this call, if the page received the approval request and makes
     /// a decision.
-    fn answer(&self, call: &ToolCall) -> Option<PageAnswer> {
+    fn answer(&self, call: &ToolCall) -> Option<PageDecision> {
         let tool_call_id = call.id;
         let hold = self.holds.get(&tool_call_id)?;
         let asked = !hold.meanwhile || call.end().is_none();
@@ -177,11 +177,11 @@ impl<'a> Simulator<'a> {
             Verdict::No(reason) => reason.clone(),
             _ => Some("I would rather not.".to_owned()),
         };
-        let taken = match &call.state {
+        let accepted = match &call.state {
             State::Rejected(_) => !approved,
             _ => approved && call.validated() == Some(true),
         };
-        Some(PageAnswer { tool_call_id, approved, reason, taken })
+        Some(PageDecision { tool_call_id, approved, reason, accepted })
     }
 
     fn end_of(&mut self, call: &ToolCall) {
@@ -357,8 +357,8 @@ impl<'a> Simulator<'a> {
         let reason = if current.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
         self.emit(TurnEvent::StepFinished { reason, usage: current.usage });
         if holds && step.answered && !last {
-            let stand = self.held.iter().map(HeldCallStatus::of).collect();
-            self.emit(TurnEvent::Continued(stand));
+            let set_status = self.held.iter().map(HeldCallStatus::of).collect();
+            self.emit(TurnEvent::Continued(set_status));
         } else if holds || current.calls.is_empty() {
             self.finish(reason);
         } else if last {
@@ -407,7 +407,7 @@ fn decided(hold: &Hold, last: bool, repeated: bool) -> State {
         Verdict::Yes(outcome) => ran(outcome, hold.edit.clone()),
         Verdict::No(reason) => State::Rejected(ended(&rejection(reason.as_deref()))),
         Verdict::Late => State::Expired(ended(model_texts::EXPIRED)),
-        Verdict::NotBegun => State::Failed(yes(), None, ended(model_texts::NOT_STARTED)),
+        Verdict::NotStarted => State::Failed(yes(), None, ended(model_texts::NOT_STARTED)),
         Verdict::WithdrawnAfter => State::Cancelled(Some(yes()), ended(model_texts::CANCELLED)),
         Verdict::Withdrawn | Verdict::Runs | Verdict::Open => {
             State::Cancelled(None, ended(model_texts::CANCELLED))

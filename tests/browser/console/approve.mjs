@@ -20,8 +20,8 @@ export default async function ({ open, until }) {
   assert.notEqual(await tab.focused(), 'Approve');
   assert.equal(await tab.focused(), 'Pay');
   await tab.presses('Approve');
-  await tab.says('Approved by local, and done.');
-  await tab.says('Output');
+  await tab.shows('Approved by local, and done.');
+  await tab.shows('Output');
   assert.deepEqual(tab.decisions().map(({ isValidated, resume }) => [isValidated, resume]), [[true, true]]);
   assert.match(tab.decisions()[0].inputHash, /^[0-9a-f]{64}$/);
   await until('the row', () => tab.rows().first().textContent().then(text => text.includes('succeeded, local')));

@@ -11,7 +11,7 @@ export default async function ({ facts, open, until }) {
   const carol = await signedIn(facts.carol);
   await carol.page.locator('#rows').getByText('definition not accepted').waitFor();
   await carol.opens('s__act');
-  await carol.says('The server of the tool has changed what it says about the tool, and no operator has accepted that.');
+  await carol.shows('The server of the tool has changed what it says about the tool, and no operator has accepted that.');
   const different = tab => tab.page.locator('.definition .line').evaluateAll(lines =>
     lines.map(line => [line.className, line.lastElementChild.textContent]));
   const expected = [['line removed', 'Does it.'], ['line added', facts.markup], ['line added', 'Second line\\u{202e}.']];
@@ -20,19 +20,19 @@ export default async function ({ facts, open, until }) {
   await carol.axe('the card');
   await carol.fits('the card');
   await carol.page.locator('#detail').getByRole('link', { name: 'Tools to accept' }).click();
-  await carol.says('An operator can accept it.');
+  await carol.shows('An operator can accept it.');
   assert.equal(await carol.page.getByRole('button', { name: 'Accept this definition of s__act' }).count(), 0);
 
   const oscar = await signedIn(facts.oscar, '/#/tools');
-  await oscar.says('The server of the tool has changed');
+  await oscar.shows('The server of the tool has changed');
   assert.deepEqual(await different(oscar), expected);
   await oscar.axe('the tools');
   await oscar.fits('the tools');
   assert.equal(await oscar.page.locator('nav a[aria-current]').innerText(), 'Tools');
   const accept = oscar.page.getByRole('button', { name: 'Accept this definition of s__act' });
   await accept.and(oscar.page.locator(':not([aria-disabled=true])')).click();
-  await oscar.says('The definition of s__act is accepted.');
-  await oscar.says('None. What MCP servers say about their tools is accepted.');
+  await oscar.shows('The definition of s__act is accepted.');
+  await oscar.shows('None. What MCP servers say about their tools is accepted.');
   await oscar.axe('no tools');
 
   await carol.page.goto(`${facts.server}/#/`);
@@ -40,6 +40,6 @@ export default async function ({ facts, open, until }) {
   await until('the warning is gone', () => carol.page.locator('#detail .warning').count(), 0);
   await carol.page.locator('#remember').waitFor();
   await carol.presses('Approve');
-  await carol.says('Approved by carol, and done.');
+  await carol.shows('Approved by carol, and done.');
   assert.equal(await carol.page.locator('body img').count(), 0);
 }

@@ -11,25 +11,25 @@ export default async function ({ facts, open, until }) {
   await carol.opens('pay');
   await carol.page.getByText('Let another person decide').click();
   await carol.presses('Delegate');
-  await carol.says('Name the person.');
+  await carol.shows('Name the person.');
   await carol.page.getByLabel('User', { exact: true }).fill('bob');
   await carol.page.getByLabel('How long').selectOption({ label: 'until its deadline' });
   await carol.page.getByLabel('Reason', { exact: true }).fill(`Away. ${facts.markup}`);
   await carol.axe('the form');
   await carol.fits('the form');
   await carol.presses('Delegate');
-  await carol.says('bob may decide now. You have one vote together.');
-  await carol.says('carol lets bob decide until');
+  await carol.shows('bob may decide now. You have one vote together.');
+  await carol.shows('carol lets bob decide until');
   await until('the evidence', () => carol.page.locator('.trail').last().innerText().then(text => /Delegated by carol: bob may decide until /.test(text)));
-  await carol.says(facts.markup);
+  await carol.shows(facts.markup);
 
   const bob = await as(facts.bob);
   await bob.opens('pay');
-  await bob.says('You can approve or deny it in place of carol.');
+  await bob.shows('You can approve or deny it in place of carol.');
   assert.equal(await bob.page.getByText('Let another person decide').count(), 0);
   await bob.axe('the card of the delegate');
   await bob.fits('the card of the delegate');
   await bob.presses('Approve');
-  await bob.says('Approved by bob in place of carol');
+  await bob.shows('Approved by bob in place of carol');
   assert.equal(carol.decisions().length + bob.decisions().length, 1);
 }

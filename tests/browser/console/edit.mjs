@@ -5,15 +5,15 @@ export default async function ({ facts, open, until }) {
   const tab = await open();
   const { page } = tab;
   await tab.opens('count');
-  await tab.says(facts.proposed);
+  await tab.shows(facts.proposed);
   await tab.button('Edit').click();
   const field = page.getByLabel('to required');
   assert.equal(await field.inputValue(), facts.proposed);
   await tab.button('Review the changes').click();
-  await tab.says('Nothing is changed.');
+  await tab.shows('Nothing is changed.');
   await field.fill('many');
   await tab.button('Review the changes').click();
-  await tab.says('to: expected a number.');
+  await tab.shows('to: expected a number.');
   await field.fill(facts.edited);
   await tab.axe('the form');
   await tab.button('Edit as JSON instead').click();
@@ -22,7 +22,7 @@ export default async function ({ facts, open, until }) {
   // What the tool refuses is named, and the call still waits.
   await json.fill('{"to": "heavy"}');
   await tab.button('Review the changes').click();
-  await tab.says('The server refused these inputs.');
+  await tab.shows('The server refused these inputs.');
   assert.deepEqual(tab.decisions(), []);
   tab.expected.push('422');
   await page.getByLabel('Inputs as JSON').fill(`{"to": ${facts.edited}}`);
@@ -31,6 +31,6 @@ export default async function ({ facts, open, until }) {
   await tab.axe('the changes');
   assert.equal(await page.locator('.diff .removed').innerText().then(text => text.includes(facts.proposed)), true);
   await tab.presses('Approve with changes');
-  await tab.says('Inputs that a person set');
-  await tab.says('Changes of the proposal');
+  await tab.shows('Inputs that a person set');
+  await tab.shows('Changes of the proposal');
 }

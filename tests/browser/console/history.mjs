@@ -7,11 +7,11 @@ export default async function ({ facts, open, until }) {
   const states = () => tab.rows().locator('.state').allInnerTexts().then(all => all.map(text => text.split(',')[0]));
   await until('all states', states, ['expired', 'outcome unknown', 'cancelled', 'failed', 'denied', 'succeeded']);
   await tab.axe('the history');
-  const says = ['Nobody decided in time. It did not run.', 'its outcome is unknown', 'Cancelled by local. It did not run.', 'It failed.',
+  const shows = ['Nobody decided in time. It did not run.', 'its outcome is unknown', 'Cancelled by local. It did not run.', 'It failed.',
     'Denied by local. It did not run.', 'Approved by local, and done.'];
-  for (const [n, text] of says.entries()) {
+  for (const [n, text] of shows.entries()) {
     await tab.rows().nth(n).click();
-    await tab.says(text);
+    await tab.shows(text);
     assert.equal(await page.locator('.bar button').count(), 0);
   }
   await tab.axe('a decided call');

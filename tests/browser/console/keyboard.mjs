@@ -18,7 +18,7 @@ export default async function ({ open }) {
   await keyboard.press('ArrowUp');
   await keyboard.press('ArrowDown');
   await keyboard.press('Enter');
-  await tab.says('Waits for a decision. Nothing has run.');
+  await tab.shows('Waits for a decision. Nothing has run.');
   await tab.page.locator('.deny:not([aria-disabled])').waitFor();
   assert.equal(await tab.focused(), 'Pay');
   await tabTo('reason');
@@ -30,9 +30,9 @@ export default async function ({ open }) {
   assert.equal(await tab.focused(), 'Deny');
   assert.deepEqual(tab.decisions(), []);
   await keyboard.press('Enter');
-  await tab.says('Denied by local. It did not run.');
+  await tab.shows('Denied by local. It did not run.');
   assert.equal(tab.decisions()[0].reason, 'Too much.\nAsk <b>again</b>.');
   await tabTo('Next waiting call');
   await keyboard.press('Enter');
-  await tab.says('Waits for a decision. Nothing has run.');
+  await tab.shows('Waits for a decision. Nothing has run.');
 }

@@ -14,15 +14,15 @@ export default async function ({ facts, open, until }) {
   }, { times: 1 });
   await tab.opens('pay');
   await tab.presses('Approve');
-  await tab.says('The tool has changed since the call was shown. Nothing is decided');
-  await tab.says('Waits for a decision. Nothing has run.');
+  await tab.shows('The tool has changed since the call was shown. Nothing is decided');
+  await tab.shows('Waits for a decision. Nothing has run.');
 
-  // The response is lost: what became of it is not known, and the same again is safe.
+  // The response is lost: the outcome is not known, and a repeated decision is safe.
   await page.route('**/qa/validate_tool', route => route.abort(), { times: 1 });
   await tab.presses('Approve');
-  await tab.says('Deciding again in the same way is safe.');
+  await tab.shows('Deciding again in the same way is safe.');
 
-  // Somebody else decides while the request is on its way.
+  // Another approver decides while the request is in flight.
   await page.route('**/qa/validate_tool', async route => {
     const { toolCallId } = route.request().postDataJSON();
     await fetch(`${facts.server}/qa/validate_tool`, { method: 'POST', headers: { 'content-type': 'application/json' },
@@ -30,8 +30,8 @@ export default async function ({ facts, open, until }) {
     await route.continue();
   }, { times: 1 });
   await tab.presses('Approve');
-  await tab.says('Somebody else decided first. Your decision has no effect.');
-  await tab.says('Denied by local. It did not run.');
+  await tab.shows('Somebody else decided first. Your decision has no effect.');
+  await tab.shows('Denied by local. It did not run.');
   await until('the buttons', () => page.locator('.bar button').count(), 0);
   assert.equal(tab.decisions().length, 3);
 }

@@ -17,7 +17,7 @@ export default async function ({ facts, open, until }) {
   await held(facts, 'write 1 to 1.txt');
   await until('the first call', () => tab.rows().count(), 1);
   await held(facts, 'write 2 to 2.txt');
-  await page.locator('#news').getByText('Show 1 new').click();
+  await page.locator('#new-calls').getByText('Show 1 new').click();
   await until('both calls', () => tab.rows().count(), 2);
   await tab.opens('1.txt');
   const approve = tab.button('Approve');
@@ -25,19 +25,19 @@ export default async function ({ facts, open, until }) {
   const places = async () => [await approve.boundingBox(), await tab.rows().nth(0).boundingBox(), await tab.rows().nth(1).boundingBox()];
   const before = await places();
   await held(facts, 'write 3 to 3.txt');
-  await page.locator('#news').getByText('Show 1 new').waitFor();
+  await page.locator('#new-calls').getByText('Show 1 new').waitFor();
   assert.equal(await page.getByRole('status').filter({ hasText: '1 new call waits.' }).count(), 1);
   assert.deepEqual(await places(), before);
   assert.equal(await tab.rows().count(), 2);
-  // A refused decision says so, and the button stays where it is.
+  // A refused decision is reported, and the button does not move.
   await page.route('**/qa/validate_tool', route => route.abort(), { times: 1 });
   await tab.presses('Approve');
-  await tab.says('Deciding again in the same way is safe.');
+  await tab.shows('Deciding again in the same way is safe.');
   tab.expected.push('Failed to load resource');
   assert.deepEqual((await places())[0], before[0]);
   await tab.presses('Approve');
-  await tab.says('Approved by local, and done.');
+  await tab.shows('Approved by local, and done.');
   assert.deepEqual([await tab.rows().nth(0).boundingBox(), await tab.rows().nth(1).boundingBox()], before.slice(1));
-  await page.locator('#news').click();
+  await page.locator('#new-calls').click();
   await until('the new list', () => tab.rows().locator('.headline').allInnerTexts(), ['Write 3.txt?', 'Write 2.txt?']);
 }

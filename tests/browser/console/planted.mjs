@@ -16,7 +16,7 @@ export default async function ({ facts, open }) {
   const tab = await open();
   const { page } = tab;
   await tab.opens('pay');
-  await tab.says('<img src=x onerror="alert(1)">');
+  await tab.shows('<img src=x onerror="alert(1)">');
   assert.deepEqual(await page.locator('#detail .values:not(.words) .hidden-character').allInnerTexts(), ['U+202E', 'U+200B', 'U+E0041']);
   assert.ok(!(await page.locator('body').innerText()).match(/[\u202e\u200b]/));
   await page.getByText('Stored JSON').click();
@@ -28,7 +28,7 @@ export default async function ({ facts, open }) {
   await tab.button('Cancel the edit').click();
   await page.getByLabel('Reason for denying').fill(facts.markup);
   await tab.presses('Deny');
-  await tab.says('Denied by local. It did not run.');
+  await tab.shows('Denied by local. It did not run.');
   // The same call again, with markup in each text of each response.
   for (const path of ['**/approvals?*', '**/approvals/*', '**/tool_calls/**', '**/sessions/**']) {
     await page.route(path, async route => {
@@ -39,7 +39,7 @@ export default async function ({ facts, open }) {
   await page.goto(`${facts.server}/#/history`);
   await page.reload();
   await tab.opens('pay');
-  await tab.says(`Denied by local ${facts.markup}. It did not run.`);
+  await tab.shows(`Denied by local ${facts.markup}. It did not run.`);
   await page.locator('.trail').getByText(facts.markup).first().waitFor();
   await page.getByRole('link', { name: 'Policy and grants of the session' }).click();
   await page.getByText(`by tool ${facts.markup}`).first().waitFor();

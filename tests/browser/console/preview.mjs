@@ -5,16 +5,16 @@ export default async function ({ facts, open, until }) {
   const tab = await open();
   const { page } = tab;
   await tab.opens('wipe');
-  const said = () => page.locator('#detail .preview').innerText();
-  await until('the preview', said, 'Wipes old.');
+  const previewText = () => page.locator('#detail .preview').innerText();
+  await until('the preview', previewText, 'Wipes old.');
   await tab.button('Edit').click();
   await page.getByLabel('note required').fill(facts.markup);
   await tab.button('Review the changes').click();
-  await tab.says('Preview of your changes');
-  assert.equal(await said(), `Wipes ${facts.markup}.`);
+  await tab.shows('Preview of your changes');
+  assert.equal(await previewText(), `Wipes ${facts.markup}.`);
   await tab.axe('the changes with their preview');
   await tab.presses('Approve with changes');
-  await tab.says('Approved by local, and done.');
-  assert.equal(await said(), `Wipes ${facts.markup}.`);
+  await tab.shows('Approved by local, and done.');
+  assert.equal(await previewText(), `Wipes ${facts.markup}.`);
   assert.match(tab.decisions()[0].previewHash, /^[0-9a-f]{64}$/);
 }

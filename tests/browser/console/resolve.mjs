@@ -10,7 +10,7 @@ export default async function ({ facts, open, until }) {
   };
   const alice = await signedIn(facts.alice);
   await alice.rows().first().click();
-  await alice.says('An operator can record what happened.');
+  await alice.shows('An operator can record what happened.');
   assert.equal(await alice.button('Record this outcome').count(), 0);
 
   const oscar = await signedIn(facts.oscar, { viewport: { width: 320, height: 640 } });
@@ -19,15 +19,15 @@ export default async function ({ facts, open, until }) {
   assert.equal(await oscar.rows().count(), 2);
   await oscar.rows().first().click();
   await oscar.presses('Record this outcome');
-  await oscar.says('Choose what happened.');
+  await oscar.shows('Choose what happened.');
   await page.getByLabel('It had no effect, or not the intended one').check();
   await oscar.presses('Record this outcome');
-  await oscar.says('Say what happened instead.');
+  await oscar.shows('Say what happened instead.');
   await page.getByLabel('What happened instead').fill(facts.markup);
   await oscar.axe('the form');
   await oscar.fits('the form');
   await oscar.presses('Record this outcome');
-  await oscar.says('It failed.');
+  await oscar.shows('It failed.');
   await until('no form', () => oscar.button('Record this outcome').count(), 0);
   assert.equal(await page.locator('#detail img').count(), 0);
 
@@ -50,7 +50,7 @@ export default async function ({ facts, open, until }) {
   await reaches('.form .primary');
   await page.locator('.form .primary:not([aria-disabled=true])').waitFor();
   await page.keyboard.press('Enter');
-  await oscar.says('Approved by alice, and done.');
-  await oscar.says('12345678901234567890');
+  await oscar.shows('Approved by alice, and done.');
+  await oscar.shows('12345678901234567890');
   await page.getByRole('link', { name: 'Back to the list' }).first().click();
 }

@@ -5,7 +5,7 @@ export default async function ({ facts, open }) {
   const tab = await open();
   await tab.opens('wait_for_me');
   await tab.presses('Approve');
-  await tab.says('Approved by local, and running.');
+  await tab.shows('Approved by local, and running.');
   fs.writeFileSync(facts.release, '');
-  await tab.says('Approved by local, and done.');
+  await tab.shows('Approved by local, and done.');
 }

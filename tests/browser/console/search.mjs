@@ -33,6 +33,6 @@ export default async function ({ facts, open, until }) {
   await search('coal');
   await count('nothing', 0);
   await search(facts.flour);
-  await tab.says('Waits for a decision. Nothing has run.');
+  await tab.shows('Waits for a decision. Nothing has run.');
   await until('the call', () => page.evaluate(() => location.hash), `#/call/${facts.flour}`);
 }

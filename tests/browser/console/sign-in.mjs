@@ -11,7 +11,7 @@ export default async function ({ facts, open, until }) {
   await tab.axe('the question to sign in');
   await tab.fits('the question to sign in');
   await link.click();
-  await tab.says('pay');
+  await tab.shows('pay');
   await page.getByText('ann of acme').waitFor();
   await page.locator('#connection').getByText('Live').waitFor();
   await tab.axe('the console after a sign-in');
@@ -26,9 +26,9 @@ export default async function ({ facts, open, until }) {
   const left = cookies[0].expires - Date.now() / 1000;
   assert.ok(left > 500 && left <= 660, `${left} seconds`);
   await tab.presses('Approve');
-  await tab.says('succeeded');
+  await tab.shows('succeeded');
   await page.reload();
-  await tab.says('succeeded');
+  await tab.shows('succeeded');
   await tab.button('Sign out').click();
   await page.getByRole('alert').getByText('You are signed out here.').waitFor();
   await until('no cookie', async () => (await page.context().cookies(facts.server)).filter(({ name }) => name.startsWith('__Host-')).length, 0);
@@ -36,5 +36,5 @@ export default async function ({ facts, open, until }) {
   await link.waitFor();
   // A failed sign-in says what failed.
   await page.goto(`${facts.server}/auth/callback?code=x&state=y`);
-  await page.getByRole('alert').getByText('did not begin in this browser').waitFor();
+  await page.getByRole('alert').getByText('did not start in this browser').waitFor();
 }

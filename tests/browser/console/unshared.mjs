@@ -7,9 +7,9 @@ export default async function ({ facts, open }) {
     return tab;
   };
   const carol = await signedIn(facts.carol);
-  await carol.says('The words before the call are not shared with you.');
-  await carol.says('None: no call of pay was approved or denied for alice before.');
+  await carol.shows('The words before the call are not shared with you.');
+  await carol.shows('None: no call of pay was approved or denied for alice before.');
   const alice = await signedIn(facts.alice);
-  await alice.says('The user wrote');
-  await alice.says('please pay 10');
+  await alice.shows('The user wrote');
+  await alice.shows('please pay 10');
 }

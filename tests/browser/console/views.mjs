@@ -22,10 +22,10 @@ export default async function ({ open, until }) {
     await tab.axe(`card ${name}`);
     await tab.fits(`card ${name}`);
     // The whole button is in the window, so that it can be pressed without scrolling.
-    const place = await tab.button('Approve').boundingBox();
+    const box = await tab.button('Approve').boundingBox();
     const { width, height } = tab.page.viewportSize();
-    assert.ok(place.x >= 0 && place.x + place.width <= width && place.y + place.height <= height, name);
-    assert.ok(place.height >= 24 && place.width >= 24, name);
+    assert.ok(box.x >= 0 && box.x + box.width <= width && box.y + box.height <= height, name);
+    assert.ok(box.height >= 24 && box.width >= 24, name);
     await tab.button('Show all 5,000 characters').first().click();
     await until('the whole text', () => tab.page.locator('#detail .value').first().innerText().then(text => text.length), 5000);
   }

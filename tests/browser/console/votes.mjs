@@ -9,17 +9,17 @@ export default async function ({ facts, open, until }) {
     return tab;
   };
   const carol = await signedIn(facts.carol);
-  await carol.says('2 people have to approve the same inputs. So far nobody.');
+  await carol.shows('2 people have to approve the same inputs. So far nobody.');
   assert.equal(await carol.page.getByLabel('from now on').count(), 0);
   await carol.presses('Approve');
-  await carol.says('One more person has to approve it before it runs.');
-  await carol.says('So far carol.');
-  await carol.says('You can deny it; your approval would not count.');
+  await carol.shows('One more person has to approve it before it runs.');
+  await carol.shows('So far carol.');
+  await carol.shows('You can deny it; your approval would not count.');
   assert.equal(await carol.button('Approve').count(), 0);
   const dave = await signedIn(facts.dave);
-  await dave.says('So far carol.');
+  await dave.shows('So far carol.');
   await dave.presses('Approve');
-  await dave.says('Approved by dave, and done.');
-  await carol.says('Approved by dave, and done.');
+  await dave.shows('Approved by dave, and done.');
+  await carol.shows('Approved by dave, and done.');
   await until('the buttons', () => carol.page.locator('.bar button').count(), 0);
 }

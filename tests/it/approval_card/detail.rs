@@ -67,8 +67,8 @@ async fn a_call_that_is_not_held_or_not_visible_has_no_detail() {
     let app = office().await;
     let (_, id) = app.held("pay", "1").await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("l", "look", &json!({ "note": "2" }))]).says("Seen.");
-    app.client.say(&thread, "look").await;
+    app.scene.calls(&[call("l", "look", &json!({ "note": "2" }))]).answers("Seen.");
+    app.client.send_message(&thread, "look").await;
     let ran = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'look'").await;
     let ran = ran[0]["tool_call_id"].as_str().unwrap();
     let status = async |client: &Client, id: &str| client.get(&format!("/approvals/{id}")).await.status;
@@ -155,8 +155,8 @@ async fn the_votes_name_each_person_and_whether_the_inputs_were_edited() {
         (&json!(["chief", "boss"]), &json!(true))
     );
     let votes = others["votes"].as_array().unwrap();
-    let told: Vec<_> = votes.iter().map(|vote| (&vote["by"], &vote["edited"])).collect();
-    assert_eq!(told, [(&json!("user:carol"), &json!(false)), (&json!("user:dave"), &json!(true))]);
+    let reported: Vec<_> = votes.iter().map(|vote| (&vote["by"], &vote["edited"])).collect();
+    assert_eq!(reported, [(&json!("user:carol"), &json!(false)), (&json!("user:dave"), &json!(true))]);
     assert_eq!(votes[0]["input_hash"], found["input_hash"]);
     assert_ne!(votes[1]["input_hash"], found["input_hash"]);
     assert_eq!(found["approved_by"], json!(["user:carol"]), "they do not agree");

@@ -37,7 +37,7 @@ fn staff(config: &mut Config) {
     config.tools.rules.insert("pay".to_owned(), approved);
 }
 
-/// The same server, begun again with a changed configuration.
+/// The same server, started again with a changed configuration.
 async fn reopened(app: Embedded, change: impl FnOnce(&mut Config)) -> Embedded {
     let tools = probes(&app.ledger);
     let mut app = app

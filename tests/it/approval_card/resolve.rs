@@ -45,8 +45,8 @@ async fn an_operator_records_that_an_interrupted_call_succeeded_and_the_model_re
     );
     let stored = app.rows.all("SELECT data FROM events WHERE type = 'tool.succeeded'").await;
     assert!(stored[0]["data"].as_str().unwrap().contains(r#""surface":"rest""#), "{stored:?}");
-    app.scene.says("I see.").says("Good.");
-    app.client.say(&thread, "and now?").await;
+    app.scene.answers("I see.").answers("Good.");
+    app.client.send_message(&thread, "and now?").await;
     let sent = format!("{:?}", app.scene.requests());
     assert!(sent.contains("An operator established"), "{sent}");
     assert!(
@@ -143,8 +143,8 @@ async fn a_call_that_is_not_interrupted_is_not_resolved() {
 async fn an_interrupted_call_that_was_never_held_is_resolved_too() {
     let app = office_with(|config| config.approval.always_allow = vec!["break".to_owned()]).await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("b", "break", &json!({ "note": "1" }))]).says("Oh.");
-    app.client.say(&thread, "break it").await;
+    app.scene.calls(&[call("b", "break", &json!({ "note": "1" }))]).answers("Oh.");
+    app.client.send_message(&thread, "break it").await;
     let row = app.rows.all("SELECT tool_call_id, state FROM tool_calls").await.remove(0);
     let id = row["tool_call_id"].as_str().unwrap();
     assert_eq!(row["state"], "interrupted");

@@ -24,12 +24,12 @@ fn says_and_pays(words: &str) -> Vec<Result<ModelEvent, String>> {
 }
 
 /// A held call after an earlier exchange in the same thread: the thread and the call.
-async fn asked(app: &Embedded, user: &str, model: &str) -> (String, String) {
+async fn held_call(app: &Embedded, user: &str, model: &str) -> (String, String) {
     let thread = app.client.thread().await;
-    app.scene.says("an earlier answer");
-    app.client.say(&thread, "an earlier question").await;
+    app.scene.answers("an earlier answer");
+    app.client.send_message(&thread, "an earlier question").await;
     app.scene.then(says_and_pays(model));
-    let id = app.client.say(&thread, user).await.pending().remove(0);
+    let id = app.client.send_message(&thread, user).await.pending().remove(0);
     (thread, id)
 }
 
@@ -41,7 +41,7 @@ async fn the_requester_alone_reads_the_words_before_a_call_unless_the_configurat
     });
     for (share, of_carol) in [(ShareContext::Requester, None), (ShareContext::Approvers, Some(&words))] {
         let app = office_with(|config| config.approval.share_context = share).await;
-        let (_, id) = asked(&app, "Pay <b>ten</b>.", "I pay it.").await;
+        let (_, id) = held_call(&app, "Pay <b>ten</b>.", "I pay it.").await;
         for (who, roles, expected) in
             [("alice", &[][..], Some(&words)), ("carol", &["chief"], of_carol), ("oscar", &["admin"], None)]
         {
@@ -57,7 +57,7 @@ async fn the_requester_alone_reads_the_words_before_a_call_unless_the_configurat
 #[tokio::test]
 async fn c14_an_approver_reads_the_shared_words_and_nothing_else_of_the_thread() {
     let app = office_with(|config| config.approval.share_context = ShareContext::Approvers).await;
-    let (thread, id) = asked(&app, "Pay ten.", "I pay it.").await;
+    let (thread, id) = held_call(&app, "Pay ten.", "I pay it.").await;
     let (carol, run) = (chief(&app), app.client.call(&id).await["run_id"].as_str().unwrap().to_owned());
     let detail = carol.get(&format!("/approvals/{id}")).await.body;
     assert_eq!(detail["context"]["user"]["text"], "Pay ten.");
@@ -90,10 +90,10 @@ async fn c14_an_approver_reads_the_shared_words_and_nothing_else_of_the_thread()
 }
 
 #[tokio::test]
-async fn the_words_are_bounded_and_a_cut_is_told() {
+async fn the_words_are_bounded_and_a_cut_is_reported() {
     let app = office().await;
     let (user, model) = (format!("{}é!", "u".repeat(1999)), format!("!é{}", "m".repeat(1999)));
-    let (_, id) = asked(&app, &user, &model).await;
+    let (_, id) = held_call(&app, &user, &model).await;
     let context = app.client.get(&format!("/approvals/{id}")).await.body["context"].clone();
     let expected = json!({
         "user": { "text": format!("{}é", "u".repeat(1999)), "is_cut": true },
@@ -107,7 +107,7 @@ async fn a_call_without_words_of_the_model_has_those_of_the_user_alone() {
     let app = office().await;
     app.scene.calls(&[call("p", "pay", &json!({ "note": "1" }))]);
     let thread = app.client.thread().await;
-    let id = app.client.say(&thread, "pay").await.pending().remove(0);
+    let id = app.client.send_message(&thread, "pay").await.pending().remove(0);
     let context = app.client.get(&format!("/approvals/{id}")).await.body["context"].clone();
     assert_eq!(context, json!({ "user": { "text": "pay", "is_cut": false } }));
 }

@@ -1,6 +1,6 @@
 //! I: the database and its files.
 
-use super::{UNKNOWN_ID, everything, held_echo, last_asked, user, user_message, with_echo};
+use super::{UNKNOWN_ID, everything, held_echo, last_request, user, user_message, with_echo};
 use crate::support::{Embedded, Process, call};
 use holdpoint::llm::ModelMessage;
 use reqwest::Method;
@@ -118,11 +118,11 @@ async fn i1_stored_strings_are_unchanged() {
         assert_eq!(app.client.patch(&path, &json!({ "title": title })).await.body["title"], json!(title));
 
         // As the thread's client id, the message's client id and the message text.
-        app.scene.says(text);
+        app.scene.answers(text);
         let mut message = user(text);
         message["id"] = json!(text);
         let turn = app.client.turn_by_id(&json!({ "id": text, "messages": [message] })).await;
-        assert_eq!((turn.text().as_str(), last_asked(&app)), (text, vec![user_message(text)]));
+        assert_eq!((turn.text().as_str(), last_request(&app)), (text, vec![user_message(text)]));
         let thread = app.client.get("/threads?page_size=1").await.body["results"][0].clone();
         assert_eq!(thread["client_id"], json!(text));
         let thread = thread["thread_id"].as_str().unwrap().to_owned();
@@ -139,10 +139,12 @@ async fn i1_stored_strings_are_unchanged() {
 
         // As text from the model: a call id, an unknown tool name, inputs and a result.
         let odd = (text.to_owned(), text.to_owned(), json!({ (text): text }).to_string());
-        app.scene.calls(&[odd]).says(text);
-        app.client.say(&thread, "go").await;
-        let asked = last_asked(&app);
-        let Some(ModelMessage::Tool { call_id, tool_name, .. }) = asked.last() else { panic!("{asked:?}") };
+        app.scene.calls(&[odd]).answers(text);
+        app.client.send_message(&thread, "go").await;
+        let requested = last_request(&app);
+        let Some(ModelMessage::Tool { call_id, tool_name, .. }) = requested.last() else {
+            panic!("{requested:?}")
+        };
         assert_eq!((call_id.as_str(), tool_name.as_str()), (text, text));
         let input = json!({ (text): [text], "s": text });
         let (_, _, id) = held_echo(&app, &input).await;
@@ -248,8 +250,8 @@ async fn i1_call_ids_chosen_by_the_model_are_looked_up_literally() {
             call(text, "look", &json!({ "note": "1" })),
             call(text, "look", &json!({ "note": "2" })),
         ]);
-        app.scene.says("Seen.");
-        assert_eq!(app.client.say(&thread, "look").await.text(), "Seen.", "{text}");
+        app.scene.answers("Seen.");
+        assert_eq!(app.client.send_message(&thread, "look").await.text(), "Seen.", "{text}");
     }
     let taken =
         app.rows.all("SELECT wire_call_id FROM tool_calls WHERE wire_call_id = provider_call_id").await;

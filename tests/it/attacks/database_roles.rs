@@ -161,11 +161,11 @@ async fn everything_works(app: &Embedded) {
     let (thread, id) = app.held("pay", "10").await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });
     assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
-    app.scene.calls(&[call("l", "look", &json!({ "note": "x" }))]).says("Seen.");
-    assert_eq!(app.client.say(&thread, "look").await.text(), "Seen.");
-    app.scene.says("Again.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
+    app.scene.calls(&[call("l", "look", &json!({ "note": "x" }))]).answers("Seen.");
+    assert_eq!(app.client.send_message(&thread, "look").await.text(), "Seen.");
+    app.scene.answers("Again.");
     let again = json!({ "messages": [{ "role": "user", "content": "please pay 10" }, { "role": "user", "content": "look" }] });
     assert_eq!(app.client.turn(&thread, &again).await.text(), "Again.");
     let renamed = app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "Paid" })).await;

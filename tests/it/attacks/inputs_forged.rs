@@ -1,6 +1,6 @@
 //! B: the contents of a decision request.
 
-use super::{FORGED, assert_server_works, echo, everything, held_echo, last_asked, with_echo};
+use super::{FORGED, assert_server_works, echo, everything, held_echo, last_request, with_echo};
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
 use holdpoint::tools::{RegistryError, ToolRegistry};
@@ -80,10 +80,10 @@ async fn b4_proposed_inputs_that_are_too_costly_to_validate_are_refused() {
     let (app, ran) = with_echo(taking()).await;
     let thread = app.client.thread().await;
     let costly: Vec<String> = (0..4000).map(|n| format!("{}!", "a".repeat(40 + n % 7))).collect();
-    app.scene.calls(&[call("e", "echo", &json!({ "path": "a", "looks_back": costly }))]).says("I see.");
-    assert_eq!(app.client.say(&thread, "echo").await.text(), "I see.");
-    let asked = last_asked(&app);
-    let Some(ModelMessage::Tool { text, .. }) = asked.last() else { panic!("{asked:?}") };
+    app.scene.calls(&[call("e", "echo", &json!({ "path": "a", "looks_back": costly }))]).answers("I see.");
+    assert_eq!(app.client.send_message(&thread, "echo").await.text(), "I see.");
+    let requested = last_request(&app);
+    let Some(ModelMessage::Tool { text, .. }) = requested.last() else { panic!("{requested:?}") };
     assert!(text.contains("/looks_back/0") && text.ends_with("the tool did not run."), "{text}");
     assert!(ran.lock().unwrap().is_empty());
     assert_server_works(&app).await;
@@ -222,8 +222,8 @@ async fn b8_a_rejection_ignores_edited_inputs() {
         assert_eq!(answer.body.get("validatedInputs"), None);
         let call = app.client.call(&id).await;
         assert_eq!((&call["decision"]["edited"], call.get("validated_inputs")), (&json!(false), None));
-        app.scene.says("Then not.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Then not.");
+        app.scene.answers("Then not.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Then not.");
     }
     assert_eq!(app.rows.count("tool_calls WHERE validated_inputs IS NOT NULL").await, 0);
     assert!(!format!("{:?}", everything(&app).await).contains(FORGED));

@@ -1,4 +1,4 @@
-//! Attacks by a stranger, a page, a model or a tool, each named by its id in `docs/threats.md`. An attack
+//! Attacks by another user, a page, a model or a tool, each named by its id in `docs/threats.md`. An attack
 //! must not change the response, the rows, the executed calls or the model's context.
 
 mod approvals_forged;
@@ -48,8 +48,8 @@ async fn assert_server_works(app: &Embedded) {
     let (thread, id) = app.held("pay", "1").await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines()[ran..], ["pay 1"]);
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }
 
 fn user(words: &str) -> Value {
@@ -61,7 +61,7 @@ fn user_message(words: &str) -> ModelMessage {
 }
 
 /// The messages of the last model request.
-fn last_asked(app: &Embedded) -> Vec<ModelMessage> {
+fn last_request(app: &Embedded) -> Vec<ModelMessage> {
     app.scene.requests().pop().unwrap().messages
 }
 
@@ -119,7 +119,7 @@ async fn with_echo(schema: Value) -> (Embedded, Arc<Mutex<Vec<Value>>>) {
 async fn held_echo(app: &Embedded, input: &Value) -> (String, String, String) {
     let thread = app.client.thread().await;
     app.scene.calls(&[crate::support::call("e", "echo", input)]);
-    let turn = app.client.say(&thread, "echo").await;
+    let turn = app.client.send_message(&thread, "echo").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let id = id.clone();
     (thread, turn.raw, id)

@@ -1,9 +1,9 @@
 //! F: text of a model, a tool or a user on its way to a person and to the model. `real_clients/hostile.rs`
 //! covers its rendering in the real client.
 
-use super::{everything, held_echo, last_asked, operations, with_echo};
+use super::{everything, held_echo, last_request, operations, with_echo};
 use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{BadServer, Embedded, Reply, Said, call};
+use crate::support::{BadServer, Embedded, Reply, ScriptedAnswer, call};
 use holdpoint::llm::{FinishReason, ModelEvent, ModelMessage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -24,11 +24,11 @@ async fn f2_half_a_character_is_never_streamed() {
     let app = Embedded::with(|config| config.model = upstream.model(&json!({}))).await;
     // Two surrogate halves of one character in two deltas: in order, in the wrong order, and one half alone.
     for halves in [[r"\ud83d", r"\ude00"], [r"\ude00", r"\ud83d"], [r"\ud83d", "x"]] {
-        let stream = Said::on(CHAT).words(&["before ", "FIRST", "SECOND"]).end().text();
+        let stream = ScriptedAnswer::on(CHAT).words(&["before ", "FIRST", "SECOND"]).end().text();
         let stream = stream.replace("FIRST", halves[0]).replace("SECOND", halves[1]);
         upstream.then(Reply::sends(CHAT, [stream]));
         let thread = app.client.thread().await;
-        let turn = app.client.say(&thread, "go").await;
+        let turn = app.client.send_message(&thread, "go").await;
         assert!(turn.text().starts_with("before "), "{}", turn.raw);
         // The stream either fails or contains a replacement character, and the stored text equals the
         // streamed text.
@@ -36,7 +36,7 @@ async fn f2_half_a_character_is_never_streamed() {
         assert_eq!(kept["parts"][1]["text"], json!(turn.text()), "{}", turn.raw);
         assert!(!turn.all('3').is_empty() || turn.text().contains('\u{fffd}'), "{}", turn.raw);
         upstream.words("Still here.");
-        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.");
+        assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "Still here.");
     }
 }
 
@@ -60,7 +60,7 @@ async fn f3_a_card_written_by_the_model_is_text_and_only_a_call_is_a_card() {
     let reason = FinishReason::ToolCalls;
     step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
     app.scene.then(step);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!((turn.text(), turn.all('8').len()), (card.clone(), 1));
     let message = app.client.messages(&thread).await.pop().unwrap();
@@ -86,8 +86,8 @@ async fn f4_f8_user_and_model_text_is_never_served_as_html() {
     app.client.patch(&format!("/threads/{thread}"), &json!({ "title": title })).await;
     app.client.validate(&json!({ "toolCallId": id, "isValidated": false, "reason": all })).await;
     let odd = (String::new(), MARKUP[1].to_owned(), all.clone());
-    app.scene.calls(&[call("l", "look", &json!({ "note": MARKUP[1] })), odd]).says(&all);
-    app.client.say(&thread, &all).await;
+    app.scene.calls(&[call("l", "look", &json!({ "note": MARKUP[1] })), odd]).answers(&all);
+    app.client.send_message(&thread, &all).await;
     let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
 
     let mut shown = Vec::new();
@@ -223,10 +223,10 @@ async fn f7_an_edit_is_stored_beside_the_proposal_with_its_actor_and_reaches_the
         (&json!({ "note": "10" }), &json!({ "note": "9" }))
     );
     assert_eq!((&call["decision"]["edited"], &call["decision"]["by"]), (&json!(true), &json!("user:local")));
-    app.scene.says("Paid.");
-    app.client.go_on(&thread).await;
-    let asked = last_asked(&app);
-    let Some(ModelMessage::Tool { text, .. }) = asked.last() else { panic!("{asked:?}") };
+    app.scene.answers("Paid.");
+    app.client.resume(&thread).await;
+    let requested = last_request(&app);
+    let Some(ModelMessage::Tool { text, .. }) = requested.last() else { panic!("{requested:?}") };
     assert_eq!(
         text,
         r#"A person changed the inputs from {"note":"10"} to {"note":"9"} before approving. {"paid":"9"}"#
@@ -265,13 +265,13 @@ async fn f9_a_rejection_reason_and_a_tool_failure_are_labelled_and_limited_in_le
 /// Continues the thread and returns the answer that the model reads for the thread's only call. Asserts that
 /// the context holds nothing else about the call.
 async fn read(app: &Embedded, thread: &str) -> String {
-    app.scene.says("I see.");
-    assert_eq!(app.client.go_on(thread).await.text(), "I see.");
-    let asked = last_asked(app);
+    app.scene.answers("I see.");
+    assert_eq!(app.client.resume(thread).await.text(), "I see.");
+    let requested = last_request(app);
     let [ModelMessage::User(question), ModelMessage::Assistant { .. }, ModelMessage::Tool { text, .. }] =
-        &asked[..]
+        &requested[..]
     else {
-        panic!("{asked:#?}")
+        panic!("{requested:#?}")
     };
     assert_eq!(question, "echo");
     text.clone()

@@ -1,7 +1,7 @@
 //! B: repeated, concurrent, late and stale decisions.
 
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, operations};
-use crate::support::{Answer, Client, Embedded, Leave, Leaver, Place, call, empty_postgres, eventually};
+use crate::support::{Answer, Client, Deployment, Embedded, Leave, Leaver, call, empty_postgres, eventually};
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -86,23 +86,23 @@ fn one_won(answers: &[Answered], call: &Value) {
 
 #[tokio::test]
 async fn b1_b2_on_postgres_concurrent_decisions_at_three_processes_have_one_winner() {
-    let place = Place::on_postgres().await;
+    let deployment = Deployment::on_postgres().await;
     // A long lease, so that no process looks dead on a busy machine.
-    let start = || place.start_with("30s", &[("HOLDPOINT_APPROVAL__LEASE", "30s")]);
+    let start = || deployment.start_with("30s", &[("HOLDPOINT_APPROVAL__LEASE", "30s")]);
     let servers = [start(), start(), start()];
     let clients = [&servers[0].client, &servers[1].client, &servers[2].client];
-    place.go();
-    let rows = place.rows().await;
-    let id = place.hold(clients[0], &clients[0].thread().await, "all").await;
+    deployment.release();
+    let rows = deployment.rows().await;
+    let id = deployment.hold(clients[0], &clients[0].thread().await, "all").await;
     let answers = decide_all(&clients, &id, |_| true).await;
     assert_eq!(assert_same_outcome(&answers, &answers[0].0.body), MANY);
-    assert_eq!(place.ledger(), ["transfer all", "transfer all done"]);
+    assert_eq!(deployment.ledger(), ["transfer all", "transfer all done"]);
     for kind in ["tool.approved", "tool.started", "tool.succeeded"] {
         assert_eq!(rows.count(&format!("events WHERE type = '{kind}'")).await, 1, "{kind}");
     }
     let mut effects = 1;
     for note in ["1", "2"] {
-        let id = place.hold(clients[1], &clients[1].thread().await, note).await;
+        let id = deployment.hold(clients[1], &clients[1].thread().await, note).await;
         let answers = decide_all(&clients, &id, |n| (n / 3 % 2 == 0) == (note == "1")).await;
         let call = clients[2].call(&id).await;
         let (won, _) = answers.iter().find(|(answer, _)| answer.status == 200).unwrap();
@@ -110,7 +110,7 @@ async fn b1_b2_on_postgres_concurrent_decisions_at_three_processes_have_one_winn
         effects += usize::from(call["state"] == "succeeded");
         assert_eq!(rows.count(&format!("decisions WHERE tool_call_id = '{id}'")).await, 1);
     }
-    assert_eq!(place.ledger().len(), 2 * effects, "each effect once, with its end");
+    assert_eq!(deployment.ledger().len(), 2 * effects, "each effect once, with its end");
 }
 
 #[tokio::test]
@@ -246,11 +246,11 @@ async fn b15_an_id_has_one_spelling_on_every_route() {
             routes += 1;
             let mut bodies: Vec<(u16, Value)> = Vec::new();
             for spelling in spelt(wrong) {
-                let mut place = path.replace(name, &in_path(&spelling));
+                let mut deployment = path.replace(name, &in_path(&spelling));
                 for (other, right) in names {
-                    place = place.replace(other, right);
+                    deployment = deployment.replace(other, right);
                 }
-                let url = app.client.url(&place);
+                let url = app.client.url(&deployment);
                 let mut request =
                     app.client.http.request(Method::from_bytes(method.as_bytes()).unwrap(), url);
                 if takes_body {
@@ -301,13 +301,13 @@ const STORM: usize = 500;
 
 #[tokio::test]
 async fn b18_decisions_acknowledged_in_a_connection_storm_survive_a_crash() {
-    let place = Place::new().await;
-    let mut server = place.start_with("30s", &[("HOLDPOINT_DATABASE__MAX_CONNECTIONS", "2")]);
-    place.go();
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start_with("30s", &[("HOLDPOINT_DATABASE__MAX_CONNECTIONS", "2")]);
+    deployment.release();
     let client = server.client.clone();
     let mut ids = Vec::new();
     for n in 0..10 {
-        ids.push(place.hold(&client, &client.thread().await, &format!("{n}")).await);
+        ids.push(deployment.hold(&client, &client.thread().await, &format!("{n}")).await);
     }
     let storm = async {
         for batch in 0..STORM / 50 {
@@ -338,14 +338,14 @@ async fn b18_decisions_acknowledged_in_a_connection_storm_survive_a_crash() {
     let ((), answered) = tokio::join!(storm, decisions);
     server.kill();
 
-    let after = place.start("30s");
+    let after = deployment.start("30s");
     for (id, answered) in ids.iter().zip(&answered) {
         let call = after.client.call(id).await;
         assert_eq!((&call["state"], &call["result"]), (&answered["state"], &answered["result"]));
     }
     let ran: Vec<_> =
         (0..10).step_by(2).flat_map(|n| [format!("transfer {n}"), format!("transfer {n} done")]).collect();
-    assert_eq!(place.ledger(), ran, "each once");
+    assert_eq!(deployment.ledger(), ran, "each once");
 }
 
 #[tokio::test]
@@ -355,7 +355,7 @@ async fn b19_the_number_of_held_calls_is_limited_however_many_the_model_makes() 
     let pay = |n: usize| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }));
     // More calls than the hard limit fail the turn, and none of them is stored.
     app.scene.calls(&(0..500).map(pay).collect::<Vec<_>>());
-    let turn = app.client.say(&thread, "pay them all").await;
+    let turn = app.client.send_message(&thread, "pay them all").await;
     assert_eq!((turn.pending().len(), turn.all('3').len()), (0, 1));
     assert_eq!(app.rows.count("tool_calls").await, 0);
     // At most 16 calls of a step and 50 calls of a thread are held.
@@ -363,9 +363,9 @@ async fn b19_the_number_of_held_calls_is_limited_however_many_the_model_makes() 
     for round in 0..5 {
         app.scene.calls(&(0..100).map(|n| pay(round * 100 + n)).collect::<Vec<_>>());
         if pending == 50 {
-            app.scene.says("Enough.");
+            app.scene.answers("Enough.");
         }
-        let held = app.client.say(&thread, "pay these").await.pending().len();
+        let held = app.client.send_message(&thread, "pay these").await.pending().len();
         assert_eq!(held, (50 - pending).min(16), "{round}");
         pending += held;
     }

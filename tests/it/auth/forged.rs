@@ -121,7 +121,7 @@ async fn d3_a_key_location_in_a_token_is_ignored() {
             assert_refused(&app.client, &forged(header), kid).await;
         }
     }
-    assert_eq!(evil.asked(), 0);
+    assert_eq!(evil.requests(), 0);
 }
 
 #[tokio::test]

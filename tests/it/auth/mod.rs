@@ -1,4 +1,4 @@
-//! Caller identity, and responses to strangers.
+//! Caller identity, and responses to other users.
 
 mod causes;
 mod forged;

@@ -91,9 +91,9 @@ async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() 
             for method in [reqwest::Method::GET, reqwest::Method::POST] {
                 assert_no_credentials(&ask(&anonymous, &method, path).await, path);
                 for (token, why) in bad_tokens() {
-                    let stranger =
+                    let other_user =
                         anonymous.http.request(method.clone(), anonymous.url(path)).bearer_auth(&token);
-                    assert_refused(&anonymous.send(stranger).await, why, path);
+                    assert_refused(&anonymous.send(other_user).await, why, path);
                 }
             }
         }

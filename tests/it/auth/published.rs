@@ -45,12 +45,12 @@ async fn d6_made_up_key_ids_cause_few_requests_to_the_issuer() {
     let token = issued("a", 1, "acme", "ann");
     let all = futures::future::join_all((0..40).map(|_| status(&app.client, &token))).await;
     assert_eq!(all, [200; 40]);
-    assert_eq!(issuer.asked(), 1, "once, however many came at once");
+    assert_eq!(issuer.requests(), 1, "once, however many came at once");
     for n in 0..40 {
         let made_up = issued(&format!("../../{n}' OR 1=1"), 1, "acme", "ann");
         assert_unknown(&app.client.with_token(&made_up).get("/threads").await, "made up");
     }
-    assert_eq!((issuer.asked(), status(&app.client, &token).await), (2, 200));
+    assert_eq!((issuer.requests(), status(&app.client, &token).await), (2, 200));
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn d6_redirects_and_invalid_key_sets_are_refused() {
         let answer = app.client.with_token(&token).get("/threads").await;
         assert_unavailable(&answer, &format!("{answers:.80?}"));
     }
-    assert_eq!(other.asked(), 0);
+    assert_eq!(other.requests(), 0);
 }
 
 #[tokio::test]

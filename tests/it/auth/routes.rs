@@ -1,4 +1,4 @@
-//! Every route of the OpenAPI document, without a token and with a stranger's token. A new route is covered
+//! Every route of the OpenAPI document, without a token and with another user's token. A new route is covered
 //! as soon as the document lists it.
 
 use super::assert_unknown;
@@ -91,31 +91,31 @@ impl Things {
     }
 }
 
-/// The status that a stranger gets for foreign ids: 404, as for unknown ids, except for the listed
+/// The status that another user gets for foreign ids: 404, as for unknown ids, except for the listed
 /// operations.
-fn answer_to_a_stranger(operation: &str) -> u16 {
+fn answer_to_another_user(operation: &str) -> u16 {
     match operation {
         // A page attaches before its first message and reads nothing.
         "attachById" => 200,
         "attachStreamById" => 204,
-        // The stranger's own events of a foreign thread: none.
+        // The other user's own events of a foreign thread: none.
         "streamEvents" | "streamEventsAlias" => 200,
-        // The stranger's own rows, or rows that all callers share.
+        // The other user's own rows, or rows that all callers share.
         "listThreads" | "listApprovals" | "listToolRequests" | "listTools" | "getTool" | "listModels"
         | "getAuthSession" => 200,
         // The result of each call is "not found".
         "validateTools" => 200,
-        // The client name of a new thread of the stranger.
+        // The client name of a new thread of the other user.
         "chatById" => 200,
-        // The stranger's own session.
+        // The other user's own session.
         "signOut" => 204,
-        // A ticket of the stranger.
+        // A ticket of the other user.
         "createTicket" => 201,
-        // The stranger has no role of a worker.
+        // The other user has no role of a worker.
         "claimToolCall" | "renewToolCall" | "settleToolCall" => 403,
-        // The stranger is no operator.
+        // The other user is no operator.
         "acceptDefinition" => 403,
-        // The stranger has no role of an operator.
+        // The other user has no role of an operator.
         "listWebhooks" | "enableWebhook" => 403,
         // The id is in the body, as a field of the new thread.
         "createThread" => 400,
@@ -193,7 +193,7 @@ impl Operation {
         for (name, value) in response.headers() {
             if !matches!(name.as_str(), "x-request-id" | "date") {
                 let value = value.to_str().unwrap();
-                // Objects that a stranger creates have new ids.
+                // Objects that another user creates have new ids.
                 headers.insert(
                     name.to_string(),
                     if status == 200 { without_ids(value) } else { value.to_owned() },
@@ -382,9 +382,9 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
         operations.iter().partition(|operation| operation.id == "chatById");
     assert_eq!(makes.len(), 1);
     let before = everything(&app.rows).await;
-    let asked = app.scene.requests().len();
-    // Strangers without rows, new ones for each prefix.
-    let strangers = |n: usize| {
+    let requested = app.scene.requests().len();
+    // Other users without rows, new ones for each prefix.
+    let other_users = |n: usize| {
         [
             app.client.as_user(&format!("other{n}"), "ann", &["approver"]),
             app.client.as_user("acme", &format!("bob{n}"), &["approver"]),
@@ -392,11 +392,11 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
     };
     let assert_not_there = async |operation: &Operation| {
         for (n, prefix) in ["", "/api"].into_iter().enumerate() {
-            for stranger in strangers(n) {
+            for other_user in other_users(n) {
                 let what = format!("{prefix} {operation:?}");
-                let foreign = operation.answer(&stranger, prefix, &theirs).await;
-                assert_eq!(foreign.0, answer_to_a_stranger(&operation.id), "{what}: {foreign:?}");
-                let unknown = operation.answer(&stranger, prefix, &made_up).await;
+                let foreign = operation.answer(&other_user, prefix, &theirs).await;
+                assert_eq!(foreign.0, answer_to_another_user(&operation.id), "{what}: {foreign:?}");
+                let unknown = operation.answer(&other_user, prefix, &made_up).await;
                 assert_eq!(foreign, unknown, "{what}");
             }
         }
@@ -405,7 +405,7 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
         assert_not_there(operation).await;
     }
     assert_eq!(everything(&app.rows).await, before, "nothing was changed");
-    assert_eq!(app.scene.requests().len(), asked, "the model was not asked");
+    assert_eq!(app.scene.requests().len(), requested, "the model was not asked");
     for operation in makes {
         assert_not_there(operation).await;
     }
@@ -437,7 +437,7 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
 }
 
 #[tokio::test]
-async fn c1_a_decision_by_a_stranger_reveals_nothing_about_the_call() {
+async fn c1_a_decision_by_another_user_reveals_nothing_about_the_call() {
     let (app, theirs) = server().await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let decide = json!({ "toolCallId": theirs.tool_call, "isValidated": true });

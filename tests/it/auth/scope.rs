@@ -42,8 +42,8 @@ async fn c3_a_list_holds_only_the_callers_rows_whatever_its_parameters() {
         let answer = bob.get(&format!("/threads?cursor={cursor}")).await;
         assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{cursor}");
     }
-    app.scene.says("hello");
-    let turn = bob.say(&theirs, "hi").await;
+    app.scene.answers("hello");
+    let turn = bob.send_message(&theirs, "hi").await;
     assert_eq!(turn.status, 200);
     for cursor in ["0", "1", "2", "99999", "-1", "-9223372036854775808", "9223372036854775807"] {
         let path = format!("/threads/{theirs}/messages?cursor={cursor}");
@@ -117,8 +117,8 @@ async fn c10_no_response_is_cached_for_another_caller() {
         assert!(vary.split(',').any(|name| name.trim() == "authorization"), "{path}: {vary}");
         assert!(answer.header("etag").is_none() && answer.header("last-modified").is_none(), "{path}");
     }
-    app.scene.says("hello");
-    let turn = ann.say(&thread, "hi").await;
+    app.scene.answers("hello");
+    let turn = ann.send_message(&thread, "hi").await;
     assert_eq!(turn.headers["cache-control"], "no-store");
     // Responses that are the same for all callers may be cached.
     for path in ["/healthz", "/readyz", "/openapi.json"] {

@@ -24,11 +24,13 @@ async fn is_sound(tab: &Tab, state: &str) {
 async fn axe_finds_nothing_in_any_state_of_a_call() {
     let app = Embedded::start().await;
     let calls = [("p-1", "pay"), ("p-2", "wait_for_me"), ("p-3", "refuse"), ("p-4", "look")];
-    app.scene.calls(&calls.map(|(id, tool)| call(id, tool, &json!({ "note": "10" })))).says("**All** of it.");
+    app.scene
+        .calls(&calls.map(|(id, tool)| call(id, tool, &json!({ "note": "10" }))))
+        .answers("**All** of it.");
     let browser = Browser::start(&app.client.base, "axe_calls").await;
     let tab = browser.tab("tab").await;
     is_sound(&tab, "a new chat").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.becomes("document.querySelectorAll('.call').length", 4).await;
     tab.becomes("document.querySelectorAll('.call.waits').length", 3).await;
     is_sound(&tab, "calls that wait").await;
@@ -37,7 +39,7 @@ async fn axe_finds_nothing_in_any_state_of_a_call() {
     tab.clicks_in(("pay", 0), "Deny").await;
     tab.becomes("document.querySelectorAll('.output-denied').length", 1).await;
     tab.approves("wait_for_me", 0).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     tab.becomes("document.querySelectorAll('.approval-responded').length", 1).await;
     tab.clicks_in(("refuse", 0), "Edit").await;
     tab.fills_in(("refuse", 0), "note", "").await;
@@ -47,7 +49,7 @@ async fn axe_finds_nothing_in_any_state_of_a_call() {
     tab.fills_in(("refuse", 0), "note", "20").await;
     tab.clicks_in(("refuse", 0), "Approve edited inputs").await;
     tab.becomes("document.querySelectorAll('.output-error').length", 1).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     tab.becomes("shown().lines.at(-1)", "All of it.").await;
     tab.value_of("document.querySelectorAll('details').forEach(it => it.open = true)").await;
     is_sound(&tab, "calls that have ended").await;
@@ -60,10 +62,10 @@ async fn axe_finds_nothing_in_the_frame() {
     app.scene.then(vec![Err("broken".to_owned())]);
     let browser = Browser::start(&app.client.base, "axe_frame").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
-    tab.follows("New chat").await;
-    tab.says("hi").await;
+    tab.clicks_link("New chat").await;
+    tab.sends("hi").await;
     tab.alert().await;
     tab.resizes(320, 640).await;
     tab.clicks("Chats").await;
@@ -80,14 +82,14 @@ async fn axe_finds_nothing_in_the_frame() {
 #[tokio::test]
 async fn everything_can_be_done_by_keyboard_and_enter_approves_nothing() {
     let app = with_a_hold().await;
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     let browser = Browser::start(&app.client.base, "by_keyboard").await;
     let tab = browser.tab("tab").await;
     tab.becomes(FOCUS, "Message").await;
     tab.types("pay").await;
     tab.presses("Enter").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
-    // A call arrives below the hands of a person who types.
+    // A call arrives while a person types.
     tab.becomes(FOCUS, "Message").await;
     tab.presses("Enter").await;
     tab.presses("Shift+Tab").await;
@@ -121,23 +123,23 @@ async fn everything_can_be_done_by_keyboard_and_enter_approves_nothing() {
 }
 
 #[tokio::test]
-async fn a_screen_reader_is_told_of_calls_outcomes_and_answers_once() {
+async fn calls_outcomes_and_answers_are_announced_to_a_screen_reader_once() {
     let app = with_a_hold().await;
-    app.scene.says("It is **paid**.");
+    app.scene.answers("It is **paid**.");
     let browser = Browser::start(&app.client.base, "screen_reader").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
-    tab.becomes("told", json!(["Pay? Waits for you. Nothing has run."])).await;
+    tab.sends("pay").await;
+    tab.becomes("announced", json!(["Pay? Waits for you. Nothing has run."])).await;
     tab.approves("pay", 0).await;
     tab.shows(&lines(&["pay"], &[PAY_10.with(&DONE)], &["It is paid."])).await;
-    tab.becomes("told.at(-1)", "It is paid.").await;
-    let told = tab.value_of("told.filter(text => !text.endsWith('Running.'))").await;
+    tab.becomes("announced.at(-1)", "It is paid.").await;
+    let reported = tab.value_of("announced.filter(text => !text.endsWith('Running.'))").await;
     let all = ["Pay? Waits for you. Nothing has run.", "Pay? Approved by you, and done.", "It is paid."];
-    assert_eq!(told, json!(all));
-    // What is there already is not news.
+    assert_eq!(reported, json!(all));
+    // A loaded conversation is not announced.
     tab.reloads().await;
     tab.shows(&lines(&["pay"], &[PAY_10.with(&DONE)], &["It is paid."])).await;
-    assert_eq!(tab.value_of("told").await, json!([]));
+    assert_eq!(tab.value_of("announced").await, json!([]));
     browser.close().await;
 }
 
@@ -147,7 +149,7 @@ async fn forced_colours_and_reduced_motion_lose_nothing() {
     let browser = Browser::start(&app.client.base, "forced_colours").await;
     let tab = browser.tab("tab").await;
     tab.prefers(json!({ "forcedColors": "active", "reducedMotion": "reduce" })).await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let edges = "['.call', '.risk', '.badge', 'article.user', '.call pre', '.call button', 'nav [aria-current]', 'textarea']
         .filter(it => { const { borderTopStyle, borderTopWidth, borderTopColor } = getComputedStyle(document.querySelector(it));
@@ -166,7 +168,7 @@ async fn a_window_of_320_by_256_pixels_scrolls_as_a_whole() {
     let browser = Browser::start(&app.client.base, "magnified").await;
     let tab = browser.tab("tab").await;
     tab.resizes(320, 256).await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     assert_eq!(tab.faults().await, Vec::<String>::new());
     assert_eq!(tab.value_of("getComputedStyle(document.querySelector('.log')).overflowY").await, "visible");

@@ -15,7 +15,7 @@ async fn a_page_that_is_loaded_during_a_turn_shows_the_rest() {
     let browser = Browser::start(&app.client.base, "during_a_turn").await;
     let tab = browser.tab("tab").await;
 
-    tab.says("hi").await;
+    tab.sends("hi").await;
     gate.add_permits(1);
     tab.shows_so_far(&["hi", "Half"]).await;
     tab.reloads().await;
@@ -32,24 +32,25 @@ async fn a_page_that_is_loaded_during_a_turn_shows_the_rest() {
 async fn an_answer_that_completes_during_a_page_load_is_shown() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
-    app.scene.says("All of it.");
+    app.scene.answers("All of it.");
     let browser = Browser::start(&app.client.base, "ends_while_loaded").await;
     let tab = browser.tab("tab").await;
-    tab.says("hi").await;
-    let begun = async || (app.rows.count("runs WHERE status = 'running'").await == 1).then_some(());
-    eventually("the turn is under way", begun).await;
+    tab.sends("hi").await;
+    let started = async || (app.rows.count("runs WHERE status = 'running'").await == 1).then_some(());
+    eventually("the turn is under way", started).await;
     tab.reloads_held().await;
     tab.becomes("shown().lines", json!(["hi"])).await;
     gate.add_permits(100);
     let ended = async || (app.rows.count("runs WHERE status = 'completed'").await == 1).then_some(());
     eventually("the turn has ended", ended).await;
-    tab.is_let_go().await;
+    tab.releases().await;
     tab.shows(&["hi", "All of it."]).await;
-    let asked = tab.asked().await;
-    let stream = asked.iter().rposition(|line| line.starts_with("GET /api/qa/chat_streamed/{chat}/stream"));
-    assert_eq!(asked[stream.unwrap()], "GET /api/qa/chat_streamed/{chat}/stream 204");
+    let requested = tab.requests().await;
+    let stream =
+        requested.iter().rposition(|line| line.starts_with("GET /api/qa/chat_streamed/{chat}/stream"));
+    assert_eq!(requested[stream.unwrap()], "GET /api/qa/chat_streamed/{chat}/stream 204");
     let loaded = own(&["GET /api/threads/{chat}/messages?format=ui-v7 200"]);
-    assert!(asked[stream.unwrap()..].contains(&loaded[0]), "{asked:#?}");
+    assert!(requested[stream.unwrap()..].contains(&loaded[0]), "{requested:#?}");
     browser.close().await;
 }
 
@@ -58,10 +59,10 @@ async fn a_failure_is_shown_and_can_be_retried() {
     let app = Embedded::start().await;
     app.scene
         .then(vec![Ok(ModelEvent::Text("Well, ".to_owned())), Err("broken".to_owned())])
-        .says("at last.");
+        .answers("at last.");
     let browser = Browser::start(&app.client.base, "tried_again").await;
     let tab = browser.tab("tab").await;
-    tab.says("hi").await;
+    tab.sends("hi").await;
     tab.shows(&["hi", "Well,"]).await;
     assert_eq!(tab.alert().await, "The model could not be reached, or refused.");
     tab.clicks("Go on").await;
@@ -74,12 +75,12 @@ async fn a_failure_is_shown_and_can_be_retried() {
 #[tokio::test]
 async fn a_stop_button_ends_the_turn_and_keeps_its_text() {
     let app = Embedded::start().await;
-    app.scene.says("Half an answer.");
+    app.scene.answers("Half an answer.");
     let gate = app.scene.gate();
     gate.add_permits(1);
     let browser = Browser::start(&app.client.base, "stopped").await;
     let tab = browser.tab("tab").await;
-    tab.says("hi").await;
+    tab.sends("hi").await;
     tab.shows_so_far(&["hi", "Half an answer."]).await;
     tab.clicks("Stop").await;
     tab.shows(&["hi", "Half an answer."]).await;

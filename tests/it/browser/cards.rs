@@ -10,17 +10,17 @@ const CARD: (&str, usize) = ("wipe", 0);
 /// The texts of the card under their labels.
 const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it => it.innerText)";
 /// What the tool says about the inputs of the form.
-const SAID: &str = "document.querySelector('.said')?.innerText ?? null";
+const PREVIEW_RESULT: &str = "document.querySelector('.preview-result')?.innerText ?? null";
 const BUTTONS: &str = "[...document.querySelectorAll('.edit button')].map(it => it.innerText)";
 
 #[tokio::test]
 async fn a_card_shows_what_the_tool_says_that_the_call_would_do() {
-    let world = World::that_says("wipes {note}\n<b>and\u{202e} more</b>");
+    let world = World::that_reports("wipes {note}\n<b>and\u{202e} more</b>");
     let app = server(&world, |_| {}).await;
-    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]).says("Wiped.");
+    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]).answers("Wiped.");
     let browser = Browser::start(&app.client.base, "previews").await;
     let tab = browser.tab("tab").await;
-    tab.says("wipe it").await;
+    tab.sends("wipe it").await;
     let shown = json!([
         "Inputs\n{\n  \"note\": \"10\"\n}",
         "What the tool says that it would do\nwipes 10\n<b>and\\u{202e} more</b>",
@@ -38,19 +38,19 @@ async fn a_card_shows_what_the_tool_says_that_the_call_would_do() {
 
 #[tokio::test]
 async fn an_edit_is_approved_after_what_the_tool_says_about_it() {
-    let world = World::that_says("wipes {note}");
+    let world = World::that_reports("wipes {note}");
     let app = server(&world, |_| {}).await;
-    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]).says("Wiped.");
+    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]).answers("Wiped.");
     let browser = Browser::start(&app.client.base, "previews_edits").await;
     let tab = browser.tab("tab").await;
-    tab.says("wipe it").await;
+    tab.sends("wipe it").await;
     tab.clicks_in(CARD, "Edit").await;
     tab.becomes("document.activeElement.labels?.[0].innerText", "note").await;
     tab.fills_in(CARD, "note", "11").await;
     tab.becomes(BUTTONS, json!(["Preview edited inputs", "Back"])).await;
     tab.clicks_in(CARD, "Preview edited inputs").await;
     let label = "What the tool says that it would do with these inputs";
-    tab.becomes(SAID, format!("{label}\nwipes 11")).await;
+    tab.becomes(PREVIEW_RESULT, format!("{label}\nwipes 11")).await;
     tab.becomes("document.activeElement.className", "said").await;
     tab.becomes(BUTTONS, json!(["Approve edited inputs", "Back"])).await;
     assert_eq!(tab.faults().await, Vec::<String>::new());
@@ -58,15 +58,15 @@ async fn an_edit_is_approved_after_what_the_tool_says_about_it() {
     tab.fills_in(CARD, "note", "12").await;
     tab.becomes(BUTTONS, json!(["Preview edited inputs", "Back"])).await;
     tab.clicks_in(CARD, "Preview edited inputs").await;
-    tab.becomes(SAID, format!("{label}\nwipes 12")).await;
+    tab.becomes(PREVIEW_RESULT, format!("{label}\nwipes 12")).await;
 
-    world.now_says("wipes all");
+    world.now_reports("wipes all");
     tab.clicks_in(CARD, "Approve edited inputs").await;
     tab.becomes(BUTTONS, json!(["Preview edited inputs", "Back"])).await;
     tab.becomes("document.querySelectorAll('.edit [role=alert]').length", 1).await;
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     tab.clicks_in(CARD, "Preview edited inputs").await;
-    tab.becomes(SAID, format!("{label}\nwipes all")).await;
+    tab.becomes(PREVIEW_RESULT, format!("{label}\nwipes all")).await;
     tab.becomes("document.querySelectorAll('.edit [role=alert]').length", 0).await;
     tab.clicks_in(CARD, "Approve edited inputs").await;
     tab.becomes("shown().lines.at(-1)", "Wiped.").await;
@@ -85,10 +85,10 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
     let changes = eventually("the definition has changed", changed).await;
     let accepted = changes["unaccepted_definition"]["changes"][0]["accepted"].as_str().unwrap();
-    server.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).says("Acted.");
+    server.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).answers("Acted.");
     let browser = Browser::start(&server.client.base, "definitions").await;
     let tab = browser.tab("tab").await;
-    tab.says("act").await;
+    tab.sends("act").await;
     let cause =
         "The server of the tool has changed what it says about the tool, and no operator has accepted that.";
     tab.becomes("document.querySelector('.call .error')?.innerText ?? null", cause).await;

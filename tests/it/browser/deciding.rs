@@ -24,7 +24,7 @@ async fn a_call_waits_for_a_click_and_survives_a_reload() {
     let browser = Browser::start(&server.client.base, "outlives_a_reload").await;
     let tab = browser.tab("tab").await;
 
-    tab.says("delete <b>old.txt").await;
+    tab.sends("delete <b>old.txt").await;
     let said = ["delete <b>old.txt", "I will delete <b>old.txt."];
     let asks = lines(&said, &[DELETE.asks()], &[]);
     tab.shows(&asks).await;
@@ -51,7 +51,7 @@ async fn the_model_reads_the_reason_that_the_user_types_when_rejecting() {
     let browser = Browser::start(&server.client.base, "says_why").await;
     let tab = browser.tab("tab").await;
 
-    tab.says("delete <b>old.txt").await;
+    tab.sends("delete <b>old.txt").await;
     let said = ["delete <b>old.txt", "I will delete <b>old.txt."];
     tab.shows(&lines(&said, &[DELETE.asks()], &[])).await;
     tab.denies("delete_file", 0, "I still need it").await;
@@ -69,10 +69,10 @@ async fn the_model_reads_the_reason_that_the_user_types_when_rejecting() {
 #[tokio::test]
 async fn a_denial_asks_for_a_reason_that_may_stay_empty() {
     let app = with_a_hold().await;
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     let browser = Browser::start(&app.client.base, "denies_without_a_reason").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     tab.clicks_in(("pay", 0), "Deny").await;
     tab.becomes(
@@ -101,7 +101,7 @@ async fn a_card_shows_characters_that_hide_or_reverse_text() {
     app.scene.calls(&[call("p-1", "pay", &json!({ "note": hides }))]);
     let browser = Browser::start(&app.client.base, "shows_what_hides").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[pay(shown).asks()], &[])).await;
     browser.close().await;
 }
@@ -110,11 +110,11 @@ async fn a_card_shows_characters_that_hide_or_reverse_text() {
 async fn each_of_several_cards_is_decided_at_once() {
     let app = Embedded::start().await;
     let calls = ["1", "2"].map(|note| call(&format!("p-{note}"), "pay", &json!({ "note": note })));
-    app.scene.calls(&calls).says("One of two.");
+    app.scene.calls(&calls).answers("One of two.");
     let browser = Browser::start(&app.client.base, "several_cards").await;
     let tab = browser.tab("tab").await;
 
-    tab.says("pay twice").await;
+    tab.sends("pay twice").await;
     let (one, two) = (pay(r#""note": "1""#), pay(r#""note": "2""#));
     tab.shows(&lines(&["pay twice"], &[one.asks(), two.asks()], &[])).await;
     tab.approves("pay", 0).await;
@@ -136,10 +136,10 @@ async fn each_of_several_cards_is_decided_at_once() {
 async fn the_calls_that_wait_are_counted_and_approved_in_one_request() {
     let app = Embedded::start().await;
     let calls = ["1", "2", "3"].map(|note| call(&format!("p-{note}"), "pay", &json!({ "note": note })));
-    app.scene.calls(&calls).says("All of them.");
+    app.scene.calls(&calls).answers("All of them.");
     let browser = Browser::start(&app.client.base, "approves_all").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay three times").await;
+    tab.sends("pay three times").await;
     let badge = "document.querySelector('header .badge')?.innerText ?? null";
     tab.becomes(badge, "3 waiting").await;
     tab.becomes("document.querySelector('nav [aria-current] .badge')?.innerText", "3 waiting").await;
@@ -167,10 +167,10 @@ async fn the_calls_that_wait_are_counted_and_approved_in_one_request() {
 #[tokio::test]
 async fn an_approval_for_the_conversation_covers_later_calls_of_the_tool() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start(&app.client.base, "remembers").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let remember = "For this conversation: approve this and every other call of Pay without asking";
     tab.fills_in(("pay", 0), remember, true).await;
@@ -178,8 +178,8 @@ async fn an_approval_for_the_conversation_covers_later_calls_of_the_tool() {
     let done = lines(&["pay"], &[PAY_10.with(&DONE)], &["Paid."]);
     tab.shows(&done).await;
 
-    app.scene.calls(&[call("p-2", "pay", &json!({ "note": "20" }))]).says("Paid again.");
-    tab.says("pay 20").await;
+    app.scene.calls(&[call("p-2", "pay", &json!({ "note": "20" }))]).answers("Paid again.");
+    tab.sends("pay 20").await;
     let after = lines(&[], &[done], &["pay 20", "pay: Done.", "Paid again."]);
     tab.shows(&after).await;
     assert_eq!(app.ledger.lines(), ["pay 10", "pay 20"]);
@@ -190,12 +190,12 @@ async fn an_approval_for_the_conversation_covers_later_calls_of_the_tool() {
 #[tokio::test]
 async fn a_card_can_be_decided_after_a_later_user_message() {
     let app = with_a_hold().await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let browser = Browser::start(&app.client.base, "written_on").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
-    tab.says("hi").await;
+    tab.sends("hi").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &["hi", "Hello."])).await;
 
     tab.approves("pay", 0).await;
@@ -211,21 +211,21 @@ async fn a_card_can_be_decided_after_a_later_user_message() {
 #[tokio::test]
 async fn a_page_that_is_loaded_while_an_approved_call_runs_shows_its_end() {
     let app = Embedded::start().await;
-    app.scene.calls(&[call("p-1", "wait_for_me", &json!({ "note": "1" }))]).says("Waited.");
+    app.scene.calls(&[call("p-1", "wait_for_me", &json!({ "note": "1" }))]).answers("Waited.");
     let browser = Browser::start(&app.client.base, "approved_call_runs").await;
     let tab = browser.tab("tab").await;
-    tab.says("wait").await;
+    tab.sends("wait").await;
     let card =
         Card { title: "Wait for me", headline: "Wait for me?", name: "wait_for_me", ..pay(r#""note": "1""#) };
     tab.shows(&lines(&["wait"], &[card.asks()], &[])).await;
     tab.approves("wait_for_me", 0).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let running = lines(&["wait"], &[card.with(&["Approved by you. Running."])], &[]);
     tab.shows(&running).await;
 
     tab.reloads().await;
     tab.shows(&running).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     tab.shows(&lines(&["wait"], &[card.with(&DONE)], &["Waited."])).await;
     assert_eq!(app.ledger.lines(), ["wait_for_me 1"]);
     browser.close().await;
@@ -236,7 +236,7 @@ async fn a_call_of_a_tool_that_is_gone_can_only_be_denied() {
     let app = Embedded::start().await;
     let (thread, _) = app.held("pay", "10").await;
     let app = app.redeploy(ToolRegistry::new()).await;
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     let browser = Browser::start(&app.client.base, "denies_only").await;
     let tab = browser.tab_at("tab", &format!("/?chat={thread}")).await;
     let buttons = "[...document.querySelectorAll('.call button')].map(button => button.innerText)";
@@ -254,7 +254,7 @@ async fn the_time_to_decide_counts_down_and_is_not_announced() {
     app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]);
     let browser = Browser::start(&app.client.base, "counts_down").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let left = "document.querySelector('[role=timer]').innerText";
     let first = tab.value_of(left).await;
@@ -264,7 +264,7 @@ async fn the_time_to_decide_counts_down_and_is_not_announced() {
     let later = tab.value_of(left).await;
     let later = later.as_str().unwrap();
     assert!(later.starts_with("in 1 min "), "{later}");
-    assert_eq!(tab.value_of("told").await, json!(["Pay? Waits for you. Nothing has run."]));
+    assert_eq!(tab.value_of("announced").await, json!(["Pay? Waits for you. Nothing has run."]));
     assert_eq!(
         tab.value_of("document.querySelector('[role=timer]').closest('[aria-live]').ariaLive").await,
         "off"

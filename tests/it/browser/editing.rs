@@ -56,14 +56,14 @@ async fn with_a_parcel() -> Embedded {
         app.redeploy_with(tools, |config| config.approval.exact_numbers = ExactNumbers::Allow).await;
     app.ledger = ledger;
     let input = json!({ "to": "Ada", "weight": 3, "speed": "slow", "insured": false, "items": ["a book"] });
-    app.scene.calls(&[call("p-1", "ship", &input)]).says("Shipped.");
+    app.scene.calls(&[call("p-1", "ship", &input)]).answers("Shipped.");
     app
 }
 
 /// A tab in which the form is open.
 async fn editing(browser: &Browser) -> Tab {
     let tab = browser.tab("tab").await;
-    tab.says("ship it").await;
+    tab.sends("ship it").await;
     tab.clicks_in(CARD, "Edit").await;
     tab.becomes("document.activeElement.labels?.[0].innerText", "to").await;
     tab
@@ -142,7 +142,7 @@ async fn a_refused_edit_is_explained_at_its_field_and_the_call_still_waits() {
     tab.clicks_in(CARD, "Approve edited inputs").await;
     tab.becomes("shown().lines.at(-1)", "Shipped.").await;
     assert_eq!(app.ledger.lines(), [r#"Alan 4 Slow false None ["a book"]"#]);
-    let decided = tab.asked().await;
+    let decided = tab.requests().await;
     let decided: Vec<_> = decided.iter().filter(|line| line.contains("validate_tool")).collect();
     assert_eq!(decided, ["POST /api/qa/validate_tool 422", DECIDED]);
     browser.close().await;

@@ -76,14 +76,14 @@ async fn with_a_hold() -> Embedded {
 /// Asserts that the page made threads and decided by exactly these requests, that none of its other requests was
 /// refused, and that it reported no error. How often it reads depends on the order of events.
 async fn asked_for(tab: &Tab, changes: &[&str]) {
-    let asked = tab.asked().await;
+    let requested = tab.requests().await;
     let changing = |line: &&String| line.contains("validate_tool") || line.starts_with("POST /api/threads");
     // A reload leaves requests without an answer.
     let fine = [" 200", " 201", " 204", " none"];
     let refused = |line: &&String| !fine.iter().any(|end| line.ends_with(end));
-    let changed: Vec<&String> = asked.iter().filter(changing).collect();
-    assert_eq!(changed, changes, "{asked:#?}");
-    assert_eq!(asked.iter().filter(refused).collect::<Vec<_>>(), Vec::<&String>::new());
+    let changed: Vec<&String> = requested.iter().filter(changing).collect();
+    assert_eq!(changed, changes, "{requested:#?}");
+    assert_eq!(requested.iter().filter(refused).collect::<Vec<_>>(), Vec::<&String>::new());
     assert_eq!(tab.errors().await, Vec::<String>::new());
 }
 

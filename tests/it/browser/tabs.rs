@@ -8,10 +8,10 @@ use std::time::Duration;
 #[tokio::test]
 async fn an_open_tab_follows_what_another_tab_does() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start(&app.client.base, "two_tabs").await;
     let first = browser.tab("first").await;
-    first.says("pay").await;
+    first.sends("pay").await;
     let asks = lines(&["pay"], &[PAY_10.asks()], &[]);
     first.shows(&asks).await;
     let second = browser.tab_at("second", &format!("/?chat={}", first.chat().await)).await;
@@ -22,7 +22,7 @@ async fn an_open_tab_follows_what_another_tab_does() {
     first.shows(&done).await;
     second.shows(&done).await;
     app.scene.calls(&[call("p-2", "pay", &json!({ "note": "20" }))]);
-    second.says("pay 20").await;
+    second.sends("pay 20").await;
     for tab in [&first, &second] {
         tab.becomes("document.title", "(1) pay – holdpoint").await;
         tab.becomes("[...document.querySelectorAll('article.user')].at(-1).innerText", "pay 20").await;
@@ -36,10 +36,10 @@ async fn an_open_tab_follows_what_another_tab_does() {
 #[tokio::test]
 async fn a_tab_that_decides_too_late_says_so_and_shows_the_outcome_of_the_call() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start(&app.client.base, "too_late").await;
     let first = browser.tab("first").await;
-    first.says("pay").await;
+    first.sends("pay").await;
     let asks = lines(&["pay"], &[PAY_10.asks()], &[]);
     first.shows(&asks).await;
     let late = browser.tab_at("late", &format!("/?chat={}", first.chat().await)).await;
@@ -51,12 +51,12 @@ async fn a_tab_that_decides_too_late_says_so_and_shows_the_outcome_of_the_call()
     let done = lines(&["pay"], &[PAY_10.with(&DONE)], &["Paid."]);
     first.shows(&done).await;
     late.shows(&done).await;
-    late.is_let_go().await;
+    late.releases().await;
     let too_late = "shown().lines.find(line => line.startsWith('Your answer came too late: you had approved it on ')) ?? null";
     late.becomes(&format!("({too_late}) !== null"), true).await;
     let too_late = late.value_of(too_late).await;
-    let told = PAY_10.with(&[DONE[0], too_late.as_str().unwrap(), DONE[1]]);
-    late.shows(&lines(&["pay"], &[told], &["Paid."])).await;
+    let reported = PAY_10.with(&[DONE[0], too_late.as_str().unwrap(), DONE[1]]);
+    late.shows(&lines(&["pay"], &[reported], &["Paid."])).await;
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert_eq!(app.scene.requests().len(), 2);
     browser.close().await;
@@ -66,10 +66,10 @@ async fn a_tab_that_decides_too_late_says_so_and_shows_the_outcome_of_the_call()
 async fn an_approval_that_comes_too_late_runs_nothing_and_the_page_shows_why() {
     // The approval finds the deadline, not the sweeper.
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_secs(3600)).await;
-    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).says("Too late.");
+    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).answers("Too late.");
     let browser = Browser::start(&app.client.base, "says_why_not").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     assert_eq!(app.rows.change("UPDATE tool_calls SET expires_at = created_at").await, Ok(1));
 
@@ -96,10 +96,10 @@ async fn a_call_that_expires_is_shown_without_a_reload() {
         config.approval.sweep = Duration::from_millis(100);
     };
     let app = Embedded::with(short).await;
-    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).says("A pity.");
+    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).answers("A pity.");
     let browser = Browser::start(&app.client.base, "expires").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.becomes("shown().lines.at(-1).startsWith('Nobody decided until ')", true).await;
     tab.clicks("Go on").await;
     tab.becomes("shown().lines.at(-1)", "A pity.").await;
@@ -110,10 +110,10 @@ async fn a_call_that_expires_is_shown_without_a_reload() {
 #[tokio::test]
 async fn a_page_without_events_says_so_and_still_learns_what_happens() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start(&app.client.base, "without_events").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     tab.loses("**/api/events/**").await;
     tab.reloads().await;
@@ -126,12 +126,12 @@ async fn a_page_without_events_says_so_and_still_learns_what_happens() {
 }
 
 #[tokio::test]
-async fn a_decision_by_an_approver_is_shown_and_the_page_offers_to_go_on() {
+async fn a_decision_by_an_approver_is_shown_and_the_page_offers_to_continue() {
     let app = with_a_hold().await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let browser = Browser::start(&app.client.base, "decided_elsewhere").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let messages = app.client.messages(&tab.chat().await).await;
     let held = messages[1]["parts"][1]["tool_call"]["tool_call_id"].as_str().unwrap();
@@ -147,10 +147,10 @@ async fn a_decision_by_an_approver_is_shown_and_the_page_offers_to_go_on() {
 #[tokio::test]
 async fn an_edit_by_an_approver_is_shown_beside_the_proposal() {
     let app = with_a_hold().await;
-    app.scene.says("Paid less.");
+    app.scene.answers("Paid less.");
     let browser = Browser::start(&app.client.base, "edited_elsewhere").await;
     let tab = browser.tab("tab").await;
-    tab.says("pay").await;
+    tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let messages = app.client.messages(&tab.chat().await).await;
     let held = messages[1]["parts"][1]["tool_call"]["tool_call_id"].as_str().unwrap();
@@ -163,7 +163,7 @@ async fn an_edit_by_an_approver_is_shown_beside_the_proposal() {
         json!(["Proposed by the model\n{\n  \"note\": \"10\"\n}", "Edited by you\n{\n  \"note\": \"5\"\n}"]);
     tab.becomes(inputs, both).await;
     tab.becomes(
-        "document.querySelector('.call .standing').innerText",
+        "document.querySelector('.call .status').innerText",
         "Approved by you, with other inputs, and done.",
     )
     .await;

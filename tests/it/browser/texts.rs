@@ -29,10 +29,10 @@ const ATTACKS: &str = r#"<img src=x onerror="window.attacked = 1"><script>window
 #[tokio::test]
 async fn the_text_of_a_model_is_markdown() {
     let app = Embedded::start().await;
-    app.scene.says(MARKDOWN);
+    app.scene.answers(MARKDOWN);
     let browser = Browser::start(&app.client.base, "markdown").await;
     let tab = browser.tab("tab").await;
-    tab.says("**hi**").await;
+    tab.sends("**hi**").await;
     let lines = [
         "**hi**",
         "A heading",
@@ -54,10 +54,10 @@ async fn the_text_of_a_model_is_markdown() {
 #[tokio::test]
 async fn the_text_of_a_model_is_never_markup_and_loads_nothing() {
     let app = Embedded::start().await;
-    app.scene.says(ATTACKS);
+    app.scene.answers(ATTACKS);
     let browser = Browser::start(&app.client.base, "planted_markup").await;
     let tab = browser.tab("tab").await;
-    tab.says(ATTACKS).await;
+    tab.sends(ATTACKS).await;
     let shown = r#"<img src=x onerror="window.attacked = 1"><script>window.attacked = 1</script>"#;
     tab.becomes("shown().busy || document.querySelector('.markdown')?.innerText.split('\\n')[0]", shown)
         .await;
@@ -77,10 +77,10 @@ async fn the_text_of_a_model_is_never_markup_and_loads_nothing() {
 async fn the_log_follows_its_end_unless_the_reader_has_scrolled_up() {
     let app = Embedded::start().await;
     let long = |word: &str| vec![word; 60].join("\n\n");
-    app.scene.says(&long("first"));
+    app.scene.answers(&long("first"));
     let browser = Browser::start(&app.client.base, "scrolls").await;
     let tab = browser.tab("tab").await;
-    tab.says("hi").await;
+    tab.sends("hi").await;
     let left = "(log => Math.round(log.scrollHeight - log.scrollTop - log.clientHeight))(document.querySelector('.log'))";
     tab.becomes("document.querySelectorAll('.markdown p').length", 60).await;
     tab.becomes(&format!("{left} < 40"), true).await;
@@ -89,8 +89,8 @@ async fn the_log_follows_its_end_unless_the_reader_has_scrolled_up() {
     assert_eq!(tab.value_of("document.documentElement.scrollHeight <= innerHeight").await, true);
 
     let gate = app.scene.gate();
-    app.scene.says(&long("second"));
-    tab.says("more").await;
+    app.scene.answers(&long("second"));
+    tab.sends("more").await;
     tab.becomes(&format!("{left} < 40"), true).await;
     tab.value_of("document.querySelector('.log').scrollTo(0, 100)").await;
     tab.becomes("[...document.querySelectorAll('.to-end')].length", 1).await;

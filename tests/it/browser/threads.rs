@@ -14,19 +14,19 @@ async fn threads_are_listed_by_title_with_the_calls_that_wait() {
     let browser = Browser::start(&app.client.base, "lists_threads").await;
     let tab = browser.tab("tab").await;
     tab.becomes(LIST, json!([])).await;
-    tab.says("pay the bill").await;
+    tab.sends("pay the bill").await;
     tab.shows(&lines(&["pay the bill"], &[PAY_10.asks()], &[])).await;
     tab.becomes(LIST, json!([["pay the bill", "1 waiting", "page"]])).await;
 
-    tab.follows("New chat").await;
+    tab.clicks_link("New chat").await;
     tab.becomes(LIST, json!([["pay the bill", "1 waiting", null]])).await;
     tab.becomes("document.activeElement.ariaLabel", "Message").await;
-    app.scene.says("Hello.");
-    tab.says("hi").await;
+    app.scene.answers("Hello.");
+    tab.sends("hi").await;
     tab.shows(&["hi", "Hello."]).await;
     tab.becomes(LIST, json!([["hi", null, "page"], ["pay the bill", "1 waiting", null]])).await;
 
-    tab.follows("pay the bill 1 waiting").await;
+    tab.clicks_link("pay the bill 1 waiting").await;
     tab.shows(&lines(&["pay the bill"], &[PAY_10.asks()], &[])).await;
     tab.becomes("document.activeElement.innerText", "pay the bill").await;
     tab.becomes(LIST, json!([["hi", null, null], ["pay the bill", "1 waiting", "page"]])).await;
@@ -46,8 +46,8 @@ async fn older_threads_and_messages_are_shown_on_demand() {
     }
     let thread = app.client.thread().await;
     for n in 0..26 {
-        app.scene.says(&format!("answer {n}"));
-        app.client.say(&thread, &format!("question {n}")).await;
+        app.scene.answers(&format!("answer {n}"));
+        app.client.send_message(&thread, &format!("question {n}")).await;
     }
     let browser = Browser::start(&app.client.base, "shows_older").await;
     let tab = browser.tab_at("tab", &format!("/?chat={thread}")).await;
@@ -60,8 +60,8 @@ async fn older_threads_and_messages_are_shown_on_demand() {
     tab.clicks("Older messages").await;
     tab.becomes(articles, 52).await;
     tab.becomes("document.querySelector('article').innerText", "question 0").await;
-    app.scene.says("answer 26");
-    tab.says("question 26").await;
+    app.scene.answers("answer 26");
+    tab.sends("question 26").await;
     tab.becomes("shown().lines.at(-1)", "answer 26").await;
     tab.becomes(articles, 54).await;
     browser.close().await;
@@ -75,13 +75,16 @@ async fn a_missing_chat_is_reported_as_missing() {
     let tab = browser.tab_at("tab", &format!("/?chat={nobodys}")).await;
     let refused = app.client.get(&format!("/threads/{nobodys}")).await;
     assert_eq!((refused.status, tab.alert().await), (404, refused.message().to_owned()));
-    let mut asked = tab.asked().await;
-    asked.retain(|line| line.contains("{chat}"));
-    asked.sort();
-    assert_eq!(asked, ["GET /api/threads/{chat} 404", "GET /api/threads/{chat}/messages?format=ui-v7 404"]);
-    tab.follows("New chat").await;
-    app.scene.says("Hello.");
-    tab.says("hi").await;
+    let mut requested = tab.requests().await;
+    requested.retain(|line| line.contains("{chat}"));
+    requested.sort();
+    assert_eq!(
+        requested,
+        ["GET /api/threads/{chat} 404", "GET /api/threads/{chat}/messages?format=ui-v7 404"]
+    );
+    tab.clicks_link("New chat").await;
+    app.scene.answers("Hello.");
+    tab.sends("hi").await;
     tab.shows(&["hi", "Hello."]).await;
     browser.close().await;
 }

@@ -30,8 +30,8 @@ async fn a_decision_with_a_truncated_body_decides_nothing() {
         assert_eq!(app.client.call(&id).await["state"], "pending", "{how:?}");
 
         assert_eq!(stored(&app.client.approve(&id).await), (200, false, "succeeded"), "{how:?}");
-        app.scene.says("Paid.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "{how:?}");
+        app.scene.answers("Paid.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.", "{how:?}");
     }
     assert_eq!(app.rows.count("decisions").await, i64::try_from(Leave::ALL.len()).unwrap());
     assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("pay {how:?}")));
@@ -47,7 +47,7 @@ async fn a_decider_that_disconnects_at_any_moment_has_decided_wholly_or_not_at_a
     let note = |n: usize| n.to_string();
     let calls: Vec<_> = (0..all.len()).map(|n| call(&note(n), "pay", &json!({ "note": note(n) }))).collect();
     app.scene.calls(&calls);
-    let ids = app.client.say(&thread, "pay").await.pending();
+    let ids = app.client.send_message(&thread, "pay").await.pending();
     assert_eq!(ids.len(), all.len());
     let mut connections = Vec::new();
     for (id, (round, how, yes)) in ids.iter().zip(&all) {
@@ -77,8 +77,8 @@ async fn a_decider_that_disconnects_at_any_moment_has_decided_wholly_or_not_at_a
     expected.sort_unstable();
     assert_eq!(lines, expected, "each yes ran once");
     assert_eq!(app.rows.count("decisions").await, i64::try_from(all.len()).unwrap());
-    app.scene.says("Done.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
+    app.scene.answers("Done.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Done.");
     all_is_whole(&app).await;
 }
 
@@ -88,14 +88,14 @@ async fn a_tool_keeps_running_when_its_decider_disconnects() {
     for how in Leave::ALL {
         let (thread, id) = app.held("wait_for_me", &format!("{how:?}")).await;
         let client = Leaver::sends(&app.client, how, PATH, &decision(&id, true)).await;
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let _connection = client.leaves().await;
         assert_eq!(app.client.call(&id).await["state"], "executing", "{how:?}");
 
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         assert_eq!(stored(&app.client.approve(&id).await), (200, true, "succeeded"), "{how:?}");
-        app.scene.says("Waited.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Waited.", "{how:?}");
+        app.scene.answers("Waited.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Waited.", "{how:?}");
     }
     assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("wait_for_me {how:?}")));
     all_is_whole(&app).await;
@@ -116,8 +116,8 @@ async fn an_outcome_is_kept_when_its_decider_disconnects_before_reading_it() {
         let again = app.client.validate(&decision(&id, yes)).await;
         assert_eq!(stored(&again), (200, true, state), "{how:?}");
         assert_eq!(app.client.validate(&decision(&id, !yes)).await.code(), "already_decided", "{how:?}");
-        app.scene.says("I see.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "I see.", "{how:?}");
+        app.scene.answers("I see.");
+        assert_eq!(app.client.resume(&thread).await.text(), "I see.", "{how:?}");
     }
     assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("pay {how:?}")), "only where it was a yes");
     all_is_whole(&app).await;

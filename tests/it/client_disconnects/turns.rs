@@ -38,7 +38,7 @@ fn ran(app: &Embedded, note: &str) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The model is called; no byte of the answer has been read.
-    Asked,
+    RecordedRequest,
     InWords,
     InArguments,
     InTool,
@@ -80,24 +80,24 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
         let asked_before = app.scene.requests().len();
 
         let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "pay" })).await;
-        let (said, heard) = match phase {
-            Phase::Asked => (0, None),
+        let (output, received) = match phase {
+            Phase::RecordedRequest => (0, None),
             Phase::InWords => (1, Some("0:\"I will \"")),
             Phase::InArguments => (4, Some("c:{")),
             Phase::InTool => (EVENTS, Some("9:{")),
             Phase::Held => (EVENTS, Some("8:[{")),
         };
-        gate.add_permits(said);
+        gate.add_permits(output);
         if phase == Phase::Held {
-            app.ledger.go.add_permits(1);
+            app.ledger.release.add_permits(1);
         }
-        match heard {
-            None => app.asks_the_model(asked_before + 1).await,
-            Some(text) => client.hears(text).await,
+        match received {
+            None => app.wait_for_model_requests(asked_before + 1).await,
+            Some(text) => client.receives(text).await,
         }
         if phase == Phase::InTool {
-            let begun = async || (!ran(&app, &note).is_empty()).then_some(());
-            eventually("the tool runs", begun).await;
+            let started = async || (!ran(&app, &note).is_empty()).then_some(());
+            eventually("the tool runs", started).await;
         }
         let _connection = client.leaves().await;
         if phase != Phase::Held {
@@ -106,8 +106,8 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
                 "streaming",
                 "{how:?}: the model has more events"
             );
-            gate.add_permits(EVENTS - said);
-            app.ledger.go.add_permits(1);
+            gate.add_permits(EVENTS - output);
+            app.ledger.release.add_permits(1);
         }
 
         let whole = ended(&app, &thread).await;
@@ -116,14 +116,14 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
         assert_eq!(runs(&app, &thread).await, [run("waiting")], "{how:?}");
         assert_eq!(ran(&app, &note), [format!("dawdle {note}")], "{how:?}: it ran, the other waits");
 
-        let held = app.client.go_on(&thread).await;
+        let held = app.client.resume(&thread).await;
         let [id] = &held.pending()[..] else { panic!("{how:?}: {}", held.raw) };
         assert_eq!(app.client.call(id).await["state"], "pending", "{how:?}");
         assert_eq!(app.client.approve(id).await.body["state"], "succeeded", "{how:?}");
-        app.scene.says("Paid.").says("Still here.");
+        app.scene.answers("Paid.").answers("Still here.");
         gate.add_permits(4);
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "{how:?}");
-        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.", "{how:?}");
+        assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "Still here.", "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("completed"), run("completed")], "{how:?}");
         assert_eq!(ran(&app, &note), [format!("dawdle {note}"), format!("pay {note}")], "{how:?}");
         assert_eq!(gate.available_permits(), 0, "{how:?}: every event was sent");
@@ -133,7 +133,7 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
 
 #[tokio::test]
 async fn a_turn_continues_when_its_client_disconnects_before_the_first_byte_of_the_answer() {
-    a_turn_continues_after_a_disconnect(Phase::Asked).await;
+    a_turn_continues_after_a_disconnect(Phase::RecordedRequest).await;
 }
 
 #[tokio::test]
@@ -162,9 +162,9 @@ async fn a_text_only_turn_completes_without_its_client() {
     let gate = app.scene.gate();
     for how in Leave::ALL {
         let thread = app.client.thread().await;
-        app.scene.says("Nobody hears this.").says("Still here.");
+        app.scene.answers("Nobody hears this.").answers("Still here.");
         let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "hi" })).await;
-        client.hears("f:{").await;
+        client.receives("f:{").await;
         let _connection = client.leaves().await;
         assert_eq!(answer(&app, &thread).await["status"], "streaming", "{how:?}: no text was sent yet");
 
@@ -174,7 +174,7 @@ async fn a_text_only_turn_completes_without_its_client() {
         assert_eq!(whole["parts"][1]["text"], "Nobody hears this.", "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
         gate.add_permits(2);
-        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
+        assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "Still here.", "{how:?}");
     }
     all_is_whole(&app).await;
 }
@@ -192,8 +192,8 @@ async fn a_question_with_a_truncated_body_starts_no_turn() {
     // After all of them, so that a turn that one of them began would be visible.
     for (how, thread, _connection) in left {
         assert!(runs(&app, &thread).await.is_empty(), "{how:?}");
-        app.scene.says("Hello.");
-        assert_eq!(app.client.say(&thread, "hi").await.text(), "Hello.", "{how:?}");
+        app.scene.answers("Hello.");
+        assert_eq!(app.client.send_message(&thread, "hi").await.text(), "Hello.", "{how:?}");
         assert_eq!(app.client.questions(&thread).await, ["hi"], "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
     }
@@ -206,7 +206,7 @@ async fn a_question_posted_again_after_a_disconnect_reaches_the_model_once() {
     let app = Embedded::start().await;
     for (round, how) in in_rounds() {
         let thread = app.client.thread().await;
-        app.scene.says("Once.");
+        app.scene.answers("Once.");
         let question = json!({ "message": { "id": "m", "role": "user", "content": "hi" } });
         let client = Leaver::sends(&app.client, how, &path(&thread), &question).await;
         a_while(&app, round).await;
@@ -234,27 +234,27 @@ async fn a_continuation_completes_when_its_client_disconnects_before_the_outcome
         let (thread, id) = app.held("wait_for_me", &note).await;
         let yes = json!({ "toolCallId": id, "isValidated": true });
         let mut decider = Leaver::sends(&app.client, Leave::Fin, "/qa/validate_tool", &yes).await;
-        app.ledger.wait_begun().await;
-        app.scene.says("Waited.").says("Still here.");
+        app.ledger.wait_started().await;
+        app.scene.answers("Waited.").answers("Still here.");
         let asked_before = app.scene.requests().len();
 
         let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({})).await;
-        client.hears_head().await;
+        client.receives_head().await;
         let _connection = client.leaves().await;
         assert_eq!(app.client.call(&id).await["state"], "executing", "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("waiting")], "{how:?}");
 
-        app.ledger.go.add_permits(1);
-        decider.hears("succeeded").await;
+        app.ledger.release.add_permits(1);
+        decider.receives("succeeded").await;
         // No other request resumes the turn.
-        app.asks_the_model(asked_before + 1).await;
-        let later = app.client.begin_to_go_on(&thread).await;
+        app.wait_for_model_requests(asked_before + 1).await;
+        let later = app.client.begin_resume(&thread).await;
         gate.add_permits(2);
         let later = app.client.read_on(later).await;
         assert_eq!(later.one('a'), &json!({ "toolCallId": id, "result": { "waited": note } }), "{how:?}");
         assert_eq!(later.text(), "Waited.", "{how:?}");
         gate.add_permits(2);
-        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
+        assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "Still here.", "{how:?}");
         assert_eq!(app.scene.requests().len(), asked_before + 2, "{how:?}");
         assert_eq!(ran(&app, &note), [format!("wait_for_me {note}")], "{how:?}");
     }

@@ -1,6 +1,6 @@
 //! Invalid values, each named by its key.
 
-use super::Place;
+use super::Deployment;
 
 /// An invalid value for each key.
 const WRONG: &[(&str, &str)] = &[
@@ -164,12 +164,12 @@ const WRONG: &[(&str, &str)] = &[
 fn an_invalid_value_of_any_key_is_an_error_that_names_it() {
     let mut unnamed = Vec::new();
     for (key, value) in WRONG {
-        let place = Place::with_file(&format!("{key} = {value}"));
-        let ended = place.migrate(&[], &[]);
+        let deployment = Deployment::with_file(&format!("{key} = {value}"));
+        let ended = deployment.migrate(&[], &[]);
         assert!(!ended.ok, "{key} = {value}");
-        assert_eq!(place.databases(), Vec::<String>::new(), "{key} = {value}");
-        if !ended.said.contains(key) {
-            unnamed.push(format!("{key} = {value}: {}", ended.said));
+        assert_eq!(deployment.databases(), Vec::<String>::new(), "{key} = {value}");
+        if !ended.printed.contains(key) {
+            unnamed.push(format!("{key} = {value}: {}", ended.printed));
         }
     }
     assert!(unnamed.is_empty(), "{}", unnamed.concat());
@@ -179,13 +179,13 @@ fn an_invalid_value_of_any_key_is_an_error_that_names_it() {
 fn the_list_has_an_invalid_value_for_every_key() {
     let secret = format!("secret = \"{}\"", "s".repeat(32));
     let printed = [&secret, "jwks_url = \"https://j\""].map(|keys| {
-        let place = Place::with_file(&format!(
+        let deployment = Deployment::with_file(&format!(
             "model = {{ name = \"m\", base_url = \"https://m\", api_key = \"k\", system_prompt = \"s\" }}\n\
              log = {{ format = \"json\", level = \"info\" }}\ntools.pay.run_roles = \"a\"\n\
              server.metrics_bind = \"127.0.0.1:0\"\n\
              auth = {{ mode = \"jwt\", issuer = \"i\", audience = \"a\", default_tenant = \"t\", {keys} }}",
         ));
-        place.in_force(&[])
+        deployment.in_force(&[])
     });
     let mut section = String::new();
     let mut missing = Vec::new();
@@ -256,8 +256,8 @@ fn conflicting_values_are_named() {
         (&format!("{0}\n{0}", rules("")), "approval.rules[1].name"),
         ("[database]\nurl = \"sqlite://x.db\"\nurl_file = \"url\"", "database.url_file"),
     ] {
-        let place = Place::with_file(toml);
-        place.migrate(&[], &[]).refused_for(key);
-        assert_eq!(place.databases(), Vec::<String>::new(), "{toml}");
+        let deployment = Deployment::with_file(toml);
+        deployment.migrate(&[], &[]).refused_for(key);
+        assert_eq!(deployment.databases(), Vec::<String>::new(), "{toml}");
     }
 }

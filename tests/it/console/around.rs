@@ -31,7 +31,7 @@ async fn f12_the_card_shows_the_words_the_policy_the_others_and_the_history_as_t
     let thread = thread["thread_id"].as_str().unwrap();
     app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]);
     let words = format!("Pay {MARKUP}\u{202e} {}", "w".repeat(3000));
-    let id = app.client.say(thread, &words).await.pending().remove(0);
+    let id = app.client.send_message(thread, &words).await.pending().remove(0);
     dave.approve(&id).await;
     let facts = json!({ "carol": chief("carol"), "earlier": earlier, "id": id, "markup": MARKUP });
     play("around", &app.client.base, facts).await;
@@ -51,7 +51,7 @@ async fn words_that_are_not_shared_are_not_on_the_card() {
 
 #[tokio::test]
 async fn an_edit_is_approved_with_the_preview_that_was_shown() {
-    let world = World::that_says("Wipes {note}.");
+    let world = World::that_reports("Wipes {note}.");
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("wipe", "old").await;
     play("preview", &app.client.base, json!({ "markup": MARKUP })).await;

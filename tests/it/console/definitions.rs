@@ -26,7 +26,7 @@ async fn a_card_shows_a_changed_definition_and_an_operator_accepts_it() {
     let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
     eventually("the definition has changed", changed).await;
     server.scene.calls(&[call("p", "s__act", &json!({ "note": "a" }))]);
-    let turn = server.client.say(&server.client.thread().await, "please").await;
+    let turn = server.client.send_message(&server.client.thread().await, "please").await;
     assert_eq!(turn.pending().len(), 1, "{}", turn.raw);
     let facts = json!({
         "carol": token::token("acme", "carol", &["chief"]),

@@ -64,11 +64,11 @@ async fn e15_each_file_is_served_as_it_is_and_revalidated() {
         }
         let tag = header("etag");
         assert!(answer.bytes().await.unwrap() == bytes, "{path}: other bytes than the file");
-        for (asked, status) in [(tag.as_str(), 304), (&format!("\"x\", W/{tag}"), 304), ("\"x\"", 200)] {
-            let again = get().header("if-none-match", asked).send().await.unwrap();
-            assert_eq!(again.status(), status, "{path} {asked}");
+        for (requested, status) in [(tag.as_str(), 304), (&format!("\"x\", W/{tag}"), 304), ("\"x\"", 200)] {
+            let again = get().header("if-none-match", requested).send().await.unwrap();
+            assert_eq!(again.status(), status, "{path} {requested}");
             assert_eq!(again.headers()["etag"], tag, "{path}");
-            assert_eq!(again.bytes().await.unwrap().is_empty(), status == 304, "{path} {asked}");
+            assert_eq!(again.bytes().await.unwrap().is_empty(), status == 304, "{path} {requested}");
         }
     }
 }

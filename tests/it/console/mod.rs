@@ -22,8 +22,8 @@ pub(crate) async fn play(scenario: &str, server: &str, mut facts: Value) {
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser"));
     command.args(["console.mjs", scenario, &facts.to_string()]).arg(&folder);
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().expect(MISSING);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{scenario}: {said}\n{MISSING}; {} shows the tabs", folder.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{scenario}: {stderr}\n{MISSING}; {} shows the tabs", folder.display());
 }
 
 fn roles(names: &[&str]) -> Vec<String> {
@@ -77,7 +77,7 @@ async fn edited_inputs_keep_the_digits_of_large_numbers() {
     let app = app.redeploy_with(tools, |config| config.approval.exact_numbers = ExactNumbers::Allow).await;
     app.scene.calls(&[call("c-1", "count", &json!({ "to": 9_007_199_254_740_993_u64 }))]);
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "count").await;
+    let turn = app.client.send_message(&thread, "count").await;
     let facts = json!({ "proposed": "9007199254740993", "edited": "18446744073709551615" });
     play("edit", &app.client.base, facts).await;
     assert_eq!(app.ledger.lines(), ["count 18446744073709551615"]);
@@ -197,7 +197,7 @@ async fn the_outcome_of_a_running_call_appears_by_itself() {
     let facts = json!({ "release": release });
     let released = async {
         eventually("the page shows that it runs", async || release.exists().then_some(())).await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
     };
     tokio::join!(play("running", &app.client.base, facts), released);
     assert_eq!(app.ledger.lines(), ["wait_for_me 1"]);

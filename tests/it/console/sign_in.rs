@@ -39,10 +39,10 @@ async fn browse(url: &str, cookie: &str) -> Got {
 
 /// Begins a sign-in. Returns where the issuer sends the browser back to, and the cookie of the sign-in.
 async fn came_back(oidc: &Oidc, app: &Embedded) -> (String, String) {
-    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
-    assert_eq!(begun.status, 303);
-    let cookie = format!("{COOKIE_OF_SIGN_IN}{}", begun.cookie(COOKIE_OF_SIGN_IN));
-    (oidc.sent_back(&begun.to).await, cookie)
+    let started = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert_eq!(started.status, 303);
+    let cookie = format!("{COOKIE_OF_SIGN_IN}{}", started.cookie(COOKIE_OF_SIGN_IN));
+    (oidc.sent_back(&started.to).await, cookie)
 }
 
 async fn signed_in(oidc: &Oidc, app: &Embedded) -> String {
@@ -120,7 +120,7 @@ async fn d12_only_the_browser_that_began_a_sign_in_ends_it_and_once() {
     let (_, other) = came_back(&oidc, &app).await;
     for cookie in ["", &other, COOKIE_OF_SIGN_IN] {
         let got = browse(&callback, cookie).await;
-        assert_eq!((got.status, &got.to), (303, &failed("not-begun")), "{cookie}");
+        assert_eq!((got.status, &got.to), (303, &failed("not-started")), "{cookie}");
         assert_eq!(got.cookies, Vec::<String>::new(), "the sign-in of this cookie continues");
     }
     let (before, _) = callback.split_once("iss=").unwrap();
@@ -155,9 +155,9 @@ async fn a_sign_in_without_its_issuer_and_a_token_for_another_audience_say_so() 
     let signs_in = oidc.signs_in("ann").await;
     let app = Embedded::with(signs_in).await;
     drop(oidc);
-    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
-    assert_eq!((begun.status, begun.to), (303, app.client.url("/#/sign-in/unavailable")));
-    assert_eq!(begun.cookies, Vec::<String>::new());
+    let started = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert_eq!((started.status, started.to), (303, app.client.url("/#/sign-in/unavailable")));
+    assert_eq!(started.cookies, Vec::<String>::new());
 }
 
 /// Starts a server whose people sign in at an issuer that supports these methods of PKCE.
@@ -185,11 +185,11 @@ async fn signs_in_with(methods: &[&str]) -> (Issuer, Embedded) {
 #[tokio::test]
 async fn a_sign_in_needs_an_issuer_that_binds_a_code_to_a_browser() {
     let (_issuer, app) = signs_in_with(&["plain"]).await;
-    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
-    assert_eq!((begun.status, begun.to.as_str()), (303, "http://127.0.0.1:1/#/sign-in/unavailable"));
+    let started = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert_eq!((started.status, started.to.as_str()), (303, "http://127.0.0.1:1/#/sign-in/unavailable"));
     let (issuer, app) = signs_in_with(&["plain", "S256"]).await;
-    let begun = browse(&app.client.url("/auth/sign-in"), "").await;
-    assert!(begun.to.starts_with(&issuer.url.replace("/keys", "/authorize?")), "{}", begun.to);
+    let started = browse(&app.client.url("/auth/sign-in"), "").await;
+    assert!(started.to.starts_with(&issuer.url.replace("/keys", "/authorize?")), "{}", started.to);
 }
 
 #[tokio::test]
@@ -204,9 +204,9 @@ async fn a_sign_in_waits_while_others_hold_all_places_at_the_issuer() {
         tokio::spawn(async move { browse(&callback, &cookie).await.to })
     };
     issuer.answers(Answers::Slowly);
-    let asked = issuer.asked();
+    let requested = issuer.requests();
     let others: Vec<_> = (0..16).map(|_| begin()).collect();
-    eventually("all places are taken", async || (issuer.asked() == asked + 16).then_some(())).await;
+    eventually("all places are taken", async || (issuer.requests() == requested + 16).then_some(())).await;
     let last = begin();
     issuer.answers(Answers::Body("{}".to_owned()));
     others.iter().for_each(tokio::task::JoinHandle::abort);
@@ -223,6 +223,9 @@ async fn a_server_without_a_client_id_has_no_sign_in_and_takes_no_cookie() {
     let refused = send(&app.client, Method::GET, "/auth/session", &[("cookie", &cookie)]).await;
     assert_eq!((refused.status, &refused.body["error"]["details"]), (401, &json!(null)));
     let signs_in = Embedded::with(oidc.signs_in("ann").await).await;
-    let told = signs_in.client.get("/auth/session").await;
-    assert_eq!((told.status, &told.body["error"]["details"]["sign_in"]), (401, &json!("/auth/sign-in")));
+    let reported = signs_in.client.get("/auth/session").await;
+    assert_eq!(
+        (reported.status, &reported.body["error"]["details"]["sign_in"]),
+        (401, &json!("/auth/sign-in"))
+    );
 }

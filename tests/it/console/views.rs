@@ -33,6 +33,6 @@ async fn every_look_is_accessible_and_fits_its_window() {
     let app = app.redeploy(tools).await;
     app.scene.calls(&[crate::support::call("l-1", "letter", &json!({ "text": "w".repeat(5000) }))]);
     let thread = app.client.thread().await;
-    app.client.say(&thread, "write a letter").await;
+    app.client.send_message(&thread, "write a letter").await;
     play("views", &app.client.base, json!({})).await;
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One of this many events belongs to the reader.
 const OTHERS: usize = 100;
 /// The number of events that belong to the reader.
-const TOLD: usize = 60;
+const RECEIVED: usize = 60;
 /// The maximum number of rows that the server may read for each event that it delivers.
 const RATIO: i64 = 10;
 
@@ -24,7 +24,7 @@ async fn crowd(app: &Embedded) -> Held {
     let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
     let thread = alice.thread().await;
     app.scene.calls(&[crate::support::call("p", "pay", &serde_json::json!({ "note": "1" }))]);
-    let call = alice.say(&thread, "please").await.pending().pop().unwrap();
+    let call = alice.send_message(&thread, "please").await.pending().pop().unwrap();
     let run = alice.call(&call).await["run_id"].as_str().unwrap().to_owned();
     let others = bob.thread().await;
     all_numbered(&app.rows).await;
@@ -37,10 +37,10 @@ async fn crowd(app: &Embedded) -> Held {
             CASE WHEN {own} THEN 'alice' ELSE 'bob' END, CASE WHEN {own} THEN '{thread}' ELSE '{others}' END,
             CASE WHEN {own} THEN '{thread}' ELSE '{others}' END, CASE WHEN {own} THEN '{run}' END,
             CASE WHEN {own} THEN '{call}' END, CASE WHEN {own} THEN 'pay' END, '{{}}' FROM numbers",
-        all = OTHERS * TOLD
+        all = OTHERS * RECEIVED
     );
-    assert_eq!(app.rows.change(&fill).await, Ok(u64::try_from(OTHERS * TOLD).unwrap()));
-    let last = format!("UPDATE event_sequence SET last = {}", OTHERS * TOLD + 4);
+    assert_eq!(app.rows.change(&fill).await, Ok(u64::try_from(OTHERS * RECEIVED).unwrap()));
+    let last = format!("UPDATE event_sequence SET last = {}", OTHERS * RECEIVED + 4);
     assert_eq!(app.rows.change(&last).await, Ok(1));
     Held { alice, nobody, thread }
 }
@@ -53,7 +53,7 @@ async fn all_numbered(rows: &Rows) {
 
 /// The events after the fourth, which is the last event that the server itself wrote.
 async fn catches_up(client: &Client, path: &str) -> Vec<Value> {
-    Sse::open(client, &format!("{path}after=4")).await.take(TOLD).await
+    Sse::open(client, &format!("{path}after=4")).await.take(RECEIVED).await
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
     .await;
     let Held { alice, nobody, thread } = crowd(&app).await;
     assert!(app.rows.change("ANALYZE").await.is_ok());
-    let own: Vec<i64> = (1..=TOLD).map(|n| i64::try_from(n * OTHERS + 4).unwrap()).collect();
+    let own: Vec<i64> = (1..=RECEIVED).map(|n| i64::try_from(n * OTHERS + 4).unwrap()).collect();
     let operator = nobody.as_user("acme", "olga", &["operator"]);
     let approver = nobody.as_user("acme", "carol", &["chief"]);
     for (client, path) in [
@@ -83,18 +83,18 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
         app = app.redeploy_with(tools, office).await;
         let base = app.client.base.clone();
         let at = |client: &Client| Client { base: base.clone(), ..client.clone() };
-        let told = match client {
+        let received = match client {
             Some(client) => catches_up(&at(client), &path).await,
             None => Vec::new(),
         };
         app.end().await;
         let rows = app.rows.read_of("events").await - before;
         if client.is_some() {
-            assert_eq!(seqs(&told), own, "{path}");
+            assert_eq!(seqs(&received), own, "{path}");
         }
         // Each look for events without a number may read the dead index entries of the four that had none.
-        let most = RATIO * i64::try_from(told.len()).unwrap() + 60;
-        assert!(rows <= most, "{path}: {rows} rows for {} events", told.len());
+        let most = RATIO * i64::try_from(received.len()).unwrap() + 60;
+        assert!(rows <= most, "{path}: {rows} rows for {} events", received.len());
     }
 }
 
@@ -113,8 +113,8 @@ async fn a_reader_of_few_among_many_events_gets_all_of_its_own_and_then_new_ones
         (&operator, format!("/events?session_id={thread}&")),
     ] {
         let mut stream = Sse::open(client, &format!("{path}after=4")).await;
-        let told = stream.take(TOLD).await;
-        assert_eq!(seqs(&told)[..2], [104, 204], "{path}");
+        let received = stream.take(RECEIVED).await;
+        assert_eq!(seqs(&received)[..2], [104, 204], "{path}");
         streams.push(stream);
     }
     let call = &alice.get(&format!("/threads/{thread}/approvals")).await.body["results"][0];

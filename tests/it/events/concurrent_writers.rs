@@ -17,7 +17,7 @@ async fn writes(app: &Embedded, writer: usize) {
         let note = format!("{writer}-{n}");
         let arguments = serde_json::json!({ "note": note });
         app.scene.calls(&[crate::support::call(&note, "pay", &arguments)]);
-        let turn = app.client.say(&app.client.thread().await, "please").await;
+        let turn = app.client.send_message(&app.client.thread().await, "please").await;
         let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
         assert_eq!(app.client.reject(id).await.status, 200);
     }
@@ -25,13 +25,13 @@ async fn writes(app: &Embedded, writer: usize) {
 
 /// Reads a few events at a time, and disconnects after each batch.
 async fn reads(app: &Embedded, few: usize, all: usize) -> Vec<Value> {
-    let (mut heard, mut last) = (Vec::new(), "0".to_owned());
-    while heard.len() < all {
+    let (mut received, mut last) = (Vec::new(), "0".to_owned());
+    while received.len() < all {
         let mut stream = Sse::behind(&app.client, "/events", Some(&last)).await;
-        heard.extend(stream.take(few.min(all - heard.len())).await);
+        received.extend(stream.take(few.min(all - received.len())).await);
         last = stream.last_event_id.unwrap();
     }
-    heard
+    received
 }
 
 #[tokio::test]

@@ -31,8 +31,8 @@ async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_b
     let url = postgres().await;
     let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let turn = app.client.say(&thread, "hello").await;
+    app.scene.answers("Hello.");
+    let turn = app.client.send_message(&thread, "hello").await;
     let run = turn.headers["x-run-id"].to_str().unwrap();
     let path = format!("/runs/{run}/events");
     assert_eq!(app.client.get(&path).await.body["results"].as_array().unwrap().len(), 2);
@@ -41,8 +41,8 @@ async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_b
     let lock = Rows::open(&url).await;
     leave_behind(&app.rows, &lock, (&elsewhere, RUN), PASS + 1).await;
 
-    let told = stream.take(usize::try_from(PASS).unwrap()).await;
-    assert_eq!(seqs(&told), (3..PASS + 3).collect::<Vec<i64>>());
+    let received = stream.take(usize::try_from(PASS).unwrap()).await;
+    assert_eq!(seqs(&received), (3..PASS + 3).collect::<Vec<i64>>());
     // A request about a run does not wait for the numbers of another run's events.
     let answer = app.client.get(&path).await;
     assert_eq!((answer.status, answer.body["results"].as_array().unwrap().len()), (200, 2));
@@ -60,8 +60,8 @@ async fn on_postgres_the_events_of_a_thread_are_numbered_in_the_order_in_which_t
     leave_behind(&app.rows, &lock, (&thread, RUN), many).await;
     app.rows.change("ROLLBACK").await.unwrap();
     let mut stream = Sse::open(&app.client, "/events?after=0").await;
-    let told = stream.take(usize::try_from(many).unwrap()).await;
-    assert_eq!(seqs(&told), (1..=many).collect::<Vec<i64>>());
+    let received = stream.take(usize::try_from(many).unwrap()).await;
+    assert_eq!(seqs(&received), (1..=many).collect::<Vec<i64>>());
     let disordered = "events WHERE event_id <> 'left-' || seq";
     assert_eq!(app.rows.count(disordered).await, 0);
 }
@@ -88,8 +88,8 @@ async fn on_postgres_passes_of_several_servers_at_once_leave_no_gap_and_repeat_n
     rows.drop_guards("events").await;
     let writes = async |app: &Embedded| {
         for n in 0..TURNS {
-            app.scene.calls(&[call("a", "look", &json!({ "note": n.to_string() }))]).says("Done.");
-            let turn = app.client.say(&app.client.thread().await, "look").await;
+            app.scene.calls(&[call("a", "look", &json!({ "note": n.to_string() }))]).answers("Done.");
+            let turn = app.client.send_message(&app.client.thread().await, "look").await;
             assert_eq!(turn.status, 200, "{}", turn.raw);
         }
     };

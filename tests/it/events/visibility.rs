@@ -6,15 +6,15 @@ use crate::support::{Client, Embedded, Sse};
 use serde_json::{Value, json};
 
 /// All events that this client receives, without those of its own thread.
-async fn hears(client: &Client) -> Vec<Value> {
+async fn receives(client: &Client) -> Vec<Value> {
     let (own, path) = (client.thread().await, "/events?after=0");
     let mut stream = Sse::open(client, path).await;
     // The client always receives the events of its own thread. When those arrive, no earlier event is
     // outstanding.
-    client.say(&own, "bye").await;
-    let mut heard = stream.until("run.completed").await;
-    heard.retain(|event| event["thread_id"] != own.as_str());
-    heard
+    client.send_message(&own, "bye").await;
+    let mut stream_text = stream.until("run.completed").await;
+    stream_text.retain(|event| event["thread_id"] != own.as_str());
+    stream_text
 }
 
 #[tokio::test]
@@ -30,18 +30,18 @@ async fn users_receive_exactly_the_events_that_they_may_see() {
     let nothing: [Value; 0] = [];
 
     let listener = |tenant: &str, user: &str, roles: &[&str]| {
-        app.scene.says("Bye.");
+        app.scene.answers("Bye.");
         nobody.as_user(tenant, user, roles)
     };
     let approver = listener("acme", "carol", &["chief"]);
-    assert_eq!(hears(&approver).await, of_pay);
+    assert_eq!(receives(&approver).await, of_pay);
     let operator = listener("acme", "olga", &["operator"]);
-    let heard = hears(&operator).await;
+    let stream_text = receives(&operator).await;
     // The approver's own events come in between.
-    assert_eq!(heard[..8], all);
-    assert!(heard[8..].iter().all(|event| event["actor"] == "user:carol"), "{heard:#?}");
-    assert_eq!(hears(&listener("acme", "bob", &["clerk"])).await, nothing);
-    assert_eq!(hears(&listener("other", "alice", &["chief", "operator"])).await, nothing);
+    assert_eq!(stream_text[..8], all);
+    assert!(stream_text[8..].iter().all(|event| event["actor"] == "user:carol"), "{stream_text:#?}");
+    assert_eq!(receives(&listener("acme", "bob", &["clerk"])).await, nothing);
+    assert_eq!(receives(&listener("other", "alice", &["chief", "operator"])).await, nothing);
 
     let status = async |client: &Client, path: &str| client.get(path).await.status;
     for (client, of_pay, of_refuse, of_run) in [
@@ -55,8 +55,8 @@ async fn users_receive_exactly_the_events_that_they_may_see() {
         assert_eq!(status(client, &format!("/tool_calls/{refuse}/events")).await, of_refuse);
         assert_eq!(status(client, &format!("/runs/{run}/events")).await, of_run);
     }
-    let told = approver.get(&format!("/runs/{run}/events")).await.body;
-    assert_eq!(told["results"], json!(of_pay), "of the run an approver sees the calls that are theirs");
+    let received = approver.get(&format!("/runs/{run}/events")).await.body;
+    assert_eq!(received["results"], json!(of_pay), "of the run an approver sees the calls that are theirs");
 }
 
 #[tokio::test]
@@ -67,20 +67,20 @@ async fn an_approver_receives_the_events_of_a_hold_and_of_its_outcome() {
     let chief = nobody.as_user("acme", "carol", &["chief"]);
     let mut stream = Sse::open(&chief, "/events").await;
     let (thread, id) = app.held("pay", "1").await;
-    let heard = stream.until("tool.requires_approval").await;
-    assert_eq!(types(&heard), ["tool.called", "tool.requires_approval"]);
-    let shown = heard[1]["data"]["input_hash"].clone();
+    let stream_text = stream.until("tool.requires_approval").await;
+    assert_eq!(types(&stream_text), ["tool.called", "tool.requires_approval"]);
+    let shown = stream_text[1]["data"]["input_hash"].clone();
     let decide = json!({ "toolCallId": id, "isValidated": true, "inputHash": shown });
     assert_eq!(chief.validate(&decide).await.body["state"], "succeeded");
-    let heard = stream.until("tool.succeeded").await;
-    assert_eq!(heard[0]["actor"], "user:carol");
+    let stream_text = stream.until("tool.succeeded").await;
+    assert_eq!(stream_text[0]["actor"], "user:carol");
 
-    // The events of a deleted thread are gone for every client.
+    // No client reads the events of a deleted thread.
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     for client in [&chief, &app.client, &nobody.as_user("acme", "olga", &["operator"])] {
         assert_eq!(client.get(&format!("/tool_calls/{id}/events")).await.status, 404);
-        app.scene.says("Bye.");
-        assert_eq!(hears(client).await.iter().filter(|event| event["thread_id"] == *thread).count(), 0);
+        app.scene.answers("Bye.");
+        assert_eq!(receives(client).await.iter().filter(|event| event["thread_id"] == *thread).count(), 0);
     }
 }
 

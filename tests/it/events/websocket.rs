@@ -107,13 +107,13 @@ async fn the_server_resumes_the_run_after_a_decision_over_a_websocket() {
     let app = Embedded::start().await;
     let mut socket = open(&app).await;
     let (thread, id) = app.held("pay", "1").await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     socket
         .send(&json!({ "id": 1, "decide": { "tool_call_id": id, "decision": "approve" } }).to_string())
         .await;
     loop {
-        let said = socket.next().await.unwrap().unwrap();
-        if said["event"]["type"] == "run.completed" {
+        let output = socket.next().await.unwrap().unwrap();
+        if output["event"]["type"] == "run.completed" {
             break;
         }
     }
@@ -155,14 +155,17 @@ async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
         ),
     ] {
         socket.send(&text).await;
-        let said = loop {
-            let said = socket.next().await.unwrap().unwrap();
-            if said.get("event").is_none() {
-                break said;
+        let output = loop {
+            let output = socket.next().await.unwrap().unwrap();
+            if output.get("event").is_none() {
+                break output;
             }
         };
-        assert_eq!((&said["status"], &said["body"]["error"]["code"]), (&json!(400), &json!("bad_request")));
-        let message = said["body"]["error"]["message"].as_str().unwrap();
+        assert_eq!(
+            (&output["status"], &output["body"]["error"]["code"]),
+            (&json!(400), &json!("bad_request"))
+        );
+        let message = output["body"]["error"]["message"].as_str().unwrap();
         assert!(message.contains(field), "{text}: {message}");
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
@@ -179,23 +182,23 @@ async fn a_websocket_delivers_answers_and_events_while_a_slow_tool_runs() {
             .to_string()
     };
     socket.send(&ask(&slow)).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     socket.send(&ask(&quick)).await;
     let (status, body) = socket.answer(&json!(quick)).await;
     assert_eq!((status, &body["state"]), (200, &json!("succeeded")));
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let (status, body) = socket.answer(&json!(slow)).await;
     assert_eq!((status, &body["state"]), (200, &json!("succeeded")));
 
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let mut other = open(&app).await;
     let (_, third) = app.held("pay", "3").await;
-    while told.len() < 4 {
-        told.push(other.next().await.unwrap().unwrap()["event"].clone());
+    while received.len() < 4 {
+        received.push(other.next().await.unwrap().unwrap()["event"].clone());
     }
-    assert_eq!(types(&told), ["run.started", "tool.called", "tool.requires_approval", "run.waiting"]);
+    assert_eq!(types(&received), ["run.started", "tool.called", "tool.requires_approval", "run.waiting"]);
     let page = app.client.get(&format!("/tool_calls/{third}/events")).await.body;
-    assert_eq!(page["results"], json!(told[1..3]));
+    assert_eq!(page["results"], json!(received[1..3]));
 }
 
 #[tokio::test]
@@ -249,7 +252,7 @@ async fn a_stopping_server_closes_its_websockets_with_1001() {
     let (left, app) = tokio::join!(socket.next(), app.redeploy(tools));
     assert_eq!(left, Some(Err(1001)));
     app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]);
-    assert_eq!(app.client.say(&app.client.thread().await, "pay").await.pending().len(), 1);
+    assert_eq!(app.client.send_message(&app.client.thread().await, "pay").await.pending().len(), 1);
 }
 
 #[tokio::test]
@@ -284,7 +287,7 @@ async fn a_client_with_as_many_decisions_in_flight_as_allowed_stays_connected() 
             other => panic!("{other:?}"),
         }
     }
-    app.ledger.go.add_permits(8);
+    app.ledger.release.add_permits(8);
     let mut answers = 0;
     while answers < 8 {
         let message = socket.next().await.unwrap().unwrap();
@@ -308,7 +311,7 @@ async fn a_client_that_answers_no_ping_is_disconnected() {
     // The client reads, and answers no ping.
     let mut all = Vec::new();
     raw.read_to_end(&mut all).await.unwrap();
-    let said = String::from_utf8_lossy(&all);
-    assert!(said.starts_with("HTTP/1.1 101 "), "{said}");
-    assert!(said.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{said}");
+    let output = String::from_utf8_lossy(&all);
+    assert!(output.starts_with("HTTP/1.1 101 "), "{output}");
+    assert!(output.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{output}");
 }

@@ -1,6 +1,6 @@
 //! Processes whose clocks differ: on Postgres, leases and deadlines use the database's clock.
 
-use crate::support::{LEASE, Place, Process, eventually};
+use crate::support::{Deployment, LEASE, Process, eventually};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ const BEHIND: &str = "-300s";
 const APART_MS: i64 = 600_000;
 
 /// Starts a server whose clock is shifted by this offset.
-fn start(place: &Place, off: &str) -> Process {
-    let mut command = place.command("0s");
+fn start(deployment: &Deployment, off: &str) -> Process {
+    let mut command = deployment.command("0s");
     command
         .env("LD_PRELOAD", libfaketime())
         .env("FAKETIME", off)
@@ -35,14 +35,14 @@ fn made_at(id: &str) -> i64 {
 
 #[tokio::test]
 async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early() {
-    let place = Place::on_postgres().await;
-    let servers = [start(&place, AHEAD), start(&place, BEHIND)];
-    let rows = place.rows().await;
+    let deployment = Deployment::on_postgres().await;
+    let servers = [start(&deployment, AHEAD), start(&deployment, BEHIND)];
+    let rows = deployment.rows().await;
     let (mut run, mut pending, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     for (n, server) in servers.iter().enumerate() {
         let thread = server.client.thread().await;
-        run.push(place.hold(&server.client, &thread, &n.to_string()).await);
-        pending.push(place.hold(&server.client, &thread, &format!("later {n}")).await);
+        run.push(deployment.hold(&server.client, &thread, &n.to_string()).await);
+        pending.push(deployment.hold(&server.client, &thread, &format!("later {n}")).await);
         threads.push(thread);
     }
     assert!(made_at(&threads[0]) - made_at(&threads[1]) > APART_MS - 30_000, "the clocks do differ");
@@ -63,11 +63,11 @@ async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early
     for (server, id) in servers.iter().zip(&pending) {
         assert_eq!(server.client.call(id).await["state"], "pending");
     }
-    place.go();
+    deployment.release();
     for (server, id) in servers.iter().zip(&run) {
         assert_eq!(server.client.becomes(id, "succeeded").await["tool_name"], "transfer");
     }
-    let mut ledger = place.ledger();
+    let mut ledger = deployment.ledger();
     ledger.sort_unstable();
     assert_eq!(ledger, ["transfer 0", "transfer 0 done", "transfer 1", "transfer 1 done"]);
 }
@@ -75,13 +75,13 @@ async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early
 #[tokio::test]
 async fn on_postgres_clocks_ten_minutes_apart_end_expired_leases_and_deadlines() {
     for (crashed_clock, reaper_clock) in [(AHEAD, BEHIND), (BEHIND, AHEAD)] {
-        let place = Place::on_postgres().await;
-        let (mut crashed, reaper) = (start(&place, crashed_clock), start(&place, reaper_clock));
-        let rows = place.rows().await;
+        let deployment = Deployment::on_postgres().await;
+        let (mut crashed, reaper) = (start(&deployment, crashed_clock), start(&deployment, reaper_clock));
+        let rows = deployment.rows().await;
         let thread = crashed.client.thread().await;
         let (id, late) = (
-            place.hold(&crashed.client, &thread, "1").await,
-            place.hold(&crashed.client, &thread, "2").await,
+            deployment.hold(&crashed.client, &thread, "1").await,
+            deployment.hold(&crashed.client, &thread, "2").await,
         );
         let soon = format!(
             "UPDATE tool_calls SET expires_at = CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)
@@ -89,7 +89,7 @@ async fn on_postgres_clocks_ten_minutes_apart_end_expired_leases_and_deadlines()
         );
         assert_eq!(rows.change(&soon).await, Ok(1));
         assert_eq!(crashed.client.approve(&id).await.status, 202);
-        place.wait_begun(&["transfer 1"]).await;
+        deployment.wait_started(&["transfer 1"]).await;
         crashed.kill();
         reaper.client.becomes(&id, "interrupted").await;
         reaper.client.becomes(&late, "expired").await;
@@ -102,6 +102,6 @@ async fn on_postgres_clocks_ten_minutes_apart_end_expired_leases_and_deadlines()
         assert_eq!(rows.count(&early).await, 0);
         let ends = "SELECT state FROM tool_calls ORDER BY state";
         assert_eq!(rows.all(ends).await, [json!({ "state": "expired" }), json!({ "state": "interrupted" })]);
-        assert_eq!(place.ledger(), ["transfer 1"]);
+        assert_eq!(deployment.ledger(), ["transfer 1"]);
     }
 }

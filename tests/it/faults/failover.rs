@@ -37,7 +37,7 @@ async fn held(app: &Embedded, thread: usize, count: usize) -> Vec<Held> {
     let notes: Vec<_> = (0..count).map(|n| format!("{thread}-{n}")).collect();
     let calls = notes.iter().map(|note| call(note, "wait_for_me", &json!({ "note": note })));
     app.scene.calls(&calls.collect::<Vec<_>>());
-    let ids = app.client.say(&app.client.thread().await, "pay all").await.pending();
+    let ids = app.client.send_message(&app.client.thread().await, "pay all").await.pending();
     assert_eq!(ids.len(), count);
     let held = ids.into_iter().zip(notes).enumerate();
     held.map(|(n, (id, note))| Held { id, note, yes: WITHOUT.contains(&thread) || n % 3 != 2 }).collect()
@@ -117,7 +117,7 @@ async fn on_postgres_no_acknowledged_decision_is_lost_and_nothing_runs_twice_whe
         eventually("a commit waits for the standby", waits).await;
         servers.kill_primary();
         is_dead.set(true);
-        apps.iter().for_each(|app| app.ledger.go.add_permits(THREADS * CALLS));
+        apps.iter().for_each(|app| app.ledger.release.add_permits(THREADS * CALLS));
     };
     let count = || answers.set(answers.get() + 1);
     let (until, without, after, ()) =

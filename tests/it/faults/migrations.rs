@@ -37,7 +37,7 @@ async fn a_failed_migration_is_rolled_back_and_the_next_start_completes_it() {
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let (thread, id) = app.held("pay", "10").await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }

@@ -108,10 +108,10 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "V3",
-        "approved, and nobody has begun",
+        "approved, and not started",
         &[
             "after_a_kill_before_the_claim_the_next_server_runs_the_call_once",
-            "an_approved_call_not_begun_in_time_fails_without_running",
+            "an_approved_call_not_started_in_time_fails_without_running",
         ],
     ),
     (
@@ -192,7 +192,7 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
         "V15",
         "a decision about a call of a deleted thread",
         &[
-            "deleting_a_thread_cancels_approved_calls_that_have_not_begun",
+            "deleting_a_thread_cancels_approved_calls_that_have_not_started",
             "a_call_of_a_deleted_thread_is_not_retried",
         ],
     ),

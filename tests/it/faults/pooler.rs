@@ -27,14 +27,14 @@ async fn on_postgres_everything_works_through_a_pooler_that_shares_few_sessions(
     let [app, other] = &servers;
     let rows = Rows::open(&url).await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("l", "look", &json!({ "note": "1" }))]).says("Seen.");
-    assert_eq!(app.client.say(&thread, "look").await.text(), "Seen.");
+    app.scene.calls(&[call("l", "look", &json!({ "note": "1" }))]).answers("Seen.");
+    assert_eq!(app.client.send_message(&thread, "look").await.text(), "Seen.");
 
     // Each call is decided at both servers at the same time.
     let all: Vec<_> =
         (0..AT_ONCE).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
     app.scene.calls(&all);
-    let ids = app.client.say(&thread, "pay all").await.pending();
+    let ids = app.client.send_message(&thread, "pay all").await.pending();
     assert_eq!(ids.len(), AT_ONCE);
     // A decider that gets a 503 because no connection is free retries.
     let approve = async |server: &Embedded, id: &str| {
@@ -51,25 +51,25 @@ async fn on_postgres_everything_works_through_a_pooler_that_shares_few_sessions(
     expected.push("look 1".to_owned());
     expected.sort_unstable();
     assert_eq!(lines, expected, "each ran once");
-    app.scene.says("All paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "All paid.");
+    app.scene.answers("All paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "All paid.");
 
     // Sweeps, and a lease that is renewed for longer than its duration.
     let (_, late) = app.held("pay", "late").await;
     let (_, slow) = other.held("wait_for_me", "slow").await;
-    let begun = async {
-        other.ledger.wait_begun().await;
+    let started = async {
+        other.ledger.wait_started().await;
         let over = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{late}'");
         assert_eq!(rows.change(&over).await, Ok(1));
         app.client.becomes(&late, "expired").await;
         let renewed = "tool_calls WHERE name = 'wait_for_me' AND lease_until > started_at + 13000000";
         let renewed = async || (rows.count(renewed).await == 1).then_some(());
         eventually("the lease is renewed", renewed).await;
-        other.ledger.go.add_permits(1);
+        other.ledger.release.add_permits(1);
     };
     // The earlier executions also added permits.
-    other.ledger.begun.forget_permits(AT_ONCE);
-    let (answer, ()) = tokio::join!(other.client.approve(&slow), begun);
+    other.ledger.started.forget_permits(AT_ONCE);
+    let (answer, ()) = tokio::join!(other.client.approve(&slow), started);
     assert_eq!(answer.body["state"], "succeeded");
 
     let sessions = rows

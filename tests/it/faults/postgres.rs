@@ -20,9 +20,9 @@ async fn on_postgres_a_tool_that_ends_during_a_database_outage_is_settled_after_
     let (thread, id) = app.held("wait_for_me", "10").await;
     let (_, other) = app.held("pay", "11").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     cluster.stop_now();
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     // Each request waits some seconds for the database.
     assert_unavailable(&app.client.approve(&other).await);
     assert_unavailable(&app.client.get(&format!("/tool_calls/{id}")).await);
@@ -30,8 +30,8 @@ async fn on_postgres_a_tool_that_ends_during_a_database_outage_is_settled_after_
     let ready = async || (app.client.get("/readyz").await.status == 200).then_some(());
     eventually("the server has its database again", ready).await;
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "waited": "10" }));
-    app.scene.says("Waited.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Waited.");
+    app.scene.answers("Waited.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Waited.");
     assert_eq!(app.client.call(&other).await["state"], "pending");
     assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
 }
@@ -59,9 +59,9 @@ async fn on_postgres_a_read_that_times_out_is_cancelled_in_the_database_too() {
     .await;
     let lock = Rows::open(&url).await;
     lock.change("BEGIN; LOCK TABLE threads").await.unwrap();
-    let (answer, ()) = tokio::join!(app.client.get("/threads"), app.rows.somebody_waits_for_a_lock());
+    let (answer, ()) = tokio::join!(app.client.get("/threads"), app.rows.wait_for_lock_waiter());
     assert_unavailable(&answer);
-    app.rows.nobody_waits_for_a_lock().await;
+    app.rows.wait_for_no_lock_waiter().await;
     lock.change("ROLLBACK").await.unwrap();
     assert_eq!(app.client.get("/threads").await.status, 200);
 }
@@ -76,7 +76,7 @@ async fn a_decision_loses_its_session(lose: impl AsyncFnOnce(&Proxy, &Rows)) {
     let (_, id) = app.held("pay", "10").await;
     lock.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.unwrap();
     let lost = async {
-        eye.somebody_waits_for_a_lock().await;
+        eye.wait_for_lock_waiter().await;
         lose(&proxy, &eye).await;
     };
     let (refused, ()) = tokio::join!(app.client.approve(&id), lost);
@@ -120,7 +120,7 @@ async fn a_decision_finds_a_transaction_left_open(begin: &'static str) {
                     AND state <> 'idle'";
     let at_rest = async || (rows.count(busy).await == 0).then_some(());
     eventually("no session is at work", at_rest).await;
-    assert!(proxy.say(begin).await >= 2, "chats and decisions have one each");
+    assert!(proxy.send_sql(begin).await >= 2, "chats and decisions have one each");
     let left_open = busy.replace("state <> 'idle'", "state = 'idle in transaction'");
     assert!(rows.count(&left_open).await >= 2);
 
@@ -162,16 +162,16 @@ async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succe
     let thread = app.client.thread().await;
     let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
     app.rows.change(&lock).await.unwrap();
-    app.scene.says("At last.");
+    app.scene.answers("At last.");
     let meanwhile = async {
-        eye.somebody_waits_for_a_lock().await;
+        eye.wait_for_lock_waiter().await;
         let (read, approved) = tokio::join!(app.client.get("/threads"), app.client.approve(&id));
         assert_unavailable(&read);
         assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{approved:?}");
         assert_eq!(app.client.get("/healthz").await.status, 200);
         app.rows.change("COMMIT").await.unwrap();
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "hi"), meanwhile);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), meanwhile);
     assert_eq!(turn.text(), "At last.");
     assert_eq!(app.client.get("/threads").await.status, 200);
     assert_eq!(app.ledger.lines(), ["pay 10"]);

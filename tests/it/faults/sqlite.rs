@@ -1,7 +1,7 @@
 //! A SQLite file that cannot be written: the disk is full, another process writes, or the file is read-only.
 
 use super::assert_unavailable;
-use crate::support::{Embedded, Place, Process, eventually, sqlite};
+use crate::support::{Deployment, Embedded, Process, eventually, sqlite};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
@@ -12,14 +12,14 @@ const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
 /// A server with a simulated full disk: the file size limit of its process is reached, and the signal that
 /// would end the process is ignored.
 struct Full {
-    place: Place,
+    deployment: Deployment,
     server: Process,
 }
 
 impl Full {
     async fn start(settings: &[(&str, &str)]) -> Self {
-        let place = Place::on_sqlite();
-        let plain = place.command("1s");
+        let deployment = Deployment::on_sqlite();
+        let plain = deployment.command("1s");
         let mut shell = Command::new("sh");
         shell
             .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
@@ -27,8 +27,8 @@ impl Full {
             .args(plain.get_args());
         shell.envs(plain.get_envs().filter_map(|(key, value)| Some((key, value?))));
         shell.env("HOLDPOINT_LOG__LEVEL", "warn").envs(settings.iter().copied());
-        let server = Process::spawn_heard(shell.current_dir(plain.get_current_dir().unwrap()));
-        Self { place, server }
+        let server = Process::spawn_captured(shell.current_dir(plain.get_current_dir().unwrap()));
+        Self { deployment, server }
     }
 
     /// Makes every write of a database page fail. Lines of the ledger can still be written.
@@ -56,34 +56,34 @@ impl Full {
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_a_decision_is_refused_and_reads_are_answered() {
     let full = Full::start(&[]).await;
-    let (place, client) = (&full.place, &full.server.client);
-    place.go();
+    let (deployment, client) = (&full.deployment, &full.server.client);
+    deployment.release();
     let thread = client.thread().await;
-    let id = place.hold(client, &thread, "10").await;
+    let id = deployment.hold(client, &thread, "10").await;
     full.fill();
     assert_unavailable(&client.approve(&id).await);
     assert_unavailable(&client.reject(&id).await);
-    assert_eq!(client.say(&thread, "hi").await.refused(), (503, "unavailable".to_owned()));
+    assert_eq!(client.send_message(&thread, "hi").await.refused(), (503, "unavailable".to_owned()));
     assert_eq!(client.call(&id).await["state"], "pending");
     assert_eq!(client.messages(&thread).await.len(), 2);
-    assert_eq!(place.ledger(), Vec::<String>::new());
+    assert_eq!(deployment.ledger(), Vec::<String>::new());
 
     full.clear();
     let approved = client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
     assert_eq!(approved.header("idempotent-replayed"), None, "nothing was decided before");
-    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_an_approved_call_starts_only_when_there_is_room() {
     let full = Full::start(&[]).await;
-    let (place, client) = (&full.place, &full.server.client);
-    place.go();
+    let (deployment, client) = (&full.deployment, &full.server.client);
+    deployment.release();
     let thread = client.thread().await;
-    let id = place.hold(client, &thread, "10").await;
-    let rows = place.rows().await;
+    let id = deployment.hold(client, &thread, "10").await;
+    let rows = deployment.rows().await;
     rows.forbid_claims().await;
     assert_eq!(client.approve(&id).await.body["state"], "executing");
     full.fill();
@@ -92,76 +92,76 @@ async fn on_sqlite_with_a_full_disk_an_approved_call_starts_only_when_there_is_r
     full.logs("whether a call was claimed is looked up").await;
     full.logs("disk I/O error").await;
     assert_eq!(client.call(&id).await["state"], "approved");
-    assert_eq!(place.ledger(), Vec::<String>::new());
+    assert_eq!(deployment.ledger(), Vec::<String>::new());
 
     full.clear();
     client.becomes(&id, "succeeded").await;
-    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_an_outcome_waits_for_room() {
     let full = Full::start(&[("HOLDPOINT_APPROVAL__LEASE", "20s")]).await;
-    let (place, client) = (&full.place, &full.server.client);
+    let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
-    let id = place.hold(client, &thread, "10").await;
+    let id = deployment.hold(client, &thread, "10").await;
     assert_eq!(client.approve(&id).await.status, 202);
     full.fill();
-    place.go();
+    deployment.release();
     full.logs("not written yet").await;
     assert_eq!(client.call(&id).await["state"], "executing");
 
     full.clear();
     let call = client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "transferred": "10" }));
-    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn on_sqlite_with_a_disk_that_stays_full_the_outcome_becomes_unknown() {
     let full = Full::start(&[]).await;
-    let (place, client) = (&full.place, &full.server.client);
+    let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
-    let id = place.hold(client, &thread, "10").await;
+    let id = deployment.hold(client, &thread, "10").await;
     assert_eq!(client.approve(&id).await.status, 202);
     full.fill();
-    place.go();
+    deployment.release();
     full.logs("the outcome of a call could not be written").await;
     assert_eq!(client.call(&id).await["state"], "executing");
 
     full.clear();
     client.becomes(&id, "interrupted").await;
-    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    assert!(client.resume(&thread).await.text().starts_with("The outcome is unknown"));
     assert_eq!(client.approve(&id).await.body["state"], "interrupted");
-    assert_eq!(place.ledger(), RAN);
+    assert_eq!(deployment.ledger(), RAN);
 }
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_a_step_holds_nothing_and_its_thread_resumes_with_room() {
     let full = Full::start(&[]).await;
-    let (place, client) = (&full.place, &full.server.client);
+    let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
     let fill = async {
-        place.wait_begun(&["ponder"]).await;
+        deployment.wait_started(&["ponder"]).await;
         full.fill();
-        place.go();
+        deployment.release();
     };
-    let (turn, ()) = tokio::join!(client.say(&thread, "ponder transfer 10"), fill);
+    let (turn, ()) = tokio::join!(client.send_message(&thread, "ponder transfer 10"), fill);
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
     assert!(turn.one('3').as_str().unwrap().starts_with("internal: "), "{}", turn.raw);
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     assert_eq!(rows.count("tool_calls").await, 0);
 
     full.clear();
     let closed = async || (rows.count("runs WHERE status = 'failed'").await == 1).then_some(());
     eventually("the turn without a stored end is closed", closed).await;
-    let again = client.go_on(&thread).await;
+    let again = client.resume(&thread).await;
     let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
     let approved = client.approve(id).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
-    assert_eq!(place.ledger()[2..], RAN);
+    assert_eq!(deployment.ledger()[2..], RAN);
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn on_sqlite_a_read_only_file_serves_reads_and_refuses_decisions() {
     let url = format!("{}?mode=ro", sqlite(&dir));
     let app = app.redeploy_with(tools, |config| config.database.url = url.into()).await;
     assert_unavailable(&app.client.approve(&id).await);
-    assert_eq!(app.client.say(&thread, "hi").await.refused(), (503, "unavailable".to_owned()));
+    assert_eq!(app.client.send_message(&thread, "hi").await.refused(), (503, "unavailable".to_owned()));
     assert_eq!(app.client.call(&id).await, before);
     assert_eq!(app.client.messages(&thread).await.len(), 2);
 

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A server that reaches its database through a proxy, and direct access to its rows.
-struct Place {
+struct Deployment {
     proxy: Proxy,
     app: Embedded,
     rows: Rows,
 }
 
-impl Place {
+impl Deployment {
     async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let url = postgres().await;
         let (proxy, through) = Proxy::before(&url).await;
@@ -78,16 +78,16 @@ const DECIDED_AND_RUN: [&str; 5] =
 
 /// The commit of an approval that claims nothing meets this fault.
 async fn a_decision_is_asked_again(commit: Commit) {
-    let place = Place::new().await;
-    let app = &place.app;
+    let deployment = Deployment::new().await;
+    let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
-    place.rows.forbid_claims().await;
-    place.proxy.strike("tool.approved", commit);
+    deployment.rows.forbid_claims().await;
+    deployment.proxy.strike("tool.approved", commit);
     assert_unavailable(&app.client.approve(&id).await);
-    place.assert_struck();
-    place.rows.allow_claims().await;
+    deployment.assert_struck();
+    deployment.rows.allow_claims().await;
     let made = commit != Commit::Lost;
-    assert_eq!(place.state(&id).await, if made { "approved" } else { "pending" });
+    assert_eq!(deployment.state(&id).await, if made { "approved" } else { "pending" });
     assert_eq!(app.ledger.lines(), Vec::<String>::new(), "a call whose decision is in doubt does not run");
 
     if made {
@@ -96,10 +96,10 @@ async fn a_decision_is_asked_again(commit: Commit) {
     let again = app.client.approve(&id).await;
     assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
     assert_eq!(again.header("idempotent-replayed"), made.then_some("true"));
-    assert_eq!(place.rows.count("decisions").await, 1);
-    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(deployment.rows.count("decisions").await, 1);
+    assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
@@ -121,14 +121,14 @@ async fn on_postgres_a_decision_whose_commit_is_lost_is_made_by_the_retry() {
 /// The commit of a claim meets this fault: alone, or together with the approval. The tool still runs once, and
 /// the rows record one attempt.
 async fn a_claim_is_looked_up(commit: Commit, alone: bool) {
-    let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
-    let app = &place.app;
+    let deployment = Deployment::with(|config| config.approval.lease = Duration::from_secs(20)).await;
+    let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
     let approved = if alone {
-        place.rows.forbid_claims().await;
+        deployment.rows.forbid_claims().await;
         let claim = async {
-            place.unclaimed(&id).await;
-            place.proxy.strike("tool.started", commit);
+            deployment.unclaimed(&id).await;
+            deployment.proxy.strike("tool.started", commit);
             // A repeated approval claims the call.
             app.client.approve(&id).await
         };
@@ -136,15 +136,18 @@ async fn a_claim_is_looked_up(commit: Commit, alone: bool) {
         assert_eq!((repeated.status, &repeated.body), (200, &approved.body));
         approved
     } else {
-        place.proxy.strike("tool.started", commit);
+        deployment.proxy.strike("tool.started", commit);
         app.client.approve(&id).await
     };
-    place.assert_struck();
+    deployment.assert_struck();
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
-    assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);
-    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(
+        deployment.rows.all("SELECT exec_attempt FROM tool_calls").await,
+        [json!({ "exec_attempt": 1 })]
+    );
+    assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
@@ -170,38 +173,38 @@ async fn on_postgres_an_approval_with_a_silent_commit_is_found_by_its_process_an
 
 #[tokio::test]
 async fn on_postgres_an_approval_whose_commit_is_lost_with_its_claim_is_made_by_the_retry() {
-    let place = Place::new().await;
-    let app = &place.app;
+    let deployment = Deployment::new().await;
+    let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
-    place.proxy.strike("tool.started", Commit::Lost);
+    deployment.proxy.strike("tool.started", Commit::Lost);
     assert_unavailable(&app.client.approve(&id).await);
-    place.assert_struck();
-    assert_eq!(place.state(&id).await, "pending");
-    assert_eq!(place.rows.count("decisions").await, 0);
+    deployment.assert_struck();
+    assert_eq!(deployment.state(&id).await, "pending");
+    assert_eq!(deployment.rows.count("decisions").await, 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
     let again = app.client.approve(&id).await;
     assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
     assert_eq!(again.header("idempotent-replayed"), None, "nothing was decided before");
-    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
 #[tokio::test]
 async fn on_postgres_a_call_cancelled_while_its_claim_is_in_doubt_does_not_run() {
-    let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
-    let app = &place.app;
+    let deployment = Deployment::with(|config| config.approval.lease = Duration::from_secs(20)).await;
+    let app = &deployment.app;
     let (_, id) = app.held("pay", "10").await;
-    place.proxy.strike("tool.started", Commit::MadeInSilence);
+    deployment.proxy.strike("tool.started", Commit::MadeInSilence);
     let cancel = async {
-        let claimed = async || (place.state(&id).await == "executing").then_some(());
+        let claimed = async || (deployment.state(&id).await == "executing").then_some(());
         eventually("the claim is made", claimed).await;
         app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await
     };
     let (approved, cancelled) = tokio::join!(app.client.approve(&id), cancel);
-    place.assert_struck();
+    deployment.assert_struck();
     assert_eq!(
         (approved.status, &approved.body["state"]),
         (200, &json!("interrupted")),
@@ -214,47 +217,50 @@ async fn on_postgres_a_call_cancelled_while_its_claim_is_in_doubt_does_not_run()
 
 #[tokio::test]
 async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_claim() {
-    let place = Place::with(|config| {
+    let deployment = Deployment::with(|config| {
         config.approval.wait = Duration::ZERO;
         // The sweeper claims a call that stays approved for a lease. Here only a repeat of the approval does.
         config.approval.lease = Duration::from_secs(20);
     })
     .await;
-    let app = &place.app;
+    let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
-    place.rows.forbid_claims().await;
+    deployment.rows.forbid_claims().await;
     assert_eq!(app.client.approve(&id).await.status, 202);
-    place.unclaimed(&id).await;
-    place.proxy.strike("tool.started", Commit::Lost);
+    deployment.unclaimed(&id).await;
+    deployment.proxy.strike("tool.started", Commit::Lost);
     let approved = app.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")), "{:?}", approved.body);
-    eventually("the claim is struck", async || place.proxy.has_struck().then_some(())).await;
-    assert_eq!(place.state(&id).await, "approved");
+    eventually("the claim is struck", async || deployment.proxy.has_struck().then_some(())).await;
+    assert_eq!(deployment.state(&id).await, "approved");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     // Another repeat of the approval is the next to claim the call.
     assert!(matches!(app.client.approve(&id).await.status, 200 | 202));
     app.client.becomes(&id, "succeeded").await;
-    assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);
-    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(
+        deployment.rows.all("SELECT exec_attempt FROM tool_calls").await,
+        [json!({ "exec_attempt": 1 })]
+    );
+    assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
 #[tokio::test]
 async fn on_postgres_an_outcome_whose_commit_is_in_doubt_is_written_once_and_reported() {
     for commit in [Commit::Made, Commit::Lost] {
-        let place = Place::new().await;
-        let app = &place.app;
+        let deployment = Deployment::new().await;
+        let app = &deployment.app;
         let (thread, id) = app.held("pay", "10").await;
-        place.proxy.strike("tool.succeeded", commit);
+        deployment.proxy.strike("tool.succeeded", commit);
         let approved = app.client.approve(&id).await;
-        place.assert_struck();
+        deployment.assert_struck();
         assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{commit:?}");
         assert_eq!(app.client.call(&id).await["output"], json!({ "paid": "10" }));
-        assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN), "{commit:?}");
-        app.scene.says("Paid.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN), "{commit:?}");
+        app.scene.answers("Paid.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
         assert_eq!(app.ledger.lines(), ["pay 10"]);
     }
 }
@@ -270,45 +276,45 @@ async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
 #[tokio::test]
 async fn on_postgres_a_hold_whose_commit_is_in_doubt_is_stored_once_and_shown() {
     for commit in [Commit::Made, Commit::Lost] {
-        let place = Place::new().await;
-        let app = &place.app;
+        let deployment = Deployment::new().await;
+        let app = &deployment.app;
         let thread = app.client.thread().await;
         app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
-        place.proxy.strike("tool.requires_approval", commit);
-        let turn = app.client.say(&thread, "pay").await;
-        place.assert_struck();
+        deployment.proxy.strike("tool.requires_approval", commit);
+        let turn = app.client.send_message(&thread, "pay").await;
+        deployment.assert_struck();
         let [id] = &turn.pending()[..] else { panic!("{commit:?}: {}", turn.raw) };
         assert!(turn.codes().ends_with("8ed"), "{commit:?}: {}", turn.raw);
 
         assert_eq!(shown_as_pending(app, &thread).await, [id.as_str()], "{commit:?}");
-        assert_eq!(app.client.go_on(&thread).await.pending(), [id.as_str()], "{commit:?}");
+        assert_eq!(app.client.resume(&thread).await.pending(), [id.as_str()], "{commit:?}");
         assert_eq!(app.scene.requests().len(), 1, "the model is not asked while the call is pending");
-        assert_eq!(place.events("run").await, once(&["run.started", "run.waiting"]), "{commit:?}");
+        assert_eq!(deployment.events("run").await, once(&["run.started", "run.waiting"]), "{commit:?}");
         assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
-        app.scene.says("Paid.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        app.scene.answers("Paid.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
         assert_eq!(app.ledger.lines(), ["pay 10"]);
     }
 }
 
 #[tokio::test]
 async fn on_postgres_a_hold_beside_a_call_that_runs_whose_commit_is_lost_is_requested_again() {
-    let place = Place::new().await;
-    let app = &place.app;
+    let deployment = Deployment::new().await;
+    let app = &deployment.app;
     let thread = app.client.thread().await;
     let both = [call("l", "look", &json!({ "note": "1" })), call("a", "pay", &json!({ "note": "10" }))];
     app.scene.calls(&both);
-    place.proxy.strike("tool.requires_approval", Commit::Lost);
-    let broken = app.client.say(&thread, "pay").await;
-    place.assert_struck();
+    deployment.proxy.strike("tool.requires_approval", Commit::Lost);
+    let broken = app.client.send_message(&thread, "pay").await;
+    deployment.assert_struck();
     assert_eq!(broken.pending(), Vec::<String>::new(), "{}", broken.raw);
     assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
     assert_eq!(shown_as_pending(app, &thread).await, Vec::<String>::new());
-    assert_eq!(place.rows.count("tool_calls").await, 0);
+    assert_eq!(deployment.rows.count("tool_calls").await, 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
     app.scene.calls(&both);
-    let again = app.client.go_on(&thread).await;
+    let again = app.client.resume(&thread).await;
     let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
     assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["look 1", "pay 10"]);
@@ -316,61 +322,62 @@ async fn on_postgres_a_hold_beside_a_call_that_runs_whose_commit_is_lost_is_requ
 
 #[tokio::test]
 async fn on_postgres_a_complete_answer_with_a_lost_commit_response_is_delivered() {
-    let place = Place::new().await;
-    let app = &place.app;
+    let deployment = Deployment::new().await;
+    let app = &deployment.app;
     let thread = app.client.thread().await;
-    app.scene.says("Good day.");
-    place.proxy.strike("Good day.", Commit::Made);
-    let turn = app.client.say(&thread, "hello").await;
-    place.assert_struck();
+    app.scene.answers("Good day.");
+    deployment.proxy.strike("Good day.", Commit::Made);
+    let turn = app.client.send_message(&thread, "hello").await;
+    deployment.assert_struck();
     assert_eq!(turn.text(), "Good day.");
     assert_eq!((turn.all('3').len(), &turn.one('d')["finishReason"]), (0, &json!("stop")), "{}", turn.raw);
-    assert_eq!(place.events("run").await, once(&["run.started", "run.completed"]));
+    assert_eq!(deployment.events("run").await, once(&["run.started", "run.completed"]));
 
-    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.client.resume(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
     assert_eq!(app.scene.requests().len(), 1, "the model is not asked after a complete answer");
 }
 
 #[tokio::test]
 async fn on_postgres_an_ungated_call_with_a_lost_commit_response_never_runs() {
-    let place = Place::swept(Duration::from_secs(1)).await;
-    let app = &place.app;
+    let deployment = Deployment::swept(Duration::from_secs(1)).await;
+    let app = &deployment.app;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
-    place.proxy.strike("tool.called", Commit::Made);
-    let broken = app.client.say(&thread, "look").await;
-    place.assert_struck();
+    deployment.proxy.strike("tool.called", Commit::Made);
+    let broken = app.client.send_message(&thread, "look").await;
+    deployment.assert_struck();
     assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
-    let over = async || (place.rows.count("tool_calls WHERE state = 'interrupted'").await == 1).then_some(());
+    let over =
+        async || (deployment.rows.count("tool_calls WHERE state = 'interrupted'").await == 1).then_some(());
     eventually("its lease is over", over).await;
-    assert_eq!(place.rows.all("SELECT result FROM tool_calls").await, [json!({ "result": UNKNOWN })]);
-    app.scene.says("I do not know whether I looked.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "I do not know whether I looked.");
+    assert_eq!(deployment.rows.all("SELECT result FROM tool_calls").await, [json!({ "result": UNKNOWN })]);
+    app.scene.answers("I do not know whether I looked.");
+    assert_eq!(app.client.resume(&thread).await.text(), "I do not know whether I looked.");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
 async fn a_question_is_posted_again(commit: Commit) {
-    let place = Place::swept(Duration::from_secs(1)).await;
-    let app = &place.app;
-    place.proxy.strike("run.started", commit);
+    let deployment = Deployment::swept(Duration::from_secs(1)).await;
+    let app = &deployment.app;
+    deployment.proxy.strike("run.started", commit);
     let refused = app.client.turn_by_id(&question()).await;
-    place.assert_struck();
+    deployment.assert_struck();
     assert_eq!(refused.refused(), (503, "unavailable".to_owned()), "{}", refused.raw);
     // The request to the model leaves before the commit. Its answer is dropped.
     let early = app.scene.requests().len();
     assert!(early <= 1, "{early}");
     let made = i64::from(commit == Commit::Made);
-    assert_eq!(place.rows.count("runs").await, made);
+    assert_eq!(deployment.rows.count("runs").await, made);
 
     // A run that no process executes is closed when its lease expires.
-    let closed = async || (place.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
+    let closed = async || (deployment.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
     eventually("no run is running", closed).await;
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let again = app.client.turn_by_id(&question()).await;
     assert_eq!(again.text(), "Hello.", "{}", again.raw);
-    assert_eq!(place.rows.count("messages WHERE role = 'user'").await, 1, "one message, posted twice");
-    assert_eq!(place.rows.count("threads").await, 1);
-    assert_eq!(place.rows.count("message_steps WHERE status = 'complete'").await, 1, "{}", again.raw);
+    assert_eq!(deployment.rows.count("messages WHERE role = 'user'").await, 1, "one message, posted twice");
+    assert_eq!(deployment.rows.count("threads").await, 1);
+    assert_eq!(deployment.rows.count("message_steps WHERE status = 'complete'").await, 1, "{}", again.raw);
     assert_eq!(app.scene.requests().len(), early + 1);
 }
 
@@ -387,23 +394,23 @@ async fn on_postgres_a_question_whose_commit_is_lost_is_accepted_when_posted_aga
 #[tokio::test]
 async fn on_postgres_the_end_of_a_turn_whose_commit_is_in_doubt_is_written_once_and_streamed() {
     for commit in [Commit::Made, Commit::Lost] {
-        let place = Place::new().await;
-        let app = &place.app;
+        let deployment = Deployment::new().await;
+        let app = &deployment.app;
         let thread = app.client.thread().await;
         app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
-        place.proxy.strike("run.waiting", commit);
-        let turn = app.client.say(&thread, "pay").await;
-        place.assert_struck();
+        deployment.proxy.strike("run.waiting", commit);
+        let turn = app.client.send_message(&thread, "pay").await;
+        deployment.assert_struck();
         let [id] = &turn.pending()[..] else { panic!("{commit:?}: {}", turn.raw) };
         assert!(turn.codes().ends_with("8ed"), "{commit:?}: {}", turn.raw);
         assert_eq!(app.client.reject(id).await.body["state"], "rejected");
-        app.scene.says("Well.");
-        place.proxy.strike("run.completed", commit);
-        let turn = app.client.go_on(&thread).await;
-        place.assert_struck();
+        app.scene.answers("Well.");
+        deployment.proxy.strike("run.completed", commit);
+        let turn = app.client.resume(&thread).await;
+        deployment.assert_struck();
         assert!(turn.codes().ends_with("f0ed"), "{commit:?}: {}", turn.raw);
         let expected = once(&["run.started", "run.waiting", "run.resumed", "run.completed"]);
-        assert_eq!(place.events("run").await, expected, "{commit:?}");
-        assert_eq!(place.rows.all("SELECT status FROM runs").await, [json!({ "status": "completed" })]);
+        assert_eq!(deployment.events("run").await, expected, "{commit:?}");
+        assert_eq!(deployment.rows.all("SELECT status FROM runs").await, [json!({ "status": "completed" })]);
     }
 }

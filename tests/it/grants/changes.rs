@@ -1,7 +1,7 @@
 //! Changes after a grant: the tool, the policy, the session.
 
-use super::{child, granted, grants, made, remember, stands};
-use crate::support::{ChangedPay, Embedded, Place, eventually, probes};
+use super::{child, granted, grants, made, remember, state_of};
+use crate::support::{ChangedPay, Deployment, Embedded, eventually, probes};
 use holdpoint::config::{ApprovalRule, RuleCondition, RuleEffect};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -64,16 +64,16 @@ async fn the_operators_rules_take_precedence_over_grants() {
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, |config| config.approval.rules = vec![rule(RuleEffect::Deny)]).await;
     let denied = made(&app, &thread, "pay", "big 5").await;
-    assert_eq!(stands(&denied)[2], "rule:big");
+    assert_eq!(state_of(&denied)[2], "rule:big");
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, |config| config.approval.always_deny = vec!["pay".to_owned()]).await;
-    assert_eq!(stands(&made(&app, &thread, "pay", "6").await)[2], "always_deny");
+    assert_eq!(state_of(&made(&app, &thread, "pay", "6").await)[2], "always_deny");
     let tools = probes(&app.ledger);
     let app = app.redeploy(tools).await;
     let url = app.client.url(&format!("/sessions/{thread}/policy"));
     let policy = json!({ "tools": { "pay": "deny" } });
     assert_eq!(app.client.send(app.client.http.put(url).json(&policy)).await.status, 200);
-    assert_eq!(stands(&made(&app, &thread, "pay", "7").await)[2], "session");
+    assert_eq!(state_of(&made(&app, &thread, "pay", "7").await)[2], "session");
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 4"]);
 }
 
@@ -91,41 +91,41 @@ async fn deleting_the_root_thread_revokes_the_grants_of_the_session() {
         "the thread belongs to the session"
     );
     assert_eq!(app.client.delete(&format!("/threads/{root}")).await.status, 204);
-    let asked = made(&app, &below, "pay", "3").await;
-    assert_eq!(asked["state"], "pending");
+    let requested = made(&app, &below, "pay", "3").await;
+    assert_eq!(requested["state"], "pending");
     let rows = app.rows.all("SELECT revoked_by FROM grants WHERE revoked_at IS NOT NULL").await;
     assert_eq!(rows, [json!({ "revoked_by": "user:local" })], "the revoked grant stays on record");
     assert_eq!(app.client.get(&format!("/sessions/{root}/grants")).await.status, 404);
     // A new grant in this session could not be revoked any more.
-    let refused = remember(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
+    let refused = remember(&app.client, requested["tool_call_id"].as_str().unwrap()).await;
     assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
     let expected = "remember: expected a session whose root thread is not deleted";
     assert_eq!(refused.message(), expected);
-    assert_eq!(app.client.call(asked["tool_call_id"].as_str().unwrap()).await["state"], "pending");
+    assert_eq!(app.client.call(requested["tool_call_id"].as_str().unwrap()).await["state"], "pending");
 }
 
 #[tokio::test]
 async fn a_restore_revokes_all_grants() {
-    let mut place = Place::new().await;
-    place.go();
-    let server = place.start("30s");
+    let mut deployment = Deployment::new().await;
+    deployment.release();
+    let server = deployment.start("30s");
     let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "1").await;
+    let id = deployment.hold(&server.client, &thread, "1").await;
     granted(&server.client, &id).await;
     server.finish();
-    let backup = place.copied().await;
-    let server = place.start("30s");
+    let backup = deployment.copied().await;
+    let server = deployment.start("30s");
     let grant = grants(&server.client, &thread).await.remove(0);
     assert_eq!(super::revoke(&server.client, &thread, &grant).await, 204);
     server.finish();
 
-    place.restore(backup);
-    let said = place.operate(&["fence", "--by", "mel"]).said();
-    assert!(said.contains("1 remembered approvals are revoked"), "{said}");
-    let server = place.start("30s");
+    deployment.restore(backup);
+    let output = deployment.operate(&["fence", "--by", "mel"]).stdout_of_success();
+    assert!(output.contains("1 remembered approvals are revoked"), "{output}");
+    let server = deployment.start("30s");
     assert_eq!(grants(&server.client, &thread).await, Vec::<Value>::new());
-    let asked = place.hold(&server.client, &thread, "2").await;
-    assert_eq!(server.client.call(&asked).await["state"], "pending");
+    let requested = deployment.hold(&server.client, &thread, "2").await;
+    assert_eq!(server.client.call(&requested).await["state"], "pending");
 }
 
 #[tokio::test]
@@ -138,13 +138,13 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
     .await;
     let (thread, first) = app.held("restock", "1").await;
     assert_eq!(remember(&app.client, &first).await.status, 202);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     app.client.becomes(&first, "succeeded").await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     for (note, revoked) in [("kept", false), ("revoked", true)] {
-        app.scene.calls(&[crate::support::call(note, "restock", &json!({ "note": note }))]).says("I see.");
+        app.scene.calls(&[crate::support::call(note, "restock", &json!({ "note": note }))]).answers("I see.");
         let turn = app.client.begin(&thread, &json!({ "content": note })).await;
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;
         let id = found[0]["tool_call_id"].as_str().unwrap().to_owned();
         if revoked {
@@ -160,10 +160,10 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
         assert_eq!(app.rows.change(&lost).await, Ok(1));
         if revoked {
             app.client.becomes(&id, "interrupted").await;
-            app.ledger.go.add_permits(1);
+            app.ledger.release.add_permits(1);
         } else {
-            app.ledger.wait_begun().await;
-            app.ledger.go.add_permits(2);
+            app.ledger.wait_started().await;
+            app.ledger.release.add_permits(2);
             eventually("it ends", async || {
                 Some(app.client.call(&id).await).filter(|call| call["state"] == "succeeded")
             })
@@ -171,7 +171,7 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
         }
         drop(app.client.read_on(turn).await);
     }
-    let begun: Vec<String> =
+    let started: Vec<String> =
         app.ledger.lines().iter().map(|line| line.split(" key").next().unwrap().to_owned()).collect();
     let expected = [
         "restock 1 attempt 1",
@@ -179,5 +179,5 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
         "restock kept attempt 2",
         "restock revoked attempt 1",
     ];
-    assert_eq!(begun, expected);
+    assert_eq!(started, expected);
 }

@@ -40,7 +40,7 @@ async fn concurrent_approvals_in_many_threads_create_one_grant_and_run_each_call
             .map(|n| call(&format!("p{n}"), "pay", &json!({ "note": format!("{thread}{n}") })))
             .collect();
         app.scene.calls(&calls);
-        ids.extend(app.client.say(&thread_id, "pay all").await.pending());
+        ids.extend(app.client.send_message(&thread_id, "pay all").await.pending());
     }
     assert_eq!(ids.len(), 15);
     let answers = join_all(ids.iter().map(|id| remember(&app.client, id))).await;
@@ -72,7 +72,7 @@ async fn a_concurrent_reject_and_session_grant_leave_each_call_with_one_decision
             .map(|n| call(&format!("p{n}"), "pay", &json!({ "note": format!("{round}-{n}") })))
             .collect();
         app.scene.calls(&calls);
-        let ids = app.client.say(&thread, "pay all").await.pending();
+        let ids = app.client.send_message(&thread, "pay all").await.pending();
         let (yes, noes) = tokio::join!(
             remember(&app.client, &ids[0]),
             join_all(ids[1..].iter().map(|id| app.client.reject(id)))

@@ -23,8 +23,8 @@ async fn granted(client: &Client, call: &str) {
 
 /// Has the model make a call in this thread, and returns the call.
 async fn made(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
-    app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).says("I see.");
-    let turn = app.client.say(thread, &format!("please {tool} {note}")).await;
+    app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).answers("I see.");
+    let turn = app.client.send_message(thread, &format!("please {tool} {note}")).await;
     app.scene.forget();
     app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
 }
@@ -49,12 +49,12 @@ async fn revoke(client: &Client, session: &str, grant: &Value) -> u16 {
 }
 
 /// The state of a call, its decider and the source of the decision.
-fn stands(call: &Value) -> [&Value; 3] {
+fn state_of(call: &Value) -> [&Value; 3] {
     [&call["state"], &call["decision"]["by"], &call["decision"]["source"]]
 }
 
 /// The data of the events of this type about a call.
-async fn told(app: &Embedded, call: &str, event: &str) -> Vec<Value> {
+async fn events_of(app: &Embedded, call: &str, event: &str) -> Vec<Value> {
     let sql = format!("SELECT data FROM events WHERE tool_call_id = '{call}' AND type = '{event}'");
     let rows = app.rows.all(&sql).await;
     rows.iter().map(|row| serde_json::from_str(row["data"].as_str().unwrap()).unwrap()).collect()
@@ -74,16 +74,16 @@ async fn a_grant_covers_the_whole_session_and_every_use_names_it() {
         "schema_hash": decided["schema_hash"], "granted_by": "user:local", "tool_call_id": first,
         "created_at": decided["decision"]["at"] });
     assert_eq!(grant, &expected);
-    assert_eq!(told(&app, &first, "tool.approved").await[0]["grant_id"], grant["grant_id"]);
+    assert_eq!(events_of(&app, &first, "tool.approved").await[0]["grant_id"], grant["grant_id"]);
 
     let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
     let again = made(&app, &thread, "pay", "2").await;
-    assert_eq!(stands(&again), [&json!("succeeded"), &json!("system:policy"), &source]);
+    assert_eq!(state_of(&again), [&json!("succeeded"), &json!("system:policy"), &source]);
     assert_eq!((&again["held"], &again["decision"]["surface"]), (&json!(false), &json!("policy")));
     let used = again["tool_call_id"].as_str().unwrap();
-    assert_eq!(told(&app, used, "tool.started").await[0]["source"], source);
+    assert_eq!(events_of(&app, used, "tool.started").await[0]["source"], source);
     let below = made(&app, &child(&app.client, &thread).await, "pay", "3").await;
-    assert_eq!(stands(&below), [&json!("succeeded"), &json!("system:policy"), &source]);
+    assert_eq!(state_of(&below), [&json!("succeeded"), &json!("system:policy"), &source]);
 
     // The grant covers neither another tool nor another session.
     assert_eq!(made(&app, &thread, "refuse", "4").await["state"], "pending");
@@ -112,12 +112,12 @@ async fn a_grant_from_a_child_thread_covers_the_whole_session() {
 async fn a_grant_approves_the_pending_calls_of_the_session() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    let asked: Vec<_> = [("pay", "1"), ("pay", "2"), ("pay", "3"), ("refuse", "4")]
+    let requested: Vec<_> = [("pay", "1"), ("pay", "2"), ("pay", "3"), ("refuse", "4")]
         .iter()
         .map(|(tool, note)| call(&format!("p-{note}"), tool, &json!({ "note": note })))
         .collect();
-    app.scene.calls(&asked);
-    let ids = app.client.say(&thread, "please").await.pending();
+    app.scene.calls(&requested);
+    let ids = app.client.send_message(&thread, "please").await.pending();
     let below = child(&app.client, &thread).await;
     let in_child = app.hold_in(&below, "pay", "5").await;
     let (_, elsewhere) = app.held("pay", "6").await;
@@ -127,9 +127,9 @@ async fn a_grant_approves_the_pending_calls_of_the_session() {
     let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
     for freed in [&ids[1], &ids[2], &in_child] {
         let call = app.client.becomes(freed, "succeeded").await;
-        assert_eq!(stands(&call), [&json!("succeeded"), &json!("user:local"), &source]);
+        assert_eq!(state_of(&call), [&json!("succeeded"), &json!("user:local"), &source]);
         assert_eq!((&call["held"], &call["decision"]["remember"]), (&json!(true), &Value::Null));
-        assert_eq!(told(&app, freed, "tool.approved").await[0]["source"], source);
+        assert_eq!(events_of(&app, freed, "tool.approved").await[0]["source"], source);
     }
     for waits in [&ids[3], &elsewhere] {
         assert_eq!(app.client.call(waits).await["state"], "pending");
@@ -144,8 +144,8 @@ async fn a_grant_approves_the_pending_calls_of_the_session() {
     assert_eq!(app.client.approve(&ids[1]).await.header("idempotent-replayed"), Some("true"));
     // The model reads all outcomes.
     assert_eq!(app.client.reject(&ids[3]).await.status, 200);
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }
 
 #[tokio::test]

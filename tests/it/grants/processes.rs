@@ -31,7 +31,7 @@ async fn a_grant_in_memory_ends_with_the_process() {
     let app = Embedded::with(memory).await;
     let thread = app.client.thread().await;
     app.scene.calls(&["1", "2"].map(|note| call(note, "pay", &json!({ "note": note }))));
-    let ids = app.client.say(&thread, "pay").await.pending();
+    let ids = app.client.send_message(&thread, "pay").await.pending();
     granted(&app.client, &ids[0]).await;
     app.client.becomes(&ids[1], "succeeded").await;
     assert_eq!(made(&app, &thread, "pay", "3").await["state"], "succeeded");

@@ -14,13 +14,13 @@ async fn calls_need_an_approval_after_their_grant_is_revoked() {
     assert_eq!(made(&app, &thread, "pay", "2").await["state"], "succeeded");
     assert_eq!(revoke(&app.client, &thread, &grant).await, 204);
     assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
-    let asked = made(&app, &thread, "pay", "3").await;
-    assert_eq!(asked["state"], "pending");
+    let requested = made(&app, &thread, "pay", "3").await;
+    assert_eq!(requested["state"], "pending");
     assert_eq!(revoke(&app.client, &thread, &grant).await, 404, "the grant is gone");
     let rows = app.rows.all("SELECT granted_by, revoked_by FROM grants").await;
     assert_eq!(rows, [json!({ "granted_by": "user:local", "revoked_by": "user:local" })]);
     // A new approval creates a new grant.
-    granted(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
+    granted(&app.client, requested["tool_call_id"].as_str().unwrap()).await;
     assert_ne!(grants(&app.client, &thread).await[0]["grant_id"], grant["grant_id"]);
     assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded");
 }
@@ -46,14 +46,14 @@ async fn a_revoked_grant_neither_stops_running_calls_nor_undoes_its_decisions() 
     let thread = app.client.thread().await;
     let calls = ["1", "2"].map(|note| call(note, "wait_for_me", &json!({ "note": note })));
     app.scene.calls(&calls);
-    let ids = app.client.say(&thread, "wait").await.pending();
+    let ids = app.client.send_message(&thread, "wait").await.pending();
     assert_eq!(remember(&app.client, &ids[0]).await.status, 202);
-    app.ledger.wait_begun().await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
+    app.ledger.wait_started().await;
     let grant = grants(&app.client, &thread).await.remove(0);
     assert_eq!(revoke(&app.client, &thread, &grant).await, 204);
     assert_eq!(app.client.call(&ids[1]).await["state"], "executing");
-    app.ledger.go.add_permits(2);
+    app.ledger.release.add_permits(2);
     for id in &ids {
         app.client.becomes(id, "succeeded").await;
     }
@@ -73,9 +73,9 @@ async fn a_revocation_waits_for_a_call_that_is_being_stored_on_postgres() {
     granted(&app.client, &first).await;
     let grant = grants(&app.client, &thread).await.remove(0);
     app.rows.change("BEGIN; LOCK TABLE tool_calls IN SHARE MODE").await.unwrap();
-    app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]).says("Paid.");
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]).answers("Paid.");
     let use_it = async {
-        let turn = app.client.say(&below, "pay").await;
+        let turn = app.client.send_message(&below, "pay").await;
         app.client.call(turn.one('9')["toolCallId"].as_str().unwrap()).await
     };
     let revoke_it = async {

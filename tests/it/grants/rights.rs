@@ -1,6 +1,6 @@
 //! Permissions: who may create, see and revoke a grant, and the effect of changed rules on a grant.
 
-use super::{granted, grants, made, remember, revoke, stands};
+use super::{granted, grants, made, remember, revoke, state_of};
 use crate::support::token::with_tokens;
 use crate::support::{Client, Embedded, probes};
 use holdpoint::config::{Config, ToolRules};
@@ -50,7 +50,7 @@ async fn an_approvers_grant_covers_the_session_of_the_requester() {
     let grant = grants(&app.client, &thread).await.remove(0);
     assert_eq!(grant["granted_by"], "user:carol");
     let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
-    assert_eq!(stands(&used), [&json!("succeeded"), &json!("system:policy"), &source]);
+    assert_eq!(state_of(&used), [&json!("succeeded"), &json!("system:policy"), &source]);
     // The grant covers neither another user's sessions nor the approver's own.
     let mut other = app;
     other.client = other.client.as_user("acme", "bob", &[]);
@@ -75,18 +75,18 @@ async fn users_see_and_revoke_their_own_grants_and_other_users_get_404() {
     let [of_alice, of_carol] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!(grants(&carol, &thread).await, std::slice::from_ref(of_carol));
     assert_eq!(grants(&admin, &thread).await, all);
-    for stranger in [
+    for other_user in [
         app.client.as_user("acme", "bob", &[]),
         app.client.as_user("acme", "dave", &["chief"]),
         app.client.as_user("globex", "alice", &[]),
         app.client.as_user("globex", "carol", &["chief"]),
         app.client.as_user("globex", "root", &["admin"]),
     ] {
-        let theirs = stranger.get(&format!("/sessions/{thread}/grants")).await;
-        let nobodys = stranger.get(&format!("/sessions/{first}/grants")).await;
+        let theirs = other_user.get(&format!("/sessions/{thread}/grants")).await;
+        let nobodys = other_user.get(&format!("/sessions/{first}/grants")).await;
         assert_eq!((theirs.status, &theirs.body), (404, &nobodys.body));
         for grant in &all {
-            assert_eq!(revoke(&stranger, &thread, grant).await, 404);
+            assert_eq!(revoke(&other_user, &thread, grant).await, 404);
         }
     }
     assert_eq!(revoke(&carol, &thread, of_alice).await, 404, "not hers");
@@ -117,17 +117,17 @@ async fn a_grant_counts_only_while_its_grantor_may_approve() {
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
     let app = under(app, &["chief"], true).await;
-    let asked = made(&app, &thread, "pay", "2").await;
-    assert_eq!(asked["state"], "pending", "the rules now require another person");
+    let requested = made(&app, &thread, "pay", "2").await;
+    assert_eq!(requested["state"], "pending", "the rules now require another person");
     let carol = app.client.as_user("acme", "carol", &["chief"]);
-    granted(&carol, asked["tool_call_id"].as_str().unwrap()).await;
+    granted(&carol, requested["tool_call_id"].as_str().unwrap()).await;
     assert_eq!(made(&app, &thread, "pay", "3").await["state"], "succeeded");
     let app = under(app, &["boss"], true).await;
-    let asked = made(&app, &thread, "pay", "4").await;
-    assert_eq!(asked["state"], "pending", "a chief approves nothing any more");
+    let requested = made(&app, &thread, "pay", "4").await;
+    assert_eq!(requested["state"], "pending", "a chief approves nothing any more");
     // The approver has another role now, and approves for the session again.
     let carol = app.client.as_user("acme", "carol", &["boss"]);
-    granted(&carol, asked["tool_call_id"].as_str().unwrap()).await;
+    granted(&carol, requested["tool_call_id"].as_str().unwrap()).await;
     assert_eq!(made(&app, &thread, "pay", "5").await["state"], "succeeded");
     let by_carol = grants(&carol, &thread).await;
     assert_eq!(by_carol.len(), 1, "the new grant replaces the old one: {by_carol:?}");
@@ -167,9 +167,9 @@ async fn a_tool_that_needs_several_approvals_takes_no_grant() {
         })
         .await;
     app.client = alice(&app);
-    let asked = made(&app, &thread, "pay", "2").await;
-    assert_eq!(asked["state"], "pending", "the grant is from the time of one approval");
-    let id = asked["tool_call_id"].as_str().unwrap();
+    let requested = made(&app, &thread, "pay", "2").await;
+    assert_eq!(requested["state"], "pending", "the grant is from the time of one approval");
+    let id = requested["tool_call_id"].as_str().unwrap();
     for client in [alice(&app), app.client.as_user("acme", "carol", &["chief"])] {
         let refused = remember(&client, id).await;
         assert_eq!((refused.status, refused.code()), (422, "not_remembered"));

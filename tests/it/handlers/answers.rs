@@ -24,8 +24,8 @@ async fn an_approval_runs_the_call_and_the_turn_resumes_in_the_same_stream() {
             "it is stored first"
         );
         let request = &question.request;
-        let told = [&request.thread_id.to_string(), &request.session_id.to_string()];
-        assert_eq!(told, [&thread, &thread]);
+        let reported = [&request.thread_id.to_string(), &request.session_id.to_string()];
+        assert_eq!(reported, [&thread, &thread]);
         assert_eq!(json!(request.run_id.to_string()), waits["run_id"]);
         assert_eq!((request.tool_name.as_str(), question.note()), ("pay", "10"));
         assert_eq!((request.risk, request.reason.as_deref()), (RiskLevel::High, waits["reason"].as_str()));
@@ -34,10 +34,10 @@ async fn an_approval_runs_the_call_and_the_turn_resumes_in_the_same_stream() {
             request.expires_at.unwrap()
                 > std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
         );
-        question.say(HandlerAnswer::approved());
+        question.answer(HandlerAnswer::approved());
         id
     };
-    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), decides);
+    let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98ea8ef0ed", "Paid."), "{}", turn.raw);
     assert_eq!(words(&turn), ["pending", "approved"]);
     assert_eq!(turn.one('a')["result"], json!({ "paid": "10" }));
@@ -100,7 +100,7 @@ async fn a_cancelled_call_does_not_run_and_is_not_rejected() {
 async fn a_handler_that_exceeds_its_timeout_cancels_the_call() {
     let (desk, questions) = super::desk();
     let hurry = Duration::from_millis(50);
-    let app = Embedded::asking(desk, |config| config.approval.handler_timeout = hurry).await;
+    let app = Embedded::with_handler(desk, |config| config.approval.handler_timeout = hurry).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Nobody was there.");
     let thinks = async {
@@ -109,7 +109,7 @@ async fn a_handler_that_exceeds_its_timeout_cancels_the_call() {
         question.until_over().await;
         id
     };
-    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), thinks);
+    let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), thinks);
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "cancelled"], "Nobody was there."));
     let call = app.client.call(&id).await;
     assert_eq!((&call["state"], &call["decision"]["reason"]), (&json!("cancelled"), &json!("timeout")));
@@ -148,7 +148,7 @@ async fn a_handler_that_decides_nothing_leaves_the_call_pending_and_the_turn_end
     let hows =
         ["defers", "fails", "panics", "sends inputs that do not fit", "sends inputs that are too deep"];
     for how in hows {
-        let app = Embedded::asking(Closure::new("desk", move |_| at_a_loss(how)), |_| {}).await;
+        let app = Embedded::with_handler(Closure::new("desk", move |_| at_a_loss(how)), |_| {}).await;
         let (thread, id) = app.held("pay", "10").await;
         let call = app.client.call(&id).await;
         assert_eq!((&call["state"], call.get("decision")), (&json!("pending"), None), "{how}");
@@ -156,8 +156,8 @@ async fn a_handler_that_decides_nothing_leaves_the_call_pending_and_the_turn_end
         assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting", "{how}");
         // From here the call behaves as without a handler.
         assert_eq!(app.client.approve(&id).await.body["state"], "succeeded", "{how}");
-        app.scene.says("Paid.");
-        let turn = app.client.go_on(&thread).await;
+        app.scene.answers("Paid.");
+        let turn = app.client.resume(&thread).await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ef0ed", "Paid."), "{how}");
     }
 }
@@ -167,7 +167,7 @@ async fn a_panic_before_the_future_exists_leaves_the_call_pending() {
     let broken = Closure::new("desk", |_| -> std::future::Ready<Result<HandlerAnswer, HandlerError>> {
         panic!("the office burns")
     });
-    let app = Embedded::asking(broken, |_| {}).await;
+    let app = Embedded::with_handler(broken, |_| {}).await;
     let (_, id) = app.held("pay", "10").await;
     assert_eq!(app.client.call(&id).await["state"], "pending");
 }
@@ -197,11 +197,11 @@ async fn a_deferred_call_stays_pending_and_the_stream_shows_the_outcome_of_the_o
         let (first, second) = (questions.next().await, questions.next().await);
         let (yes, later) = if first.note() == "1" { (first, second) } else { (second, first) };
         let ids = (yes.id(), later.id());
-        later.say(HandlerAnswer::Deferred);
-        yes.say(HandlerAnswer::approved());
+        later.answer(HandlerAnswer::Deferred);
+        yes.answer(HandlerAnswer::approved());
         ids
     };
-    let (turn, (yes, later)) = tokio::join!(app.client.say(&thread, "pay"), decides);
+    let (turn, (yes, later)) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
     assert_eq!(turn.codes(), "fbcbc998ea8ed", "{}", turn.raw);
     assert_eq!(words(&turn), ["pending", "pending", "approved"]);
     assert_eq!(turn.one('a')["toolCallId"], json!(yes));
@@ -210,7 +210,7 @@ async fn a_deferred_call_stays_pending_and_the_stream_shows_the_outcome_of_the_o
     assert_eq!(app.scene.requests().len(), 1, "the model is not called");
 
     assert_eq!(app.client.reject(&later).await.status, 200);
-    let turn = app.client.go_on(&thread).await;
+    let turn = app.client.resume(&thread).await;
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["approved", "rejected"], "All told."));
     assert!(questions.is_empty().await, "the handler is not asked twice");
 }
@@ -223,7 +223,7 @@ async fn a_step_may_hold_again_and_the_handler_is_asked_again() {
     pays(&app, &["2"], "Both are paid.");
     let yes = async || questions.answer(HandlerAnswer::approved()).await;
     let decides = async { (yes().await, yes().await) };
-    let (turn, _) = tokio::join!(app.client.say(&thread, "pay"), decides);
+    let (turn, _) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98ea8efbc98ea8ef0ed", "Both are paid."));
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 2"]);
 }
@@ -233,8 +233,9 @@ async fn a_call_that_needs_no_approval_runs_without_a_question_to_the_handler() 
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     let note = json!({ "note": "10" });
-    app.scene.calls(&[call("1", "look", &note), call("2", "pay", &note)]).says("Done.");
-    let (turn, _) = tokio::join!(app.client.say(&thread, "go"), questions.answer(HandlerAnswer::approved()));
+    app.scene.calls(&[call("1", "look", &note), call("2", "pay", &note)]).answers("Done.");
+    let (turn, _) =
+        tokio::join!(app.client.send_message(&thread, "go"), questions.answer(HandlerAnswer::approved()));
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbcbc99a8ea8ef0ed", "Done."), "{}", turn.raw);
     assert!(questions.is_empty().await);
 }
@@ -252,7 +253,7 @@ async fn a_handlers_approval_is_one_vote_of_a_quorum_and_its_denial_is_final() {
         with_tokens(config);
         config.tools.rules.insert("pay".to_owned(), rules(true));
     };
-    let mut app = Embedded::asking(desk, change).await;
+    let mut app = Embedded::with_handler(desk, change).await;
     let chief = app.client.as_user("acme", "carol", &["chief"]);
     app.client = app.client.as_user("acme", "alice", &[]);
     let (turn, call) = answered(&app, &questions, HandlerAnswer::approved()).await;
@@ -274,7 +275,7 @@ async fn a_handlers_approval_is_one_vote_of_a_quorum_and_its_denial_is_final() {
 #[tokio::test]
 async fn the_policy_is_evaluated_again_and_limits_the_handler() {
     let (desk, questions) = super::desk();
-    let app = Embedded::asking(desk, |_| {}).await;
+    let app = Embedded::with_handler(desk, |_| {}).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Never.");
     let decides = async {
@@ -283,10 +284,10 @@ async fn the_policy_is_evaluated_again_and_limits_the_handler() {
         let deny = json!({ "tools": { "pay": "deny" } });
         let policy = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&deny);
         assert_eq!(app.client.send(policy).await.status, 200);
-        question.say(HandlerAnswer::approved());
+        question.answer(HandlerAnswer::approved());
         id
     };
-    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), decides);
+    let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
     assert_eq!(turn.codes(), "fbc98ed", "{}", turn.raw);
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());

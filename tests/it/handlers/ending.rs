@@ -20,7 +20,7 @@ async fn cancelling_the_run_drops_the_question() {
         question.until_over().await;
         id
     };
-    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), stops);
+    let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), stops);
     assert_eq!((turn.codes().as_str(), words(&turn)), ("fbc98ed", vec!["pending"]), "{}", turn.raw);
     let call = app.client.call(&id).await;
     assert_eq!((&call["state"], &call["decision"]["by"]), (&json!("cancelled"), &json!("user:local")));
@@ -38,7 +38,7 @@ async fn cancelling_the_call_drops_the_question_and_resumes_the_turn() {
         assert_eq!(app.client.post(&path, &Value::Null).await.status, 200);
         question.until_over().await;
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), withdraws);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), withdraws);
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "cancelled"], "Then not."));
 }
 
@@ -49,11 +49,11 @@ async fn a_call_expires_while_a_handler_decides() {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.pending_ttl = Duration::from_millis(200);
     };
-    let app = Embedded::asking(desk, change).await;
+    let app = Embedded::with_handler(desk, change).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Too late.");
     let thinks = async { questions.next().await.until_over().await };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), thinks);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), thinks);
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "expired"], "Too late."));
 }
 
@@ -66,13 +66,13 @@ async fn a_stopping_server_drops_the_question_and_the_call_stays_pending_for_the
     let stops = async {
         let (first, second) = (questions.next().await, questions.next().await);
         let ids = [first.id(), second.id()];
-        first.say(HandlerAnswer::denied("no"));
+        first.answer(HandlerAnswer::denied("no"));
         client.becomes(&ids[0], "rejected").await;
         app.end().await;
         second.until_over().await;
         ids
     };
-    let (turn, ids) = tokio::join!(client.say(&thread, "pay"), stops);
+    let (turn, ids) = tokio::join!(client.send_message(&thread, "pay"), stops);
     assert_eq!(turn.codes(), "fbcbc998ea8ed", "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "tool-calls");
     let rows = app.rows.all("SELECT status, owner FROM runs").await;
@@ -81,10 +81,10 @@ async fn a_stopping_server_drops_the_question_and_the_call_stays_pending_for_the
     app.scene.forget();
     let tools = probes(&app.ledger);
     let app = app.redeploy(tools).await;
-    app.scene.says("Gone on elsewhere.");
+    app.scene.answers("Gone on elsewhere.");
     assert_eq!(app.client.call(&ids[1]).await["state"], "pending");
     assert_eq!(app.client.approve(&ids[1]).await.body["state"], "succeeded");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Gone on elsewhere.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Gone on elsewhere.");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn the_lease_is_renewed_while_a_handler_decides() {
         config.approval.lease = Duration::from_secs(1);
         config.approval.sweep = Duration::from_millis(20);
     };
-    let app = Embedded::asking(desk, change).await;
+    let app = Embedded::with_handler(desk, change).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Paid.");
     let thinks = async {
@@ -107,10 +107,10 @@ async fn the_lease_is_renewed_while_a_handler_decides() {
         let first = lease().await;
         let renewed = async || (lease().await > first + 1_000_000).then_some(());
         eventually("the lease is renewed", renewed).await;
-        question.say(HandlerAnswer::approved());
+        question.answer(HandlerAnswer::approved());
         run
     };
-    let (turn, run) = tokio::join!(app.client.say(&thread, "pay"), thinks);
+    let (turn, run) = tokio::join!(app.client.send_message(&thread, "pay"), thinks);
     assert_eq!(turn.text(), "Paid.");
     run_becomes(&app.client, &run, "completed").await;
 }
@@ -121,7 +121,7 @@ async fn the_turn_waits_for_a_slow_call_that_a_handler_approved_and_a_cancel_end
     for cancelled in [false, true] {
         let thread = app.client.thread().await;
         let note = json!({ "note": "10" });
-        app.scene.calls(&[crate::support::call("1", "wait_for_me", &note)]).says("Waited.");
+        app.scene.calls(&[crate::support::call("1", "wait_for_me", &note)]).answers("Waited.");
         let decides = async {
             let id = questions.answer(HandlerAnswer::approved()).await;
             app.client.becomes(&id, "executing").await;
@@ -129,10 +129,10 @@ async fn the_turn_waits_for_a_slow_call_that_a_handler_approved_and_a_cancel_end
                 let path = format!("/tool_calls/{id}/cancel");
                 assert_eq!(app.client.post(&path, &Value::Null).await.body["state"], "interrupted");
             } else {
-                app.ledger.go.add_permits(1);
+                app.ledger.release.add_permits(1);
             }
         };
-        let (turn, ()) = tokio::join!(app.client.say(&thread, "go"), decides);
+        let (turn, ()) = tokio::join!(app.client.send_message(&thread, "go"), decides);
         let word = if cancelled { "interrupted" } else { "approved" };
         assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", word], "Waited."), "{}", turn.raw);
     }
@@ -142,9 +142,9 @@ async fn the_turn_waits_for_a_slow_call_that_a_handler_approved_and_a_cancel_end
 async fn the_server_resumes_a_turn_that_died_after_a_handlers_approval() {
     let (desk, questions) = desk();
     let sweep = Duration::from_millis(20);
-    let app = Embedded::asking(desk, |config| config.approval.sweep = sweep).await;
+    let app = Embedded::with_handler(desk, |config| config.approval.sweep = sweep).await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[crate::support::call("1", "wait_for_me", &json!({ "note": "10" }))]).says("Waited.");
+    app.scene.calls(&[crate::support::call("1", "wait_for_me", &json!({ "note": "10" }))]).answers("Waited.");
     let _response = app.client.begin(&thread, &json!({ "content": "go" })).await;
     let id = questions.answer(HandlerAnswer::approved()).await;
     app.client.becomes(&id, "executing").await;
@@ -155,7 +155,7 @@ async fn the_server_resumes_a_turn_that_died_after_a_handlers_approval() {
         (runs[0]["status"] == "failed").then_some(())
     };
     eventually("the turn is closed", closed).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let run = run_of(&app.client, &id).await;
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Waited.");

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 /// A handler whose questions a test answers.
 pub(crate) struct Desk {
     name: String,
-    asked: mpsc::UnboundedSender<Question>,
+    requested: mpsc::UnboundedSender<Question>,
 }
 
 /// The questions that the server asked the desk.
@@ -38,8 +38,8 @@ pub(crate) fn desk() -> (Desk, Questions) {
 
 /// A desk with this name and its questions.
 pub(crate) fn named(name: &str) -> (Desk, Questions) {
-    let (asked, questions) = mpsc::unbounded_channel();
-    (Desk { name: name.to_owned(), asked }, Questions(Arc::new(Mutex::new(questions))))
+    let (requested, questions) = mpsc::unbounded_channel();
+    (Desk { name: name.to_owned(), requested }, Questions(Arc::new(Mutex::new(questions))))
 }
 
 impl ApprovalHandler for Desk {
@@ -50,7 +50,7 @@ impl ApprovalHandler for Desk {
     fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Result<HandlerAnswer, HandlerError>> {
         async move {
             let (answer, answered) = oneshot::channel();
-            self.asked.send(Question { request, answer }).map_err(|_| "nobody is at the desk")?;
+            self.requested.send(Question { request, answer }).map_err(|_| "nobody is at the desk")?;
             answered.await?
         }
         .boxed()
@@ -73,7 +73,7 @@ impl Questions {
     pub(crate) async fn answer(&self, answer: HandlerAnswer) -> String {
         let question = self.next().await;
         let id = question.id();
-        question.say(answer);
+        question.answer(answer);
         id
     }
 }
@@ -87,7 +87,7 @@ impl Question {
         self.request.input["note"].as_str().unwrap()
     }
 
-    pub(crate) fn say(self, answer: HandlerAnswer) {
+    pub(crate) fn answer(self, answer: HandlerAnswer) {
         self.answer.send(Ok(answer)).expect("the server waits for the answer");
     }
 
@@ -101,27 +101,27 @@ impl Question {
 /// A server with a desk.
 async fn office() -> (Embedded, Questions) {
     let (desk, questions) = desk();
-    (Embedded::asking(desk, |_| {}).await, questions)
+    (Embedded::with_handler(desk, |_| {}).await, questions)
 }
 
 /// Has the model call `pay` with these notes in one step, and say `then` after the outcomes.
 pub(crate) fn pays(app: &Embedded, notes: &[&str], then: &str) {
     let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
-    app.scene.calls(&calls).says(then);
+    app.scene.calls(&calls).answers(then);
 }
 
 /// Runs a turn with one payment, to which the desk gives this answer. Returns the turn and the call.
 async fn answered(app: &Embedded, questions: &Questions, answer: HandlerAnswer) -> (Turn, Value) {
     let thread = app.client.thread().await;
     pays(app, &["10"], "I see.");
-    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), questions.answer(answer));
+    let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), questions.answer(answer));
     (turn, app.client.call(&id).await)
 }
 
 /// The `validated` values of the `8:` lines, in order.
 fn words(turn: &Turn) -> Vec<&str> {
-    let told = turn.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
-    told.map(|entry| entry["validated"].as_str().unwrap()).collect()
+    let reported = turn.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
+    reported.map(|entry| entry["validated"].as_str().unwrap()).collect()
 }
 
 /// The actor, the surface and the verdict of a call's decision.

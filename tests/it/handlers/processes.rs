@@ -16,8 +16,8 @@ async fn on_postgres_a_page_attaches_at_another_process_and_a_person_decides_the
         config.approval.lease = Duration::from_secs(6);
     };
     let (desk, questions) = desk();
-    let asks = Embedded::asking(desk, change).await;
-    let other = Embedded::asking(Deferred, change).await;
+    let asks = Embedded::with_handler(desk, change).await;
+    let other = Embedded::with_handler(Deferred, change).await;
     for by_person in [false, true] {
         let thread = asks.client.thread().await;
         pays(&asks, &["1", "2"], "All told.");
@@ -29,19 +29,19 @@ async fn on_postgres_a_page_attaches_at_another_process_and_a_person_decides_the
             let ui = other.client.http.get(other.client.url(&format!("{path}/stream")));
             reads.push(ui.header("x-stream-protocol", "ui-v6").send().await.unwrap());
             let no = second.id();
-            second.say(HandlerAnswer::denied("no"));
+            second.answer(HandlerAnswer::denied("no"));
             if by_person {
                 assert_eq!(other.client.approve(&first.id()).await.body["state"], "succeeded");
                 first.until_over().await;
             } else {
-                first.say(HandlerAnswer::approved());
+                first.answer(HandlerAnswer::approved());
             }
             other.client.becomes(&no, "rejected").await;
             let ui = reads.pop().unwrap();
             let data = reads.pop().unwrap();
             tokio::join!(other.client.read_on(data), other.client.read_ui_on(ui))
         };
-        let (turn, (read, ui)) = tokio::join!(asks.client.say(&thread, "pay"), reads);
+        let (turn, (read, ui)) = tokio::join!(asks.client.send_message(&thread, "pay"), reads);
         assert_eq!(turn.text(), "All told.", "{}", turn.raw);
         assert_eq!(read.text(), "All told.", "{}", read.raw);
         assert_eq!(read.codes().matches('e').count(), 3, "{}", read.raw);
@@ -69,8 +69,8 @@ async fn on_postgres_a_call_of_a_dead_process_with_a_handler_is_decided_elsewher
         config.approval.sweep = Duration::from_millis(20);
     };
     let (desk, questions) = desk();
-    let asks = Embedded::asking(desk, change).await;
-    let other = Embedded::asking(Deferred, change).await;
+    let asks = Embedded::with_handler(desk, change).await;
+    let other = Embedded::with_handler(Deferred, change).await;
     let thread = asks.client.thread().await;
     pays(&asks, &["10"], "Never said.");
     let _response = asks.client.begin(&thread, &json!({ "content": "pay" })).await;
@@ -85,8 +85,8 @@ async fn on_postgres_a_call_of_a_dead_process_with_a_handler_is_decided_elsewher
     eventually("the turn is closed", over).await;
     assert_eq!(other.client.call(&id).await["state"], "pending");
     assert_eq!(other.client.approve(&id).await.body["state"], "succeeded");
-    other.scene.says("Paid, elsewhere.");
-    assert_eq!(other.client.go_on(&thread).await.text(), "Paid, elsewhere.");
+    other.scene.answers("Paid, elsewhere.");
+    assert_eq!(other.client.resume(&thread).await.text(), "Paid, elsewhere.");
     drop(question);
 }
 
@@ -104,8 +104,8 @@ async fn on_postgres_a_turn_that_was_reaped_leaves_its_run_to_the_resumer() {
         change(config);
         config.approval.sweep = Duration::from_millis(200);
     };
-    let asks = Embedded::asking(desk, rarely).await;
-    let other = Embedded::asking(Deferred, often).await;
+    let asks = Embedded::with_handler(desk, rarely).await;
+    let other = Embedded::with_handler(Deferred, often).await;
     for note in ["1", "2", "3"] {
         let thread = asks.client.thread().await;
         asks.scene.calls(&[call(note, "wait_for_me", &json!({ "note": note }))]);
@@ -117,9 +117,9 @@ async fn on_postgres_a_turn_that_was_reaped_leaves_its_run_to_the_resumer() {
         assert_eq!(asks.rows.change(&lapse).await, Ok(1));
         run_becomes(&asks.client, &run, "failed").await;
         // Either process may resume the run.
-        asks.scene.says("Waited.");
-        other.scene.says("Waited.");
-        asks.ledger.go.add_permits(1);
+        asks.scene.answers("Waited.");
+        other.scene.answers("Waited.");
+        asks.ledger.release.add_permits(1);
         run_becomes(&asks.client, &run, "completed").await;
         assert_eq!(last_words(&asks.client, &thread).await, "Waited.");
         for scene in [&asks.scene, &other.scene] {

@@ -23,7 +23,8 @@ async fn read_until(response: &mut Response, words: &str) -> String {
 #[tokio::test]
 async fn the_stream_stays_open_reports_the_pending_call_and_sends_keep_alives() {
     let (desk, questions) = super::desk();
-    let app = Embedded::asking(desk, |config| config.stream.keep_alive = Duration::from_millis(50)).await;
+    let app =
+        Embedded::with_handler(desk, |config| config.stream.keep_alive = Duration::from_millis(50)).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Paid.");
     let mut response = app.client.begin(&thread, &json!({ "content": "pay" })).await;
@@ -32,9 +33,9 @@ async fn the_stream_stays_open_reports_the_pending_call_and_sends_keep_alives() 
     let mut waits = read_until(&mut response, "\ne:").await;
     waits += &read_until(&mut response, "\n\n\n").await;
     let question = questions.next().await;
-    let told: String = waits.lines().filter_map(|line| line.chars().next()).collect();
-    assert!(told.ends_with("928e"), "{waits}");
-    question.say(HandlerAnswer::approved());
+    let reported: String = waits.lines().filter_map(|line| line.chars().next()).collect();
+    assert!(reported.ends_with("928e"), "{waits}");
+    question.answer(HandlerAnswer::approved());
     let rest = response.text().await.unwrap();
     let codes: String = rest.lines().filter_map(|line| line.chars().next()).collect();
     assert_eq!(codes, "a82ef0ed", "{waits}{rest}");
@@ -95,10 +96,10 @@ async fn a_page_of_6_or_7_reads_the_approval_request_and_then_the_outcome() {
 async fn a_page_of_5_reads_both_values_of_its_data_part() {
     let (turn, ids) = turn("ui-v5", &["10"], HandlerAnswer::approved()).await;
     let parts = turn.all("data-tool-validation");
-    let told: Vec<(&Value, &Value)> =
+    let reported: Vec<(&Value, &Value)> =
         parts.iter().map(|part| (&part["id"], &part["data"]["validated"])).collect();
     let id = json!(ids[0]);
-    assert_eq!(told, [(&id, &json!("pending")), (&id, &json!("approved"))], "{}", turn.raw);
+    assert_eq!(reported, [(&id, &json!("pending")), (&id, &json!("approved"))], "{}", turn.raw);
     assert_eq!(turn.one("tool-output-available")["output"], json!({ "paid": "10" }));
     assert_eq!(turn.text(), "I see.");
 }
@@ -111,16 +112,16 @@ async fn an_attached_reader_gets_the_same_stream_from_the_beginning() {
     let path = app.client.url(&format!("/qa/chat_streamed/{thread}"));
     let reads = async {
         let question = questions.next().await;
-        let begun = app.client.http.get(&path).send().await.unwrap();
-        assert_eq!(begun.status(), 200);
+        let started = app.client.http.get(&path).send().await.unwrap();
+        assert_eq!(started.status(), 200);
         // A continuation attaches too, because the turn is running.
-        let going_on = app.client.begin_to_go_on(&thread).await;
-        question.say(HandlerAnswer::approved());
-        tokio::join!(app.client.read_on(begun), app.client.read_on(going_on))
+        let going_on = app.client.begin_resume(&thread).await;
+        question.answer(HandlerAnswer::approved());
+        tokio::join!(app.client.read_on(started), app.client.read_on(going_on))
     };
-    let (turn, (read, other)) = tokio::join!(app.client.say(&thread, "pay"), reads);
-    assert_eq!(read.told(), turn.told());
-    assert_eq!(other.told(), turn.told());
+    let (turn, (read, other)) = tokio::join!(app.client.send_message(&thread, "pay"), reads);
+    assert_eq!(read.merged_lines(), turn.merged_lines());
+    assert_eq!(other.merged_lines(), turn.merged_lines());
     assert_eq!(turn.codes(), "fbc98ea8ef0ed", "{}", turn.raw);
     for format in ["v4", "ui-v5", "ui-v6"] {
         let page = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await.body;
@@ -131,11 +132,11 @@ async fn an_attached_reader_gets_the_same_stream_from_the_beginning() {
 #[tokio::test]
 async fn a_hold_streams_the_same_with_a_deferring_handler_as_without_a_handler() {
     let leaves_all = holdpoint::handlers::Closure::new("desk", async |_| Ok(HandlerAnswer::Deferred));
-    let mut told = Vec::new();
-    for app in [Embedded::start().await, Embedded::asking(leaves_all, |_| {}).await] {
+    let mut reported = Vec::new();
+    for app in [Embedded::start().await, Embedded::with_handler(leaves_all, |_| {}).await] {
         let thread = app.client.thread().await;
         pays(&app, &["1", "2"], "Never said.");
-        let mut raw = app.client.say(&thread, "pay").await.raw;
+        let mut raw = app.client.send_message(&thread, "pay").await.raw;
         for message in app.client.messages(&thread).await {
             raw = raw.replace(message["message_id"].as_str().unwrap(), "message");
             for part in message["parts"].as_array().unwrap() {
@@ -145,7 +146,7 @@ async fn a_hold_streams_the_same_with_a_deferring_handler_as_without_a_handler()
                 }
             }
         }
-        told.push(raw);
+        reported.push(raw);
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(reported[0], reported[1]);
 }

@@ -56,7 +56,7 @@ async fn sits(change: impl FnOnce(&mut Config)) -> (Embedded, Sender<String>, Sc
     let (typed, lines) = channel();
     let screen = Screen::default();
     let terminal = Terminal::between(BufReader::new(Keyboard(lines)), screen.clone());
-    (Embedded::asking(terminal, change).await, typed, screen)
+    (Embedded::with_handler(terminal, change).await, typed, screen)
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn the_terminal_shows_the_call_and_takes_the_decision() {
         // The terminal repeats its question after an unknown answer.
         typed.send("what?\n".to_owned()).unwrap();
         typed.send(format!("{line}\n")).unwrap();
-        let turn = app.client.say(&thread, "pay").await;
+        let turn = app.client.send_message(&thread, "pay").await;
         assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", word], "I see."), "{line}");
     }
     let shown = screen.shown();
@@ -105,11 +105,11 @@ async fn the_terminal_shows_the_constants_of_a_tool() {
     let terminal = Terminal::between(BufReader::new(Keyboard(lines)), screen.clone());
     let mut tools = ToolRegistry::new();
     tools.register_dyn(Arc::new(Account)).unwrap();
-    let app = Embedded::start().await.redeploy_asking(terminal, tools, |_| {}).await;
+    let app = Embedded::start().await.redeploy_with_handler(terminal, tools, |_| {}).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "I see.");
     typed.send("y\n".to_owned()).unwrap();
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     assert_eq!(words(&turn), ["pending", "approved"]);
     assert_eq!(turn.one('a')["result"], json!({ "note": "10", "account": "ac\u{202e}me" }));
     let shown = screen.shown();
@@ -129,10 +129,10 @@ async fn the_terminal_asks_one_question_at_a_time() {
         screen.shows(QUESTION, 2).await;
         typed.send("n\n".to_owned()).unwrap();
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), types);
-    let mut told = words(&turn).split_off(2);
-    told.sort_unstable();
-    assert_eq!((told, turn.text().as_str()), (vec!["approved", "rejected"], "All told."));
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), types);
+    let mut reported = words(&turn).split_off(2);
+    reported.sort_unstable();
+    assert_eq!((reported, turn.text().as_str()), (vec!["approved", "rejected"], "All told."));
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn an_answer_to_a_dropped_question_decides_nothing() {
         assert_eq!(app.client.reject(&id).await.status, 200);
         screen.shows("This question is over.", 1).await;
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), decides);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
     assert_eq!(words(&turn), ["pending", "rejected"]);
     // The terminal shows the next question only after it has read the line for the first.
     pays(&app, &["2"], "Paid.");
@@ -168,7 +168,7 @@ async fn an_answer_to_a_dropped_question_decides_nothing() {
         screen.shows(QUESTION, 2).await;
         typed.send("y\n".to_owned()).unwrap();
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), types);
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), types);
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "approved"], "Paid."));
     assert_eq!(app.ledger.lines(), ["pay 2"]);
 }
@@ -179,7 +179,7 @@ async fn an_unanswered_question_is_cancelled_after_the_timeout() {
     let (app, typed, screen) = sits(hurry).await;
     let thread = app.client.thread().await;
     pays(&app, &["1"], "Nobody is there.");
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "cancelled"], "Nobody is there."));
     screen.shows("This question is over.", 1).await;
     drop(typed);

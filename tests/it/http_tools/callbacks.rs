@@ -16,7 +16,7 @@ async fn accepting(lines: &str) -> Office {
 /// A call that its service has accepted: its thread, its id, and the request.
 async fn accepted(office: &Office, client: &Client) -> (String, String, Received) {
     let thread = client.thread().await;
-    let turn = client.say(&thread, "delete old.txt").await;
+    let turn = client.send_message(&thread, "delete old.txt").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let yes = client.approve(id).await;
     assert_eq!((yes.status, &yes.body["state"]), (202, &json!("executing")), "{:?}", yes.body);
@@ -31,7 +31,7 @@ async fn owned(client: &Client, id: &str) -> Value {
 }
 
 /// Asserts the answer to a report: its state, and whether it was a repetition.
-fn assert_taken(answer: &crate::support::Answer, state: &str, replayed: bool) {
+fn assert_accepted(answer: &crate::support::Answer, state: &str, replayed: bool) {
     assert_eq!((answer.status, &answer.body["state"]), (200, &json!(state)), "{answer:?}");
     assert_eq!(answer.header("idempotent-replayed"), replayed.then_some("true"), "{answer:?}");
 }
@@ -55,7 +55,7 @@ async fn a_202_hands_the_call_over_and_the_report_settles_it_and_resumes_its_run
     assert!((3_600_000_000..3_660_000_000).contains(&time), "{row:?}");
 
     let answer = report(client, &request, DELETED).await;
-    assert_taken(&answer, "succeeded", false);
+    assert_accepted(&answer, "succeeded", false);
     assert_eq!(answer.body, json!({ "tool_call_id": id, "state": "succeeded" }));
     run_becomes(client, &run, "completed").await;
     let call = client.call(&id).await;
@@ -82,8 +82,8 @@ async fn a_202_hands_the_call_over_and_the_report_settles_it_and_resumes_its_run
     assert_eq!(accepted["data"]["result_deadline"], call["result_deadline"]);
     assert_eq!(accepted["data"].get("state"), None);
 
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", true);
-    assert_taken(
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", true);
+    assert_accepted(
         &report(client, &request, r#"{ "result": { "deleted": "old.txt" } }"#).await,
         "succeeded",
         true,
@@ -103,13 +103,13 @@ async fn a_repeated_report_may_write_the_same_number_otherwise() {
     let server = office.start(&[]);
     let client = &server.client;
     let (_, _, request) = accepted(&office, client).await;
-    assert_taken(
+    assert_accepted(
         &report(client, &request, r#"{"result":{"refunded":1.0,"to":[12e2]}}"#).await,
         "succeeded",
         false,
     );
     let same = report(client, &request, r#"{"result":{"to":[1200],"refunded":1}}"#).await;
-    assert_taken(&same, "succeeded", true);
+    assert_accepted(&same, "succeeded", true);
     let other = report(client, &request, r#"{"result":{"to":[1200],"refunded":1.5}}"#).await;
     assert_eq!((other.status, other.code()), (409, "already_settled"), "{other:?}");
 }
@@ -121,30 +121,30 @@ async fn a_reported_error_is_a_failure() {
     let client = &server.client;
     let (thread, id, request) = accepted(&office, client).await;
     let no = r#"{"error":"it is locked"}"#;
-    assert_taken(&report(client, &request, no).await, "failed", false);
+    assert_accepted(&report(client, &request, no).await, "failed", false);
     assert_eq!(client.call(&id).await["result"], "The tool failed: it is locked");
     run_becomes(client, &run_of(client, &id).await, "completed").await;
     assert!(last_words(client, &thread).await.contains("it is locked"));
-    assert_taken(&report(client, &request, no).await, "failed", true);
+    assert_accepted(&report(client, &request, no).await, "failed", true);
     for other in [r#"{"error":"it is gone"}"#, r#"{"result":null}"#] {
         assert_eq!(report(client, &request, other).await.code(), "already_settled", "{other}");
     }
 }
 
 #[tokio::test]
-async fn a_call_that_asks_nobody_pauses_its_turn_until_the_report() {
+async fn a_call_without_a_question_pauses_its_turn_until_the_report() {
     let office = Office::deferring(Does::answers(202, "later"), "list_files", "hil = false").await;
     let server = office.start(&[]);
     let client = &server.client;
     let thread = client.thread().await;
-    let turn = client.say(&thread, "list files").await;
+    let turn = client.send_message(&thread, "list files").await;
     let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     assert_eq!((turn.all('a').len(), turn.text().as_str()), (0, "I will list the files."), "{}", turn.raw);
     let run = run_of(client, &id).await;
     run_becomes(client, &run, "waiting").await;
     // The user may write meanwhile, as while a sub-agent works. Here the page waits.
     let request = office.remote.received().pop().unwrap();
-    assert_taken(&report(client, &request, r#"{"result":{"files":["a"]}}"#).await, "succeeded", false);
+    assert_accepted(&report(client, &request, r#"{"result":{"files":["a"]}}"#).await, "succeeded", false);
     run_becomes(client, &run, "completed").await;
     assert!(last_words(client, &thread).await.contains("The files (1):"));
 }
@@ -155,13 +155,13 @@ async fn a_message_may_follow_while_the_service_works_and_the_outcome_becomes_a_
     let server = office.start(&[]);
     let client = &server.client;
     let (thread, id, request) = accepted(&office, client).await;
-    let told = client.say(&thread, "what happened").await.text();
-    assert!(told.contains("under way"), "{told}");
+    let reported = client.send_message(&thread, "what happened").await.text();
+    assert!(reported.contains("under way"), "{reported}");
     assert_eq!(client.call(&id).await["state"], "executing");
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
     run_becomes(client, &run_of(client, &id).await, "completed").await;
-    let told = client.say(&thread, "what happened").await.text();
-    assert!(told.contains("old.txt"), "{told}");
+    let reported = client.send_message(&thread, "what happened").await.text();
+    assert!(reported.contains("old.txt"), "{reported}");
     let sent = office.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
     assert_eq!((sent.len(), &sent[1]["kind"]), (2, &json!("note")), "{sent:?}");
     assert!(sent[1]["text"].as_str().unwrap().contains("old.txt"), "{sent:?}");
@@ -175,20 +175,20 @@ async fn a_report_counts_before_the_202_was_read() {
     for (sent, does) in [(1, Does::Waits(202, String::new())), (2, Does::Hangs)] {
         office.remote.next([does]);
         let thread = client.thread().await;
-        let turn = client.say(&thread, "delete old.txt").await;
+        let turn = client.send_message(&thread, "delete old.txt").await;
         let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
         let reporting = async {
             let request = office.remote.wait_received(sent).await.pop().unwrap();
             let answer = report(client, &request, DELETED).await;
-            office.remote.go();
+            office.remote.release();
             (request, answer)
         };
         let (yes, (request, answer)) = tokio::join!(client.approve(id), reporting);
-        assert_taken(&answer, "succeeded", false);
+        assert_accepted(&answer, "succeeded", false);
         assert_eq!((yes.status, &yes.body["state"]), (200, &json!("succeeded")), "{:?}", yes.body);
         assert_eq!(client.call(id).await.get("result_deadline"), None);
-        assert_eq!(client.go_on(&thread).await.text(), "Done: old.txt is deleted.");
-        assert_taken(&report(client, &request, DELETED).await, "succeeded", true);
+        assert_eq!(client.resume(&thread).await.text(), "Done: old.txt is deleted.");
+        assert_accepted(&report(client, &request, DELETED).await, "succeeded", true);
     }
     office.remote.wait_left().await;
 }
@@ -226,10 +226,10 @@ async fn a_call_that_is_never_reported_is_interrupted_and_a_later_report_settles
     let run = run_of(client, &id).await;
     run_becomes(client, &run, "completed").await;
     assert!(last_words(client, &thread).await.contains("unknown"));
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
     assert_eq!(client.call(&id).await["output"], json!({ "deleted": "old.txt" }));
-    let told = client.say(&thread, "what happened").await.text();
-    assert!(told.contains("old.txt"), "{told}");
+    let reported = client.send_message(&thread, "what happened").await.text();
+    assert!(reported.contains("old.txt"), "{reported}");
     let sent = office.rows().await.all("SELECT kind FROM sent_answers ORDER BY n").await;
     assert_eq!(sent, [json!({ "kind": "answer" }), json!({ "kind": "note" })]);
     assert_eq!(office.remote.received().len(), 1, "also an idempotent tool gets it once");
@@ -241,7 +241,7 @@ async fn an_idempotent_call_that_was_accepted_is_not_sent_again() {
     let server = office.start(&[]);
     let (_, id, request) = accepted(&office, &server.client).await;
     server.client.becomes(&id, "interrupted").await;
-    assert_taken(&report(&server.client, &request, r#"{"error":"no"}"#).await, "failed", false);
+    assert_accepted(&report(&server.client, &request, r#"{"error":"no"}"#).await, "failed", false);
     assert_eq!(office.remote.received().len(), 1);
 }
 
@@ -251,7 +251,7 @@ async fn a_service_that_dies_after_its_202_has_accepted_the_call() {
     let server = office.start(&[]);
     let (_, id, request) = accepted(&office, &server.client).await;
     assert_eq!(server.client.call(&id).await["state"], "executing");
-    assert_taken(&report(&server.client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(&server.client, &request, DELETED).await, "succeeded", false);
 }
 
 #[tokio::test]
@@ -262,11 +262,11 @@ async fn a_server_that_is_killed_before_it_read_the_202_does_not_know_the_outcom
     assert_eq!(server.client.approve(&id).await.status, 202);
     let request = office.remote.wait_received(1).await.pop().unwrap();
     server.kill();
-    office.remote.go();
+    office.remote.release();
     let server = office.start(&[]);
     let call = server.client.becomes(&id, "interrupted").await;
     assert_eq!((&call["result"], call.get("result_deadline")), (&json!(UNKNOWN), None));
-    assert_taken(&report(&server.client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(&server.client, &request, DELETED).await, "succeeded", false);
     assert_eq!(office.remote.received().len(), 1);
 }
 
@@ -279,13 +279,13 @@ async fn a_killed_server_leaves_an_accepted_call_to_its_owner() {
     let server = office.start(&[]);
     let client = &server.client;
     assert_eq!(client.call(&id).await["state"], "executing");
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
     run_becomes(client, &run_of(client, &id).await, "completed").await;
     assert!(last_words(client, &thread).await.ends_with("Done: old.txt is deleted."));
 }
 
 /// A call of an idempotent tool whose first process was killed before it read the 202: its id, and both requests.
-async fn begun_twice(office: &Office) -> (Process, String, [Received; 2]) {
+async fn started_twice(office: &Office) -> (Process, String, [Received; 2]) {
     let mut server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "old.txt").await;
     server.client.approve(&id).await;
@@ -302,29 +302,29 @@ async fn begun_twice(office: &Office) -> (Process, String, [Received; 2]) {
 #[tokio::test]
 async fn only_the_attempt_that_holds_the_call_is_reported() {
     let office = Office::deferring(Does::Hangs, "delete_file", "idempotent = true").await;
-    let (server, id, [first, second]) = begun_twice(&office).await;
+    let (server, id, [first, second]) = started_twice(&office).await;
     assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
     assert_ne!(callback(&first), callback(&second));
     let refused = report(&server.client, &first, DELETED).await;
     assert_eq!((refused.status, refused.code()), (409, "stale"), "{refused:?}");
     assert_eq!(server.client.call(&id).await["state"], "executing");
-    assert_taken(&report(&server.client, &second, DELETED).await, "succeeded", false);
+    assert_accepted(&report(&server.client, &second, DELETED).await, "succeeded", false);
     assert_eq!(report(&server.client, &first, DELETED).await.code(), "stale");
 }
 
 #[tokio::test]
 async fn an_error_of_a_repeated_attempt_leaves_the_outcome_unknown() {
     let office = Office::deferring(Does::Hangs, "delete_file", "idempotent = true").await;
-    let (server, id, [_, second]) = begun_twice(&office).await;
+    let (server, id, [_, second]) = started_twice(&office).await;
     let no = r#"{"error":"it is gone"}"#;
-    assert_taken(&report(&server.client, &second, no).await, "interrupted", false);
+    assert_accepted(&report(&server.client, &second, no).await, "interrupted", false);
     let result = server.client.call(&id).await["result"].as_str().unwrap().to_owned();
     assert!(result.starts_with(UNKNOWN) && result.ends_with("it is gone"), "{result}");
-    assert_taken(&report(&server.client, &second, no).await, "interrupted", true);
+    assert_accepted(&report(&server.client, &second, no).await, "interrupted", true);
     let other = report(&server.client, &second, r#"{"error":"it is locked"}"#).await;
     assert_eq!((other.status, other.code()), (409, "already_settled"), "{other:?}");
     // An attempt that did it after all is known.
-    assert_taken(&report(&server.client, &second, DELETED).await, "succeeded", false);
+    assert_accepted(&report(&server.client, &second, DELETED).await, "succeeded", false);
 }
 
 #[tokio::test]
@@ -334,11 +334,11 @@ async fn a_cancel_is_recorded_and_the_report_still_counts() {
     let client = &server.client;
     let (_, id, request) = accepted(&office, client).await;
     let answer = client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
-    let under_way = json!({ "success": false, "tool_call_id": id, "state": "executing" });
-    assert_eq!((answer.status, &answer.body), (202, &under_way));
-    let asked = "tool_calls WHERE cancel_requested_at IS NOT NULL AND state = 'executing'";
-    assert_eq!(office.rows().await.count(asked).await, 1);
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", false);
+    let executing = json!({ "success": false, "tool_call_id": id, "state": "executing" });
+    assert_eq!((answer.status, &answer.body), (202, &executing));
+    let requested = "tool_calls WHERE cancel_requested_at IS NOT NULL AND state = 'executing'";
+    assert_eq!(office.rows().await.count(requested).await, 1);
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
 }
 
 #[tokio::test]
@@ -355,10 +355,10 @@ async fn the_report_of_a_call_whose_run_was_cancelled_is_stored_and_resumes_noth
         "{:?}",
         cancelled.body
     );
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
     assert_eq!(client.get(&format!("/runs/{run}")).await.body["status"], "cancelled");
     client.delete(&format!("/threads/{thread}")).await;
-    assert_taken(&report(client, &request, DELETED).await, "succeeded", true);
+    assert_accepted(&report(client, &request, DELETED).await, "succeeded", true);
 }
 
 #[tokio::test]
@@ -367,12 +367,13 @@ async fn a_fenced_call_is_interrupted_and_its_report_settles_it() {
     let server = office.start(&[]);
     let (_, id, request) = accepted(&office, &server.client).await;
     server.finish();
-    let fenced = Ended::of(office.command(&[]).args(["fence", "--by", "mel"]).output().unwrap()).said();
+    let fenced =
+        Ended::of(office.command(&[]).args(["fence", "--by", "mel"]).output().unwrap()).stdout_of_success();
     assert!(fenced.contains("1 "), "{fenced}");
     let server = office.start(&[]);
     assert_eq!(server.client.call(&id).await["state"], "interrupted");
     let run = run_of(&server.client, &id).await;
-    assert_taken(&report(&server.client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(&server.client, &request, DELETED).await, "succeeded", false);
     assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
 }
 
@@ -381,8 +382,8 @@ async fn on_postgres_a_report_reaches_any_process() {
     let office = Office { database: postgres().await, ..accepting("").await };
     let (runs, other) = (office.start(&[]), office.start(&[]));
     let (thread, id, request) = accepted(&office, &runs.client).await;
-    assert_taken(&report(&other.client, &request, DELETED).await, "succeeded", false);
-    assert_taken(&report(&runs.client, &request, DELETED).await, "succeeded", true);
+    assert_accepted(&report(&other.client, &request, DELETED).await, "succeeded", false);
+    assert_accepted(&report(&runs.client, &request, DELETED).await, "succeeded", true);
     run_becomes(&runs.client, &run_of(&runs.client, &id).await, "completed").await;
     assert!(last_words(&other.client, &thread).await.ends_with("Done: old.txt is deleted."));
 }
@@ -408,7 +409,7 @@ async fn while_a_secret_is_replaced_reports_with_either_count() {
         secrets(takes);
         let server = office.start(&[]);
         let answer = post(&server.client, &callback(&request), &signed(signs, DELETED), DELETED).await;
-        assert_taken(&answer, "succeeded", false);
+        assert_accepted(&answer, "succeeded", false);
         assert_eq!(server.client.call(&id).await["state"], "succeeded");
         server.finish();
     }
@@ -426,7 +427,7 @@ async fn while_a_secret_is_replaced_reports_with_either_count() {
 async fn without_a_public_url_a_service_cannot_report_and_a_202_is_an_unknown_outcome() {
     let office =
         Office::new(Does::answers(202, ""), &format!("{HERE}{}", tool("delete_file", "{url}", ""))).await;
-    let server = Process::spawn_heard(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "warn")]));
+    let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "warn")]));
     let call = super::approved(&server.client, "a").await;
     assert_eq!((&call["state"], &call["result"]), (&json!("interrupted"), &json!(UNKNOWN)));
     assert_eq!(office.remote.received()[0].json().get("callback_url"), None);

@@ -222,7 +222,7 @@ async fn a_report_needs_no_token_and_has_a_limit_for_each_call() {
 #[tokio::test]
 async fn no_log_event_or_row_contains_a_callback_url() {
     let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
-    let server = Process::spawn_heard(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
+    let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
     let (id, request) = sent(&office, &server.client, "a").await;
     let path = callback(&request);
     let mut seen = vec![report(&server.client, &request, "{}").await.body.to_string()];

@@ -128,7 +128,7 @@ async fn the_configuration_in_force_shows_the_tools_without_their_secrets() {
     let toml = one("https://tools.example/pay?token=hunter2", lines);
     let toml = format!("server.public_url = \"https://chat.example\"\n{toml}");
     let office = Office::new(Does::Hangs, &toml).await;
-    let shown = run(&office, "config").said();
+    let shown = run(&office, "config").stdout_of_success();
     for line in [
         "allow = [\"127.0.0.1\"]",
         "demo = false",
@@ -146,5 +146,5 @@ async fn the_configuration_in_force_shows_the_tools_without_their_secrets() {
     assert!(!shown.contains("hunter2"), "{shown}");
     // The output is a configuration.
     std::fs::write(office.dir.path().join("holdpoint.toml"), &shown).unwrap();
-    assert_eq!(run(&office, "config").said(), shown);
+    assert_eq!(run(&office, "config").stdout_of_success(), shown);
 }

@@ -32,7 +32,7 @@ async fn a_killed_process_leaves_the_outcome_unknown_and_sends_nothing_again() {
 }
 
 #[tokio::test]
-async fn after_a_kill_the_service_tells_the_outcome() {
+async fn after_a_kill_the_service_reports_the_outcome() {
     let office = Office::with_delete(Does::Hangs, "verify_url = \"{url}/verify\"").await;
     let id = killed_in_mid_call(&office).await;
     office.remote.now(Does::answers(200, r#"{"outcome":"succeeded","result":"gone"}"#));

@@ -99,7 +99,7 @@ impl Office {
 
 /// Has the model call `delete_file` for this path, and returns the id of the held call.
 async fn hold(client: &Client, path: &str) -> String {
-    let turn = client.say(&client.thread().await, &format!("delete {path}")).await;
+    let turn = client.send_message(&client.thread().await, &format!("delete {path}")).await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     id.clone()
 }
@@ -114,10 +114,10 @@ async fn approved(client: &Client, path: &str) -> Value {
 /// Whether npm's `standardwebhooks` verifies a request with this secret: the parsed body, or the error.
 fn verified(secret: &str, headers: &Value, body: &str) -> Result<Value, String> {
     let request = serde_json::json!({ "secret": secret, "headers": headers, "body": body });
-    let said = node("driver/verify.mjs", &request);
-    match said.get("verified") {
+    let output = node("driver/verify.mjs", &request);
+    match output.get("verified") {
         Some(body) => Ok(body.clone()),
-        None => Err(said["refused"].as_str().unwrap().to_owned()),
+        None => Err(output["refused"].as_str().unwrap().to_owned()),
     }
 }
 
@@ -164,9 +164,9 @@ fn node(script: &str, input: &Value) -> Value {
     node.current_dir(dir).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = node.spawn().expect("node is installed");
     child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
-    let said = child.wait_with_output().unwrap();
-    assert!(said.status.success(), "run `npm ci --ignore-scripts` in tests/wire");
-    serde_json::from_slice(&said.stdout).unwrap()
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "run `npm ci --ignore-scripts` in tests/wire");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// A valid secret that no other test uses.

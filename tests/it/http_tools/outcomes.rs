@@ -80,12 +80,12 @@ async fn a_turn_ends_without_waiting_for_the_next_attempt_and_the_model_reads_th
     office.remote.next([Does::answers(503, "")]);
     let server = office.start(&[]);
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "list files").await;
+    let turn = server.client.send_message(&thread, "list files").await;
     assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
     let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     assert_eq!(server.client.becomes(&id, "succeeded").await["output"], json!({ "files": ["a"] }));
     assert_eq!(office.remote.received().len(), 2);
-    server.client.say(&thread, "what happened").await;
+    server.client.send_message(&thread, "what happened").await;
     let notes = office.rows().await.all("SELECT text FROM sent_answers WHERE kind = 'note'").await;
     let [note] = &notes[..] else { panic!("{notes:?}") };
     assert!(note["text"].as_str().unwrap().ends_with(r#": {"files":["a"]}"#), "{note}");
@@ -126,30 +126,30 @@ async fn the_service_is_asked_for_the_outcome_of_an_interrupted_call() {
     let office = Office::with_delete(Does::answers(500, ""), lines).await;
     let server = office.start(&[]);
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "delete a").await;
+    let turn = server.client.send_message(&thread, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     server.client.approve(id).await;
     assert_eq!(server.client.becomes(id, "interrupted").await["result"], UNKNOWN);
     office.remote.now(Does::answers(200, r#"{"outcome":"unknown"}"#));
-    let asked = office.remote.received_at("/verify").len() + 2;
-    let enough = async || (office.remote.received_at("/verify").len() >= asked).then_some(());
+    let requested = office.remote.received_at("/verify").len() + 2;
+    let enough = async || (office.remote.received_at("/verify").len() >= requested).then_some(());
     crate::support::eventually("the service is asked again", enough).await;
     assert_eq!(server.client.call(id).await["state"], "interrupted");
     office.remote.now(Does::answers(200, r#"{"outcome":"succeeded","result":{"deleted":"a"}}"#));
     assert_eq!(server.client.becomes(id, "succeeded").await["output"], json!({ "deleted": "a" }));
 
     assert_eq!(office.remote.received_at("/delete").len(), 1);
-    let asked = office.remote.received_at("/verify");
+    let requested = office.remote.received_at("/verify");
     let question = json!({
         "type": "tool.verify",
         "tool_call_id": id,
         "tool_name": "delete_file",
         "requester": { "tenant_id": "default", "user_id": "local" },
     });
-    assert!(asked.iter().all(|it| it.json() == question), "{asked:?}");
-    let ids: std::collections::BTreeSet<&str> = asked.iter().map(|it| it.header("webhook-id")).collect();
-    assert_eq!(ids.len(), asked.len(), "each question is a message of its own");
-    assert!(asked.iter().all(|it| !it.headers.contains_key("idempotency-key")));
+    assert!(requested.iter().all(|it| it.json() == question), "{requested:?}");
+    let ids: std::collections::BTreeSet<&str> = requested.iter().map(|it| it.header("webhook-id")).collect();
+    assert_eq!(ids.len(), requested.len(), "each question is a message of its own");
+    assert!(requested.iter().all(|it| !it.headers.contains_key("idempotency-key")));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ const LINES: &str = "preview_url = \"{url}/preview?key=canary-key\"\nconstants =
 /// The address as the service sees it.
 const PREVIEW: &str = "/preview?key=canary-key";
 
-fn says(text: &str) -> Does {
+fn answers_preview(text: &str) -> Does {
     Does::answers(200, &json!({ "preview": text }).to_string())
 }
 
@@ -21,7 +21,7 @@ async fn preview(client: &Client, id: &str, path: &str) -> Value {
 
 #[tokio::test]
 async fn a_preview_is_a_signed_post_of_its_own_that_names_no_call_and_no_approval() {
-    let office = Office::with_delete(says("deletes 3 rows"), LINES).await;
+    let office = Office::with_delete(answers_preview("deletes 3 rows"), LINES).await;
     let server = office.start(&[]);
     let id = hold(&server.client, "old.txt").await;
     assert_eq!(server.client.call(&id).await["preview"], json!({ "text": "deletes 3 rows" }));
@@ -45,7 +45,7 @@ async fn a_preview_is_a_signed_post_of_its_own_that_names_no_call_and_no_approva
     }
     assert_ne!(first.header("webhook-id"), second.header("webhook-id"));
 
-    office.remote.next([says("deletes 3 rows"), Does::answers(200, "\"done\"")]);
+    office.remote.next([answers_preview("deletes 3 rows"), Does::answers(200, "\"done\"")]);
     let edit = json!({
         "toolCallId": id, "isValidated": true, "validatedInputs": { "path": "new.txt" },
         "previewHash": shown["preview_hash"],
@@ -110,12 +110,12 @@ async fn a_process_that_is_killed_in_mid_preview_loses_nothing() {
     server.kill();
     office.remote.wait_left().await;
     drop(turn);
-    office.remote.now(says("deletes 3 rows"));
+    office.remote.now(answers_preview("deletes 3 rows"));
     let server = office.start(&[]);
     let rows = office.rows().await;
     assert_eq!(rows.count("tool_calls").await, 0, "nothing was held, and nothing ran");
     let resumed = async || {
-        let turn = server.client.go_on(&thread).await;
+        let turn = server.client.resume(&thread).await;
         turn.pending().first().cloned()
     };
     let id = crate::support::eventually("the turn resumes", resumed).await;
@@ -128,8 +128,8 @@ async fn a_process_that_is_killed_in_mid_preview_loses_nothing() {
 
 #[tokio::test]
 async fn no_log_contains_a_preview_its_inputs_or_its_address() {
-    let office = Office::with_delete(says("canary-preview"), LINES).await;
-    let server = Process::spawn_heard(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
+    let office = Office::with_delete(answers_preview("canary-preview"), LINES).await;
+    let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
     let id = hold(&server.client, "canary-path").await;
     preview(&server.client, &id, "canary-edit").await;
     office.remote.next([Does::answers(500, "canary-answer"), Does::Resets]);
@@ -146,12 +146,12 @@ async fn no_log_contains_a_preview_its_inputs_or_its_address() {
 
 #[tokio::test]
 async fn a_preview_goes_only_where_requests_may_go() {
-    let office = Office::with_delete(says("x"), "preview_url = \"http://10.0.0.1/preview\"").await;
+    let office = Office::with_delete(answers_preview("x"), "preview_url = \"http://10.0.0.1/preview\"").await;
     let ended = office.command(&[]).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(!ended.status.success() && said.contains("http_tools[0].preview_url"), "{said}");
-    let office = Office::with_delete(says("x"), "preview_url = \"ftp://127.0.0.1/preview\"").await;
+    let output = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && output.contains("http_tools[0].preview_url"), "{output}");
+    let office = Office::with_delete(answers_preview("x"), "preview_url = \"ftp://127.0.0.1/preview\"").await;
     let ended = office.command(&[]).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(!ended.status.success() && said.contains("http_tools[0].preview_url"), "{said}");
+    let output = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && output.contains("http_tools[0].preview_url"), "{output}");
 }

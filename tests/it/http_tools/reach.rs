@@ -25,7 +25,7 @@ async fn a_refused_connection_is_a_failure_because_nothing_was_sent() {
 async fn a_connection_without_tls_is_a_failure_because_nothing_was_sent() {
     let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", service.local_addr().unwrap());
-    let (sent, heard) = std::sync::mpsc::channel();
+    let (sent, received) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (mut socket, _) = service.accept().unwrap();
         let mut bytes = [0; 4096];
@@ -37,8 +37,8 @@ async fn a_connection_without_tls_is_a_failure_because_nothing_was_sent() {
     let server = office.start(&[]);
     let call = approved(&server.client, "canary-path").await;
     assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(NOT_REACHED)));
-    let heard = String::from_utf8_lossy(&heard.recv().unwrap()).into_owned();
-    assert!(!heard.contains("canary-path") && !heard.contains("POST"), "{heard:?}");
+    let received = String::from_utf8_lossy(&received.recv().unwrap()).into_owned();
+    assert!(!received.contains("canary-path") && !received.contains("POST"), "{received:?}");
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused_before_a_connectio
     let toml = format!("tools.demo = false\n{}", tool("delete_file", &url, ""));
     let office = Office::new(Does::Hangs, &toml).await;
     let mut command = office.command(&[("HOLDPOINT_LOG__LEVEL", "warn")]);
-    let server = Process::spawn_heard(&mut command);
+    let server = Process::spawn_captured(&mut command);
     let call = approved(&server.client, "a").await;
     assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(NOT_REACHED)));
     let printed = server.finish();
@@ -86,8 +86,8 @@ async fn secrets_and_urls_of_tools_are_in_no_log_event_row_or_answer() {
     let secret = fresh_secret();
     std::fs::write(office.dir.path().join("secrets"), &secret).unwrap();
 
-    let shown = Ended::of(office.command(&[]).arg("config").output().unwrap()).said();
-    let server = Process::spawn_heard(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
+    let shown = Ended::of(office.command(&[]).arg("config").output().unwrap()).stdout_of_success();
+    let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
     let mut seen = vec![shown];
     for does in
         [Does::Resets, Does::answers(500, ""), Does::answers(400, r#"{"error":"no"}"#), Does::BreaksOff]
@@ -98,8 +98,8 @@ async fn secrets_and_urls_of_tools_are_in_no_log_event_row_or_answer() {
         seen.push(server.client.call(&id).await.to_string());
         seen.push(server.client.get(&format!("/tool_calls/{id}/events")).await.body.to_string());
     }
-    let asked = async || (!office.remote.received_at("/verify?key=canary-key").is_empty()).then_some(());
-    crate::support::eventually("an outcome is asked for", asked).await;
+    let requested = async || (!office.remote.received_at("/verify?key=canary-key").is_empty()).then_some(());
+    crate::support::eventually("an outcome is asked for", requested).await;
     for path in ["/approvals?state=interrupted", "/tools"] {
         seen.push(server.client.get(path).await.body.to_string());
     }

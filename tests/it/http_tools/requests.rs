@@ -16,14 +16,14 @@ async fn an_approved_call_is_one_signed_post_and_its_answer_is_the_result() {
     let office = Office::with_delete(Does::answers(200, r#"{"deleted":"old.txt"}"#), "").await;
     let server = office.start(&[]);
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "delete old.txt").await;
+    let turn = server.client.send_message(&thread, "delete old.txt").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(office.remote.received().len(), 0, "nothing is sent before the approval");
 
     let yes = server.client.approve(id).await;
     assert_eq!(yes.body["state"], "succeeded", "{:?}", yes.body);
     assert_eq!(server.client.call(id).await["output"], json!({ "deleted": "old.txt" }));
-    assert_eq!(server.client.go_on(&thread).await.text(), "Done: old.txt is deleted.");
+    assert_eq!(server.client.resume(&thread).await.text(), "Done: old.txt is deleted.");
 
     let [received] = &office.remote.received()[..] else { panic!("{:?}", office.remote.received()) };
     let expected = json!({
@@ -70,7 +70,7 @@ async fn constants_are_sent_and_shown_to_approvers_and_the_model_cannot_choose_t
     let office = Office::new(Does::answers(200, "{}"), &toml).await;
     let server = office.start(&[]);
     let constants = json!({ "account": "acme-7", "limit": 5 });
-    let turn = server.client.say(&server.client.thread().await, "delete old.txt").await;
+    let turn = server.client.send_message(&server.client.thread().await, "delete old.txt").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let card = &turn.parts[0]["data"];
     assert_eq!((&card["constants"], &card["input"]), (&constants, &json!({ "path": "old.txt" })));
@@ -161,7 +161,7 @@ async fn a_call_that_needs_no_approval_names_no_approver() {
     let entry = tool("list_files", "{url}", "hil = false\nidempotent = true");
     let office = Office::new(Does::answers(200, r#"{"files":["a"]}"#), &format!("{HERE}{entry}")).await;
     let server = office.start(&[]);
-    let turn = server.client.say(&server.client.thread().await, "list files").await;
+    let turn = server.client.send_message(&server.client.thread().await, "list files").await;
     assert!(turn.text().contains("The files (1):"), "{}", turn.raw);
     let body = office.remote.received()[0].json();
     assert_eq!((&body["approved_by"], &body["input"]), (&json!([]), &json!({})));

@@ -44,7 +44,7 @@ async fn only_held_calls_are_listed_by_state() {
         call("p2", "pay", &json!({})),
         call("p3", "pay", &json!({ "note": "wait" })),
     ]);
-    app.client.say(&thread, "do it all").await;
+    app.client.send_message(&thread, "do it all").await;
     let mut of_state = Vec::new();
     for (state, note) in [
         ("pending", "wait"),
@@ -89,7 +89,7 @@ async fn pages_are_newest_first_and_continue_after_the_last_whatever_is_decided_
     }
     let of_chief = chief.thread().await;
     app.scene.calls(&[call("own", "mumble", &json!({ "note": "own" }))]);
-    expected.insert(0, chief.say(&of_chief, "mumble").await.pending().remove(0));
+    expected.insert(0, chief.send_message(&of_chief, "mumble").await.pending().remove(0));
     let (mut seen, mut path) = (Vec::new(), "/approvals?page_size=3".to_owned());
     loop {
         let answer = chief.get(&path).await;

@@ -74,8 +74,8 @@ async fn an_operator_reads_every_call_of_their_tenant_and_cancels_none() {
     let app = office().await;
     let admin = acme(&app, "oscar", &["admin"]);
     let thread = app.client.thread().await;
-    app.scene.calls(&[crate::support::call("p", "look", &json!({ "note": "a" }))]).says("Seen.");
-    let turn = app.client.say(&thread, "look").await;
+    app.scene.calls(&[crate::support::call("p", "look", &json!({ "note": "a" }))]).answers("Seen.");
+    let turn = app.client.send_message(&thread, "look").await;
     let looked = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let held = app.hold_in(&thread, "mumble", "b").await;
     for id in [&looked, &held] {

@@ -47,12 +47,12 @@ async fn a_search_finds_calls_by_tool_requester_title_and_id_in_any_case() {
     }
     assert_eq!(found(&app.client, &[("q", "alice"), ("tool_name", "pay")]).await, ["rent"]);
     assert_eq!(found(&app.client, &[("q", "alice"), ("state", "succeeded")]).await, Vec::<String>::new());
-    let stranger = app.client.as_user("acme", "mallory", &[]);
-    assert_eq!(found(&stranger, &[("q", "rent")]).await, Vec::<String>::new(), "only visible calls");
+    let other_user = app.client.as_user("acme", "mallory", &[]);
+    assert_eq!(found(&other_user, &[("q", "rent")]).await, Vec::<String>::new(), "only visible calls");
 }
 
 #[tokio::test]
-async fn no_character_of_a_search_stands_for_others() {
+async fn no_character_of_a_search_is_a_wildcard() {
     let app = office().await;
     hold(&app, "100% sure", "pay", "percent").await;
     hold(&app, "a_b", "pay", "line").await;

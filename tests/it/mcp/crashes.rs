@@ -6,10 +6,10 @@ use crate::support::{UNKNOWN, eventually};
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_the_call_is_not_made_again() {
     let steered = Steered::with("delete_file");
-    let place = steered.place().await;
+    let place = steered.deployment().await;
     let mut server = place.start();
     super::tool(&server.client, "s__delete_file").await;
-    let turn = server.client.say(&server.client.thread().await, "delete a").await;
+    let turn = server.client.send_message(&server.client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     // The approver has the tool hang.
     let hang =

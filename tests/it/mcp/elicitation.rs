@@ -122,7 +122,7 @@ async fn a_form_is_a_request_and_its_content_goes_to_the_server_alone() {
         assert_eq!(refused.body["error"]["details"]["state"], "accepted");
     }
     let thread = ended["thread_id"].as_str().unwrap();
-    server.client.go_on(thread).await;
+    server.client.resume(thread).await;
     for table in ["events", "tool_calls", "tool_requests", "sent_answers", "message_steps", "decisions"] {
         let rows = Value::from(server.rows.all(&format!("SELECT * FROM {table}")).await).to_string();
         assert!(!rows.contains(PIN), "{table}: {rows}");
@@ -354,7 +354,7 @@ fn content(content: Value) -> holdpoint::tools::Input {
 async fn a_handler_answers_a_request_by_its_kind_or_leaves_it_to_the_routes() {
     let steered = Steered::with("act");
     let entry = steered.entry("s", &json!({}));
-    let server = Box::pin(Embedded::asking(Clerk, |config| config.mcp = vec![entry])).await;
+    let server = Box::pin(Embedded::with_handler(Clerk, |config| config.mcp = vec![entry])).await;
     tool(&server.client, "s__act").await;
     for (note, output) in [("Which PIN?", "accept"), ("Stop?", "cancel")] {
         let turn = super::turn(&server, "s__act", &json!({ "do": "ask", "note": note })).await;
@@ -378,10 +378,10 @@ async fn a_handler_answers_a_request_by_its_kind_or_leaves_it_to_the_routes() {
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_its_request_withdrawn() {
     let steered = Steered::with("delete_file");
-    let place = steered.place().await;
+    let place = steered.deployment().await;
     let mut server = place.start();
     tool(&server.client, "s__delete_file").await;
-    let turn = server.client.say(&server.client.thread().await, "delete a").await;
+    let turn = server.client.send_message(&server.client.thread().await, "delete a").await;
     let [call] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     // The approver has the tool ask.
     let ask = json!({ "toolCallId": call, "isValidated": true, "validatedInputs": { "do": "ask" } });
@@ -417,7 +417,7 @@ async fn a_form_is_answered_in_the_console() {
     open(&server.client).await;
     let next = hold(&server, "s__act", &json!({ "do": "ask", "note": "Which other PIN?" })).await;
     let facts = json!({ "pin": PIN, "next": next });
-    crate::console::play("asks", &server.client.base, facts).await;
+    crate::console::play("tool-requests", &server.client.base, facts).await;
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "accept");
     assert_eq!(server.client.becomes(&next, "succeeded").await["output"], "decline");
     assert!(answers(&steered).contains(PIN));

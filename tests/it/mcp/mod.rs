@@ -68,7 +68,7 @@ async fn hold(server: &Embedded, tool: &str, input: &Value) -> String {
 async fn turn(server: &Embedded, tool: &str, input: &Value) -> crate::support::Turn {
     let thread = server.client.thread().await;
     server.scene.calls(&[call("p", tool, input)]);
-    server.client.say(&thread, "please").await
+    server.client.send_message(&thread, "please").await
 }
 
 /// Has the model call the tool, approves the call, and returns it after its end.
@@ -79,12 +79,12 @@ async fn approved(server: &Embedded, tool: &str, input: &Value) -> Value {
 }
 
 /// The folder and the database of processes of holdpoint, one after the other.
-pub(crate) struct Place {
+pub(crate) struct Deployment {
     dir: TempDir,
     database: String,
 }
 
-impl Place {
+impl Deployment {
     pub(crate) fn start(&self) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         command.current_dir(self.dir.path()).env("HOLDPOINT_DATABASE__URL", &self.database);
@@ -133,7 +133,7 @@ impl Steered {
     }
 
     /// A folder and a database for processes of holdpoint that have this server as `s`, and a lease of 2 s.
-    pub(crate) async fn place(&self) -> Place {
+    pub(crate) async fn deployment(&self) -> Deployment {
         let dir = tempfile::tempdir().unwrap();
         let database = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
         let toml = format!(
@@ -142,7 +142,7 @@ impl Steered {
             self.state.path()
         );
         std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
-        Place { dir, database }
+        Deployment { dir, database }
     }
 
     /// The names of the tools that were called, in order.

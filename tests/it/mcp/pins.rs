@@ -44,8 +44,8 @@ async fn accept(client: &Client, name: &str, hash: &Value) -> (u16, Value) {
 /// Has the model call the tool in this thread, and returns the call after the turn.
 async fn made_in(server: &Embedded, thread: &str, name: &str) -> Value {
     server.scene.forget();
-    server.scene.calls(&[call("p", name, &json!({ "note": "a" }))]).says("Done.");
-    let turn = server.client.say(thread, "please").await;
+    server.scene.calls(&[call("p", name, &json!({ "note": "a" }))]).answers("Done.");
+    let turn = server.client.send_message(thread, "please").await;
     let id = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
     server.client.call(&id).await
 }
@@ -397,7 +397,7 @@ async fn an_operator_lists_and_accepts_definitions_at_the_terminal() {
     ]));
     let now = unaccepted(&server.client, "s__act").await;
     let hash = now["hash"].as_str().unwrap();
-    let said = server.operate(&["tools", "list"]).said();
+    let said = server.operate(&["tools", "list"]).stdout_of_success();
     let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["TOOL", "DEFINITION", "ACCEPTED", "BY", "ACCEPTED", "HASH"]);
     assert_eq!((&rows[1][..3], rows[1][4]), (&["s__act", "changed", "system:first_listing"][..], hash));
@@ -411,7 +411,7 @@ async fn an_operator_lists_and_accepts_definitions_at_the_terminal() {
     let wrong = accepts("s__act", &"0".repeat(64));
     assert!(wrong.stderr.contains(hash) && wrong.stderr.contains("has another hash now"), "{}", wrong.stderr);
     assert!(accepts("s__none", hash).stderr.contains("no MCP server lists a tool s__none"));
-    assert!(accepts("s__act", hash).said().starts_with("the definition of s__act is accepted"));
+    assert!(accepts("s__act", hash).stdout_of_success().starts_with("the definition of s__act is accepted"));
     accepted(&server.client, "s__act").await;
     assert_eq!(made(&server, "s__act").await["state"], "succeeded");
     let row = server.rows.all("SELECT accepted_by FROM accepted_definitions WHERE n = 2").await;

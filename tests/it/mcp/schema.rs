@@ -76,9 +76,9 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
     assert_eq!(row, [kept], "the content is kept no longer than its call");
 
     let thread = server.client.call(&call).await["thread_id"].as_str().unwrap().to_owned();
-    server.client.go_on(&thread).await;
+    server.client.resume(&thread).await;
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    server.operate(&["purge", "--older-than", "0s"]).said();
+    server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let row = server.rows.all("SELECT message, answer_schema, content_hash FROM tool_requests").await;
     assert_eq!(row, [json!({ "message": "", "answer_schema": "{}", "content_hash": hash })]);
 }

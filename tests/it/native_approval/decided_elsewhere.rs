@@ -1,8 +1,8 @@
 //! Calls that were decided, ended or continued elsewhere without the page.
 
-use super::{GOES_ON, Page, no, row, run_status, told, yes};
+use super::{Page, RESUMES, no, row, run_status, sent, yes};
 use crate::support::ui::{UiTurn, ui_submit, ui_user};
-use crate::support::{Embedded, Place, call};
+use crate::support::{Deployment, Embedded, call};
 use futures::future::join_all;
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ async fn inputs_edited_elsewhere_are_streamed_before_the_output() {
     let edit =
         json!({ "toolCallId": page.calls[0], "isValidated": true, "validatedInputs": { "note": "9" } });
     assert_eq!(app.client.validate(&edit).await.status, 200);
-    app.scene.says("Paid 9.");
+    app.scene.answers("Paid 9.");
     let turn = page.posts(&page.yes()).await;
-    let mut kinds = GOES_ON.to_vec();
+    let mut kinds = RESUMES.to_vec();
     kinds.insert(1, "tool-input-available");
     assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
     assert_eq!(turn.one("tool-input-available")["input"], json!({ "note": "9" }));
@@ -35,14 +35,14 @@ async fn inputs_edited_elsewhere_are_streamed_before_the_output() {
 async fn inputs_edited_elsewhere_while_the_page_waits_are_streamed_too() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("wait_for_me", "a"), ("pay", "b")]).await;
-    let begun = page.begins(&page.yes()).await;
-    app.ledger.wait_begun().await;
+    let started = page.begins(&page.yes()).await;
+    app.ledger.wait_started().await;
     let edit =
         json!({ "toolCallId": page.calls[1], "isValidated": true, "validatedInputs": { "note": "c" } });
     assert_eq!(app.client.validate(&edit).await.status, 200);
-    app.scene.says("Both.");
-    app.ledger.go.add_permits(1);
-    let turn = app.client.read_ui_on(begun).await;
+    app.scene.answers("Both.");
+    app.ledger.release.add_permits(1);
+    let turn = app.client.read_ui_on(started).await;
     assert_eq!(
         (turn.text().as_str(), turn.one("tool-input-available")["input"].clone()),
         ("Both.", json!({ "note": "c" })),
@@ -60,18 +60,18 @@ async fn a_late_contrary_answer_gets_the_decision_that_was_made() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
     assert_eq!(app.client.reject(&page.calls[0]).await.status, 200);
-    app.scene.says("No.");
+    app.scene.answers("No.");
     let turn = page.posts(&page.yes()).await;
-    let mut kinds = GOES_ON;
+    let mut kinds = RESUMES;
     kinds[1] = "tool-output-denied";
     assert_eq!((turn.kinds(), turn.text().as_str()), (kinds.to_vec(), "No."), "{}", turn.raw);
     assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:local", "rest"]);
 
     let page = Page::holding(&app, &[("pay", "2")]).await;
     assert_eq!(app.client.approve(&page.calls[0]).await.status, 200);
-    app.scene.says("Yes.");
+    app.scene.answers("Yes.");
     let turn = page.posts(&[no(&page.calls[0], Some("late"))]).await;
-    assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Yes."), "{}", turn.raw);
+    assert_eq!((turn.kinds(), turn.text().as_str()), (RESUMES.to_vec(), "Yes."), "{}", turn.raw);
     assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "rest"]);
     assert_eq!((app.ledger.lines(), app.rows.count("decisions").await), (vec!["pay 2".to_owned()], 2));
 }
@@ -90,10 +90,10 @@ async fn a_late_approval_is_shown_as_an_error_and_a_late_rejection_as_a_denial()
             } else {
                 app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await;
             }
-            app.scene.says("Too late.");
+            app.scene.answers("Too late.");
             let answer = if says_yes { yes(id) } else { no(id, None) };
             let turn = page.posts(&[answer]).await;
-            let mut kinds = GOES_ON;
+            let mut kinds = RESUMES;
             kinds[1] = expected;
             assert_eq!(
                 (turn.kinds(), turn.text().as_str()),
@@ -102,7 +102,7 @@ async fn a_late_approval_is_shown_as_an_error_and_a_late_rejection_as_a_denial()
                 turn.raw
             );
             assert_eq!(row(&app, id).await[0], over);
-            assert!(told(&app)[0].contains("did not run"), "{:?}", told(&app));
+            assert!(sent(&app)[0].contains("did not run"), "{:?}", sent(&app));
             assert_eq!(app.ledger.lines(), Vec::<String>::new());
         }
     }
@@ -122,15 +122,15 @@ async fn a_stale_tab_catches_up_with_another_tab() {
     // After the missed chunks, the stale tab gets the pending call again, like a page that returns to a hold.
     let (other_end, same) = settled(&other).split_last().map(|(end, same)| (*end, same.to_vec())).unwrap();
     let again = vec![other.one("tool-input-available"), other.one("tool-approval-request")];
-    let (end, told) = stale.chunks.split_last().unwrap();
-    assert_eq!(told.iter().collect::<Vec<_>>(), [same, again].concat(), "{}", stale.raw);
+    let (end, sent) = stale.chunks.split_last().unwrap();
+    assert_eq!(sent.iter().collect::<Vec<_>>(), [same, again].concat(), "{}", stale.raw);
     assert_eq!(end["type"], other_end["type"]);
     assert_eq!(app.scene.requests().len(), 2);
 
     // Then the run completes.
     let yes_to_both = [yes(&page.calls[0]), yes(&second[0])];
     app.client.approve(&second[0]).await;
-    app.scene.says("Both paid.");
+    app.scene.answers("Both paid.");
     let end = page.posts(&[]).await;
     assert_eq!(end.text(), "Both paid.");
     for answers in [&yes_to_both[1..], &yes_to_both[..]] {
@@ -157,7 +157,7 @@ async fn a_stale_tab_catches_up_with_another_tab() {
     assert_eq!(from_the_first.chunks.last(), end.chunks.last());
     assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (3, 2));
     let states = page.posts(&[]).await;
-    states.assert_told_states();
+    states.assert_states_only();
     assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (3, 2));
 }
 
@@ -169,7 +169,7 @@ async fn a_stale_tab_attaches_to_the_running_turn_from_its_own_position() {
     app.scene.calls(&[call("2", "pay", &json!({ "note": "2" }))]);
     let second = page.posts(&[]).await.pending();
     app.client.approve(&second[0]).await;
-    app.scene.says("Both paid.");
+    app.scene.answers("Both paid.");
     let gate = app.scene.gate();
     let first = page.begins(&[yes(&second[0])]).await;
     let stale = page.begins(&page.yes()).await;
@@ -177,7 +177,7 @@ async fn a_stale_tab_attaches_to_the_running_turn_from_its_own_position() {
     gate.add_permits(10);
     let [first, stale, same] =
         join_all([first, stale, same].map(|it| app.client.read_ui_on(it))).await.try_into().unwrap();
-    assert_eq!((first.kinds(), first.text().as_str()), (GOES_ON.to_vec(), "Both paid."));
+    assert_eq!((first.kinds(), first.text().as_str()), (RESUMES.to_vec(), "Both paid."));
     assert_eq!(same.chunks, first.chunks);
     let kinds = [
         "start",
@@ -191,7 +191,7 @@ async fn a_stale_tab_attaches_to_the_running_turn_from_its_own_position() {
     assert_eq!(stale.kinds()[..kinds.len()], kinds, "{}", stale.raw);
     assert_eq!(
         stale.kinds()[kinds.len()..],
-        GOES_ON[2..],
+        RESUMES[2..],
         "the outcome at the start of the turn is not told again"
     );
     assert_eq!((stale.text().as_str(), app.scene.requests().len()), ("Both paid.", 3));
@@ -202,18 +202,18 @@ async fn two_tabs_that_answer_at_once_run_the_call_once_and_are_both_settled() {
     let app = Embedded::start().await;
     for round in 0..5 {
         let page = Page::holding(&app, &[("pay", &round.to_string())]).await;
-        let asked = app.scene.requests().len();
-        app.scene.says("Paid.");
+        let requested = app.scene.requests().len();
+        app.scene.answers("Paid.");
         let answers = page.yes();
         let turns = join_all((0..4).map(|_| page.posts(&answers))).await;
         for turn in &turns {
-            assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Paid."), "{}", turn.raw);
+            assert_eq!((turn.kinds(), turn.text().as_str()), (RESUMES.to_vec(), "Paid."), "{}", turn.raw);
         }
-        assert_eq!(app.scene.requests().len(), asked + 1, "one continuation");
+        assert_eq!(app.scene.requests().len(), requested + 1, "one continuation");
         assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "stream"]);
         // Simulates a network retry.
         let again = page.posts(&answers).await;
-        assert_eq!((again.kinds(), again.text().as_str()), (GOES_ON.to_vec(), "Paid."), "{}", again.raw);
+        assert_eq!((again.kinds(), again.text().as_str()), (RESUMES.to_vec(), "Paid."), "{}", again.raw);
         assert_eq!(again.chunks.last(), turns[0].chunks.last());
     }
     assert_eq!(app.ledger.lines(), ["pay 0", "pay 1", "pay 2", "pay 3", "pay 4"]);
@@ -225,7 +225,7 @@ async fn a_concurrent_approval_and_rejection_both_get_the_decision_that_was_made
     let app = Embedded::start().await;
     for round in 0..5 {
         let page = Page::holding(&app, &[("pay", &round.to_string())]).await;
-        app.scene.says("So be it.");
+        app.scene.answers("So be it.");
         let [one, other] = [yes(&page.calls[0]), no(&page.calls[0], None)].map(|answer| [answer]);
         let (one, other) = futures::join!(page.posts(&one), page.posts(&other));
         let settled = match row(&app, &page.calls[0]).await[0].as_str() {
@@ -277,7 +277,7 @@ async fn a_page_of_5_gets_the_outcomes_in_data_parts_that_replace_the_first_ones
     );
     assert_eq!(parts(&half), [(json!(first), json!("approved")), (json!(second), json!("pending"))]);
     app.client.reject(second).await;
-    app.scene.says("Half paid.");
+    app.scene.answers("Half paid.");
     let whole = app.client.ui_turn_as("ui-v5", &page.body(&[])).await;
     assert_eq!(parts(&whole), [(json!(first), json!("approved")), (json!(second), json!("rejected"))]);
     assert_eq!(whole.one("tool-output-error")["toolCallId"], json!(second));
@@ -297,35 +297,35 @@ async fn edited_inputs_are_not_streamed_again_after_an_answer_that_broke_off() {
     assert_eq!((broken.all("tool-input-available").len(), broken.text().as_str()), (1, "Pa"));
     assert!(broken.error().unwrap().starts_with("upstream_error: "), "{}", broken.raw);
     // The page would take repeated inputs for those of another call.
-    app.scene.says("Paid 9.");
+    app.scene.answers("Paid 9.");
     let again = page.posts(&[]).await;
-    assert_eq!((again.kinds(), again.text().as_str()), (GOES_ON.to_vec(), "Paid 9."), "{}", again.raw);
+    assert_eq!((again.kinds(), again.text().as_str()), (RESUMES.to_vec(), "Paid 9."), "{}", again.raw);
     assert_eq!(app.ledger.lines(), ["pay 9"]);
 }
 
 #[tokio::test]
 async fn tabs_at_two_processes_run_the_call_once_and_are_both_settled_on_postgres() {
-    let place = Place::on_postgres().await;
-    let (one, other) = (place.start("0s"), place.start("0s"));
+    let deployment = Deployment::on_postgres().await;
+    let (one, other) = (deployment.start("0s"), deployment.start("0s"));
     let thread = one.client.thread().await;
-    let id = place.hold(&one.client, &thread, "10").await;
+    let id = deployment.hold(&one.client, &thread, "10").await;
     let message = one.client.messages(&thread).await[1]["message_id"].as_str().unwrap().to_owned();
     let page = Page { client: one.client.clone(), thread, message, calls: vec![id.clone()] };
     let body = page.body(&page.yes());
     let (first, second) =
         futures::join!(one.client.begin(&page.thread, &body), other.client.begin(&page.thread, &body));
-    place.wait_begun(&["transfer 10"]).await;
-    place.go();
+    deployment.wait_started(&["transfer 10"]).await;
+    deployment.release();
     let (first, second) = futures::join!(one.client.read_ui_on(first), other.client.read_ui_on(second));
     for turn in [first, second, page.posts(&page.yes()).await] {
         assert_eq!(
             (turn.kinds(), turn.text().as_str()),
-            (GOES_ON.to_vec(), r#"{"transferred":"10"}"#),
+            (RESUMES.to_vec(), r#"{"transferred":"10"}"#),
             "{}",
             turn.raw
         );
     }
-    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+    assert_eq!(deployment.ledger(), ["transfer 10", "transfer 10 done"]);
     let decision = one.client.call(&id).await["decision"].clone();
     assert_eq!((&decision["surface"], &decision["by"]), (&json!("stream"), &json!("user:local")));
 }
@@ -339,7 +339,7 @@ async fn a_stored_decision_that_a_page_loads_and_posts_is_not_a_late_answer() {
         let page = Page::holding(&app, &[("pay", "10")]).await;
         let call = &page.calls[0];
         app.client.approve(call).await;
-        app.scene.says("Paid.");
+        app.scene.answers("Paid.");
         let shown_parts = shown.iter().map(|data| decision(call, data.clone()));
         let parts: Vec<Value> = page.yes().into_iter().chain(shown_parts).collect();
         let turn = page.posts(&parts).await;

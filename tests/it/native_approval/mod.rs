@@ -12,7 +12,7 @@ use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
 /// The chunk types of a stream that continues after one outcome with words.
-const GOES_ON: [&str; 8] = [
+const RESUMES: [&str; 8] = [
     "start",
     "tool-output-available",
     "start-step",
@@ -33,16 +33,16 @@ struct Page {
 }
 
 impl Page {
-    /// A page whose user asked for these calls, given as tools and notes.
+    /// A page in which the model made these calls, given as tools and notes.
     async fn holding(app: &Embedded, calls: &[(&str, &str)]) -> Self {
         let thread = app.client.thread().await;
         Self::holding_in(app, thread, calls).await
     }
 
     async fn holding_in(app: &Embedded, thread: String, calls: &[(&str, &str)]) -> Self {
-        let asked: Vec<_> =
+        let requested: Vec<_> =
             calls.iter().map(|(tool, note)| call(note, tool, &json!({ "note": note }))).collect();
-        app.scene.calls(&asked);
+        app.scene.calls(&requested);
         let words = calls.iter().map(|(tool, note)| format!("{tool} {note}")).collect::<Vec<_>>().join(", ");
         let name = format!("page-{words}");
         let turn = app.client.ui_turn_in(&thread, &ui_submit(&thread, &[ui_user(&name, &words)])).await;
@@ -99,7 +99,7 @@ async fn row(app: &Embedded, id: &str) -> [String; 4] {
 }
 
 /// The tool results in the last request to the model.
-fn told(app: &Embedded) -> Vec<String> {
+fn sent(app: &Embedded) -> Vec<String> {
     let requests = app.scene.requests();
     let answers = requests.last().unwrap().messages.iter().filter_map(|message| match message {
         ModelMessage::Tool { text, .. } => Some(text.clone()),

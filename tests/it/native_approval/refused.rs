@@ -43,7 +43,7 @@ async fn an_answer_in_another_thread_or_from_another_user_is_ignored() {
         let thread = bob.thread().await;
         let refused = bob.ui_turn_in(&thread, &page.body(&page.yes())).await;
         assert_eq!(refused.refused(), (409, "nothing_to_continue".to_owned()));
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         let messages = page.body(&page.yes())["messages"].as_array().unwrap().clone();
         let messages = [messages, vec![ui_user("hello", "hello")]].concat();
         assert_eq!(bob.ui_turn_in(&thread, &ui_submit(&thread, &messages)).await.text(), "Hello.");
@@ -62,7 +62,7 @@ async fn a_user_who_may_not_approve_is_refused_and_may_still_reject() {
         assert_eq!(page.posts(&page.yes()).await.refused(), (403, "forbidden".to_owned()));
         assert_eq!(row(&app, &page.calls[0]).await, PENDING);
     }
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     assert_eq!(page.posts(&[no(&page.calls[0], None)]).await.text(), "As you like.");
     assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:alice", "stream"]);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -87,11 +87,11 @@ async fn an_answer_with_repeated_keys_is_refused_and_decides_nothing() {
         let request = app.client.http.post(path).header("content-type", "application/json");
         let turn = app.client.read_ui(request.body(body.replace(place, &twice))).await;
         assert_eq!(turn.refused(), (400, "bad_request".to_owned()), "{twice}");
-        assert!(turn.raw.contains("stands twice"), "{}", turn.raw);
+        assert!(turn.raw.contains("appears twice"), "{}", turn.raw);
         assert_eq!(row(&app, call).await, PENDING);
     }
     // The server does not store the other messages in the page's history.
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let mut odd = page.body(&page.yes());
     odd["messages"][0] = ui_user("u", "a\0b");
     assert_eq!(app.client.ui_turn_in(&page.thread, &odd).await.text(), "Paid.");
@@ -116,7 +116,7 @@ async fn refused_answers_beside_accepted_ones_are_asked_again() {
 async fn a_refusal_does_not_stop_a_new_message() {
     let app = office().await;
     let page = Page::holding(&app, &[("refuse", "10")]).await;
-    app.scene.says("Ask a chief.");
+    app.scene.answers("Ask a chief.");
     let messages = page.body(&page.yes())["messages"].as_array().unwrap().clone();
     let messages = [messages, vec![ui_user("next", "why?")]].concat();
     let turn = app.client.ui_turn_in(&page.thread, &ui_submit(&page.thread, &messages)).await;
@@ -158,7 +158,7 @@ async fn at_most_limits_batch_new_answers_are_accepted_per_request() {
     let turn = page.posts(&answers).await;
     assert_eq!((turn.all("tool-output-denied").len(), turn.pending().len()), (2, 1), "{}", turn.raw);
     assert_eq!(app.rows.count("decisions").await, 2);
-    app.scene.says("None.");
+    app.scene.answers("None.");
     assert_eq!(page.posts(&answers).await.text(), "None.");
     assert_eq!((app.rows.count("decisions").await, app.ledger.lines().len()), (3, 0));
 }
@@ -178,7 +178,7 @@ async fn an_approval_for_a_missing_or_changed_tool_is_refused_and_the_call_stays
     assert_eq!(row(&app, &page.calls[0]).await, PENDING);
     let app = app.redeploy(ToolRegistry::new()).await;
     let page = Page { client: app.client.clone(), ..page };
-    app.scene.says("No.");
+    app.scene.answers("No.");
     assert_eq!(page.posts(&[no(&page.calls[0], None)]).await.text(), "No.");
     let app = app.redeploy(probes(&crate::support::Ledger::new())).await;
     assert_eq!((row(&app, &page.calls[0]).await[0].as_str(), app.ledger.lines().len()), ("rejected", 0));
@@ -197,10 +197,10 @@ async fn an_answer_for_a_call_that_was_never_held_settles_nothing() {
     let kinds = ["start", "tool-output-available", "tool-input-available", "tool-approval-request", "finish"];
     assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
     assert_eq!(turn.pending(), page.calls);
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     assert_eq!(page.posts(&page.yes()).await.text(), "Paid.");
     for forged in [yes(cleared), no(unknown, None)] {
-        page.posts(&[forged]).await.assert_told_states();
+        page.posts(&[forged]).await.assert_states_only();
     }
     assert_eq!(app.ledger.lines(), ["look a", "pay b"]);
 }

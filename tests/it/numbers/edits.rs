@@ -14,8 +14,8 @@ async fn answers(app: &Embedded, id: &str, inputs: &str) -> Vec<(u64, Value)> {
     let mut socket = Socket::open(&app.client, "/ws", &[]).await.unwrap();
     let decide = format!(r#"{{"tool_call_id":"{id}","decision":"approve","validated_inputs":{inputs}}}"#);
     socket.send(&format!(r#"{{"id":1,"decide":{decide}}}"#)).await;
-    let (status, said) = socket.answer(&json!(1)).await;
-    vec![(u64::from(one.status), one.body), (u64::from(of_run.status), of_run.body), (status, said)]
+    let (status, message) = socket.answer(&json!(1)).await;
+    vec![(u64::from(one.status), one.body), (u64::from(of_run.status), of_run.body), (status, message)]
 }
 
 #[tokio::test]

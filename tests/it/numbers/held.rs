@@ -106,7 +106,7 @@ async fn the_server_warns_at_start_of_tools_that_ask_and_take_64_bit_integers() 
         assert_eq!(warnings.len(), usize::from(warned), "{printed}");
         for warning in warnings {
             assert_eq!(warning["level"], "WARN");
-            assert!(warning["places"].to_string().contains("/properties/to"), "{warning}");
+            assert!(warning["pointers"].to_string().contains("/properties/to"), "{warning}");
         }
     }
 }

@@ -78,7 +78,7 @@ fn tools(app: &Embedded) -> (ToolRegistry, Ran) {
 async fn server_with(handler: impl ApprovalHandler, change: impl Fn(&mut Config) + Clone) -> (Embedded, Ran) {
     let app = Embedded::start().await;
     let (tools, ran) = tools(&app);
-    (app.redeploy_asking(handler, tools, change).await, ran)
+    (app.redeploy_with_handler(handler, tools, change).await, ran)
 }
 
 /// A server whose tools record their inputs.
@@ -94,8 +94,8 @@ fn allow(config: &mut Config) {
 /// Has the model call a tool with exactly this text as its arguments.
 async fn calls(app: &Embedded, thread: &str, tool: &str, arguments: &str) -> Turn {
     let id = format!("p{}", app.scene.requests().len());
-    app.scene.calls(&[(id, tool.to_owned(), arguments.to_owned())]).says("I see.");
-    let turn = app.client.say(thread, "please").await;
+    app.scene.calls(&[(id, tool.to_owned(), arguments.to_owned())]).answers("I see.");
+    let turn = app.client.send_message(thread, "please").await;
     app.scene.forget();
     turn
 }

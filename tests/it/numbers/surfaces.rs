@@ -47,7 +47,7 @@ impl Surface {
         // After a decision on one of these surfaces the server resumes the run.
         let resumes = matches!(self, Self::Run | Self::Session | Self::Socket);
         if resumes {
-            app.scene.says("Done.");
+            app.scene.answers("Done.");
         }
         let body = format!(
             r#"{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{echo},"inputHash":{}}}"#,
@@ -80,9 +80,9 @@ impl Surface {
             }
             Self::Page => {
                 let message = call["message_id"].as_str().unwrap();
-                let said = ui_assistant(message, &json!([ui_answer(id, "transfer", true)]));
-                let body = ui_submit_at(thread, &[ui_user("u", "please"), said], message);
-                app.scene.says("Done.");
+                let posted = ui_assistant(message, &json!([ui_answer(id, "transfer", true)]));
+                let body = ui_submit_at(thread, &[ui_user("u", "please"), posted], message);
+                app.scene.answers("Done.");
                 let turn = app.client.ui_turn_in(thread, &body).await;
                 assert_eq!(turn.refused().0, 200, "{}", turn.raw);
             }
@@ -176,15 +176,15 @@ async fn the_number_shown_to_a_handler_is_the_number_that_runs() {
     for text in drawn(30).iter().filter(|text| is_shown_exactly(text)) {
         let thread = app.client.thread().await;
         let id = format!("p{}", app.scene.requests().len());
-        app.scene.calls(&[(id, "transfer".to_owned(), arguments(text))]).says("Done.");
+        app.scene.calls(&[(id, "transfer".to_owned(), arguments(text))]).answers("Done.");
         let approve = async {
             let question = questions.next().await;
             let shown = question.request.input["n"].clone();
             assert_eq!(Some(Meaning::of_value(&shown)), Meaning::of(text), "{text}");
             let inputs = json!({ "n": shown }).as_object().cloned();
-            question.say(HandlerAnswer::Approved { inputs, remember: None });
+            question.answer(HandlerAnswer::Approved { inputs, remember: None });
         };
-        let (turn, ()) = tokio::join!(app.client.say(&thread, "please"), approve);
+        let (turn, ()) = tokio::join!(app.client.send_message(&thread, "please"), approve);
         assert_eq!(turn.text(), "Done.", "{}", turn.raw);
         assert_eq!(Some(Meaning::of_value(&ran.all().last().unwrap()["n"])), Meaning::of(text), "{text}");
     }

@@ -129,9 +129,9 @@ async fn only_the_sessions_user_and_operators_read_its_policy() {
     let thread = ann.thread().await;
     for (tenant, user, role) in [("acme", "bob", ""), ("acme", "carol", "chief"), ("other", "olga", "admin")]
     {
-        let stranger = app.client.as_user(tenant, user, &[role]);
+        let other_user = app.client.as_user(tenant, user, &[role]);
         let path = format!("/sessions/{thread}/policy");
-        assert_eq!(stranger.get(&path).await.status, 404, "{user}");
+        assert_eq!(other_user.get(&path).await.status, 404, "{user}");
     }
     let own = in_force(&ann, &thread).await;
     assert_eq!((of_tool(&own, "look"), verdict(&own, "pay")), (None, Some(("ask", "tool"))));

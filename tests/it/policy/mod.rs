@@ -37,8 +37,8 @@ async fn server(change: impl FnOnce(&mut Config)) -> Embedded {
 async fn made(app: &Embedded, tool: &str, note: &str) -> (String, Value) {
     let thread = app.client.thread().await;
     app.scene.forget();
-    app.scene.calls(&[call("p-1", tool, &json!({ "note": note }))]).says("I see.");
-    let turn = app.client.say(&thread, &format!("please {tool}")).await;
+    app.scene.calls(&[call("p-1", tool, &json!({ "note": note }))]).answers("I see.");
+    let turn = app.client.send_message(&thread, &format!("please {tool}")).await;
     let id = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
     (turn.codes(), app.client.call(&id).await)
 }
@@ -119,13 +119,13 @@ async fn a_rule_asks_about_some_calls_of_a_tool_that_does_not() {
     let app = server(|config| config.approval.rules = vec![rule(RuleEffect::Ask, "look", "secret*")]).await;
     let (_, seen) = made(&app, "look", "the garden").await;
     assert_eq!(seen["state"], "succeeded");
-    let (codes, asked) = made(&app, "look", "secret garden").await;
+    let (codes, requested) = made(&app, "look", "secret garden").await;
     assert_eq!(codes, "fbc98ed");
     assert_eq!(
-        (&asked["state"], &asked["reason"]),
+        (&requested["state"], &requested["reason"]),
         (&json!("pending"), &json!("such notes are the chief's"))
     );
-    let id = asked["tool_call_id"].as_str().unwrap();
+    let id = requested["tool_call_id"].as_str().unwrap();
     assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["look the garden", "look secret garden"]);
 }
@@ -139,8 +139,8 @@ async fn a_rule_forbids_some_calls_and_an_edit_cannot_bypass_it() {
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "1000" } });
     let refused = app.client.validate(&edit).await;
     assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"));
-    let told = &refused.body["error"]["details"]["errors"][0];
-    assert_eq!(told, &json!({ "pointer": "", "message": "such notes are the chief's" }));
+    let reported = &refused.body["error"]["details"]["errors"][0];
+    assert_eq!(reported, &json!({ "pointer": "", "message": "such notes are the chief's" }));
     assert_eq!(app.client.call(&id).await["state"], "pending");
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "100" } });
     assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
@@ -182,8 +182,8 @@ async fn an_approved_call_that_is_forbidden_before_its_start_does_not_run() {
                  never runs on this server.";
     assert_eq!(call["result"], words);
     assert_eq!(events(&app, &call).await.last().unwrap(), "tool.failed system:policy");
-    app.scene.says("I see.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "I see.");
+    app.scene.answers("I see.");
+    assert_eq!(app.client.resume(&thread).await.text(), "I see.");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 

@@ -29,8 +29,8 @@ async fn put(client: &Client, session: &str, policy: &Value) -> Answer {
 
 /// Has the model make a call in this thread, and returns the call.
 async fn made_in(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
-    app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).says("I see.");
-    let turn = app.client.say(thread, &format!("please {tool} {note}")).await;
+    app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).answers("I see.");
+    let turn = app.client.send_message(thread, &format!("please {tool} {note}")).await;
     app.scene.forget();
     app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
 }
@@ -95,12 +95,12 @@ async fn a_held_call_may_be_forbidden_until_it_runs() {
 async fn the_policy_of_another_users_session_gets_404() {
     let app = office().await;
     let thread = app.client.thread().await;
-    for stranger in [
+    for other_user in [
         app.client.as_user("acme", "bob", &[]),
         app.client.as_user("globex", "alice", &[]),
         app.client.as_user("globex", "root", &["admin"]),
     ] {
-        assert_eq!(put(&stranger, &thread, &json!({ "mode": "auto-deny" })).await.status, 404);
+        assert_eq!(put(&other_user, &thread, &json!({ "mode": "auto-deny" })).await.status, 404);
     }
     assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
 }
@@ -137,8 +137,8 @@ async fn an_operators_policy_for_tools_that_this_process_lacks_stays_in_force() 
     let app = office().await;
     let thread = app.client.thread().await;
     let admin = app.client.as_user("acme", "root", &["admin"]);
-    let said = json!({ "mode": "manual", "tools": { "pay": "deny", "look": "ask", "refuse": "allow" } });
-    assert_eq!(put(&admin, &thread, &said).await.status, 200);
+    let output = json!({ "mode": "manual", "tools": { "pay": "deny", "look": "ask", "refuse": "allow" } });
+    assert_eq!(put(&admin, &thread, &output).await.status, 200);
 
     let mut few = ToolRegistry::new();
     few.register(Weigh(app.ledger.clone())).unwrap();
@@ -157,7 +157,7 @@ async fn an_operators_policy_for_tools_that_this_process_lacks_stays_in_force() 
         assert!(refused.message().contains(named), "{looser}: {}", refused.message());
     }
     // The same policy or a tighter one is accepted. Other tools that this process lacks are unknown.
-    assert_eq!(put(&app.client, &thread, &said).await.status, 200);
+    assert_eq!(put(&app.client, &thread, &output).await.status, 200);
     let tighter = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny" } });
     assert_eq!(put(&app.client, &thread, &tighter).await.status, 200);
     let unknown = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny", "tidy": "deny" } });

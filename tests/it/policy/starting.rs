@@ -55,7 +55,7 @@ async fn warnings(toml: &str, variables: &[(&str, &str)]) -> Vec<(String, String
         command.env("HOLDPOINT_DATABASE__URL", url);
     }
     let command = command.current_dir(dir.path()).envs(variables.iter().copied());
-    let printed = Process::spawn_heard(command).finish();
+    let printed = Process::spawn_captured(command).finish();
     let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let warned = lines.filter(|line| line["level"] == "WARN");
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -91,8 +91,8 @@ async fn patterns_that_match_nothing_are_warned_of() {
         ("approval.rules[1].when[0].argument", "\"/path/0\", so the condition holds: write_file"),
     ];
     assert_eq!(keys(&warned), expected.map(|(key, _)| key), "{warned:?}");
-    for ((_, said), (_, expected)) in warned.iter().zip(expected) {
-        assert!(said.contains(expected), "{expected} in {said}");
+    for ((_, output), (_, expected)) in warned.iter().zip(expected) {
+        assert!(output.contains(expected), "{expected} in {output}");
     }
 }
 
@@ -120,7 +120,7 @@ async fn an_address_reachable_from_other_machines_is_warned_of() {
     }
     // The flag overrides the address that is set for every server of these tests.
     command.args(["--bind", "0.0.0.0:0"]).envs(token::VARIABLES).current_dir(dir.path());
-    let printed = Process::spawn_heard(&mut command).finish();
+    let printed = Process::spawn_captured(&mut command).finish();
     let warned = printed.lines().filter(|line| line.contains("\"server.bind\"")).collect::<Vec<_>>();
     assert_eq!(warned.len(), 1, "{printed}");
     assert!(warned[0].contains("\"WARN\"") && warned[0].contains("0.0.0.0:"), "{printed}");

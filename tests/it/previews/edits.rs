@@ -1,6 +1,6 @@
 //! Edited inputs: an approver approves them together with their preview.
 
-use super::{Says, World, edit, hash, is_stale, preview, preview_hash, server};
+use super::{Preview, World, edit, hash, is_stale, preview, preview_hash, server};
 use crate::support::token::with_tokens;
 use crate::support::{Answer, Embedded, Socket};
 use holdpoint::config::{Config, ToolRules};
@@ -48,7 +48,7 @@ async fn approve(app: &Embedded, route: Route, id: &str, note: &str, hash: Optio
 
 #[tokio::test]
 async fn an_edit_needs_the_hash_of_its_preview_on_every_route() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     for (n, route) in [Route::ValidateTool, Route::ValidateTools, Route::ApproveRun, Route::WebSocket]
         .into_iter()
@@ -105,31 +105,31 @@ async fn an_edit_needs_the_hash_of_its_preview_on_every_route() {
 
 #[tokio::test]
 async fn a_preview_that_changed_since_it_was_shown_makes_the_edit_stale() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |config| config.tools.preview_timeout = Duration::from_millis(100)).await;
     let (_, id) = app.held("wipe", "10").await;
     let shown = preview_hash(&app.client, &id, "11").await;
     for says in [
-        Says::Words("deletes {note} and more".to_owned()),
-        Says::Fails("gone".to_owned()),
-        Says::Breaks,
-        Says::Hangs,
+        Preview::Words("deletes {note} and more".to_owned()),
+        Preview::Fails("gone".to_owned()),
+        Preview::Breaks,
+        Preview::Hangs,
     ] {
         world.now(says);
         is_stale(&app.client.validate(&edit(&id, "11", Some(&shown))).await, "previewHash");
     }
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
-    world.now_says(WORDS);
+    world.now_reports(WORDS);
     assert_eq!(app.client.validate(&edit(&id, "11", Some(&shown))).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["wipe 11"]);
 }
 
 #[tokio::test]
 async fn an_edit_whose_preview_failed_in_front_of_the_approver_can_be_approved() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("wipe", "10").await;
-    world.now(Says::Fails("the disk is away".to_owned()));
+    world.now(Preview::Fails("the disk is away".to_owned()));
     let shown = preview(&app.client, &id, "11").await;
     assert_eq!(shown.body["preview"], json!({ "failed": "the disk is away" }));
     let hash = shown.body["preview_hash"].as_str().unwrap();
@@ -139,14 +139,14 @@ async fn an_edit_whose_preview_failed_in_front_of_the_approver_can_be_approved()
 
 #[tokio::test]
 async fn the_proposed_inputs_keep_the_preview_of_the_hold() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("wipe", "10").await;
-    world.now_says("changed");
+    world.now_reports("changed");
     let same = preview(&app.client, &id, "10").await;
     let call = app.client.call(&id).await;
     let expected = json!({ "preview": { "text": "deletes 10" }, "preview_hash": call["input_hash"] });
-    assert_eq!((same.status, &same.body, world.asked().len()), (200, &expected, 1));
+    assert_eq!((same.status, &same.body, world.requests().len()), (200, &expected, 1));
     // These inputs are no edit, and a wrong hash is refused all the same.
     is_stale(&app.client.validate(&edit(&id, "10", Some(&"0".repeat(64)))).await, "previewHash");
     let hash = call["input_hash"].as_str().unwrap();
@@ -157,7 +157,7 @@ async fn the_proposed_inputs_keep_the_preview_of_the_hold() {
 
 #[tokio::test]
 async fn a_rejection_needs_no_hash_and_ignores_one() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("wipe", "10").await;
     let mut no = edit(&id, "11", Some("0"));
@@ -165,12 +165,12 @@ async fn a_rejection_needs_no_hash_and_ignores_one() {
     assert_eq!(app.client.validate(&no).await.body["state"], "rejected");
     let call = app.client.call(&id).await;
     assert_eq!(call["decision"]["input_hash"], call["input_hash"]);
-    assert_eq!(world.asked(), ["10"]);
+    assert_eq!(world.requests(), ["10"]);
 }
 
 #[tokio::test]
 async fn a_tool_without_previews_gives_the_hash_alone_and_needs_none() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("pay", "10").await;
     let shown = preview(&app.client, &id, "11").await;
@@ -186,7 +186,7 @@ async fn a_tool_without_previews_gives_the_hash_alone_and_needs_none() {
 
 #[tokio::test]
 async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let mut app = server(&world, |config| {
         with_tokens(config);
         let rules =
@@ -199,14 +199,14 @@ async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
     let user = |name: &str, roles: &[&str]| nobody.as_user("acme", name, roles);
     app.client = user("alice", &[]);
     let (_, id) = app.held("wipe", "10").await;
-    let (alice, stranger, chief) = (app.client.clone(), user("mallory", &[]), user("carol", &["chief"]));
+    let (alice, other_user, chief) = (app.client.clone(), user("mallory", &[]), user("carol", &["chief"]));
     let refused = async |by: &crate::support::Client, id: &str, note: &str| {
         let answer = preview(by, id, note).await;
         (answer.status, answer.code().to_owned())
     };
     let is = |status: u16, code: &str| (status, code.to_owned());
     assert_eq!(refused(&nobody, &id, "11").await.0, 401);
-    assert_eq!(refused(&stranger, &id, "11").await, is(404, "not_found"));
+    assert_eq!(refused(&other_user, &id, "11").await, is(404, "not_found"));
     assert_eq!(refused(&user("carol", &["chief", "x"]), "nothing", "11").await, is(404, "not_found"));
     assert_eq!(refused(&alice, &id, "11").await, is(403, "forbidden"), "she may only reject");
     let unfit = preview(&chief, &id, &"x".repeat(101)).await;
@@ -216,7 +216,7 @@ async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
         let bad = chief.post(&format!("/tool_calls/{id}/preview"), &body).await;
         assert_eq!((bad.status, bad.code()), (400, "bad_request"), "{body}");
     }
-    assert_eq!(world.asked(), ["10"], "the tool was not asked");
+    assert_eq!(world.requests(), ["10"], "the tool was not asked");
     let hash = preview_hash(&chief, &id, "11").await;
     assert_eq!(chief.validate(&edit(&id, "11", Some(&hash))).await.body["state"], "succeeded");
     assert_eq!(refused(&chief, &id, "12").await, is(409, "already_decided"));
@@ -225,18 +225,18 @@ async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
 
 #[tokio::test]
 async fn an_overdue_call_has_no_preview_of_an_edit() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("wipe", "10").await;
     let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
     assert_eq!(app.rows.change(&end).await, Ok(1));
     let late = preview(&app.client, &id, "11").await;
-    assert_eq!((late.status, late.code(), world.asked().len()), (409, "expired", 1));
+    assert_eq!((late.status, late.code(), world.requests().len()), (409, "expired", 1));
 }
 
 #[tokio::test]
 async fn approvers_agree_on_an_edit_only_with_the_same_preview() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let mut app = server(&world, |config: &mut Config| {
         with_tokens(config);
         let approve_roles = vec!["chief".to_owned()];
@@ -250,7 +250,7 @@ async fn approvers_agree_on_an_edit_only_with_the_same_preview() {
     let (_, id) = app.held("wipe", "10").await;
     let first = preview_hash(&carol, &id, "11").await;
     assert_eq!(carol.validate(&edit(&id, "11", Some(&first))).await.status, 202);
-    world.now_says("deletes {note} and more");
+    world.now_reports("deletes {note} and more");
     let second = preview_hash(&dora, &id, "11").await;
     let alone = dora.validate(&edit(&id, "11", Some(&second))).await;
     assert_eq!((alone.status, &alone.body["state"]), (202, &json!("pending")), "she saw something else");

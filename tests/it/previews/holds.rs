@@ -1,6 +1,6 @@
 //! The previews of held calls, made before the hold.
 
-use super::{Says, World, hash, server};
+use super::{Preview, World, hash, server};
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_submit, ui_user};
 use crate::support::{Embedded, call, eventually};
@@ -25,11 +25,11 @@ fn cards(value: &Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_held_call_shows_its_preview_on_every_surface_and_its_hash_covers_the_preview() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]);
-    let turn = app.client.say(&thread, "wipe").await;
+    let turn = app.client.send_message(&thread, "wipe").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let preview = json!({ "text": "deletes 10\n\tand 3 more" });
 
@@ -63,29 +63,29 @@ async fn a_held_call_shows_its_preview_on_every_surface_and_its_hash_covers_the_
     }
     let stored = app.rows.all("SELECT data FROM events").await;
     assert!(!json!(stored).to_string().contains("and 3 more"), "events hold hashes only");
-    assert_eq!(world.asked(), ["10"], "once");
+    assert_eq!(world.requests(), ["10"], "once");
 }
 
 #[tokio::test]
 async fn a_call_of_a_tool_without_previews_has_the_hash_of_its_inputs_alone() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("pay", "10").await;
     let shown = app.client.call(&id).await;
     assert_eq!(shown["input_hash"], hash(&json!(["pay", { "note": "10" }, shown["schema_hash"]])));
     assert_eq!(shown.get("preview"), None);
     assert_eq!(app.client.get("/tools/pay").await.body["preview"], false);
-    assert_eq!(world.asked(), Vec::<String>::new());
+    assert_eq!(world.requests(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn an_approval_with_the_hash_runs_the_call_and_one_with_the_hash_of_another_preview_is_stale() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, id) = app.held("wipe", "10").await;
     let shown = app.client.call(&id).await;
     // The world changes, and what was shown and stored does not.
-    world.now_says("deletes everything");
+    world.now_reports("deletes everything");
     let other = json!({ "text": "deletes everything" });
     let decide = |preview: &Value| {
         let hash = hash(&json!(["wipe", { "note": "10" }, shown["schema_hash"], preview]));
@@ -101,19 +101,19 @@ async fn an_approval_with_the_hash_runs_the_call_and_one_with_the_hash_of_anothe
         (&call["preview"], &call["decision"]["input_hash"]),
         (&shown["preview"], &shown["input_hash"])
     );
-    assert_eq!((world.asked().len(), app.ledger.lines()), (1, vec!["wipe 10".to_owned()]));
+    assert_eq!((world.requests().len(), app.ledger.lines()), (1, vec!["wipe 10".to_owned()]));
 }
 
 #[tokio::test]
 async fn a_preview_that_fails_is_shown_as_failed_and_the_call_is_held_all_the_same() {
-    let world = World::that_says("");
+    let world = World::that_reports("");
     let app = server(&world, |config| config.tools.preview_timeout = Duration::from_millis(100)).await;
     for (n, (says, why)) in [
-        (Says::Fails("no such\nfolder".to_owned()), "no such\nfolder"),
-        (Says::Fails("a\u{202e}b".to_owned()), "a\\u{202e}b"),
-        (Says::OutcomeUnknown, "the tool did not say why"),
-        (Says::Breaks, "the tool broke"),
-        (Says::Hangs, "the tool did not say it in time"),
+        (Preview::Fails("no such\nfolder".to_owned()), "no such\nfolder"),
+        (Preview::Fails("a\u{202e}b".to_owned()), "a\\u{202e}b"),
+        (Preview::OutcomeUnknown, "the tool did not say why"),
+        (Preview::Breaks, "the tool broke"),
+        (Preview::Hangs, "the tool did not say it in time"),
     ]
     .into_iter()
     .enumerate()
@@ -132,18 +132,18 @@ async fn a_preview_that_fails_is_shown_as_failed_and_the_call_is_held_all_the_sa
 
 #[tokio::test]
 async fn a_huge_preview_is_cut_and_hidden_characters_are_spelled_out() {
-    let world = World::that_says("");
+    let world = World::that_reports("");
     let app = server(&world, |_| {}).await;
     let long = "é".repeat(1 << 20);
     for (n, (says, begins, ends)) in [
-        (Says::Words(long.clone()), "éé", "é […cut]"),
-        (Says::Fails(long.clone()), "éé", "é […cut]"),
+        (Preview::Words(long.clone()), "éé", "é […cut]"),
+        (Preview::Fails(long.clone()), "éé", "é […cut]"),
         (
-            Says::Words("to bob\u{202e}\u{0}\u{1b}[2J\r\nok".to_owned()),
+            Preview::Words("to bob\u{202e}\u{0}\u{1b}[2J\r\nok".to_owned()),
             "to bob\\u{202e}\\u{0}\\u{1b}[2J\n",
             "\nok",
         ),
-        (Says::Words(String::new()), "", ""),
+        (Preview::Words(String::new()), "", ""),
     ]
     .into_iter()
     .enumerate()
@@ -160,13 +160,13 @@ async fn a_huge_preview_is_cut_and_hidden_characters_are_spelled_out() {
 
 #[tokio::test]
 async fn all_previews_of_a_step_are_made_at_once_and_before_its_other_calls_run() {
-    let world = World::that_says("");
-    world.now(Says::Together(Arc::new(Barrier::new(3))));
+    let world = World::that_reports("");
+    world.now(Preview::Together(Arc::new(Barrier::new(3))));
     let app = server(&world, |_| {}).await;
     let calls = ["1", "2", "3"].map(|note| call(note, "wipe", &json!({ "note": note })));
     let calls = [&calls[..], &[call("l", "look", &json!({ "note": "4" }))]].concat();
     app.scene.calls(&calls);
-    let turn = app.client.say(&app.client.thread().await, "wipe").await;
+    let turn = app.client.send_message(&app.client.thread().await, "wipe").await;
     assert_eq!(turn.parts.len(), 3, "{}", turn.raw);
     for part in &turn.parts {
         assert_eq!(part["data"]["preview"]["text"], part["data"]["input"]["note"], "each has its own");
@@ -176,7 +176,7 @@ async fn all_previews_of_a_step_are_made_at_once_and_before_its_other_calls_run(
 
 #[tokio::test]
 async fn only_calls_that_are_held_are_previewed() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let thread = app.client.thread().await;
     // Allowed, unreadable, unfit.
@@ -185,20 +185,20 @@ async fn only_calls_that_are_held_are_previewed() {
         ("b".to_owned(), "wipe".to_owned(), "{\"note\":".to_owned()),
         call("c", "wipe", &json!({ "note": 3 })),
     ]);
-    app.scene.says("Well.");
-    assert_eq!(app.client.say(&thread, "go").await.text(), "Well.");
-    assert_eq!(world.asked(), Vec::<String>::new());
+    app.scene.answers("Well.");
+    assert_eq!(app.client.send_message(&thread, "go").await.text(), "Well.");
+    assert_eq!(world.requests(), Vec::<String>::new());
     // A duplicate of a pending call.
     let first = app.hold_in(&thread, "wipe", "10").await;
-    app.scene.calls(&[call("again", "wipe", &json!({ "note": "10" }))]).says("I wait.");
-    assert_eq!(app.client.say(&thread, "and again").await.text(), "I wait.");
-    assert_eq!(world.asked(), ["10"]);
+    app.scene.calls(&[call("again", "wipe", &json!({ "note": "10" }))]).answers("I wait.");
+    assert_eq!(app.client.send_message(&thread, "and again").await.text(), "I wait.");
+    assert_eq!(world.requests(), ["10"]);
     assert_eq!(app.client.call(&first).await["state"], "pending");
 }
 
 #[tokio::test]
 async fn the_policy_of_a_session_that_holds_a_call_has_it_previewed() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let thread = app.client.thread().await;
     let policy = json!({ "tools": { "peek": "ask" } });
@@ -210,7 +210,7 @@ async fn the_policy_of_a_session_that_holds_a_call_has_it_previewed() {
 
 #[tokio::test]
 async fn a_preview_acts_for_the_user_of_the_thread() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let mut app = server(&world, |config| {
         with_tokens(config);
         let rules = ToolRules { approve_roles: vec!["chief".to_owned()], ..ToolRules::default() };
@@ -221,8 +221,8 @@ async fn a_preview_acts_for_the_user_of_the_thread() {
     app.client = app.client.as_user("acme", "alice", &[]);
     let (_, id) = app.held("wipe", "10").await;
     super::preview_hash(&chief, &id, "11").await;
-    let asked = world.asked.lock().unwrap().clone();
-    assert_eq!(asked, [["10", "acme", "alice"], ["11", "acme", "alice"]].map(|it| it.map(str::to_owned)));
+    let requested = world.requests.lock().unwrap().clone();
+    assert_eq!(requested, [["10", "acme", "alice"], ["11", "acme", "alice"]].map(|it| it.map(str::to_owned)));
 }
 
 /// A turn that is stopped while its preview hangs. Returns its run.
@@ -230,7 +230,7 @@ async fn stopped(app: &Embedded, world: &World, thread: &str) -> String {
     app.scene
         .calls(&[call("p", "wipe", &json!({ "note": "10" })), call("l", "look", &json!({ "note": "4" }))]);
     let turn = app.client.begin(thread, &json!({ "content": "wipe" })).await;
-    world.wait_asked(1).await;
+    world.wait_for_requests(1).await;
     let run = turn.headers()["x-run-id"].to_str().unwrap().to_owned();
     let began = Instant::now();
     let cancelled = app.client.post(&format!("/threads/{thread}/cancel"), &Value::Null).await;
@@ -242,8 +242,8 @@ async fn stopped(app: &Embedded, world: &World, thread: &str) -> String {
 
 #[tokio::test]
 async fn stopping_the_turn_ends_the_preview_and_nothing_is_held_and_nothing_runs() {
-    let world = World::that_says("");
-    world.now(Says::Hangs);
+    let world = World::that_reports("");
+    world.now(Preview::Hangs);
     let app = server(&world, |config| config.tools.preview_timeout = Duration::from_secs(30)).await;
     let thread = app.client.thread().await;
     let run = stopped(&app, &world, &thread).await;
@@ -254,20 +254,20 @@ async fn stopping_the_turn_ends_the_preview_and_nothing_is_held_and_nothing_runs
     };
     eventually("the run is cancelled", ended).await;
     assert_eq!((app.rows.count("tool_calls").await, app.ledger.lines()), (0, Vec::new()));
-    world.now_says("fine");
+    world.now_reports("fine");
     let id = app.hold_in(&thread, "wipe", "11").await;
     assert_eq!(app.client.call(&id).await["preview"]["text"], "fine");
 }
 
 #[tokio::test]
 async fn no_transaction_is_open_while_a_preview_is_made() {
-    let world = World::that_says("");
-    world.now(Says::Hangs);
+    let world = World::that_reports("");
+    world.now(Preview::Hangs);
     let app = server(&world, |config| config.tools.preview_timeout = Duration::from_secs(30)).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]);
     let turn = app.client.begin(&thread, &json!({ "content": "wipe" })).await;
-    world.wait_asked(1).await;
+    world.wait_for_requests(1).await;
     // A writer of the same thread does not wait.
     let renamed = app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "other" })).await;
     assert_eq!(renamed.status, 200);
@@ -278,7 +278,7 @@ async fn no_transaction_is_open_while_a_preview_is_made() {
 
 #[tokio::test]
 async fn a_rule_that_forbids_the_call_keeps_its_tool_from_being_asked() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let rule = ApprovalRule {
         name: "not-ten".to_owned(),
         effect: RuleEffect::Deny,
@@ -295,11 +295,11 @@ async fn a_rule_that_forbids_the_call_keeps_its_tool_from_being_asked() {
         reason: None,
     };
     let app = server(&world, |config| config.approval.rules = vec![rule]).await;
-    app.scene.calls(&[call("a", "wipe", &json!({ "note": "10" }))]).says("I may not.");
+    app.scene.calls(&[call("a", "wipe", &json!({ "note": "10" }))]).answers("I may not.");
     let turn = app.client.ui_turn(&ui_submit("chat", &[ui_user("u", "wipe")])).await;
-    assert_eq!((turn.text().as_str(), world.asked().len()), ("I may not.", 0));
+    assert_eq!((turn.text().as_str(), world.requests().len()), ("I may not.", 0));
     let (_, id) = app.held("wipe", "11").await;
     let refused = super::preview(&app.client, &id, "10").await;
     assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"));
-    assert_eq!(world.asked(), ["11"]);
+    assert_eq!(world.requests(), ["11"]);
 }

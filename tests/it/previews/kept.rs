@@ -14,7 +14,7 @@ const WORDS: &str = "deletes {note}";
 
 #[tokio::test]
 async fn an_approved_call_with_previews_begins_in_the_next_process() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, proposed) = app.held("wipe", "10").await;
     app.commit_yes(&proposed, "0", "expires_at").await;
@@ -26,7 +26,7 @@ async fn an_approved_call_with_previews_begins_in_the_next_process() {
 
 #[tokio::test]
 async fn after_a_deploy_an_edit_is_previewed_if_the_tool_has_previews_or_had_one() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = Embedded::start().await;
     let (without, with) = (world.tools_of_wipe(&app.ledger, false), world.tools_of_wipe(&app.ledger, true));
     let app = app.redeploy(without).await;
@@ -61,7 +61,7 @@ async fn after_a_deploy_an_edit_is_previewed_if_the_tool_has_previews_or_had_one
 
 #[tokio::test]
 async fn a_remembered_approval_covers_pending_and_later_calls_whatever_their_previews() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let thread = app.client.thread().await;
     let first = app.hold_in(&thread, "wipe", "1").await;
@@ -72,30 +72,30 @@ async fn a_remembered_approval_covers_pending_and_later_calls_whatever_their_pre
     assert_eq!(app.client.validate(&yes).await.body["state"], "succeeded");
     let covered = app.client.becomes(&second, "succeeded").await;
     assert_eq!(covered["decision"]["input_hash"], covered["input_hash"]);
-    app.scene.calls(&[call("p", "wipe", &json!({ "note": "4" }))]).says("Done.");
-    assert!(app.client.say(&thread, "again").await.text().ends_with("Done."));
+    app.scene.calls(&[call("p", "wipe", &json!({ "note": "4" }))]).answers("Done.");
+    assert!(app.client.send_message(&thread, "again").await.text().ends_with("Done."));
     assert_eq!(app.ledger.lines(), ["wipe 3", "wipe 2", "wipe 4"]);
-    assert_eq!(world.asked(), ["1", "2", "3", "3"], "a call that is not held has no preview");
+    assert_eq!(world.requests(), ["1", "2", "3", "3"], "a call that is not held has no preview");
 }
 
 #[tokio::test]
 async fn a_handler_is_asked_with_the_preview_and_its_edit_is_left_to_the_routes() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let (desk, questions) = desk();
     let app = Embedded::start().await;
     let tools = world.tools(&app.ledger);
-    let app = app.redeploy_asking(desk, tools, |_| {}).await;
+    let app = app.redeploy_with_handler(desk, tools, |_| {}).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]);
     let inputs = Input::from_iter([("note".to_owned(), json!("11"))]);
-    let asked = async {
+    let requested = async {
         let question = questions.next().await;
         let preview = question.request.preview.clone();
         let id = question.request.tool_call_id.to_string();
-        question.say(HandlerAnswer::Approved { inputs: Some(inputs), remember: None });
+        question.answer(HandlerAnswer::Approved { inputs: Some(inputs), remember: None });
         (preview, id)
     };
-    let (_, (preview, id)) = tokio::join!(app.client.say(&thread, "wipe"), asked);
+    let (_, (preview, id)) = tokio::join!(app.client.send_message(&thread, "wipe"), requested);
     assert_eq!(preview, Some(Preview::Text("deletes 10".to_owned())));
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
@@ -119,10 +119,10 @@ impl Write for Screen {
 
 #[tokio::test]
 async fn the_terminal_shows_the_preview_line_by_line() {
-    let world = World::that_says("deletes {note}\n[y]es, [s]ession\u{1b}[2J");
+    let world = World::that_reports("deletes {note}\n[y]es, [s]ession\u{1b}[2J");
     for (says, expected) in [
         (None, "preview\n  | deletes 10\n  | [y]es, [s]ession\\u{1b}[2J\nwipe runs"),
-        (Some(super::Says::Fails("gone".to_owned())), "there is no preview\n  | gone\nwipe runs"),
+        (Some(super::Preview::Fails("gone".to_owned())), "there is no preview\n  | gone\nwipe runs"),
     ] {
         if let Some(says) = says {
             world.now(says);
@@ -131,9 +131,9 @@ async fn the_terminal_shows_the_preview_line_by_line() {
         let terminal = Terminal::between(BufReader::new(&b"n\n"[..]), screen.clone());
         let app = Embedded::start().await;
         let tools = world.tools(&app.ledger);
-        let app = app.redeploy_asking(terminal, tools, |_| {}).await;
-        app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]).says("I see.");
-        assert_eq!(app.client.say(&app.client.thread().await, "wipe").await.text(), "I see.");
+        let app = app.redeploy_with_handler(terminal, tools, |_| {}).await;
+        app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]).answers("I see.");
+        assert_eq!(app.client.send_message(&app.client.thread().await, "wipe").await.text(), "I see.");
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
         assert!(shown.contains(expected), "{shown}");
     }
@@ -141,7 +141,7 @@ async fn the_terminal_shows_the_preview_line_by_line() {
 
 #[tokio::test]
 async fn a_purge_erases_the_previews_and_keeps_whether_they_failed() {
-    let world = World::that_says("a heron, {note}");
+    let world = World::that_reports("a heron, {note}");
     let app = server(&world, |_| {}).await;
     let (thread, id) = app.held("wipe", "10").await;
     let bytes = "SELECT bytes FROM threads";
@@ -172,14 +172,14 @@ async fn a_purge_erases_the_previews_and_keeps_whether_they_failed() {
 
 #[tokio::test]
 async fn the_database_keeps_the_previews_as_they_were_shown() {
-    let world = World::that_says(WORDS);
+    let world = World::that_reports(WORDS);
     let app = server(&world, |_| {}).await;
     let (_, held) = app.held("wipe", "10").await;
     let (_, edited) = app.held("wipe", "20").await;
     let hash = preview_hash(&app.client, &edited, "21").await;
     assert_eq!(app.client.validate(&edit(&edited, "21", Some(&hash))).await.body["state"], "succeeded");
-    app.scene.calls(&[call("l", "look", &json!({ "note": "1" }))]).says("Seen.");
-    app.client.say(&app.client.thread().await, "look").await;
+    app.scene.calls(&[call("l", "look", &json!({ "note": "1" }))]).answers("Seen.");
+    app.client.send_message(&app.client.thread().await, "look").await;
     let before = app.rows.all("SELECT * FROM tool_calls ORDER BY tool_call_id").await;
     for (id, change) in [
         (&held, "preview = 'deletes nothing'"),
@@ -208,8 +208,8 @@ async fn the_database_keeps_the_previews_as_they_were_shown() {
 
 #[tokio::test]
 async fn a_turn_that_the_server_stops_in_mid_preview_resumes_with_a_new_one() {
-    let world = World::that_says(WORDS);
-    world.now(super::Says::Hangs);
+    let world = World::that_reports(WORDS);
+    world.now(super::Preview::Hangs);
     let app = server(&world, |config| {
         config.tools.preview_timeout = Duration::from_secs(30);
         config.server.grace = Duration::from_millis(100);
@@ -218,15 +218,15 @@ async fn a_turn_that_the_server_stops_in_mid_preview_resumes_with_a_new_one() {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]);
     let turn = app.client.begin(&thread, &json!({ "content": "wipe" })).await;
-    world.wait_asked(1).await;
+    world.wait_for_requests(1).await;
     let tools = world.tools(&app.ledger);
     let app = app.redeploy_with(tools, |_| {}).await;
     drop(turn);
     assert_eq!(app.rows.count("tool_calls").await, 0);
-    world.now_says(WORDS);
+    world.now_reports(WORDS);
     app.scene.calls(&[call("p", "wipe", &json!({ "note": "10" }))]);
     let held = eventually("the turn has ended", async || {
-        let turn = app.client.go_on(&thread).await;
+        let turn = app.client.resume(&thread).await;
         (turn.status == 200).then_some(turn)
     })
     .await;

@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 
 /// What the tool says. `{note}` in it is the note of the call.
 #[derive(Debug, Clone)]
-enum Says {
+enum Preview {
     Words(String),
     Fails(String),
     OutcomeUnknown,
@@ -27,34 +27,34 @@ enum Says {
 /// The world that the tools look at.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    says: Arc<Mutex<Says>>,
+    preview: Arc<Mutex<Preview>>,
     /// The notes of the previews so far, with the tenant and the user.
-    asked: Arc<Mutex<Vec<[String; 3]>>>,
+    requests: Arc<Mutex<Vec<[String; 3]>>>,
     /// The number of previews that were dropped while they hung.
     dropped: Arc<Mutex<usize>>,
 }
 
 impl World {
-    pub(crate) fn that_says(says: &str) -> Self {
-        let says = Arc::new(Mutex::new(Says::Words(says.to_owned())));
-        Self { says, asked: Arc::default(), dropped: Arc::default() }
+    pub(crate) fn that_reports(preview: &str) -> Self {
+        let preview = Arc::new(Mutex::new(Preview::Words(preview.to_owned())));
+        Self { preview, requests: Arc::default(), dropped: Arc::default() }
     }
 
-    fn now(&self, says: Says) {
-        *self.says.lock().unwrap() = says;
+    fn now(&self, preview: Preview) {
+        *self.preview.lock().unwrap() = preview;
     }
 
-    pub(crate) fn now_says(&self, words: &str) {
-        self.now(Says::Words(words.to_owned()));
+    pub(crate) fn now_reports(&self, words: &str) {
+        self.now(Preview::Words(words.to_owned()));
     }
 
     /// The notes of the previews so far.
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|[note, ..]| note.clone()).collect()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().iter().map(|[note, ..]| note.clone()).collect()
     }
 
-    async fn wait_asked(&self, times: usize) {
-        eventually("a preview is made", async || (self.asked().len() >= times).then_some(())).await;
+    async fn wait_for_requests(&self, times: usize) {
+        eventually("a preview is made", async || (self.requests().len() >= times).then_some(())).await;
     }
 
     async fn wait_dropped(&self) {
@@ -63,19 +63,19 @@ impl World {
     }
 
     async fn preview(&self, note: &str, requester: &Requester) -> Result<String, ToolError> {
-        let asked = [note, requester.tenant_id(), requester.user_id()].map(str::to_owned);
-        self.asked.lock().unwrap().push(asked);
-        let says = self.says.lock().unwrap().clone();
-        match says {
-            Says::Words(words) => Ok(words.replace("{note}", note)),
-            Says::Fails(why) => Err(ToolError::new(why)),
-            Says::OutcomeUnknown => Err(ToolError::outcome_unknown()),
-            Says::Breaks => panic!("secret {note}"),
-            Says::Hangs => {
+        let requests = [note, requester.tenant_id(), requester.user_id()].map(str::to_owned);
+        self.requests.lock().unwrap().push(requests);
+        let preview = self.preview.lock().unwrap().clone();
+        match preview {
+            Preview::Words(words) => Ok(words.replace("{note}", note)),
+            Preview::Fails(why) => Err(ToolError::new(why)),
+            Preview::OutcomeUnknown => Err(ToolError::outcome_unknown()),
+            Preview::Breaks => panic!("secret {note}"),
+            Preview::Hangs => {
                 let _hangs = Hanging(self.dropped.clone());
                 std::future::pending().await
             }
-            Says::Together(all) => {
+            Preview::Together(all) => {
                 all.wait().await;
                 Ok(note.to_owned())
             }

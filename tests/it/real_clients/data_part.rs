@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 const PAY: [Piece; 1] = [Piece::Call("pay", "10")];
 
-async fn asked(pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
+async fn held_call(pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
     let app = Embedded::start().await;
-    app.scene.then(step(pieces)).says("Done.");
+    app.scene.then(step(pieces)).answers("Done.");
     let mut page = Page::open_with(&app, Version::V5, flags).await;
     page.send("pay").await;
     assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1));
@@ -31,14 +31,14 @@ const REJECTED: &str = "Tool execution rejected by user.";
 #[tokio::test]
 async fn after_a_decision_the_message_continues_and_its_data_part_is_replaced() {
     for yes in [true, false] {
-        let (app, mut page) = asked(&PAY, &[]).await;
+        let (app, mut page) = held_call(&PAY, &[]).await;
         let recording = if yes { "d-approve-data-part" } else { "d-deny-data-part" };
         page.looks_like(&format!("{recording}.1"));
         page.equals_reload(&app).await;
         validate(&app, &page, yes).await;
         page.send_nothing().await;
         page.looks_like(&format!("{recording}.2"));
-        assert_eq!((page.error.as_deref(), page.asked()), (None, vec![POST.to_owned(); 2]));
+        assert_eq!((page.error.as_deref(), page.requests()), (None, vec![POST.to_owned(); 2]));
         assert_eq!(page.posted()["messageId"], page.last()["id"]);
         let [call] = &page.calls()[..] else { panic!("{page:#?}") };
         if yes {
@@ -46,7 +46,7 @@ async fn after_a_decision_the_message_continues_and_its_data_part_is_replaced() 
         } else {
             assert_eq!(call.error.as_deref(), Some(REJECTED));
         }
-        assert_eq!(page.said(), "Done.");
+        assert_eq!(page.text(), "Done.");
         page.equals_reload(&app).await;
         assert_eq!(app.ledger.lines().len(), usize::from(yes));
     }
@@ -54,7 +54,7 @@ async fn after_a_decision_the_message_continues_and_its_data_part_is_replaced() 
 
 #[tokio::test]
 async fn a_page_that_resumes_too_early_gets_the_pending_call_again() {
-    let (app, mut page) = asked(&PAY, &[]).await;
+    let (app, mut page) = held_call(&PAY, &[]).await;
     page.send_nothing().await;
     page.looks_like("d-approve-data-part.1");
     assert_eq!((page.requests.len(), app.scene.requests().len()), (2, 1));
@@ -64,7 +64,7 @@ async fn a_page_that_resumes_too_early_gets_the_pending_call_again() {
 #[tokio::test]
 async fn of_two_calls_one_is_approved_and_one_denied() {
     let asks = [Piece::Call("pay", "1"), Piece::Call("look", "2"), Piece::Call("pay", "3")];
-    let (app, mut page) = asked(&asks, &[]).await;
+    let (app, mut page) = held_call(&asks, &[]).await;
     let calls = page.call_ids();
     app.client.approve(&calls[0]).await;
     page.send_nothing().await;
@@ -77,17 +77,17 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
     assert_eq!(data(&page), ["approved", "rejected"]);
     assert_eq!(page.states(), ["output-available", "output-available", "output-error"]);
     assert_eq!(page.calls()[2].error, Some(format!("{REJECTED} Reason: too much")));
-    assert_eq!((page.said().as_str(), page.requests.len()), ("Done.", 3));
+    assert_eq!((page.text().as_str(), page.requests.len()), ("Done.", 3));
     page.equals_reload(&app).await;
 }
 
 #[tokio::test]
 async fn a_decision_and_a_new_message_leave_the_card_as_it_was_until_the_reload() {
-    let (app, mut page) = asked(&PAY, &[]).await;
+    let (app, mut page) = held_call(&PAY, &[]).await;
     validate(&app, &page, true).await;
     page.send("go on").await;
     assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
-    assert_eq!(page.said(), "Done.");
+    assert_eq!(page.text(), "Done.");
     page.equals_reload_but_for(&app, &page.call_ids()).await;
     assert_eq!(page.states(), ["input-available"]);
     assert_eq!(Page::load(&app, Version::V5).await.states(), ["output-available"]);
@@ -96,16 +96,16 @@ async fn a_decision_and_a_new_message_leave_the_card_as_it_was_until_the_reload(
 
 #[tokio::test]
 async fn a_new_message_after_a_pending_call_leaves_it_pending() {
-    let (app, mut page) = asked(&PAY, &[]).await;
+    let (app, mut page) = held_call(&PAY, &[]).await;
     page.send("never mind").await;
-    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
+    assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Done."));
     page.equals_reload(&app).await;
     assert_eq!(app.client.call(&page.call_ids()[0]).await["state"], "pending");
 }
 
 #[tokio::test]
 async fn edited_inputs_are_shown_before_the_output() {
-    let (app, mut page) = asked(&PAY, &[]).await;
+    let (app, mut page) = held_call(&PAY, &[]).await;
     let edited = json!({ "note": "7" });
     let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
     assert_eq!(app.client.validate(&body).await.status, 200);
@@ -118,14 +118,14 @@ async fn edited_inputs_are_shown_before_the_output() {
 
 #[tokio::test]
 async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
-    let (app, mut page) = asked(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")], &[]).await;
+    let (app, mut page) = held_call(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")], &[]).await;
     for call in page.call_ids() {
         app.client.approve(&call).await;
     }
     page.send_nothing().await;
     assert_eq!(page.states(), ["output-error"; 2]);
     assert!(!page.last().to_string().contains("secret"), "{}", page.last());
-    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
+    assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Done."));
     page.equals_reload(&app).await;
 }
 
@@ -135,9 +135,9 @@ const OUTPUTS: [&str; 2] = ["--automatically", "outputs"];
 #[tokio::test]
 async fn an_output_invented_by_a_page_is_corrected() {
     for yes in [true, false] {
-        let (app, mut page) = asked(&PAY, &OUTPUTS).await;
+        let (app, mut page) = held_call(&PAY, &OUTPUTS).await;
         validate(&app, &page, yes).await;
-        page.give(&page.call_ids()[0], &json!({ "paid": "a million" })).await;
+        page.set_output(&page.call_ids()[0], &json!({ "paid": "a million" })).await;
         assert!(page.posted().to_string().contains("a million"), "the page posted the invented output");
         assert_eq!((page.error.as_deref(), page.requests.len()), (None, 2));
         let [call] = &page.calls()[..] else { panic!("{page:#?}") };
@@ -146,7 +146,7 @@ async fn an_output_invented_by_a_page_is_corrected() {
         } else {
             assert_eq!(call.error.as_deref(), Some(REJECTED));
         }
-        assert_eq!(page.said(), "Done.");
+        assert_eq!(page.text(), "Done.");
         page.equals_reload(&app).await;
         assert!(!read(&app).contains("a million"), "{}", read(&app));
     }
@@ -154,9 +154,9 @@ async fn an_output_invented_by_a_page_is_corrected() {
 
 #[tokio::test]
 async fn an_output_invented_by_a_page_decides_nothing_and_starts_no_endless_posts() {
-    let (app, mut page) = asked(&PAY, &OUTPUTS).await;
+    let (app, mut page) = held_call(&PAY, &OUTPUTS).await;
     let call = page.call_ids()[0].clone();
-    page.give(&call, &json!({ "paid": "a million" })).await;
+    page.set_output(&call, &json!({ "paid": "a million" })).await;
     assert_eq!((page.error.as_deref(), page.requests.len()), (None, 2));
     assert_eq!(page.states(), ["input-available"], "the page gets the pending call again");
     assert_eq!(app.scene.requests().len(), 1, "the model gets no request");
@@ -166,10 +166,10 @@ async fn an_output_invented_by_a_page_decides_nothing_and_starts_no_endless_post
 
 #[tokio::test]
 async fn a_resume_request_decides_no_call_and_resumes_no_run() {
-    let (app, mut page) = asked(&PAY, &[]).await;
+    let (app, mut page) = held_call(&PAY, &[]).await;
     validate(&app, &page, true).await;
     page.resume().await;
-    assert_eq!(page.asked()[1], format!("GET /qa/chat_streamed/{CHAT}/stream"));
+    assert_eq!(page.requests()[1], format!("GET /qa/chat_streamed/{CHAT}/stream"));
     assert_eq!((page.error.as_deref(), page.requests[1]["status"].as_u64()), (None, Some(204)));
     assert_eq!((page.states(), app.scene.requests().len()), (vec!["input-available".to_owned()], 1));
     assert_eq!(super::page::calls(&reload(&app, Version::V5).await[1])[0].state, "output-available");
@@ -178,10 +178,10 @@ async fn a_resume_request_decides_no_call_and_resumes_no_run() {
 #[tokio::test]
 async fn a_page_of_5_that_names_no_dialect_fails_at_its_first_hold() {
     let app = Embedded::start().await;
-    app.scene.says("Hello.").then(step(&PAY));
+    app.scene.answers("Hello.").then(step(&PAY));
     let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]).await;
     page.send("hi").await;
-    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Hello."));
+    assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Hello."));
     page.send("pay").await;
     let error = page.error.as_deref().unwrap();
     assert!(error.contains("Type validation failed") && error.contains("tool-approval-request"), "{error}");
@@ -192,7 +192,7 @@ async fn a_page_of_5_that_names_no_dialect_fails_at_its_first_hold() {
 #[tokio::test]
 async fn the_default_dialect_may_be_that_of_pages_of_5() {
     let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
-    app.scene.then(step(&PAY)).says("Done.");
+    app.scene.then(step(&PAY)).answers("Done.");
     let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]).await;
     page.send("pay").await;
     page.looks_like("d-approve-data-part.1");
@@ -202,7 +202,7 @@ async fn the_default_dialect_may_be_that_of_pages_of_5() {
     page.equals_reload(&app).await;
 
     let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
-    app.scene.then(step(&PAY)).says("Done.");
+    app.scene.then(step(&PAY)).answers("Done.");
     let mut page = Page::open_with(&app, Version::V7, &["--header", "x-stream-protocol: ui-v6"]).await;
     page.send("pay").await;
     page.approve(&page.call_ids()[0]).await;

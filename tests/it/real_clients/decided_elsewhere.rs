@@ -2,7 +2,7 @@
 //! elsewhere, in time or before the page's own answer. The SDK's own check of stored messages accepts what a page
 //! of 5 and 7 holds; a page of 6 has to load its messages again.
 
-use super::native_approval::{PAY, asked};
+use super::native_approval::{PAY, held_call};
 use super::page::{Page, UI_V7, Version, reload_as};
 use crate::support::{ChangedPay, Embedded, eventually};
 use holdpoint::tools::ToolRegistry;
@@ -92,7 +92,7 @@ async fn is_right_after_a_reload(app: &Embedded, page: &Page, call: &str) {
 #[tokio::test]
 async fn a_hold_comes_with_its_card_live_and_after_a_reload() {
     for (version, flags) in PAGES {
-        let (app, page) = asked(version, &PAY, flags).await;
+        let (app, page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let stored = app.client.call(&call).await;
         let card = json!({
@@ -120,7 +120,7 @@ async fn a_hold_comes_with_its_card_live_and_after_a_reload() {
 #[tokio::test]
 async fn a_card_has_the_headline_of_the_tool_as_long_as_the_tool_exists() {
     for (version, flags) in PAGES {
-        let (app, page) = asked(version, &PAY, flags).await;
+        let (app, page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let hash = page.data_about(HOLD, &call)["inputHash"].clone();
         let mut tools = ToolRegistry::new();
@@ -140,17 +140,17 @@ async fn a_card_has_the_headline_of_the_tool_as_long_as_the_tool_exists() {
 }
 
 #[tokio::test]
-async fn a_page_that_continues_is_told_the_decision_that_came_from_elsewhere() {
+async fn a_page_that_continues_receives_the_decision_that_came_from_elsewhere() {
     for ((version, flags), how) in PAGES.into_iter().flat_map(|page| ALL.map(|how| (page, how))) {
         println!("{version:?} {how:?}");
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         decide(&app, &call, how).await;
         match version {
             Version::V4 => page.resume().await,
             _ => page.send_nothing().await,
         }
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will pay. Done."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "I will pay. Done."));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
         assert_eq!(page.invalid.is_some(), version == Version::V6, "{:?} {how:?}", page.invalid);
         // A page of 4 gets the inputs of an edit as data. The row of a call that expires gets another deadline here.
@@ -168,13 +168,13 @@ async fn an_answer_that_came_too_late_is_marked() {
         natives.flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
     {
         println!("{version:?} {how:?} {yes}");
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         decide(&app, &call, how).await;
         page.answer_because(&call, yes, "I say so").await;
         page.posted_times(2);
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, true).await);
-        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(page.text(), "I will pay. Done.");
         let part = page.last()["parts"].as_array().unwrap().iter().find(|part| part["toolCallId"] == call);
         let runs = matches!(how, How::Approve | How::Edit);
         if version == Version::V7 {
@@ -189,13 +189,13 @@ async fn an_answer_that_came_too_late_is_marked() {
 }
 
 #[tokio::test]
-async fn a_page_without_approvals_whose_answer_is_refused_as_late_goes_on_and_is_told_the_decision() {
+async fn a_page_without_approvals_whose_answer_is_refused_as_late_continues_and_receives_the_decision() {
     for ((version, flags), how, yes) in PAGES[..2]
         .iter()
         .flat_map(|page| ALL.into_iter().flat_map(move |how| [(*page, how, true), (*page, how, false)]))
     {
         println!("{version:?} {how:?} {yes}");
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         decide(&app, &call, how).await;
         let answer = app.client.validate(&json!({ "toolCallId": call, "isValidated": yes })).await;
@@ -206,7 +206,7 @@ async fn a_page_without_approvals_whose_answer_is_refused_as_late_goes_on_and_is
             Version::V4 => page.resume().await,
             _ => page.send_nothing().await,
         }
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will pay. Done."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "I will pay. Done."));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
         assert_eq!(
             page.states(),
@@ -227,7 +227,7 @@ async fn a_page_without_approvals_whose_answer_is_refused_as_late_goes_on_and_is
 async fn an_answer_that_counts_is_not_marked_as_late() {
     for (version, flags) in [PAGES[2], PAGES[3]] {
         for yes in [true, false] {
-            let (app, mut page) = asked(version, &PAY, flags).await;
+            let (app, mut page) = held_call(version, &PAY, flags).await;
             let call = page.first();
             page.answer(&call, yes).await;
             page.posted_times(2);
@@ -239,27 +239,31 @@ async fn an_answer_that_counts_is_not_marked_as_late() {
 }
 
 #[tokio::test]
-async fn a_page_that_goes_on_writing_is_told_once_what_became_of_its_card() {
+async fn a_page_that_continues_receives_the_end_of_its_card_once() {
     for (version, flags) in PAGES {
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         decide(&app, &call, How::Reject).await;
         page.send("and?").await;
         assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
         page.equals_reload_but_for(&app, std::slice::from_ref(&call)).await;
-        app.scene.says("Yes.");
+        app.scene.answers("Yes.");
         page.send("sure?").await;
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Yes."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Yes."));
         if version != Version::V4 {
             assert!(!page.last().to_string().contains(DECISION), "{}", page.last());
         }
     }
 }
 
-/// A GET cannot say what the page shows, so it tells a page of 4 nothing about a run that has ended: such a page loads its
+/// A GET cannot say what the page shows, so a page of 4 receives nothing about a run that has ended: such a page loads its
 /// messages.
-async fn a_page_of_4_reads_nothing_and_is_told_by_a_reload(app: &Embedded, page: &mut Page, call: &str) {
+async fn a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(
+    app: &Embedded,
+    page: &mut Page,
+    call: &str,
+) {
     let shown = (page.messages.clone(), page.data.clone());
     page.resume().await;
     assert_eq!((page.error.as_deref(), page.requests.last().unwrap()["status"].as_u64()), (None, Some(200)));
@@ -268,14 +272,14 @@ async fn a_page_of_4_reads_nothing_and_is_told_by_a_reload(app: &Embedded, page:
 }
 
 #[tokio::test]
-async fn a_page_that_continues_after_the_run_was_cancelled_is_told_the_decision() {
+async fn a_page_that_continues_after_the_run_was_cancelled_receives_the_decision() {
     for (version, flags) in PAGES {
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let run = app.client.call(&call).await["run_id"].as_str().unwrap().to_owned();
         assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
         if version == Version::V4 {
-            a_page_of_4_reads_nothing_and_is_told_by_a_reload(&app, &mut page, &call).await;
+            a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             continue;
         }
         page.send_nothing().await;
@@ -287,7 +291,7 @@ async fn a_page_that_continues_after_the_run_was_cancelled_is_told_the_decision(
 #[tokio::test]
 async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message() {
     for (version, flags) in PAGES {
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let stored = app.client.call(&call).await;
         let path = format!("/sessions/{}/approvals/{call}", stored["session_id"].as_str().unwrap());
@@ -296,14 +300,14 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
         let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
         eventually("the server resumes the run", completed).await;
         if version == Version::V4 {
-            a_page_of_4_reads_nothing_and_is_told_by_a_reload(&app, &mut page, &call).await;
-            assert_eq!(load(&app, &page).await.said(), "I will pay. Done.");
+            a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
+            assert_eq!(load(&app, &page).await.text(), "I will pay. Done.");
             continue;
         }
         for requests in [2, 3] {
             page.send_nothing().await;
             page.posted_times(requests);
-            assert_eq!((page.said().as_str(), page.messages.len()), ("I will pay. Done.", 2));
+            assert_eq!((page.text().as_str(), page.messages.len()), ("I will pay. Done.", 2));
             assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
             page.equals_reload(&app).await;
         }
@@ -312,20 +316,20 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
 }
 
 #[tokio::test]
-async fn a_page_without_the_call_in_its_last_message_is_told_of_the_earlier_one() {
+async fn a_page_without_the_call_in_its_last_message_receives_the_end_of_the_earlier_one() {
     for (version, flags) in PAGES {
-        let (app, mut page) = asked(version, &PAY, flags).await;
+        let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         page.send("never mind").await;
         page.posted_times(2);
         decide(&app, &call, How::Reject).await;
         if version == Version::V4 {
-            a_page_of_4_reads_nothing_and_is_told_by_a_reload(&app, &mut page, &call).await;
+            a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             continue;
         }
         page.send_nothing().await;
         page.posted_times(3);
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
-        assert_eq!((page.said().as_str(), page.messages.len()), ("Done.", 4));
+        assert_eq!((page.text().as_str(), page.messages.len()), ("Done.", 4));
     }
 }

@@ -6,9 +6,9 @@ use crate::support::Embedded;
 use serde_json::{Value, json};
 
 /// A model that requests a payment and then completes, and a page with the pending call.
-async fn asked() -> (Embedded, Page) {
+async fn held_call() -> (Embedded, Page) {
     let app = Embedded::start().await;
-    app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
+    app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).answers("Done.");
     let mut page = Page::open(&app, Version::V4).await;
     page.send("pay").await;
     (app, page)
@@ -16,7 +16,7 @@ async fn asked() -> (Embedded, Page) {
 
 /// Decides the only call, and has the page resume in this way.
 async fn decide(yes: bool, resume: impl AsyncFnOnce(&mut Page, &str, Value)) -> (Embedded, Page) {
-    let (app, mut page) = asked().await;
+    let (app, mut page) = held_call().await;
     let answer = validate(&app, &page, yes).await;
     let call = answer["toolCallId"].as_str().unwrap().to_owned();
     resume(&mut page, &call, answer).await;
@@ -85,19 +85,19 @@ async fn a_denial_and_a_new_message_leave_the_card_as_it_was_until_the_reload() 
 async fn an_empty_body_continues_the_same_message() {
     for yes in OUTCOMES {
         let app = Embedded::start().await;
-        app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
+        app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).answers("Done.");
         // The body names no thread; the path does.
         let path = format!("/qa/chat_streamed/{}", app.client.thread().await);
         let mut page = Page::open_with(&app, Version::V4, &["--path", &path, "--posts", "nothing"]).await;
         page.send("pay").await;
         let answer = validate(&app, &page, yes).await;
         // The SDK posts once every call of the step has a result.
-        page.give(answer["toolCallId"].as_str().unwrap(), &answer["result"]).await;
+        page.set_output(answer["toolCallId"].as_str().unwrap(), &answer["result"]).await;
         assert_eq!(page.error, None);
-        assert_eq!(page.asked(), [format!("POST {path}"), format!("POST {path}")]);
+        assert_eq!(page.requests(), [format!("POST {path}"), format!("POST {path}")]);
         assert_eq!(page.posted(), json!({}));
         assert_eq!(page.messages.len(), 2);
-        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(page.text(), "I will pay. Done.");
         assert_eq!(shown(page.last()), result(outcome(yes)));
         page.equals_reload(&app).await;
     }
@@ -107,10 +107,10 @@ async fn an_empty_body_continues_the_same_message() {
 async fn a_tool_result_continues_the_same_message() {
     for yes in OUTCOMES {
         let (app, page) =
-            decide(yes, async |page, call, answer| page.give(call, &answer["result"]).await).await;
-        assert_eq!(page.asked(), [POST; 2]);
+            decide(yes, async |page, call, answer| page.set_output(call, &answer["result"]).await).await;
+        assert_eq!(page.requests(), [POST; 2]);
         assert_eq!(page.messages.len(), 2);
-        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(page.text(), "I will pay. Done.");
         assert_eq!(shown(page.last()), result(outcome(yes)));
         page.equals_reload(&app).await;
     }
@@ -121,7 +121,7 @@ async fn a_resume_continues_the_same_message() {
     for yes in OUTCOMES {
         let (app, page) = decide(yes, async |page, _, _| page.resume().await).await;
         page.looks_like(if yes { "d-approve-resume.2" } else { "d-deny-resume.2" });
-        assert_eq!(page.asked(), [POST, "GET /qa/chat_streamed?chatId=chat-1"]);
+        assert_eq!(page.requests(), [POST, "GET /qa/chat_streamed?chatId=chat-1"]);
         assert_eq!(shown(page.last()), result(outcome(yes)));
         page.equals_reload(&app).await;
     }
@@ -131,7 +131,7 @@ async fn a_resume_continues_the_same_message() {
 async fn a_result_invented_by_a_client_is_corrected() {
     let claim = json!({ "paid": "a million" });
     for (yes, lines) in [(true, &["pay 10"][..]), (false, &[])] {
-        let (app, page) = decide(yes, async |page, call, _| page.give(call, &claim).await).await;
+        let (app, page) = decide(yes, async |page, call, _| page.set_output(call, &claim).await).await;
         assert!(page.posted().to_string().contains("a million"), "the page posted the invented result");
         assert_eq!(shown(page.last()), result(outcome(yes)), "the server corrects the page");
         page.equals_reload(&app).await;
@@ -142,10 +142,10 @@ async fn a_result_invented_by_a_client_is_corrected() {
 
 #[tokio::test]
 async fn a_result_invented_by_a_client_decides_nothing() {
-    let (app, mut page) = asked().await;
+    let (app, mut page) = held_call().await;
     let call = page.call_ids()[0].clone();
-    page.give(&call, &json!({ "paid": "a million" })).await;
-    assert_eq!((page.error.as_deref(), page.asked()), (None, vec![POST.to_owned(); 2]));
+    page.set_output(&call, &json!({ "paid": "a million" })).await;
+    assert_eq!((page.error.as_deref(), page.requests()), (None, vec![POST.to_owned(); 2]));
     assert!(page.posted().to_string().contains("a million"), "the page posted the invented result");
     let words: Vec<&Value> =
         page.last()["annotations"].as_array().unwrap().iter().map(|it| &it["validated"]).collect();
@@ -157,10 +157,10 @@ async fn a_result_invented_by_a_client_decides_nothing() {
 
 #[tokio::test]
 async fn a_new_message_after_a_pending_call_leaves_it_pending() {
-    let (app, mut page) = asked().await;
+    let (app, mut page) = held_call().await;
     page.send("never mind").await;
     assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
-    assert_eq!(page.said(), "Done.");
+    assert_eq!(page.text(), "Done.");
     assert_eq!(shown(&page.messages[1]), waits());
     page.equals_reload(&app).await;
     assert_eq!(app.client.call(&page.call_ids()[0]).await["state"], "pending");
@@ -168,7 +168,7 @@ async fn a_new_message_after_a_pending_call_leaves_it_pending() {
 
 #[tokio::test]
 async fn edited_inputs_are_shown_after_a_reload() {
-    let (app, mut page) = asked().await;
+    let (app, mut page) = held_call().await;
     let edited = json!({ "note": "7" });
     let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
     assert_eq!(app.client.validate(&body).await.status, 200);
@@ -183,13 +183,13 @@ async fn edited_inputs_are_shown_after_a_reload() {
 async fn an_approval_and_a_rejection_are_both_sent_to_the_model_and_the_page() {
     for resumes in [true, false] {
         let app = Embedded::start().await;
-        let asked = [
+        let held_call = [
             Piece::Call("pay", "1"),
             Piece::Call("look", "2"),
             Piece::Call("pay", "3"),
             Piece::Text("Well?"),
         ];
-        app.scene.then(step(&asked)).says("Half of it.");
+        app.scene.then(step(&held_call)).answers("Half of it.");
         let mut page = Page::open(&app, Version::V4).await;
         page.send("pay").await;
         let ids = page.call_ids();
@@ -199,14 +199,14 @@ async fn an_approval_and_a_rejection_are_both_sent_to_the_model_and_the_page() {
         if resumes {
             page.resume().await;
         } else {
-            page.give(&ids[0], &yes.body["result"]).await;
-            page.give(&ids[2], &no.body["result"]).await;
+            page.set_output(&ids[0], &yes.body["result"]).await;
+            page.set_output(&ids[2], &no.body["result"]).await;
         }
         assert_eq!(page.error, None);
         let results: Vec<Value> = page.calls().into_iter().map(|call| call.output).collect();
         let no = json!({ "error": "Tool execution rejected by user. Reason: too much" });
         assert_eq!(results, [json!({ "paid": "1" }), json!({ "seen": "2" }), no]);
-        assert_eq!(page.said(), "Well?Half of it.");
+        assert_eq!(page.text(), "Well?Half of it.");
         page.equals_reload(&app).await;
     }
 }
@@ -216,7 +216,7 @@ async fn calls_after_a_hold_have_the_step_numbers_of_the_page() {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Call("look", "1")])).then(step(&[Piece::Call("pay", "2")]));
     app.scene.then(step(&[Piece::Text("Now "), Piece::Call("look", "3")]));
-    app.scene.then(step(&[Piece::Call("look", "4")])).says("All.");
+    app.scene.then(step(&[Piece::Call("look", "4")])).answers("All.");
     let mut page = Page::open(&app, Version::V4).await;
     page.send("pay").await;
     app.client.approve(&page.call_ids()[1]).await;
@@ -230,7 +230,7 @@ async fn calls_after_a_hold_have_the_step_numbers_of_the_page() {
 #[tokio::test]
 async fn the_error_of_a_tool_is_sent_as_its_result() {
     let app = Embedded::start().await;
-    app.scene.then(step(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")])).says("It failed.");
+    app.scene.then(step(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")])).answers("It failed.");
     let mut page = Page::open(&app, Version::V4).await;
     page.send("pay").await;
     for call in page.call_ids() {
@@ -240,6 +240,6 @@ async fn the_error_of_a_tool_is_sent_as_its_result() {
     assert_eq!(page.error, None);
     assert!(page.calls().iter().all(|call| call.error.is_some()), "{:?}", page.calls());
     assert!(!page.last().to_string().contains("secret"), "{}", page.last());
-    assert_eq!(page.said(), "It failed.");
+    assert_eq!(page.text(), "It failed.");
     page.equals_reload(&app).await;
 }

@@ -24,7 +24,7 @@ async fn a_failure_in_the_stream_is_raised_and_the_text_stays() {
         page.looks_like("e-error-mid-stream.1");
         let error = page.error.as_deref().unwrap();
         assert!(error.starts_with("upstream_error: ") && error.contains("(request "), "{error}");
-        assert_eq!(page.said(), "Half ");
+        assert_eq!(page.text(), "Half ");
         page.equals_reload(&app).await;
     }
 }
@@ -64,12 +64,12 @@ async fn an_incomplete_call_is_absent_after_a_reload() {
 async fn a_page_retries_a_failed_turn_by_regenerating_the_answer() {
     for version in ALL {
         let app = Embedded::start().await;
-        app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).says("Whole.");
+        app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).answers("Whole.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.regenerate().await;
         assert_eq!((page.error.as_deref(), page.messages.len()), (None, 2));
-        assert_eq!(page.said(), "Whole.");
+        assert_eq!(page.text(), "Whole.");
         page.equals_reload(&app).await;
     }
 }
@@ -78,12 +78,12 @@ async fn a_page_retries_a_failed_turn_by_regenerating_the_answer() {
 async fn a_page_resumes_a_failed_turn_where_it_failed() {
     for version in super::page::UI {
         let app = Embedded::start().await;
-        app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).says("and half.");
+        app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).answers("and half.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.send_nothing().await;
         assert_eq!((page.error.as_deref(), page.messages.len()), (None, 2));
-        assert_eq!(page.said(), "Half and half.");
+        assert_eq!(page.text(), "Half and half.");
         page.equals_reload(&app).await;
     }
 }
@@ -124,7 +124,7 @@ async fn a_refusal_is_raised_unchanged_and_the_question_stays() {
         assert_eq!(page.refused(), (404, "not_found".to_owned()));
 
         let gate = app.scene.gate();
-        app.scene.says("Busy.");
+        app.scene.answers("Busy.");
         let running = app.client.thread().await;
         let path = format!("/qa/chat_streamed/{running}");
         let first = app.client.begin(&running, &json!({ "content": "hi" })).await;

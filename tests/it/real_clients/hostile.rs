@@ -57,7 +57,7 @@ async fn f1_f2_a_page_shows_hostile_output_as_text_and_reads_no_server_parts_fro
         page.send(&all).await;
         assert_eq!(page.error, None);
         assert_eq!(page.messages[0]["parts"], json!([{ "type": "text", "text": all }]));
-        assert_eq!(page.said(), all);
+        assert_eq!(page.text(), all);
         let thought = &page.last()["parts"].as_array().unwrap().iter();
         let thought = thought.clone().find(|part| part["type"] == "reasoning").unwrap();
         assert_eq!(thought[if version == Version::V4 { "reasoning" } else { "text" }], json!(all));
@@ -83,8 +83,8 @@ async fn f1_f2_a_page_shows_hostile_output_as_text_and_reads_no_server_parts_fro
                 assert_eq!(card["input"], json!({ "note": note }));
             }
             Version::V6 | Version::V7 => {
-                let asked = page.states().iter().filter(|state| *state == "approval-requested").count();
-                assert_eq!((asked, pay.state.as_str()), (1, "approval-requested"));
+                let held_call = page.states().iter().filter(|state| *state == "approval-requested").count();
+                assert_eq!((held_call, pay.state.as_str()), (1, "approval-requested"));
             }
         }
         assert_eq!((page.finishes.len(), page.requests.len()), (1, 1));
@@ -106,7 +106,7 @@ async fn f1_a_page_gets_no_error_text_of_the_model_server() {
             "{error}"
         );
         assert!(!error.contains(['\n', '\r', '{', '<']), "{error}");
-        assert_eq!((page.said().as_str(), page.last().get("annotations")), ("So ", None));
+        assert_eq!((page.text().as_str(), page.last().get("annotations")), ("So ", None));
     }
 }
 
@@ -136,11 +136,11 @@ async fn f1_endlessly_nested_arguments_do_not_break_a_page() {
         step.push(Ok(ModelEvent::CallFinished { index }));
         let reason = FinishReason::ToolCalls;
         step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
-        app.scene.then(step).says("Sorry.");
+        app.scene.then(step).answers("Sorry.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         assert_eq!(page.error, None);
-        assert_eq!(page.said(), "Sorry.");
+        assert_eq!(page.text(), "Sorry.");
         let calls = page.calls();
         let went: Vec<&Value> = calls.iter().map(|call| &call.input).collect();
         assert_eq!(went, [&json!({}), &json!({}), &json!({}), &fine]);

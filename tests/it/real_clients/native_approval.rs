@@ -12,15 +12,15 @@ pub(super) const PAY: [Piece; 2] = [Piece::Text("I will pay. "), Piece::Call("pa
 const TWO: [Piece; 2] = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
 
 /// A page with the calls of this step, from a model that then completes.
-pub(super) async fn asked(version: Version, pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
+pub(super) async fn held_call(version: Version, pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
     let app = Embedded::start().await;
-    let page = asked_by(&app, version, pieces, flags).await;
+    let page = held_call_of(&app, version, pieces, flags).await;
     (app, page)
 }
 
 /// The same, with this server.
-pub(super) async fn asked_by(app: &Embedded, version: Version, pieces: &[Piece], flags: &[&str]) -> Page {
-    app.scene.then(step(pieces)).says("Done.");
+pub(super) async fn held_call_of(app: &Embedded, version: Version, pieces: &[Piece], flags: &[&str]) -> Page {
+    app.scene.then(step(pieces)).answers("Done.");
     let mut page = Page::open_with(app, version, flags).await;
     page.send("pay").await;
     assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1));
@@ -30,7 +30,7 @@ pub(super) async fn asked_by(app: &Embedded, version: Version, pieces: &[Piece],
 impl Page {
     /// The page has settled without an error, after this number of requests.
     pub(super) fn posted_times(&self, count: usize) {
-        assert_eq!((self.error.as_deref(), self.asked()), (None, vec![POST.to_owned(); count]));
+        assert_eq!((self.error.as_deref(), self.requests()), (None, vec![POST.to_owned(); count]));
     }
 
     /// The first call that the page shows.
@@ -42,7 +42,7 @@ impl Page {
 #[tokio::test]
 async fn an_approval_continues_the_same_message() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
+        let (app, mut page) = held_call(version, &PAY, &[]).await;
         page.looks_like("d-approve.1");
         page.equals_reload(&app).await;
         let (call, message) = (page.first(), page.last()["id"].clone());
@@ -51,7 +51,7 @@ async fn an_approval_continues_the_same_message() {
         page.looks_like("d-approve.2");
         assert_eq!(page.posted()["messageId"], message);
         assert_eq!(page.calls()[0].output, json!({ "paid": "10" }));
-        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(page.text(), "I will pay. Done.");
         page.equals_reload(&app).await;
         assert_eq!(app.ledger.lines(), ["pay 10"]);
         assert!(read(&app).contains(r#"{\"paid\":\"10\"}"#), "{}", read(&app));
@@ -61,15 +61,15 @@ async fn an_approval_continues_the_same_message() {
 #[tokio::test]
 async fn a_denial_continues_the_same_message_and_the_model_gets_its_reason() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
+        let (app, mut page) = held_call(version, &PAY, &[]).await;
         let call = page.first();
         page.answer_because(&call, false, "not that file").await;
         page.posted_times(2);
         page.looks_like("d-deny.2");
         page.equals_reload(&app).await;
         assert!(app.ledger.lines().is_empty());
-        let told = "Tool execution rejected by user. Reason: not that file";
-        assert!(read(&app).contains(told), "{}", read(&app));
+        let reported = "Tool execution rejected by user. Reason: not that file";
+        assert!(read(&app).contains(reported), "{}", read(&app));
         let stored = app.client.call(&call).await;
         assert_eq!(
             (&stored["state"], &stored["decision"]["surface"]),
@@ -82,7 +82,7 @@ async fn a_denial_continues_the_same_message_and_the_model_gets_its_reason() {
 #[tokio::test]
 async fn a_page_may_give_a_reason_for_an_approval() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
+        let (app, mut page) = held_call(version, &PAY, &[]).await;
         page.answer_because(&page.first(), true, "looks fine").await;
         page.posted_times(2);
         page.looks_like("d-approve-reason.2");
@@ -93,7 +93,7 @@ async fn a_page_may_give_a_reason_for_an_approval() {
 #[tokio::test]
 async fn of_two_calls_one_is_approved_and_one_denied() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &TWO, &[]).await;
+        let (app, mut page) = held_call(version, &TWO, &[]).await;
         page.looks_like("i-two-approvals.1");
         let calls = page.call_ids();
         page.approve(&calls[0]).await;
@@ -112,7 +112,7 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
 async fn an_approval_is_requested_next_to_a_call_that_ran_without_one() {
     for version in NATIVE {
         let both = [Piece::Call("look", "Paris"), Piece::Call("pay", "10")];
-        let (app, mut page) = asked(version, &both, &[]).await;
+        let (app, mut page) = held_call(version, &both, &[]).await;
         page.looks_like("j-auto-and-approval.1");
         page.equals_reload(&app).await;
         page.approve(&page.call_ids()[1]).await;
@@ -126,7 +126,7 @@ async fn an_approval_is_requested_next_to_a_call_that_ran_without_one() {
 async fn the_step_after_an_approval_may_request_another_approval() {
     for version in NATIVE {
         let app = Embedded::start().await;
-        app.scene.then(step(&PAY)).then(step(&[Piece::Call("pay", "20")])).says("Both paid.");
+        app.scene.then(step(&PAY)).then(step(&[Piece::Call("pay", "20")])).answers("Both paid.");
         let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         page.approve(&page.first()).await;
@@ -144,7 +144,7 @@ async fn the_step_after_an_approval_may_request_another_approval() {
 #[tokio::test]
 async fn a_page_may_answer_with_its_last_message_alone() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &["--posts", "last"]).await;
+        let (app, mut page) = held_call(version, &PAY, &["--posts", "last"]).await;
         page.approve(&page.first()).await;
         page.posted_times(2);
         page.looks_like("d-approve.2");
@@ -156,14 +156,14 @@ async fn a_page_may_answer_with_its_last_message_alone() {
 async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
     for version in NATIVE {
         let asks = [Piece::Call("refuse", "1"), Piece::Call("break", "2")];
-        let (app, mut page) = asked(version, &asks, &[]).await;
+        let (app, mut page) = held_call(version, &asks, &[]).await;
         for call in page.call_ids() {
             page.approve(&call).await;
         }
         page.posted_times(2);
         assert_eq!(page.states(), ["output-error"; 2]);
         assert!(!page.last().to_string().contains("secret"), "{}", page.last());
-        assert_eq!(page.said(), "Done.");
+        assert_eq!(page.text(), "Done.");
         page.equals_reload(&app).await;
     }
 }
@@ -172,11 +172,11 @@ async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
 async fn a_page_reads_on_until_a_slow_tool_is_done() {
     for version in NATIVE {
         let app = Embedded::with(|config| config.approval.wait = std::time::Duration::ZERO).await;
-        let mut page = asked_by(&app, version, &[Piece::Call("wait_for_me", "1")], &[]).await;
+        let mut page = held_call_of(&app, version, &[Piece::Call("wait_for_me", "1")], &[]).await;
         page.begin_to_approve(&page.first()).await;
         assert_eq!(page.states(), ["approval-responded"]);
-        app.ledger.wait_begun().await;
-        app.ledger.go.add_permits(1);
+        app.ledger.wait_started().await;
+        app.ledger.release.add_permits(1);
         page.settles().await;
         page.posted_times(2);
         assert_eq!(page.states(), ["output-available"]);
@@ -187,7 +187,7 @@ async fn a_page_reads_on_until_a_slow_tool_is_done() {
 #[tokio::test]
 async fn a_new_message_after_a_pending_call_leaves_it_pending() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
+        let (app, mut page) = held_call(version, &PAY, &[]).await;
         page.send("never mind").await;
         page.posted_times(2);
         // The SDK's own server of 6 responds with an error here.
@@ -201,7 +201,7 @@ async fn a_new_message_after_a_pending_call_leaves_it_pending() {
 async fn an_answer_that_is_refused_is_raised_once() {
     for version in NATIVE {
         let app = Embedded::start().await;
-        drop(asked_by(&app, version, &PAY, &[]).await);
+        drop(held_call_of(&app, version, &PAY, &[]).await);
         // A deploy without the tool.
         let app = app.redeploy(ToolRegistry::new()).await;
         let mut page = Page::load(&app, version).await;
@@ -216,9 +216,9 @@ async fn an_answer_that_is_refused_is_raised_once() {
 #[tokio::test]
 async fn an_output_invented_by_a_page_decides_nothing() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &["--automatically", "outputs"]).await;
+        let (app, mut page) = held_call(version, &PAY, &["--automatically", "outputs"]).await;
         let call = page.first();
-        page.give(&call, &json!({ "paid": "a million" })).await;
+        page.set_output(&call, &json!({ "paid": "a million" })).await;
         assert!(page.posted().to_string().contains("a million"), "the page posted the invented output");
         page.posted_times(2);
         assert_eq!(page.states(), ["approval-requested"], "the page gets the approval request again");
@@ -231,10 +231,10 @@ async fn an_output_invented_by_a_page_decides_nothing() {
 #[tokio::test]
 async fn an_output_invented_by_a_page_is_corrected() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &["--automatically", "outputs"]).await;
+        let (app, mut page) = held_call(version, &PAY, &["--automatically", "outputs"]).await;
         let call = page.first();
         app.client.approve(&call).await;
-        page.give(&call, &json!({ "paid": "a million" })).await;
+        page.set_output(&call, &json!({ "paid": "a million" })).await;
         assert!(page.posted().to_string().contains("a million"), "the page posted the invented output");
         page.posted_times(2);
         assert_eq!(page.calls()[0].output, json!({ "paid": "10" }));
@@ -246,12 +246,12 @@ async fn an_output_invented_by_a_page_is_corrected() {
 #[tokio::test]
 async fn a_page_resumes_after_a_decision_made_elsewhere_without_its_own_answer() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
+        let (app, mut page) = held_call(version, &PAY, &[]).await;
         app.client.approve(&page.first()).await;
         page.send_nothing().await;
         page.posted_times(2);
         assert_eq!(page.states(), ["output-available"]);
-        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(page.text(), "I will pay. Done.");
         page.equals_reload(&app).await;
     }
 }
@@ -259,7 +259,7 @@ async fn a_page_resumes_after_a_decision_made_elsewhere_without_its_own_answer()
 #[tokio::test]
 async fn a_reloaded_page_answers_the_approval_request_that_it_shows() {
     for version in NATIVE {
-        let (app, page) = asked(version, &PAY, &[]).await;
+        let (app, page) = held_call(version, &PAY, &[]).await;
         drop(page);
         let mut page = Page::load(&app, version).await;
         assert_eq!(page.states(), ["approval-requested"]);
@@ -274,7 +274,7 @@ async fn a_reloaded_page_answers_the_approval_request_that_it_shows() {
 async fn a_failure_after_an_approval_starts_no_endless_posts() {
     for version in NATIVE {
         let app = Embedded::start().await;
-        app.scene.then(step(&PAY)).then(vec![Err("gone".to_owned())]).says("Done.");
+        app.scene.then(step(&PAY)).then(vec![Err("gone".to_owned())]).answers("Done.");
         let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         page.approve(&page.first()).await;
@@ -284,7 +284,7 @@ async fn a_failure_after_an_approval_starts_no_endless_posts() {
         page.equals_reload(&app).await;
         page.send_nothing().await;
         page.posted_times(3);
-        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(page.text(), "I will pay. Done.");
         page.equals_reload(&app).await;
         assert_eq!(app.ledger.lines(), ["pay 10"]);
     }
@@ -293,12 +293,12 @@ async fn a_failure_after_an_approval_starts_no_endless_posts() {
 #[tokio::test]
 async fn a_page_that_goes_away_after_its_answer_stops_nothing() {
     for version in NATIVE {
-        let (app, mut page) = asked(version, &[Piece::Call("wait_for_me", "1")], &[]).await;
+        let (app, mut page) = held_call(version, &[Piece::Call("wait_for_me", "1")], &[]).await;
         let call = page.first();
         page.begin_to_approve(&call).await;
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         page.stop().await;
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         app.client.becomes(&call, "succeeded").await;
         let thread = thread(&app).await;
         let whole = async || {
@@ -308,6 +308,6 @@ async fn a_page_that_goes_away_after_its_answer_stops_nothing() {
         eventually("the run continues", whole).await;
         drop(page);
         let page = Page::load(&app, version).await;
-        assert_eq!((page.states(), page.said()), (vec!["output-available".to_owned()], "Done.".to_owned()));
+        assert_eq!((page.states(), page.text()), (vec!["output-available".to_owned()], "Done.".to_owned()));
     }
 }

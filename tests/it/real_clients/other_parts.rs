@@ -26,8 +26,8 @@ fn ends(reason: FinishReason) -> ModelEvent {
 async fn a_page_shows_the_source_of_a_text() {
     for version in ALL {
         let app = Embedded::start().await;
-        let said = [words("See "), source("https://example.com/"), ends(FinishReason::Stop)];
-        app.scene.then(said.map(Ok).into());
+        let output = [words("See "), source("https://example.com/"), ends(FinishReason::Stop)];
+        app.scene.then(output.map(Ok).into());
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("f2-source.1");
@@ -69,7 +69,7 @@ async fn a_page_shows_sources_and_files_at_their_position_in_every_step() {
         let kinds: Vec<_> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
         let count = |kind: &str| kinds.iter().filter(|it| it.starts_with(kind)).count();
         assert_eq!((count("source"), count("file")), (5, 2), "{parts:#?}");
-        assert_eq!(page.said(), "A cat: and its dog:Seen.");
+        assert_eq!(page.text(), "A cat: and its dog:Seen.");
         page.equals_reload(&app).await;
     }
 }
@@ -92,7 +92,7 @@ async fn a_page_ignores_keep_alives() {
         }
         gate.add_permits(2);
         page.settles().await;
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Half an answer."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Half an answer."));
         page.equals_reload(&app).await;
     }
 }

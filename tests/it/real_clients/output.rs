@@ -52,13 +52,13 @@ pub(super) fn read(app: &Embedded) -> String {
 async fn a_page_shows_text_that_arrives_in_deltas() {
     for version in ALL {
         let app = Embedded::start().await;
-        let said = [Piece::Text("Hel"), Piece::Text("lo \u{2028}"), Piece::Text("\"world\"\n")];
-        app.scene.then(step(&said));
+        let output = [Piece::Text("Hel"), Piece::Text("lo \u{2028}"), Piece::Text("\"world\"\n")];
+        app.scene.then(step(&output));
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("a-text.1");
-        assert_eq!(page.said(), "Hello \u{2028}\"world\"\n");
-        assert_eq!(page.asked(), [POST]);
+        assert_eq!(page.text(), "Hello \u{2028}\"world\"\n");
+        assert_eq!(page.requests(), [POST]);
         page.equals_reload(&app).await;
     }
 }
@@ -95,7 +95,7 @@ async fn a_page_shows_a_call_and_the_next_step_of_the_model() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("Let me look. "), Piece::Call("look", "18C")]));
-        app.scene.says("It is 18C.");
+        app.scene.answers("It is 18C.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("b-tool-two-steps.1");
@@ -108,7 +108,7 @@ async fn a_page_shows_a_call_and_the_next_step_of_the_model() {
 async fn the_usage_of_all_steps_is_sent_as_one_sum() {
     for version in ALL {
         let app = Embedded::start().await;
-        app.scene.then(step(&[Piece::Call("look", "18C")])).says("It is 18C.");
+        app.scene.then(step(&[Piece::Call("look", "18C")])).answers("It is 18C.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let usage = match version {
@@ -124,7 +124,7 @@ async fn a_page_shows_calls_side_by_side() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("look", "Paris"), Piece::Call("look", "Oslo")]));
-        app.scene.says("18C and 7C.");
+        app.scene.answers("18C and 7C.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("c-parallel-tools.1");
@@ -168,7 +168,7 @@ fn kinds(page: &Page) -> Vec<&str> {
 #[tokio::test]
 async fn a_page_of_4_has_one_part_for_the_text_of_a_step_and_one_for_its_reasoning() {
     let app = Embedded::start().await;
-    app.scene.then(step(&MIXED)).then(step(&MIXED)).says("That was all.");
+    app.scene.then(step(&MIXED)).then(step(&MIXED)).answers("That was all.");
     let mut page = Page::open(&app, Version::V4).await;
     page.send("hello").await;
     let one = ["step-start", "reasoning", "text", "tool-invocation", "tool-invocation"];
@@ -181,7 +181,7 @@ async fn a_page_of_4_has_one_part_for_the_text_of_a_step_and_one_for_its_reasoni
 async fn a_page_of_5_and_later_has_the_parts_in_order_of_arrival() {
     for version in UI {
         let app = Embedded::start().await;
-        app.scene.then(step(&MIXED)).then(step(&MIXED)).says("That was all.");
+        app.scene.then(step(&MIXED)).then(step(&MIXED)).answers("That was all.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let one = ["step-start", "reasoning", "text", "tool-look", "reasoning", "text", "tool-look"];
@@ -194,13 +194,13 @@ async fn a_page_of_5_and_later_has_the_parts_in_order_of_arrival() {
 async fn a_page_shows_turn_after_turn() {
     for version in ALL {
         let app = Embedded::start().await;
-        app.scene.says("One.").then(step(&[Piece::Call("look", "2")])).says("Two.").says("Three.");
+        app.scene.answers("One.").then(step(&[Piece::Call("look", "2")])).answers("Two.").answers("Three.");
         let mut page = Page::open(&app, version).await;
         for question in ["a", "b", "c"] {
             page.send(question).await;
         }
-        let said: Vec<String> = page.messages.iter().map(words).collect();
-        assert_eq!(said, ["a", "One.", "b", "Two.", "c", "Three."]);
+        let output: Vec<String> = page.messages.iter().map(words).collect();
+        assert_eq!(output, ["a", "One.", "b", "Two.", "c", "Three."]);
         assert_eq!(app.client.questions(&thread(&app).await).await, ["a", "b", "c"]);
         page.equals_reload(&app).await;
     }
@@ -210,12 +210,12 @@ async fn a_page_shows_turn_after_turn() {
 async fn a_page_may_post_its_last_message_alone() {
     for version in ALL {
         let app = Embedded::start().await;
-        app.scene.says("One.").says("Two.");
+        app.scene.answers("One.").answers("Two.");
         let mut page = Page::open_with(&app, version, &["--posts", "last"]).await;
         page.send("a").await;
         page.send("b").await;
         assert_eq!(page.posted().get("messages"), None);
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Two."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Two."));
         assert_eq!(app.client.questions(&thread(&app).await).await, ["a", "b"]);
         page.equals_reload(&app).await;
     }
@@ -232,7 +232,7 @@ async fn a_page_that_stops_reading_does_not_stop_the_turn() {
             Piece::Text("a time."),
             Piece::Call("look", "x"),
         ]));
-        app.scene.says("The end.");
+        app.scene.answers("The end.");
         gate.add_permits(2);
         let mut page = Page::open(&app, version).await;
         page.send_until_shown("tell a story", "upon ").await;
@@ -262,14 +262,14 @@ async fn a_call_that_cannot_run_is_shown_with_its_error() {
             ("c".to_owned(), "look".to_owned(), "{\"note\":".to_owned()),
             call("d", "look", &json!({ "note": "fine" })),
         ];
-        app.scene.calls(&broken).says("Sorry.");
+        app.scene.calls(&broken).answers("Sorry.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let calls = page.calls();
         let went: Vec<bool> = calls.iter().map(|call| call.error.is_some()).collect();
         assert_eq!(went, [true, true, true, false]);
         assert!(calls[..3].iter().all(|call| call.input == json!({})), "{calls:?}");
-        assert_eq!(page.said(), "Sorry.");
+        assert_eq!(page.text(), "Sorry.");
         page.equals_reload(&app).await;
     }
 }
@@ -279,7 +279,7 @@ async fn invalid_inputs_look_as_recorded() {
     // The SDK's own server of 4 cuts its response off here.
     for version in UI {
         let app = Embedded::start().await;
-        app.scene.calls(&[call("a", "look", &json!({ "wrong": 1 }))]).says("Sorry.");
+        app.scene.calls(&[call("a", "look", &json!({ "wrong": 1 }))]).answers("Sorry.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("e3-invalid-tool-input.1");
@@ -309,7 +309,7 @@ async fn a_tool_that_fails_is_shown_with_its_error_and_the_model_continues() {
         let mut tools = probes(&app.ledger);
         tools.register(Stumble).unwrap();
         let app = app.redeploy(tools).await;
-        app.scene.then(step(&[Piece::Call("stumble", "Nowhere")])).says("No such city.");
+        app.scene.then(step(&[Piece::Call("stumble", "Nowhere")])).answers("No such city.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         // The SDK's own server of 4 cuts its response off here.
@@ -318,7 +318,7 @@ async fn a_tool_that_fails_is_shown_with_its_error_and_the_model_continues() {
         }
         let why = page.calls()[0].error.clone().unwrap();
         assert!(why.contains("no such city: Nowhere"), "{why}");
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "No such city."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "No such city."));
         page.equals_reload(&app).await;
     }
 }

@@ -2,7 +2,7 @@
 //! tarball.
 
 use super::decided_elsewhere::{ALL, DECISION, HOLD, How, decide, in_force};
-use super::native_approval::{PAY, asked};
+use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::page::{Page, Version};
 use crate::support::{Embedded, PagePackage};
@@ -47,7 +47,7 @@ impl Page {
 async fn a_card_and_the_decision_about_it_are_found_by_the_call() {
     for ((version, dialect), how) in PAGES.into_iter().flat_map(|page| ALL.map(|how| (page, how))) {
         println!("{dialect} {how:?}");
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         let hold = page.data_about(HOLD, &call);
         assert_eq!(page.held(&call), &json!({ "hold": hold, "answered": false }));
@@ -60,7 +60,7 @@ async fn a_card_and_the_decision_about_it_are_found_by_the_call() {
         page.load_stored().await;
         assert_eq!((page.needs_reload(), &page.invalid), (false, &None));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
-        assert_eq!((page.said().as_str(), page.messages.len()), ("I will pay. Done.", 2));
+        assert_eq!((page.text().as_str(), page.messages.len()), ("I will pay. Done.", 2));
     }
 }
 
@@ -71,7 +71,7 @@ async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
         .flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
     {
         println!("{dialect} {how:?} {yes}");
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         decide(&app, &call, how).await;
         page.answer(&call, yes).await;
@@ -93,7 +93,7 @@ async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
 #[tokio::test]
 async fn an_answer_that_counts_is_neither_pending_nor_late() {
     for ((version, dialect), yes) in NATIVE.into_iter().flat_map(|page| [(page, true), (page, false)]) {
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         page.answer(&call, yes).await;
         page.posted_times(2);
@@ -112,7 +112,7 @@ async fn an_answer_that_counts_is_neither_pending_nor_late() {
 async fn an_answer_that_is_not_posted_yet_outlives_the_loading_of_the_messages() {
     for (version, dialect) in NATIVE {
         let two = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
-        let (app, mut page) = asked(version, &two, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &two, &on(dialect)).await;
         let [first, second] = &page.call_ids()[..] else { panic!("{page:#?}") };
         page.answer(first, true).await;
         page.posted_times(1);
@@ -125,7 +125,7 @@ async fn an_answer_that_is_not_posted_yet_outlives_the_loading_of_the_messages()
             page.load_stored().await;
         }
         page.answer(second, true).await;
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Done."));
         assert_eq!((page.listed("pending").len(), page.listed("late").len()), (0, 0));
         let mut lines = app.ledger.lines();
         lines.sort();
@@ -137,7 +137,7 @@ async fn an_answer_that_is_not_posted_yet_outlives_the_loading_of_the_messages()
 async fn an_answer_of_the_page_gives_way_to_the_stored_decision() {
     for (version, dialect) in NATIVE {
         let two = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
-        let (app, mut page) = asked(version, &two, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &two, &on(dialect)).await;
         let first = page.first();
         page.answer(&first, true).await;
         decide(&app, &first, How::Reject).await;
@@ -150,7 +150,7 @@ async fn an_answer_of_the_page_gives_way_to_the_stored_decision() {
 #[tokio::test]
 async fn a_decision_about_an_earlier_message_is_found_and_asks_for_a_reload() {
     for (version, dialect) in PAGES {
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         page.send("never mind").await;
         decide(&app, &call, How::Reject).await;
@@ -166,7 +166,7 @@ async fn a_decision_about_an_earlier_message_is_found_and_asks_for_a_reload() {
 #[tokio::test]
 async fn a_call_that_is_cancelled_after_its_approval_is_settled_for_the_page() {
     for (version, dialect) in PAGES {
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         // The sweeper takes no call whose approval lies in the future.
         app.commit_yes(&call, "expires_at", "expires_at").await;
@@ -186,7 +186,7 @@ async fn a_call_that_is_cancelled_after_its_approval_is_settled_for_the_page() {
 #[tokio::test]
 async fn loading_the_newest_messages_keeps_the_older_ones() {
     for (version, dialect) in PAGES {
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         page.send("never mind").await;
         page.load_stored().await;
         let shown = page.messages.clone();
@@ -203,7 +203,7 @@ async fn loading_the_newest_messages_keeps_the_older_ones() {
 #[tokio::test]
 async fn a_refused_message_stays_on_the_page_when_the_messages_are_loaded() {
     for (version, dialect) in PAGES {
-        let (app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         page.send("").await;
         assert_eq!(page.refused().0, 400);
         let shown = page.messages.clone();
@@ -214,7 +214,7 @@ async fn a_refused_message_stays_on_the_page_when_the_messages_are_loaded() {
         page.send("never mind").await;
         assert_eq!(page.error, None);
         page.load_stored().await;
-        assert_eq!((page.messages.len(), page.said().as_str(), &page.invalid), (4, "Done.", &None));
+        assert_eq!((page.messages.len(), page.text().as_str(), &page.invalid), (4, "Done.", &None));
         drop(app);
     }
 }
@@ -222,7 +222,7 @@ async fn a_refused_message_stays_on_the_page_when_the_messages_are_loaded() {
 #[tokio::test]
 async fn a_page_on_the_transport_of_the_package_names_its_dialect() {
     for (version, dialect) in PAGES {
-        let (_app, mut page) = asked(version, &PAY, &on(dialect)).await;
+        let (_app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         page.resume().await;
         assert_eq!(page.error, None);
         let sent: Vec<&Value> = page.requests.iter().map(|request| &request["dialect"]).collect();

@@ -1,7 +1,7 @@
 //! The client of `@holdpoint/page` in Node: the requests beside the chat, and the events of a thread.
 
 use super::decided_elsewhere::{How, decide};
-use super::native_approval::{PAY, asked};
+use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::package::on;
 use super::page::{CHAT, Page, Version, thread};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// A page that shows a held call.
 async fn with_a_hold() -> (Embedded, Page) {
-    asked(Version::V7, &PAY, &on("ui-v7")).await
+    held_call(Version::V7, &PAY, &on("ui-v7")).await
 }
 
 impl Page {
@@ -27,14 +27,14 @@ impl Page {
         self.package["result"].clone()
     }
 
-    /// Subscribes to the events of its chat, and waits until the subscription has begun.
+    /// Subscribes to the events of its chat, and waits until the subscription has started.
     async fn subscribes(&mut self) {
         self.act(&json!({ "do": "subscribe", "until": { "batches": 1 } })).await;
         assert_eq!(self.package["batches"], json!([[]]));
     }
 
     /// Waits until an event of this type has come, and returns all events so far.
-    async fn hears(&mut self, kind: &str) -> Vec<Value> {
+    async fn receives(&mut self, kind: &str) -> Vec<Value> {
         self.act(&json!({ "do": "wait", "until": { "event": kind } })).await;
         let batches = self.package["batches"].as_array().unwrap();
         batches.iter().flat_map(|batch| batch.as_array().unwrap().clone()).collect()
@@ -67,7 +67,7 @@ async fn a_client_makes_finds_renames_and_deletes_threads() {
 }
 
 #[tokio::test]
-async fn a_client_decides_with_edited_inputs_and_hears_who_decided_before() {
+async fn a_client_decides_with_edited_inputs_and_receives_the_decision_in_force() {
     let (app, mut page) = with_a_hold().await;
     let call = page.first();
     let hash = page.data_about("data-tool-hold", &call)["inputHash"].clone();
@@ -93,7 +93,7 @@ async fn a_client_decides_with_edited_inputs_and_hears_who_decided_before() {
     assert_eq!(late["error"]["requestId"].as_str().unwrap().find("page-"), Some(0));
     assert_eq!(stored["decision"]["remember"], "session");
     page.send_nothing().await;
-    assert_eq!((page.said().as_str(), page.invalid.as_deref()), ("I will pay. Done.", None));
+    assert_eq!((page.text().as_str(), page.invalid.as_deref()), ("I will pay. Done.", None));
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn edited_inputs_as_text_keep_the_digits_of_their_numbers() {
 #[tokio::test]
 async fn a_client_decides_several_calls_and_the_server_continues_if_asked() {
     let two = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
-    let (app, mut page) = asked(Version::V7, &two, &on("ui-v7")).await;
+    let (app, mut page) = held_call(Version::V7, &two, &on("ui-v7")).await;
     let [first, second] = &page.call_ids()[..] else { panic!("{page:#?}") };
     let (first, second) = (first.clone(), second.clone());
     page.subscribes().await;
@@ -139,9 +139,9 @@ async fn a_client_decides_several_calls_and_the_server_continues_if_asked() {
         (&json!(409), &json!("already_decided"))
     );
     assert_eq!((&decided[1]["status"], &decided[1]["state"]), (&json!(200), &json!("rejected")));
-    page.hears("run.completed").await;
+    page.receives("run.completed").await;
     page.send_nothing().await;
-    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
+    assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Done."));
 }
 
 #[tokio::test]
@@ -158,11 +158,11 @@ async fn a_client_cancels_and_reads_a_tool_and_any_other_route() {
 }
 
 #[tokio::test]
-async fn a_client_says_that_another_server_answers() {
+async fn a_client_reports_that_another_server_answers() {
     let (_app, mut page) = with_a_hold().await;
     let other = page.tries_method("request", json!(["GET", "/docs"])).await;
-    let said = "Not an answer of the server: status 200, text/html.";
-    assert_eq!((&other["error"]["message"], &other["error"]["status"]), (&json!(said), &json!(200)));
+    let output = "Not an answer of the server: status 200, text/html.";
+    assert_eq!((&other["error"]["message"], &other["error"]["status"]), (&json!(output), &json!(200)));
 }
 
 #[tokio::test]
@@ -171,15 +171,15 @@ async fn a_subscription_gives_every_event_once_also_after_a_break() {
     let call = page.first();
     page.subscribes().await;
     decide(&app, &call, How::Approve).await;
-    let before = page.hears("tool.succeeded").await.len();
+    let before = page.receives("tool.succeeded").await.len();
     page.act(&json!({ "do": "breakStreams" })).await;
     let id = thread(&app).await;
-    app.client.go_on(&id).await;
-    let heard = page.hears("run.completed").await;
-    assert!(heard.len() > before);
+    app.client.resume(&id).await;
+    let received = page.receives("run.completed").await;
+    assert!(received.len() > before);
     let stored = stored_events(&app, &call).await;
     let waiting = stored.iter().position(|event| event["type"] == "run.waiting").unwrap();
-    assert_eq!(heard, stored[waiting + 1..]);
+    assert_eq!(received, stored[waiting + 1..]);
     let opened = |request: &&Value| request["path"].as_str().unwrap().starts_with("/events/stream?");
     let opened: Vec<&Value> = page.requests.iter().filter(opened).map(|request| &request["path"]).collect();
     let [first, again] = &opened[..] else { panic!("{opened:?}") };
@@ -198,7 +198,7 @@ async fn a_subscription_without_an_event_begins_anew_after_a_break() {
     page.act(&json!({ "do": "wait", "until": { "batches": 2 } })).await;
     assert_eq!(page.package["batches"], json!([[], []]), "what happened meanwhile is not known");
     decide(&app, &page.first(), How::Reject).await;
-    assert_eq!(page.hears("tool.rejected").await.len(), 1);
+    assert_eq!(page.receives("tool.rejected").await.len(), 1);
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_subscription_begins_after_a_given_event() {
     let stored = stored_events(&app, &page.first()).await;
     page.act(&json!({ "do": "subscribe", "after": stored[0]["seq"], "until": { "event": "run.waiting" } }))
         .await;
-    assert_eq!(page.hears("run.waiting").await, stored[1..]);
+    assert_eq!(page.receives("run.waiting").await, stored[1..]);
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn a_subscription_to_an_unknown_thread_ends_with_the_refusal() {
     assert_eq!(page.package["batches"], json!([]));
     // Each reconnection of another subscription takes half a second or more, and one of the first would take a second
     // at most.
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     page.send("hello").await;
     page.act(&json!({ "do": "subscribe", "after": 0, "until": "answered" })).await;
     for _ in 0..3 {
@@ -241,7 +241,7 @@ async fn events_that_come_while_the_page_is_busy_come_together() {
     let call = page.first();
     page.act(&json!({ "do": "subscribe", "held": true, "until": { "batches": 1 } })).await;
     decide(&app, &call, How::Approve).await;
-    app.client.go_on(&thread(&app).await).await;
+    app.client.resume(&thread(&app).await).await;
     page.act(&json!({ "do": "wait", "until": { "received": "run.completed" } })).await;
     assert_eq!(page.package["batches"], json!([[]]), "the first list is still being handled");
     page.act(&json!({ "do": "letGo", "until": { "batches": 2 } })).await;

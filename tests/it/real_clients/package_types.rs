@@ -1,7 +1,7 @@
 //! The tarball of `@holdpoint/page`, and its types: the examples of its README compile against AI SDK 5, 6 and 7.
 
 use super::decided_elsewhere::{DECISION, HOLD, How, decide};
-use super::native_approval::{PAY, asked};
+use super::native_approval::{PAY, held_call};
 use super::page::{UI_V7, Version};
 use crate::support::{PagePackage, code_of, in_repository};
 use serde_json::Value;
@@ -121,7 +121,7 @@ fn the_types_are_those_of_the_openapi_document() {
 
 #[tokio::test]
 async fn the_types_of_the_data_parts_have_the_fields_that_the_server_sends() {
-    let (app, mut page) = asked(Version::V7, &PAY, &["--header", UI_V7]).await;
+    let (app, mut page) = held_call(Version::V7, &PAY, &["--header", UI_V7]).await;
     let call = page.first();
     decide(&app, &call, How::Edit).await;
     page.answer(&call, false).await;

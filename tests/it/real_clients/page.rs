@@ -206,7 +206,7 @@ impl Page {
     }
 
     /// Sets an output of the page for a call.
-    pub(super) async fn give(&mut self, call: &str, output: &Value) {
+    pub(super) async fn set_output(&mut self, call: &str, output: &Value) {
         self.act(&json!({ "do": "give", "id": call, "output": output, "tool": "pay" })).await;
     }
 
@@ -237,7 +237,7 @@ impl Page {
     }
 
     /// Methods and paths of its requests.
-    pub(super) fn asked(&self) -> Vec<String> {
+    pub(super) fn requests(&self) -> Vec<String> {
         let line =
             |it: &Value| format!("{} {}", it["method"].as_str().unwrap(), it["path"].as_str().unwrap());
         self.requests.iter().map(line).collect()
@@ -262,7 +262,7 @@ impl Page {
     }
 
     /// The text of the last message.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn text(&self) -> String {
         words(self.last())
     }
 

@@ -1,7 +1,7 @@
 //! Previews on pages of all versions, and in the client of the package.
 
 use super::decided_elsewhere::{HOLD, PAGES, load};
-use super::native_approval::asked_by;
+use super::native_approval::held_call_of;
 use super::output::Piece;
 use super::package::on;
 use super::page::Version;
@@ -13,9 +13,9 @@ const WIPE: [Piece; 2] = [Piece::Text("I will wipe. "), Piece::Call("wipe", "10"
 #[tokio::test]
 async fn a_card_has_the_preview_live_and_after_a_reload_and_the_page_decides_as_before() {
     for (version, flags) in PAGES {
-        let world = World::that_says("deletes {note}\n<b>and\u{202e} 3</b>");
+        let world = World::that_reports("deletes {note}\n<b>and\u{202e} 3</b>");
         let app = server(&world, |_| {}).await;
-        let page = asked_by(&app, version, &WIPE, flags).await;
+        let page = held_call_of(&app, version, &WIPE, flags).await;
         let call = page.first();
         let preview = json!({ "text": "deletes 10\n<b>and\\u{202e} 3</b>" });
         let card = page.data_about(HOLD, &call);
@@ -30,9 +30,9 @@ async fn a_card_has_the_preview_live_and_after_a_reload_and_the_page_decides_as_
 
 #[tokio::test]
 async fn the_client_of_the_package_previews_an_edit_and_approves_it_with_the_hash() {
-    let world = World::that_says("deletes {note}");
+    let world = World::that_reports("deletes {note}");
     let app = server(&world, |_| {}).await;
-    let mut page = asked_by(&app, Version::V7, &WIPE, &on("ui-v7")).await;
+    let mut page = held_call_of(&app, Version::V7, &WIPE, &on("ui-v7")).await;
     let call = page.first();
     let edit = json!({ "approved": true, "input": { "note": "11" } });
     let unseen = page.tries_method("decide", json!([call, edit])).await;
@@ -41,7 +41,7 @@ async fn the_client_of_the_package_previews_an_edit_and_approves_it_with_the_has
     assert_eq!(shown["preview"], json!({ "text": "deletes 11" }));
     let as_text = page.calls_method("preview", json!([call, { "inputText": "{\"note\":\"11\"}" }])).await;
     assert_eq!(as_text, shown);
-    world.now_says("deletes all");
+    world.now_reports("deletes all");
     let mut decision: Value = edit;
     decision["previewHash"] = shown["preview_hash"].clone();
     let stale = page.tries_method("decide", json!([call, decision])).await;

@@ -92,7 +92,7 @@ fn v4(message: &Value, outside: &[String]) -> Value {
 /// with incomplete inputs, an empty step that failed (a client shows its start after the next change to the
 /// message), and the states of calls that were decided elsewhere. No chunk carries the fact that a person
 /// answered, or the reason: only that person's page has noted both, and the reason of an approval is stored
-/// nowhere. A decision about a call of an earlier message is told in a later one, and whether an answer of the
+/// nowhere. A decision about a call of an earlier message is reported in a later one, and whether an answer of the
 /// page came late is known to that page alone. The id of a user message is the page's own, and is compared.
 fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();

@@ -26,8 +26,8 @@ async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_
         let hold = hold(&app).await;
 
         let gate = app.scene.gate();
-        app.scene.says("Paid below.");
-        app.scene.then(step(&[Piece::Text("Paid. "), Piece::Call("look", "1")])).says("All done.");
+        app.scene.answers("Paid below.");
+        app.scene.then(step(&[Piece::Text("Paid. "), Piece::Call("look", "1")])).answers("All done.");
         gate.add_permits(2);
         assert_eq!(app.client.approve(&hold).await.status, 200);
         app.client.becomes(&call, "succeeded").await;
@@ -35,7 +35,7 @@ async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_
         page.begin_to_resume().await;
         gate.add_permits(100);
         page.settles().await;
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will ask. Paid. All done."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "I will ask. Paid. All done."));
         assert!(page.last().to_string().contains("Paid below."), "{:#}", page.last());
         page.equals_reload(&app).await;
         assert_eq!(app.ledger.lines(), ["pay 10", "look 1"]);
@@ -52,10 +52,10 @@ async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_the_answer() 
         app.scene.then(step(&[Piece::Call("pay", "10")]));
         page.begin_to_approve(&page.call_ids()[0]).await;
         let hold = hold(&app).await;
-        app.scene.says("Paid below.").says("All done.");
+        app.scene.answers("Paid below.").answers("All done.");
         assert_eq!(app.client.approve(&hold).await.status, 200);
         page.settles().await;
-        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "May I? All done."));
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "May I? All done."));
         assert_eq!(page.requests.len(), 2);
         let output = |part: &Value| part["output"] == "Paid below.";
         assert!(page.last()["parts"].as_array().unwrap().iter().any(output), "{:#}", page.last());

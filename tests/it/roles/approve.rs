@@ -65,7 +65,7 @@ async fn c2_a_user_who_is_neither_requester_nor_approver_gets_404_and_empty_list
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app, &id).await;
     let before = all_of(&app, &id).await;
-    let strangers = [
+    let other_users = [
         acme(&app, "bob", &[]),
         acme(&app, "bob", &["clerk", "boss", "chie", "chiefs", "Chief", "chief clerk", " chief"]),
         // Roles and user names belong to one tenant.
@@ -73,11 +73,11 @@ async fn c2_a_user_who_is_neither_requester_nor_approver_gets_404_and_empty_list
         app.client.as_user("other", "alice", &["chief"]),
         app.client.as_user("ACME", "alice", &["chief"]),
     ];
-    for stranger in strangers {
-        let found = everything(&stranger, &id, &thread, &run).await;
-        assert_eq!(found, everything(&stranger, UNKNOWN, UNKNOWN, UNKNOWN).await);
+    for other_user in other_users {
+        let found = everything(&other_user, &id, &thread, &run).await;
+        assert_eq!(found, everything(&other_user, UNKNOWN, UNKNOWN, UNKNOWN).await);
         assert!(found.iter().all(|(status, _)| *status == 404), "{found:?}");
-        assert_eq!(stranger.get("/threads").await.body, json!({ "results": [], "has_more": false }));
+        assert_eq!(other_user.get("/threads").await.body, json!({ "results": [], "has_more": false }));
     }
     assert_eq!(all_of(&app, &id).await, before);
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 1);
@@ -104,7 +104,7 @@ async fn an_approver_of_one_tool_sees_neither_calls_of_another_tool_nor_unheld_c
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let thread = app.client.thread().await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let note = json!({ "note": "a" });
     app.scene.calls(&[
         call("p1", "dawdle", &note),
@@ -112,7 +112,7 @@ async fn an_approver_of_one_tool_sees_neither_calls_of_another_tool_nor_unheld_c
         call("p3", "mumble", &note),
         call("p4", "pay", &note),
     ]);
-    let turn = app.client.say(&thread, "do it all").await;
+    let turn = app.client.send_message(&thread, "do it all").await;
     let calls: Vec<&str> =
         turn.all('9').iter().map(|call| call["toolCallId"].as_str().unwrap()).collect::<Vec<_>>();
     let [ran, invalid, of_another, held] = calls[..] else { panic!("{}", turn.raw) };
@@ -127,7 +127,7 @@ async fn an_approver_of_one_tool_sees_neither_calls_of_another_tool_nor_unheld_c
 }
 
 #[tokio::test]
-async fn the_calls_of_a_deleted_thread_are_gone_for_approvers() {
+async fn approvers_do_not_see_the_calls_of_a_deleted_thread() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, id) = app.held("pay", "10").await;
@@ -145,8 +145,8 @@ async fn an_approver_without_the_run_role_sees_the_tool() {
     assert_eq!(chief.get("/tools/pay").await.status, 200);
     assert!(chief.get("/tools").await.body.to_string().contains("\"pay\""));
     let thread = chief.thread().await;
-    app.scene.calls(&[call("p1", "pay", &json!({ "note": "a" }))]).says("No.");
-    assert!(chief.say(&thread, "pay a").await.raw.contains("There is no tool named"));
+    app.scene.calls(&[call("p1", "pay", &json!({ "note": "a" }))]).answers("No.");
+    assert!(chief.send_message(&thread, "pay a").await.raw.contains("There is no tool named"));
     is_not_there(&acme(&app, "bob", &[]).get("/tools/pay").await);
 }
 
@@ -174,7 +174,7 @@ async fn an_approver_waits_for_the_outcome_like_the_requester() {
     let chief = acme(&app, "carol", &["chief"]);
     let (_, id) = app.held("wait_for_me", "10").await;
     assert_eq!(chief.approve(&id).await.status, 202);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let mut done = chief.approve(&id).await;
     while done.status == 202 {
         done = chief.approve(&id).await;
@@ -233,10 +233,10 @@ async fn of_two_concurrent_contrary_decisions_one_wins_and_the_other_gets_the_na
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let thread = app.client.thread().await;
-    let asked: Vec<_> =
+    let requested: Vec<_> =
         (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
-    app.scene.calls(&asked);
-    let ids = app.client.say(&thread, "pay them all").await.pending();
+    app.scene.calls(&requested);
+    let ids = app.client.send_message(&thread, "pay them all").await.pending();
     assert_eq!(ids.len(), CALLS);
     let both = ids.iter().map(async |id| tokio::join!(app.client.approve(id), chief.reject(id)));
     let mut paid = 0;

@@ -49,8 +49,8 @@ async fn b10_the_refusal_of_an_approval_does_not_reveal_the_state_of_the_call() 
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, pending) = app.held("refuse", "1").await;
-    let told = app.client.approve(&pending).await;
-    assert_eq!(told.status, 403);
+    let reported = app.client.approve(&pending).await;
+    assert_eq!(reported.status, 403);
     let approved = app.hold_in(&thread, "refuse", "2").await;
     chief.approve(&approved).await;
     let rejected = app.hold_in(&thread, "refuse", "3").await;
@@ -61,7 +61,7 @@ async fn b10_the_refusal_of_an_approval_does_not_reveal_the_state_of_the_call() 
     let before = all_of(&app, &overdue).await;
     for id in [&approved, &rejected, &overdue] {
         let answer = app.client.approve(id).await;
-        assert_eq!((answer.status, &answer.body), (403, &told.body));
+        assert_eq!((answer.status, &answer.body), (403, &reported.body));
     }
     assert_eq!(all_of(&app, &overdue).await, before);
 }

@@ -44,7 +44,7 @@ async fn b16_the_tool_runs_on_behalf_of_the_requester_after_any_approval() {
     let thread = alice.thread().await;
     let nothing = json!({});
     app.scene.calls(&[call("p1", "whose", &nothing), call("p2", "whose_after_all", &nothing)]);
-    let turn = alice.say(&thread, "whose is it?").await;
+    let turn = alice.send_message(&thread, "whose is it?").await;
     assert_eq!(turn.one('a')["result"], json!(["acme", "alice"]));
     let [held] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(chief.approve(held).await.body["result"], r#"["acme","alice"]"#);
@@ -55,8 +55,8 @@ async fn b16_the_tool_runs_on_behalf_of_the_requester_after_any_approval() {
 async fn without_authentication_a_tool_runs_on_behalf_of_the_local_user() {
     let app = Embedded::start().await.redeploy_with(whose(), |_| {}).await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[call("p1", "whose", &json!({}))]).says("Yours.");
-    let turn = app.client.say(&thread, "whose is it?").await;
+    app.scene.calls(&[call("p1", "whose", &json!({}))]).answers("Yours.");
+    let turn = app.client.send_message(&thread, "whose is it?").await;
     assert_eq!(turn.one('a')["result"], json!(["default", "local"]));
 }
 
@@ -91,6 +91,6 @@ async fn b16_requester_and_decider_are_both_on_record() {
 
     // The requester reads both, and continues the run in their own thread.
     assert_eq!(app.client.call(&id).await["decision"]["by"], "user:carol");
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }

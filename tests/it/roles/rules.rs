@@ -65,8 +65,8 @@ fn invalid_rules_are_refused_by_their_key() {
         ("[tools.timeout]\nrun_roles = [\"clerk\"]", "tools.timeout"),
         ("tools = 5", "tools"),
     ] {
-        let told = load(toml).map(|config| config.tools).unwrap_err();
-        assert!(told.contains(key), "{toml}: {told}");
+        let reported = load(toml).map(|config| config.tools).unwrap_err();
+        assert!(reported.contains(key), "{toml}: {reported}");
     }
 }
 
@@ -80,9 +80,9 @@ async fn a_rule_for_an_unknown_tool_is_refused_by_its_key_before_the_database_op
     config.tools.rules.insert("pey".to_owned(), run);
     let built = App::builder(config).tools(probes(&Ledger::new())).model(Arc::new(Scene::new()));
     let built = built.handler(Deferred).build().await;
-    let told = built.err().unwrap().to_string();
+    let reported = built.err().unwrap().to_string();
     let expected = "tools.pey: there is no such tool; expected one of [break, ";
-    assert!(told.contains(expected), "{told}");
+    assert!(reported.contains(expected), "{reported}");
     assert!(!dir.path().join("rules.db").exists());
 }
 
@@ -109,7 +109,7 @@ async fn rules_are_read_from_the_environment_too() {
     );
 
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "write hello to a.txt").await;
+    let turn = server.client.send_message(&thread, "write hello to a.txt").await;
     let [call] = &turn.pending()[..] else { panic!("one call is held: {}", turn.raw) };
     assert_eq!(server.client.approve(call).await.status, 403, "the rule requires another person");
     assert_eq!(server.client.reject(call).await.body["state"], "rejected");
@@ -123,8 +123,8 @@ async fn without_authentication_the_local_user_has_no_role() {
     })
     .await;
     let thread = app.client.thread().await;
-    app.scene.says("hello");
-    app.client.say(&thread, "hello").await;
+    app.scene.answers("hello");
+    app.client.send_message(&thread, "hello").await;
     let offered = &app.scene.requests()[0].tools;
     assert!(!offered.iter().any(|tool| tool.name == "look"), "{offered:?}");
     assert!(offered.iter().any(|tool| tool.name == "pay"), "{offered:?}");

@@ -18,10 +18,10 @@ async fn a_tool_looks_nonexistent_to_a_user_without_its_role() {
     let app = office().await;
     let thread = app.client.thread().await;
     let note = json!({ "note": "a" });
-    app.scene.calls(&[call("p1", "look", &note), call("p2", "lock", &note)]).says("No.");
-    let turn = app.client.say(&thread, "look").await;
-    let [asked, again] = &app.scene.requests()[..] else { panic!("{}", turn.raw) };
-    for request in [asked, again] {
+    app.scene.calls(&[call("p1", "look", &note), call("p2", "lock", &note)]).answers("No.");
+    let turn = app.client.send_message(&thread, "look").await;
+    let [requested, again] = &app.scene.requests()[..] else { panic!("{}", turn.raw) };
+    for request in [requested, again] {
         assert!(!request.tools.iter().any(|tool| tool.name == "look"), "{:?}", request.tools);
         assert!(request.tools.iter().any(|tool| tool.name == "dawdle"), "{:?}", request.tools);
     }
@@ -49,7 +49,7 @@ async fn a_user_with_the_role_runs_the_tool() {
     let app = office().await;
     let clerk = acme(&app, "bob", &["guest", "clerk", "clerk"]);
     let thread = clerk.thread().await;
-    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).says("Seen.");
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).answers("Seen.");
     let chosen = json!({ "content": "look", "tool_selection": ["look"] });
     assert_eq!(clerk.turn(&thread, &chosen).await.text(), "Seen.");
     assert_eq!(app.ledger.lines(), ["look a"]);
@@ -95,15 +95,15 @@ async fn a_continuation_with_fewer_roles_loses_their_tools_and_more_roles_add_no
         (json!(["look"]), vec![]),
     ] {
         let thread = clerk.thread().await;
-        let begun = app.scene.requests().len();
+        let started = app.scene.requests().len();
         app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]);
         let chosen = json!({ "content": "look", "tool_selection": selection });
         assert_eq!(clerk.turn(&thread, &chosen).await.all('3').len(), 1, "then the scene is over");
-        assert!(offered(begun).contains(&"look".to_owned()));
+        assert!(offered(started).contains(&"look".to_owned()));
 
-        app.scene.calls(&[call("p2", "look", &json!({ "note": "b" }))]).says("No.");
+        app.scene.calls(&[call("p2", "look", &json!({ "note": "b" }))]).answers("No.");
         let again = app.scene.requests().len();
-        let turn = app.client.go_on(&thread).await;
+        let turn = app.client.resume(&thread).await;
         assert_eq!(offered(again), left);
         let unknown = json!({ "error": "There is no tool named \"look\". It did not run." });
         assert_eq!(results(&turn), [&unknown], "{}", turn.raw);
@@ -114,11 +114,11 @@ async fn a_continuation_with_fewer_roles_loses_their_tools_and_more_roles_add_no
 
     // A run that lost a tool does not get it back. The next run has it.
     let thread = clerk.thread().await;
-    assert_eq!(app.client.say(&thread, "look").await.all('3').len(), 1, "the scene is over");
-    app.scene.calls(&[call("p1", "look", &json!({ "note": "c" }))]).says("No.");
-    assert!(clerk.go_on(&thread).await.raw.contains("There is no tool named"));
-    app.scene.calls(&[call("p2", "look", &json!({ "note": "d" }))]).says("Seen.");
-    assert_eq!(clerk.say(&thread, "look").await.text(), "Seen.");
+    assert_eq!(app.client.send_message(&thread, "look").await.all('3').len(), 1, "the scene is over");
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "c" }))]).answers("No.");
+    assert!(clerk.resume(&thread).await.raw.contains("There is no tool named"));
+    app.scene.calls(&[call("p2", "look", &json!({ "note": "d" }))]).answers("Seen.");
+    assert_eq!(clerk.send_message(&thread, "look").await.text(), "Seen.");
     assert_eq!(app.ledger.lines().last().unwrap(), "look d");
 }
 
@@ -129,7 +129,7 @@ async fn an_attach_that_continues_with_fewer_roles_loses_their_tools() {
     app.client = acme(&app, "alice", &["clerk"]);
     let (thread, id) = app.held("pay", "10").await;
     assert_eq!(app.client.reject(&id).await.status, 200);
-    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).says("No.");
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).answers("No.");
     let turn = attach(&alice, &thread).await;
     assert!(turn.raw.contains("There is no tool named"), "{}", turn.raw);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -141,18 +141,18 @@ async fn a_continuation_that_waits_for_a_running_call_with_fewer_roles_loses_the
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
     let (thread, id) = app.held("wait_for_me", "a").await;
-    app.scene.calls(&[call("p1", "look", &json!({ "note": "b" }))]).says("No.");
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "b" }))]).answers("No.");
     let going_on = async {
-        app.ledger.wait_begun().await;
+        app.ledger.wait_started().await;
         let stream = alice.http.post(alice.url(&format!("/qa/chat_streamed/{thread}"))).send().await.unwrap();
         // The response head arrives at once, the rest after the call has ended.
         assert_eq!(stream.status(), 200);
-        app.ledger.go.add_permits(1);
+        app.ledger.release.add_permits(1);
         stream.text().await.unwrap()
     };
-    let (approved, told) = tokio::join!(app.client.approve(&id), going_on);
+    let (approved, reported) = tokio::join!(app.client.approve(&id), going_on);
     assert_eq!(approved.body["state"], "succeeded");
-    assert!(told.contains("There is no tool named"), "{told}");
+    assert!(reported.contains("There is no tool named"), "{reported}");
     assert_eq!(app.ledger.lines(), ["wait_for_me a"]);
 }
 

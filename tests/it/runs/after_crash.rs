@@ -1,13 +1,13 @@
 //! A process may die between a decision and the continuation of the run. The decision is not lost.
 
 use super::{approve, events_of, last_words, reject, run_becomes, run_of};
-use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
+use crate::support::{Client, Deployment, Rows, UNKNOWN, eventually};
 use serde_json::json;
 use tokio::net::TcpStream;
 
 /// Makes the database refuse to resume a run.
-async fn forbid_going_on(place: &Place, rows: &Rows) {
-    let forbid = if place.is_postgres() {
+async fn forbid_going_on(deployment: &Deployment, rows: &Rows) {
+    let forbid = if deployment.is_postgres() {
         "CREATE OR REPLACE FUNCTION not_on() RETURNS trigger LANGUAGE plpgsql AS $$
              BEGIN RAISE EXCEPTION 'not now'; END $$;
          CREATE TRIGGER not_on BEFORE UPDATE ON runs FOR EACH ROW
@@ -20,8 +20,8 @@ async fn forbid_going_on(place: &Place, rows: &Rows) {
 }
 
 /// Allows the database to resume runs again.
-async fn allow_going_on(place: &Place, rows: &Rows) {
-    let on = if place.is_postgres() { " ON runs" } else { "" };
+async fn allow_going_on(deployment: &Deployment, rows: &Rows) {
+    let on = if deployment.is_postgres() { " ON runs" } else { "" };
     rows.change(&format!("DROP TRIGGER not_on{on}")).await.unwrap();
 }
 
@@ -33,27 +33,27 @@ struct Begun {
 }
 
 impl Begun {
-    async fn at(place: &Place, client: &Client) -> Self {
+    async fn at(deployment: &Deployment, client: &Client) -> Self {
         let thread = client.thread().await;
-        let id = place.hold(client, &thread, "10").await;
+        let id = deployment.hold(client, &thread, "10").await;
         let run = run_of(client, &id).await;
         assert_eq!(approve(client, &id).await.status, 200);
-        place.wait_begun(&["transfer 10"]).await;
+        deployment.wait_started(&["transfer 10"]).await;
         Self { thread, id, run }
     }
 }
 
 #[tokio::test]
 async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_resumes_once() {
-    let place = Place::new().await;
-    place.go();
+    let deployment = Deployment::new().await;
+    deployment.release();
     for yes in [true, false] {
-        let mut server = place.start("30s");
+        let mut server = deployment.start("30s");
         let thread = server.client.thread().await;
-        let id = place.hold(&server.client, &thread, "10").await;
+        let id = deployment.hold(&server.client, &thread, "10").await;
         let run = run_of(&server.client, &id).await;
-        let rows = place.rows().await;
-        forbid_going_on(&place, &rows).await;
+        let rows = deployment.rows().await;
+        forbid_going_on(&deployment, &rows).await;
         let decided = match yes {
             true => approve(&server.client, &id).await,
             false => reject(&server.client, &id, "no").await,
@@ -63,8 +63,8 @@ async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_
         assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
         server.kill();
 
-        allow_going_on(&place, &rows).await;
-        let server = place.start("30s");
+        allow_going_on(&deployment, &rows).await;
+        let server = deployment.start("30s");
         run_becomes(&server.client, &run, "completed").await;
         let words =
             if yes { "{\"transferred\":\"10\"}" } else { "Tool execution rejected by user. Reason: no" };
@@ -72,48 +72,48 @@ async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_
         let resumed = events_of(&rows, &run).await;
         assert_eq!(resumed.iter().filter(|event| *event == "run.resumed").count(), 1);
     }
-    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+    assert_eq!(deployment.ledger(), ["transfer 10", "transfer 10 done"]);
 }
 
 #[tokio::test]
 async fn after_a_kill_while_the_approved_tool_runs_the_server_resumes_with_an_unknown_outcome() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
-    let Begun { thread, id, run } = Begun::at(&place, &server.client).await;
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("0s");
+    let Begun { thread, id, run } = Begun::at(&deployment, &server.client).await;
     server.kill();
 
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     run_becomes(&server.client, &run, "completed").await;
     assert_eq!(last_words(&server.client, &thread).await, UNKNOWN);
     assert_eq!(server.client.call(&id).await["state"], "interrupted");
-    assert_eq!(place.ledger(), ["transfer 10"]);
+    assert_eq!(deployment.ledger(), ["transfer 10"]);
 }
 
 #[tokio::test]
 async fn a_stopping_process_leaves_the_run_to_the_next_process() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
-    let Begun { thread, run, .. } = Begun::at(&place, &server.client).await;
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("0s");
+    let Begun { thread, run, .. } = Begun::at(&deployment, &server.client).await;
     server.terminate();
     let address = server.client.base.trim_start_matches("http://").to_owned();
     let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
     eventually("no new connection is taken", refused).await;
-    place.go();
+    deployment.release();
     assert!(eventually("the server ends", async || server.ended()).await, "and it exits without an error");
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     let stands = rows.all(&format!("SELECT status FROM runs WHERE run_id = '{run}'")).await;
     assert_eq!(stands, [json!({ "status": "waiting" })], "the tool ended in time, and no turn started");
 
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     run_becomes(&server.client, &run, "completed").await;
     assert_eq!(last_words(&server.client, &thread).await, "{\"transferred\":\"10\"}");
 }
 
 #[tokio::test]
 async fn on_postgres_another_process_resumes_the_run_of_a_killed_one() {
-    let place = Place::on_postgres().await;
-    let (mut dead, other) = (place.start("0s"), place.start("0s"));
-    let Begun { thread, run, .. } = Begun::at(&place, &dead.client).await;
+    let deployment = Deployment::on_postgres().await;
+    let (mut dead, other) = (deployment.start("0s"), deployment.start("0s"));
+    let Begun { thread, run, .. } = Begun::at(&deployment, &dead.client).await;
     dead.kill();
     run_becomes(&other.client, &run, "completed").await;
     assert_eq!(last_words(&other.client, &thread).await, UNKNOWN);

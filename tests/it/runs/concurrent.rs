@@ -1,7 +1,7 @@
 //! Concurrent decisions of the last calls of a run, at any process, beside continuations by clients: the run
 //! resumes once.
 
-use super::{approve, asked, decide_in, last_words, run_becomes, run_of};
+use super::{approve, decide_in, last_words, model_requests, run_becomes, run_of};
 use crate::support::{Embedded, call, postgres};
 use holdpoint::config::Config;
 use serde_json::json;
@@ -40,19 +40,19 @@ fn told_late_or_asked(turn: &crate::support::Turn) {
 async fn decided_everywhere_at_once(at: [&Embedded; 2]) {
     let [one, other] = at;
     let same = std::ptr::eq(one, other);
-    let asked_at_both = || asked(one) + if same { 0 } else { asked(other) };
+    let asked_at_both = || model_requests(one) + if same { 0 } else { model_requests(other) };
     let mut effects = Vec::new();
     for round in 0..ROUNDS {
         let thread = one.client.thread().await;
         let notes: Vec<_> = (0..4).map(|n| format!("{round}-{n}")).collect();
         let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
         one.scene.calls(&calls);
-        let ids = one.client.say(&thread, "pay").await.pending();
+        let ids = one.client.send_message(&thread, "pay").await.pending();
         let run = run_of(&one.client, &ids[0]).await;
         let before = asked_at_both();
-        one.scene.says(WORDS);
+        one.scene.answers(WORDS);
         if !same {
-            other.scene.says(WORDS);
+            other.scene.answers(WORDS);
         }
         let resume = json!({ "toolCallId": ids[2], "isValidated": true, "resume": true });
         let reject = json!({ "toolCallId": ids[3], "isValidated": false, "resume": true });
@@ -62,7 +62,7 @@ async fn decided_everywhere_at_once(at: [&Embedded; 2]) {
             decide_in(&other.client, &thread, &ids[1], "allow_once"),
             one.client.validate(&resume),
             other.client.validate(&reject),
-            one.client.go_on(&thread),
+            one.client.resume(&thread),
             other
                 .client
                 .read(other.client.http.get(other.client.url(&format!("/qa/chat_streamed/{thread}")))),

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 /// An id that names nothing.
 const NOBODYS: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-/// A thread in which the model asked for these calls of `pay` in one step.
+/// A thread in which the model made these calls of `pay` in one step.
 async fn held(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
     let thread = app.client.thread().await;
     let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
     app.scene.calls(&calls);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     (thread, turn.pending())
 }
 
@@ -32,8 +32,8 @@ async fn a_decision_is_answered_at_once_and_a_repeat_gets_the_outcome() {
     assert_eq!((decided.status, &decided.body), (200, &expected));
     assert_eq!(decided.header("idempotent-replayed"), None);
 
-    app.scene.says("Done.");
-    app.ledger.go.add_permits(1);
+    app.scene.answers("Done.");
+    app.ledger.release.add_permits(1);
     run_becomes(&app.client, &run, "completed").await;
     let again = approve(&app.client, &id).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
@@ -66,7 +66,7 @@ async fn edited_inputs_run_and_invalid_ones_leave_the_call_pending() {
     assert!(stale.message().starts_with("input_hash: "), "{}", stale.message());
     assert_eq!(app.client.call(&id).await["state"], "pending");
 
-    app.scene.says("Two paid.");
+    app.scene.answers("Two paid.");
     let edited = say(json!({ "note": "2" })).await;
     assert_eq!((edited.status, &edited.body["success"]), (200, &json!(true)));
     run_becomes(&app.client, &run, "completed").await;
@@ -88,7 +88,7 @@ async fn a_contrary_decision_gets_the_calls_error_while_the_run_waits_and_run_no
     let late = approve(&app.client, overdue).await;
     assert_eq!((late.status, late.code()), (409, "expired"));
 
-    app.scene.says("One paid.");
+    app.scene.answers("One paid.");
     assert_eq!(reject(&app.client, no, "too much").await.body["state"], "rejected");
     run_becomes(&app.client, &run, "completed").await;
     for (call, state, decision) in
@@ -126,8 +126,9 @@ async fn calls_of_another_run_unheld_calls_and_unknown_calls_get_404() {
     let second = app.hold_in(&thread, "pay", "2").await;
     let (run, other) = (run_of(&app.client, &first).await, run_of(&app.client, &second).await);
     assert_ne!(run, other);
-    app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).says("Seen.");
-    let looked = app.client.say(&thread, "look").await.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).answers("Seen.");
+    let looked =
+        app.client.send_message(&thread, "look").await.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let looks = run_of(&app.client, &looked).await;
     let nothing = json!({ "error": { "code": "not_found",
         "message": "There is nothing here, or nothing for you." } });
@@ -195,7 +196,7 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
     assert_eq!(post(&app.client, &run, "approve", &say).await.status, 403);
     assert_eq!(carol.get(&format!("/runs/{run}")).await.status, 404, "an approver does not see the run");
 
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let yes = post(&carol, &run, "approve", &say).await;
     assert_eq!((yes.status, &yes.body["state"]), (200, &json!("approved")));
     run_becomes(&app.client, &run, "completed").await;
@@ -206,7 +207,7 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
     assert_eq!(stored, [json!({ "roles": r#"["clerk"]"# })]);
 
     let id = app.hold_in(&thread, "pay", "2").await;
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     assert_eq!(reject(&app.client, &id, "I think not").await.status, 200);
     run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 1"]);

@@ -69,6 +69,6 @@ pub(crate) async fn events_of(rows: &Rows, run: &str) -> Vec<String> {
 }
 
 /// The number of requests to the model.
-pub(crate) fn asked(app: &Embedded) -> usize {
+pub(crate) fn model_requests(app: &Embedded) -> usize {
     app.scene.requests().len()
 }

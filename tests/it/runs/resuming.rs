@@ -1,7 +1,7 @@
 //! Runs that the server resumes, because the last decision about their calls left the continuation to the
 //! server.
 
-use super::{HELD_AND_APPROVED, approve, asked, events_of, last_words, reject, run_becomes, run_of};
+use super::{HELD_AND_APPROVED, approve, events_of, last_words, model_requests, reject, run_becomes, run_of};
 use crate::support::token::with_tokens;
 use crate::support::{Embedded, call, eventually};
 use holdpoint::llm::ModelMessage;
@@ -13,30 +13,30 @@ async fn watchful() -> Embedded {
     Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await
 }
 
-/// A thread in which the model asked for these calls of `pay` in one step.
+/// A thread in which the model made these calls of `pay` in one step.
 async fn held(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
     let thread = app.client.thread().await;
     let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
     app.scene.calls(&calls);
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     (thread, turn.pending())
 }
 
 /// The tool results in the last request to the model.
-fn told(app: &Embedded) -> Vec<String> {
+fn sent(app: &Embedded) -> Vec<String> {
     let messages = app.scene.requests().pop().unwrap().messages;
-    let told = messages.into_iter().filter_map(|message| match message {
+    let sent = messages.into_iter().filter_map(|message| match message {
         ModelMessage::Tool { text, .. } => Some(text),
         _ => None,
     });
-    told.collect()
+    sent.collect()
 }
 
 /// Completes once the server has looked for runs to resume: it has resumed a run that began later than any
 /// other.
 async fn the_server_has_looked(app: &Embedded) {
     let (_, id) = app.held("pay", "of another").await;
-    app.scene.says("Paid, of another.");
+    app.scene.answers("Paid, of another.");
     assert_eq!(approve(&app.client, &id).await.status, 200);
     run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
 }
@@ -46,14 +46,14 @@ async fn an_approved_call_runs_and_the_run_resumes_to_its_answer() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app.client, &id).await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     assert_eq!(approve(&app.client, &id).await.status, 200);
     let ended = run_becomes(&app.client, &run, "completed").await;
     assert_eq!(ended["pending"], json!([]));
     assert_eq!(last_words(&app.client, &thread).await, "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
-    assert_eq!(told(&app), ["{\"paid\":\"10\"}"]);
-    assert_eq!(asked(&app), 2, "the model is not asked for the call again");
+    assert_eq!(sent(&app), ["{\"paid\":\"10\"}"]);
+    assert_eq!(model_requests(&app), 2, "the model is not asked for the call again");
     assert_eq!(events_of(&app.rows, &run).await, HELD_AND_APPROVED);
     assert_eq!(app.client.messages(&thread).await.len(), 2, "in the same message");
 }
@@ -62,11 +62,11 @@ async fn an_approved_call_runs_and_the_run_resumes_to_its_answer() {
 async fn the_run_resumes_after_a_rejection_and_the_model_reads_the_reason() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     assert_eq!(reject(&app.client, &id, "too much").await.status, 200);
     run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "As you like.");
-    assert_eq!(told(&app), ["Tool execution rejected by user. Reason: too much"]);
+    assert_eq!(sent(&app), ["Tool execution rejected by user. Reason: too much"]);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
@@ -92,9 +92,9 @@ async fn the_run_resumes_after_the_last_of_several_decisions_and_may_hold_again(
     let next = eventually("it waits again", next).await;
     let outcomes =
         ["{\"paid\":\"1\"}", "Tool execution rejected by user. Reason: not this", "{\"paid\":\"3\"}"];
-    assert_eq!(told(&app), outcomes);
+    assert_eq!(sent(&app), outcomes);
     the_server_has_looked(&app).await;
-    app.scene.says("All told.");
+    app.scene.answers("All told.");
     assert_eq!(approve(&app.client, &next).await.status, 200);
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "All told.");
@@ -122,14 +122,14 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
         the_server_has_looked(&app).await;
         let run = run_of(&app.client, &ids[0]).await;
         assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
-        app.scene.says("By the page.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "By the page.");
+        app.scene.answers("By the page.");
+        assert_eq!(app.client.resume(&thread).await.text(), "By the page.");
     }
     // A client without a page makes the last decision, or a page with `resume: true`.
     for by_page in [false, true] {
         let (thread, ids) = held(&app, &["1", "2"]).await;
         validate(&ids[0], json!(false)).await;
-        app.scene.says("By the server.");
+        app.scene.answers("By the server.");
         if by_page {
             validate(&ids[1], json!(true)).await;
         } else {
@@ -140,7 +140,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
     }
     // In a batch each decision has its own `resume`.
     let (thread, ids) = held(&app, &["1", "2"]).await;
-    app.scene.says("By the server.");
+    app.scene.answers("By the server.");
     let decisions = [
         json!({ "toolCallId": ids[0], "isValidated": false, "resume": false }),
         json!({ "toolCallId": ids[1], "isValidated": true, "resume": true }),
@@ -174,7 +174,7 @@ async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
         let (thread, ids) = held(&app, &["2", "3"]).await;
         assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
         app.client.becomes(&ids[0], "succeeded").await;
-        app.scene.says("One paid.");
+        app.scene.answers("One paid.");
         if cancelled {
             let cancelled = app.client.post(&format!("/tool_calls/{}/cancel", ids[1]), &Value::Null).await;
             assert_eq!(cancelled.status, 200);
@@ -191,16 +191,16 @@ async fn after_a_newer_message_the_run_is_not_resumed_and_the_outcome_becomes_a_
     let app = watchful().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app.client, &id).await;
-    app.scene.says("Hello.");
-    assert_eq!(app.client.say(&thread, "by the way").await.text(), "Hello.");
+    app.scene.answers("Hello.");
+    assert_eq!(app.client.send_message(&thread, "by the way").await.text(), "Hello.");
     assert_eq!(approve(&app.client, &id).await.status, 200);
     run_becomes(&app.client, &run, "completed").await;
     app.client.becomes(&id, "succeeded").await;
-    let before = asked(&app);
+    let before = model_requests(&app);
     the_server_has_looked(&app).await;
-    assert_eq!(asked(&app), before + 2, "the two requests of the other run");
-    app.scene.says("I see.");
-    app.client.say(&thread, "well?").await;
+    assert_eq!(model_requests(&app), before + 2, "the two requests of the other run");
+    app.scene.answers("I see.");
+    app.client.send_message(&thread, "well?").await;
     let messages = app.scene.requests().pop().unwrap().messages;
     let notes = messages.iter().filter(
         |message| matches!(message, ModelMessage::User(text) if text.starts_with("[tool outcome] pay")),
@@ -220,7 +220,7 @@ async fn a_cancelled_run_does_not_resume_after_earlier_decisions() {
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     the_server_has_looked(&app).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "cancelled");
-    app.client.go_on(&thread).await.assert_told_states();
+    app.client.resume(&thread).await.assert_states_only();
 }
 
 #[tokio::test]
@@ -229,9 +229,9 @@ async fn a_run_in_a_deleted_thread_does_not_resume() {
     let (thread, id) = app.held("wait_for_me", "1").await;
     let run = run_of(&app.client, &id).await;
     assert_eq!(approve(&app.client, &id).await.status, 200);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let settled = async || {
         let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
         (app.rows.count(&settled).await == 1).then_some(())
@@ -257,15 +257,15 @@ async fn a_run_of_a_user_at_the_turn_limit_resumes_when_another_turn_ends() {
     let other = alice.thread().await;
     app.scene.calls(&[call("d", "dawdle", &json!({ "note": "1" }))]);
     let busy = alice.begin(&other, &json!({ "content": "be busy" })).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     assert_eq!(approve(&alice, &id).await.status, 200);
     alice.becomes(&id, "succeeded").await;
     app.client = bob;
     the_server_has_looked(&app).await;
     assert_eq!(alice.get(&format!("/runs/{run}")).await.body["status"], "waiting");
 
-    app.scene.says("Busy.").says("Paid.");
-    app.ledger.go.add_permits(1);
+    app.scene.answers("Busy.").answers("Paid.");
+    app.ledger.release.add_permits(1);
     assert_eq!(alice.read_on(busy).await.text(), "Busy.");
     run_becomes(&alice, &run, "completed").await;
     assert_eq!(last_words(&alice, &thread).await, "Paid.");
@@ -277,14 +277,14 @@ async fn a_run_decided_while_its_turn_still_runs_resumes_after_the_turn() {
     let thread = app.client.thread().await;
     app.scene
         .calls(&[call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))]);
-    app.scene.says("Both done.");
+    app.scene.answers("Both done.");
     let turn = app.client.begin(&thread, &json!({ "content": "both" })).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let calls = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'pay'").await;
     let id = calls[0]["tool_call_id"].as_str().unwrap();
     assert_eq!(approve(&app.client, id).await.status, 200);
     app.client.becomes(id, "succeeded").await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     let turn = app.client.read_on(turn).await;
     assert_eq!(turn.pending(), Vec::<String>::new(), "no call is pending any more: {}", turn.raw);
     run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
@@ -295,14 +295,14 @@ async fn a_run_decided_while_its_turn_still_runs_resumes_after_the_turn() {
 async fn a_page_attaches_to_a_turn_that_the_server_resumed() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let gate = app.scene.gate();
     assert_eq!(approve(&app.client, &id).await.status, 200);
     run_becomes(&app.client, &run_of(&app.client, &id).await, "running").await;
     let path = format!("/qa/chat_streamed/{thread}");
     let old = app.client.http.get(app.client.url(&format!("{path}?chatId=x"))).send().await.unwrap();
     let new = app.client.http.get(app.client.url(&format!("{path}/stream"))).send().await.unwrap();
-    let posts = app.client.begin_to_go_on(&thread).await;
+    let posts = app.client.begin_resume(&thread).await;
     assert_eq!((old.status().as_u16(), new.status().as_u16(), posts.status().as_u16()), (200, 200, 200));
     gate.add_permits(100);
     for turn in [app.client.read_on(old).await, app.client.read_on(posts).await] {
@@ -310,5 +310,5 @@ async fn a_page_attaches_to_a_turn_that_the_server_resumed() {
     }
     let whole = new.text().await.unwrap();
     assert!(whole.contains(&id) && whole.contains("\"Paid.\""), "{whole}");
-    assert_eq!(asked(&app), 2);
+    assert_eq!(model_requests(&app), 2);
 }

@@ -26,7 +26,7 @@ async fn a_call_in_any_thread_is_decided_in_its_session_and_the_server_resumes_t
         (&child, "deny", "rejected", "rejected", "As you like."),
     ] {
         let id = app.hold_in(thread, "pay", "1").await;
-        app.scene.says(words);
+        app.scene.answers(words);
         let decided = decide_in(&app.client, &root, &id, decision).await;
         let expected = json!({ "success": true, "tool_call_id": id, "decision": decision, "state": state });
         assert_eq!((decided.status, &decided.body), (200, &expected));
@@ -50,7 +50,7 @@ async fn allow_session_approves_the_pending_calls_of_all_threads_and_the_server_
     let child = child_of(&app.client, &root).await;
     let (first, below) = (app.hold_in(&root, "pay", "1").await, app.hold_in(&child, "pay", "2").await);
     let (_, elsewhere) = app.held("pay", "3").await;
-    app.scene.says("Paid.").says("Paid.");
+    app.scene.answers("Paid.").answers("Paid.");
     let decided = decide_in(&app.client, &root, &first, "allow_session").await;
     let expected =
         json!({ "success": true, "tool_call_id": first, "decision": "allow_session", "state": "approved" });
@@ -64,8 +64,8 @@ async fn allow_session_approves_the_pending_calls_of_all_threads_and_the_server_
     assert!(source.starts_with("remembered:"), "{source}");
     assert_eq!(app.client.call(&elsewhere).await["state"], "pending");
     // The next call of the session needs no approval.
-    app.scene.calls(&[crate::support::call("p", "pay", &json!({ "note": "4" }))]).says("At once.");
-    assert_eq!(app.client.say(&child, "again").await.text(), "At once.");
+    app.scene.calls(&[crate::support::call("p", "pay", &json!({ "note": "4" }))]).answers("At once.");
+    assert_eq!(app.client.send_message(&child, "again").await.text(), "At once.");
     let mut ran = app.ledger.lines();
     ran.sort();
     assert_eq!(ran, ["pay 1", "pay 2", "pay 4"]);
@@ -88,7 +88,7 @@ async fn a_reason_reaches_the_model_and_an_unknown_decision_is_refused() {
         assert!(answer.message().contains(field), "{body}: {}", answer.message());
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
-    app.scene.says("I see.");
+    app.scene.answers("I see.");
     let denied = app.client.post(&path, &json!({ "decision": "deny", "reason": "not today" })).await;
     assert_eq!(denied.status, 200, "{:?}", denied.body);
     assert_eq!(app.client.call(&id).await["result"], "Tool execution rejected by user. Reason: not today");
@@ -145,16 +145,16 @@ async fn cancelling_a_session_cancels_the_runs_and_pending_calls_of_its_threads_
     let speaks = child_of(&app.client, &child).await;
     let (_, elsewhere) = app.held("pay", "3").await;
     let done = child_of(&app.client, &root).await;
-    app.scene.says("Done.");
-    app.client.say(&done, "hello").await;
+    app.scene.answers("Done.");
+    app.client.send_message(&done, "hello").await;
 
-    app.scene.says("Half an answer.");
+    app.scene.answers("Half an answer.");
     app.scene.gate();
     let turn = app.client.begin(&speaks, &json!({ "content": "speak" })).await;
     let cancelled = cancel(&app.client, &root).await;
     assert_eq!(cancelled.status, 200, "{:?}", cancelled.body);
-    let told = app.client.read_on(turn).await;
-    assert_eq!(told.codes().chars().last(), Some('d'), "{}", told.raw);
+    let sent = app.client.read_on(turn).await;
+    assert_eq!(sent.codes().chars().last(), Some('d'), "{}", sent.raw);
     let runs = cancelled.body["results"].as_array().unwrap();
     let threads: Vec<_> = runs.iter().map(|run| run["thread_id"].as_str().unwrap()).collect();
     assert_eq!(threads, [&root, &child, &speaks]);
@@ -183,15 +183,16 @@ async fn a_tool_running_when_its_session_is_cancelled_settles_and_the_run_does_n
     let (thread, id) = app.held("wait_for_me", "1").await;
     let run = run_of(&app.client, &id).await;
     assert_eq!(decide_in(&app.client, &thread, &id, "allow_once").await.status, 200);
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let cancelled = cancel(&app.client, &thread).await;
     assert_eq!((cancelled.status, &cancelled.body["results"][0]["status"]), (200, &json!("cancelled")));
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
     app.client.becomes(&id, "succeeded").await;
     let types = events_of(&app.rows, &run).await;
     let expected = ["run.cancelled", "tool.succeeded"];
     assert_eq!(types[types.len() - 2..], expected);
-    app.scene.says("Hello.");
-    let next = async || Some(app.client.say(&thread, "hello").await).filter(|turn| turn.status == 200);
+    app.scene.answers("Hello.");
+    let next =
+        async || Some(app.client.send_message(&thread, "hello").await).filter(|turn| turn.status == 200);
     assert_eq!(eventually("the thread takes the next message", next).await.text(), "Hello.");
 }

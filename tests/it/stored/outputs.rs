@@ -100,8 +100,8 @@ async fn with_deep_tools() -> Embedded {
 
 /// Has the model call a tool whose output has this depth, and read the result. Returns the call.
 async fn given(app: &Embedded, thread: &str, tool: &str, depth: usize) -> Value {
-    app.scene.calls(&[call(&format!("{tool}-{depth}"), tool, &json!({ "depth": depth }))]).says("I see.");
-    let turn = app.client.say(thread, "go").await;
+    app.scene.calls(&[call(&format!("{tool}-{depth}"), tool, &json!({ "depth": depth }))]).answers("I see.");
+    let turn = app.client.send_message(thread, "go").await;
     assert_eq!(turn.text(), "I see.", "{tool} {depth}: {}", turn.raw);
     let newest = "SELECT tool_call_id FROM tool_calls ORDER BY tool_call_id DESC LIMIT 1";
     let found = app.rows.all(newest).await;
@@ -146,9 +146,9 @@ async fn a_call_whose_output_is_not_json_succeeds_and_the_result_contains_the_re
     let thread = app.client.thread().await;
     for (tool, why) in [("gives_pairs", "key must be a string"), ("gives_much", "number out of range")] {
         let shown = given(&app, &thread, tool, 1).await;
-        let told =
+        let reported =
             format!("The tool succeeded, but its output cannot be written as JSON and was not kept: {why}");
-        assert_eq!((&shown["output"], &shown["result"]), (&json!(told), &json!(told)));
+        assert_eq!((&shown["output"], &shown["result"]), (&json!(reported), &json!(reported)));
     }
 }
 

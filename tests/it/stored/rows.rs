@@ -31,8 +31,8 @@ impl Story {
         let app = Embedded::start().await;
         let (thread, ran) = app.held("pay", "1").await;
         assert_eq!(app.client.approve(&ran).await.body["state"], "succeeded");
-        app.scene.says("Paid.");
-        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        app.scene.answers("Paid.");
+        assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
         let waits = app.hold_in(&thread, "pay", "2").await;
         Self { app, thread, ran, waits }
     }
@@ -72,23 +72,25 @@ impl Story {
             let known = self.results(&format!("/tool_calls/{id}/events")).await;
             assert!(known.iter().all(|event| event["tool_call_id"] == *id), "{known:#?}");
             let run = call["run_id"].as_str().unwrap();
-            let told = self.results(&format!("/runs/{run}/events")).await;
+            let reported = self.results(&format!("/runs/{run}/events")).await;
             let stored = app.rows.count(&format!("events WHERE run_id = '{run}'")).await;
-            assert_eq!(i64::try_from(told.len()), Ok(stored));
+            assert_eq!(i64::try_from(reported.len()), Ok(stored));
         }
-        let listed = app.operate(&["approvals", "list", "--state", "succeeded", "--state", &state]).said();
+        let listed = app
+            .operate(&["approvals", "list", "--state", "succeeded", "--state", &state])
+            .stdout_of_success();
         assert!(listed.contains(ran.as_str()) && listed.contains(waits.as_str()), "{listed}");
 
         let stored = usize::try_from(app.rows.count("events").await).unwrap();
         let mut feed = Sse::open(&app.client, "/events?after=0").await;
-        let told = feed.take(stored).await;
+        let reported = feed.take(stored).await;
         assert!(
-            told.iter().all(|event| event["thread_id"] == *thread && event["at"].is_string()),
-            "{told:#?}"
+            reported.iter().all(|event| event["thread_id"] == *thread && event["at"].is_string()),
+            "{reported:#?}"
         );
         let mut socket = Socket::open(&app.client, "/ws", &[]).await.unwrap();
-        app.scene.says("Good.");
-        assert_eq!(app.client.say(thread, "and?").await.text(), "Good.");
+        app.scene.answers("Good.");
+        assert_eq!(app.client.send_message(thread, "and?").await.text(), "Good.");
         assert_eq!(feed.next().await.unwrap()["type"], "run.started");
         assert_eq!(socket.next().await.unwrap().unwrap()["event"]["type"], "run.started");
     }
@@ -134,7 +136,7 @@ async fn a_call_with_unreadable_inputs_is_listed_and_never_runs() {
 }
 
 #[tokio::test]
-async fn an_approved_call_with_unreadable_inputs_is_not_begun_and_can_be_cancelled() {
+async fn an_approved_call_with_unreadable_inputs_is_not_started_and_can_be_cancelled() {
     let story = Story::begin().await;
     let (app, waits) = (&story.app, &story.waits);
     let far = "created_at + 100000000000";
@@ -175,8 +177,8 @@ async fn an_unreadable_event_is_listed_with_its_readable_fields() {
         let of = format!("tool_call_id = '{}'", story.ran);
         story.spoil("events", column, &value, &of).await;
         story.assert_continues().await;
-        let told = story.results(&format!("/tool_calls/{}/events", story.ran)).await;
-        let shown = &told[0][column];
+        let reported = story.results(&format!("/tool_calls/{}/events", story.ran)).await;
+        let shown = &reported[0][column];
         if column == "data" {
             assert_eq!(shown["tool_name"], "pay");
         } else {
@@ -214,8 +216,8 @@ async fn an_open_feed_continues_after_an_unreadable_row() {
     };
     app.rows.change(spoils).await.unwrap();
     let (_, id) = app.held("pay", "1").await;
-    let told = feed.until("run.waiting").await;
-    assert_eq!(told.iter().filter(|event| event["tool_call_id"] == *id).count(), 2, "{told:#?}");
+    let reported = feed.until("run.waiting").await;
+    assert_eq!(reported.iter().filter(|event| event["tool_call_id"] == *id).count(), 2, "{reported:#?}");
     app.client.approve(&id).await;
     assert_eq!(feed.until("tool.succeeded").await.last().unwrap()["tool_call_id"], *id);
     while socket.next().await.unwrap().unwrap()["event"]["type"] != "tool.succeeded" {}
@@ -227,7 +229,7 @@ async fn an_unreadable_row_is_logged_as_an_error_with_its_ids() {
     let watched = Watched::start(&settings).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     let thread = ann.thread().await;
-    let turn = ann.say(&thread, "call pay 1").await;
+    let turn = ann.send_message(&thread, "call pay 1").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(ann.approve(id).await.body["state"], "succeeded");
     let rows = watched.rows().await;

@@ -37,11 +37,11 @@ async fn a_flagged_tool_is_approved_with_edited_inputs_and_the_next_turn_reads_t
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 
     app.scene.forget();
-    app.scene.says("Paid 10.");
-    let told = app.client.go_on(&thread).await;
-    assert_eq!(told.one('8'), &json!([{ "toolCallId": id, "validated": "approved" }]));
+    app.scene.answers("Paid 10.");
+    let reported = app.client.resume(&thread).await;
+    assert_eq!(reported.one('8'), &json!([{ "toolCallId": id, "validated": "approved" }]));
     assert_eq!(
-        (told.one('a')["toolCallId"].as_str(), told.text()),
+        (reported.one('a')["toolCallId"].as_str(), reported.text()),
         (Some(id.as_str()), "Paid 10.".to_owned())
     );
     let read = format!("{:?}", app.scene.growing_requests().last().unwrap());
@@ -57,8 +57,8 @@ async fn a_rejection_is_a_result_and_the_reloaded_page_shows_its_badge() {
     let [id] = &turn.pending()[..] else { panic!("{:?}", turn.lines) };
     let no = app.client.reject(id).await;
     assert_eq!((no.status, &no.body["result"]), (200, &json!("Tool execution rejected by user.")));
-    app.scene.says("Then not.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Then not.");
+    app.scene.answers("Then not.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Then not.");
     let page = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let badge = &page["results"][1]["annotations"];
     assert_eq!(badge, &json!([{ "toolCallId": id, "validated": "rejected" }]), "{page}");

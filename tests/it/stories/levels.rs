@@ -2,7 +2,7 @@
 //! approved, rejected or cancelled, and then continues with the outcome of the call; the events record every
 //! step.
 
-use crate::runs::{approve, asked, events_of, last_words, reject, run_becomes};
+use crate::runs::{approve, events_of, last_words, model_requests, reject, run_becomes};
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn run_that_waits(app: &Embedded, note: &str) -> (String, String, String) 
         call("read", "look", &json!({ "note": note })),
         call("write", "pay", &json!({ "note": note })),
     ]);
-    let turn = app.client.say(&thread, "export the report").await;
+    let turn = app.client.send_message(&thread, "export the report").await;
     assert_eq!(turn.codes(), "fbcbc99a8ed", "{}", turn.raw);
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let run = turn.headers["x-run-id"].to_str().unwrap().to_owned();
@@ -28,8 +28,8 @@ async fn run_that_waits(app: &Embedded, note: &str) -> (String, String, String) 
 async fn an_approved_run_executes_the_shown_arguments_and_continues_with_the_result() {
     let app = Embedded::start().await;
     let (thread, run, id) = run_that_waits(&app, "reports/q3.csv").await;
-    let asked_before = asked(&app);
-    app.scene.says("Exported.");
+    let asked_before = model_requests(&app);
+    app.scene.answers("Exported.");
     // The approver decides before any client waits for the decision.
     let decided = approve(&app.client, &id).await;
     let expected = json!({ "success": true, "run_id": run, "tool_call_id": id, "state": "approved" });
@@ -37,7 +37,7 @@ async fn an_approved_run_executes_the_shown_arguments_and_continues_with_the_res
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Exported.");
     assert_eq!(app.ledger.lines(), ["look reports/q3.csv", "pay reports/q3.csv"]);
-    assert_eq!(asked(&app), asked_before + 1, "the model does not repeat the call");
+    assert_eq!(model_requests(&app), asked_before + 1, "the model does not repeat the call");
     let read = app.scene.requests().pop().unwrap().messages;
     let result = |message: &ModelMessage| match message {
         ModelMessage::Tool { text, .. } => Some(text.clone()),
@@ -74,14 +74,14 @@ async fn an_approved_run_executes_the_shown_arguments_and_continues_with_the_res
 async fn the_model_reads_the_reason_of_a_rejection_and_takes_another_way() {
     let app = Embedded::start().await;
     let (thread, run, id) = run_that_waits(&app, "/etc/passwd").await;
-    app.scene.calls(&[call("again", "look", &json!({ "note": "a draft" }))]).says("I only looked.");
+    app.scene.calls(&[call("again", "look", &json!({ "note": "a draft" }))]).answers("I only looked.");
     let rejected = reject(&app.client, &id, "never outside of reports/").await;
     assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")));
     run_becomes(&app.client, &run, "completed").await;
     assert!(last_words(&app.client, &thread).await.ends_with("I only looked."));
     assert_eq!(app.ledger.lines(), ["look /etc/passwd", "look a draft"]);
-    let told = app.client.call(&id).await["result"].clone();
-    assert_eq!(told, "Tool execution rejected by user. Reason: never outside of reports/");
+    let reported = app.client.call(&id).await["result"].clone();
+    assert_eq!(reported, "Tool execution rejected by user. Reason: never outside of reports/");
     assert_eq!(events_of(&app.rows, &run).await.iter().filter(|event| *event == "tool.rejected").count(), 1);
     // A second decision on the call comes too late, and a call of another run is not found in this run.
     assert_eq!(approve(&app.client, &id).await.code(), "run_not_waiting");
@@ -105,6 +105,6 @@ async fn a_run_cancelled_while_waiting_withdraws_its_call_and_never_resumes() {
     assert_eq!(events.iter().filter(|event| *event == "tool.cancelled").count(), 1);
     assert_eq!(events.iter().filter(|event| *event == "run.cancelled").count(), 1);
     assert_eq!(app.ledger.lines(), ["look reports/q3.csv"]);
-    app.scene.says("Hello.");
-    assert_eq!(app.client.say(&thread, "hello").await.text(), "Hello.");
+    app.scene.answers("Hello.");
+    assert_eq!(app.client.send_message(&thread, "hello").await.text(), "Hello.");
 }

@@ -15,7 +15,7 @@ async fn asks_for(app: &Embedded, calls: &[(&str, Value)]) -> (String, Turn) {
     let calls = calls.iter().enumerate();
     let calls = calls.map(|(n, (tool, inputs))| call(&format!("p-{n}"), tool, inputs));
     app.scene.calls(&calls.collect::<Vec<_>>());
-    let turn = app.client.say(&thread, "go").await;
+    let turn = app.client.send_message(&thread, "go").await;
     (thread, turn)
 }
 

@@ -19,8 +19,10 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
     let step = || app.scene.calls(&[call("call_1", "pay", &json!({ "note": "build" }))]);
     step();
     step();
-    let (first, second) =
-        tokio::join!(app.client.say(&agents[0], "build"), app.client.say(&agents[1], "build"));
+    let (first, second) = tokio::join!(
+        app.client.send_message(&agents[0], "build"),
+        app.client.send_message(&agents[1], "build")
+    );
     let ids = [first.pending()[0].clone(), second.pending()[0].clone()];
     assert_ne!(ids[0], ids[1]);
     for (id, agent) in ids.iter().zip(&agents) {
@@ -28,7 +30,7 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
         assert_eq!((&call["thread_id"], &call["session_id"]), (&json!(agent), &json!(coordinator)));
     }
 
-    app.scene.says("One.").says("One.");
+    app.scene.answers("One.").answers("One.");
     let decide = async |id: &str, decision: &str| decide_in(&app.client, &coordinator, id, decision).await;
     // The user clicks twice, in two windows.
     let (allowed, again, denied) =
@@ -67,7 +69,7 @@ async fn a_call_pending_at_a_restart_is_decided_and_its_turn_resumes() {
     let (session, id) = app.held("pay", "build").await;
     let tools = crate::support::probes(&app.ledger);
     let app = app.redeploy(tools).await;
-    app.scene.says("Built.");
+    app.scene.answers("Built.");
     assert_eq!(decide_in(&app.client, &session, &id, "allow_once").await.status, 200);
     let words = async || Some(last_words(&app.client, &session).await).filter(|words| words == "Built.");
     eventually("the agent goes on", words).await;

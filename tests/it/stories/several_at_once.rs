@@ -25,8 +25,8 @@ async fn several_calls_are_decided_together_by_id_and_a_reloaded_page_shows_them
     ] });
     let answer = app.client.post("/qa/validate_tools", &decisions).await;
     let results = answer.body["results"].as_array().unwrap();
-    let told: Vec<(&Value, &Value)> = results.iter().map(|one| (&one["status"], &one["state"])).collect();
-    assert_eq!(told, [(&json!(200), &json!("succeeded")), (&json!(200), &json!("rejected"))]);
+    let reported: Vec<(&Value, &Value)> = results.iter().map(|one| (&one["status"], &one["state"])).collect();
+    assert_eq!(reported, [(&json!(200), &json!("succeeded")), (&json!(200), &json!("rejected"))]);
     let why = "Tool execution rejected by user. Reason: it is the wrong cluster";
     assert_eq!(results[1]["result"], why);
 
@@ -39,13 +39,13 @@ async fn several_calls_are_decided_together_by_id_and_a_reloaded_page_shows_them
     }
     // Resuming requests the remaining approvals again and calls no model.
     let requests = app.scene.requests().len();
-    assert_eq!(app.client.go_on(&thread).await.pending(), std::slice::from_ref(third));
+    assert_eq!(app.client.resume(&thread).await.pending(), std::slice::from_ref(third));
     assert_eq!(app.scene.requests().len(), requests);
 
     assert_eq!(app.client.approve(third).await.body["state"], "succeeded");
     app.scene.forget();
-    app.scene.says("Two are paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Two are paid.");
+    app.scene.answers("Two are paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Two are paid.");
     let read = format!("{:?}", app.scene.growing_requests().last().unwrap());
     assert!(read.contains(why), "the model reads why: {read}");
     let mut ran = app.ledger.lines();

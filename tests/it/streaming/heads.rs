@@ -1,6 +1,6 @@
 //! Response heads of streams, and of answers in place of a stream.
 
-use super::{DIALECTS, Heard, asks};
+use super::{DIALECTS, ReceivedStream, asks};
 use crate::support::ui::{ui_assistant, ui_submit, ui_user};
 use crate::support::{Embedded, Watched, call};
 use holdpoint::config::UiDialect;
@@ -9,7 +9,7 @@ use reqwest::{RequestBuilder, Version};
 use serde_json::{Value, json};
 
 /// The headers that matter to proxies, browsers and clients.
-fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
+fn headers_of(headers: &HeaderMap) -> Vec<(&str, &str)> {
     const READ: [&str; 5] = [
         "content-type",
         "cache-control",
@@ -40,11 +40,11 @@ async fn a_streams_head_names_its_protocol_and_disables_proxy_buffering() {
         client.http = http;
         for (dialect, content_type, protocol) in DIALECTS {
             let thread = client.thread().await;
-            app.scene.says("Hello.");
-            let answer = Heard::of(asks(&client, &thread, dialect)).await;
+            app.scene.answers("Hello.");
+            let answer = ReceivedStream::of(asks(&client, &thread, dialect)).await;
             assert_eq!(answer.response.version(), version);
             let headers = answer.response.headers().clone();
-            assert_eq!(told(&headers), of_a_stream(content_type, protocol), "{dialect}");
+            assert_eq!(headers_of(&headers), of_a_stream(content_type, protocol), "{dialect}");
             assert!(headers.contains_key("x-run-id") && headers.contains_key("x-request-id"), "{headers:?}");
             assert_eq!(headers["x-thread-id"], thread.as_str());
             assert!(!headers.contains_key("content-length"), "{headers:?}");
@@ -59,13 +59,13 @@ async fn an_attached_reader_gets_the_same_head() {
     let gate = app.scene.gate();
     for (dialect, content_type, protocol) in DIALECTS {
         let thread = app.client.thread().await;
-        app.scene.says("Hello.");
-        let first = Heard::of(asks(&app.client, &thread, "data-v1")).await;
+        app.scene.answers("Hello.");
+        let first = ReceivedStream::of(asks(&app.client, &thread, "data-v1")).await;
         let path = format!("/qa/chat_streamed/{thread}");
         let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
-        let attached = Heard::of(attach).await;
+        let attached = ReceivedStream::of(attach).await;
         let headers = attached.response.headers().clone();
-        assert_eq!(told(&headers), of_a_stream(content_type, protocol), "{dialect}");
+        assert_eq!(headers_of(&headers), of_a_stream(content_type, protocol), "{dialect}");
         assert_eq!(headers["x-run-id"], first.response.headers()["x-run-id"]);
         assert_eq!(headers["x-thread-id"], thread.as_str());
         gate.add_permits(2);
@@ -86,9 +86,13 @@ async fn an_attach_without_a_running_turn_gets_an_empty_stream_or_no_content() {
         assert!(!headers.contains_key("x-run-id"), "{headers:?}");
         assert_eq!(answer.text().await.unwrap(), "");
         if dialect == "data-v1" {
-            assert_eq!((status, told(&headers)), (200, of_a_stream(content_type, protocol).to_vec()));
+            assert_eq!((status, headers_of(&headers)), (200, of_a_stream(content_type, protocol).to_vec()));
         } else {
-            assert_eq!((status, told(&headers)), (204, vec![("cache-control", "no-store")]), "{dialect}");
+            assert_eq!(
+                (status, headers_of(&headers)),
+                (204, vec![("cache-control", "no-store")]),
+                "{dialect}"
+            );
         }
     }
 }
@@ -117,7 +121,7 @@ async fn an_error_before_the_stream_starts_is_a_json_answer_in_every_dialect() {
                 "{answer:?}"
             );
             let expected = [("content-type", "application/json"), ("cache-control", "no-store")];
-            assert_eq!(told(&answer.headers), expected, "{dialect}");
+            assert_eq!(headers_of(&answer.headers), expected, "{dialect}");
         }
     }
 }
@@ -146,32 +150,32 @@ async fn the_routes_of_ui_pages_answer_with_the_same_heads() {
     let (content_type, protocol) = ("text/event-stream", "x-vercel-ai-ui-message-stream");
     for path in ["/qa/chat_streamed/chat-1/stream", "/qa/chat_streamed/chat-1/chat-1/stream"] {
         let attach = || app.client.http.get(app.client.url(path));
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         let body = ui_submit("chat-1", &[ui_user(path, "hi")]);
         let posted = app.client.http.post(app.client.url("/qa/chat_streamed")).json(&body);
-        let (posted, attached) = (Heard::of(posted).await, Heard::of(attach()).await);
+        let (posted, attached) = (ReceivedStream::of(posted).await, ReceivedStream::of(attach()).await);
         gate.add_permits(2);
         for stream in [posted, attached] {
-            assert_eq!(told(stream.response.headers()), of_a_stream(content_type, protocol), "{path}");
+            assert_eq!(headers_of(stream.response.headers()), of_a_stream(content_type, protocol), "{path}");
             assert!(stream.all().await.contains("Hello."));
         }
         let nothing = attach().send().await.unwrap();
         let expected = (204, vec![("cache-control", "no-store")]);
-        assert_eq!((nothing.status().as_u16(), told(nothing.headers())), expected, "{path}");
+        assert_eq!((nothing.status().as_u16(), headers_of(nothing.headers())), expected, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
-    let (asked, data) = ("\"type\":\"tool-approval-request\"", "\"type\":\"data-tool-validation\"");
-    for (configured, header, told, untold, is_v7) in [
-        (UiDialect::V6, None, asked, data, false),
-        (UiDialect::V5, None, data, asked, false),
-        (UiDialect::V7, None, asked, data, true),
-        (UiDialect::V5, Some("ui-v6"), asked, data, false),
-        (UiDialect::V7, Some("ui-v6"), asked, data, false),
-        (UiDialect::V6, Some("ui-v7"), asked, data, true),
-        (UiDialect::V6, Some("ui-v5"), data, asked, false),
+    let (requested, data) = ("\"type\":\"tool-approval-request\"", "\"type\":\"data-tool-validation\"");
+    for (configured, header, headers_of, untold, is_v7) in [
+        (UiDialect::V6, None, requested, data, false),
+        (UiDialect::V5, None, data, requested, false),
+        (UiDialect::V7, None, requested, data, true),
+        (UiDialect::V5, Some("ui-v6"), requested, data, false),
+        (UiDialect::V7, Some("ui-v6"), requested, data, false),
+        (UiDialect::V6, Some("ui-v7"), requested, data, true),
+        (UiDialect::V6, Some("ui-v5"), data, requested, false),
     ] {
         let app = Embedded::with(|config| config.stream.default_ui_dialect = configured).await;
         let gate = app.scene.gate();
@@ -182,22 +186,22 @@ async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
         };
         let body = ui_submit("chat-1", &[ui_user("u-1", "pay")]);
         let posted = with_header(app.client.http.post(app.client.url("/qa/chat_streamed")).json(&body));
-        let posted = Heard::of(posted).await;
+        let posted = ReceivedStream::of(posted).await;
         let attach = app.client.http.get(app.client.url("/qa/chat_streamed/chat-1/stream"));
-        let attached = Heard::of(with_header(attach)).await;
+        let attached = ReceivedStream::of(with_header(attach)).await;
         gate.add_permits(4);
         for stream in [posted, attached] {
             let raw = stream.all().await;
-            assert!(raw.contains(told) && !raw.contains(untold), "{configured:?}, {header:?}: {raw}");
+            assert!(raw.contains(headers_of) && !raw.contains(untold), "{configured:?}, {header:?}: {raw}");
         }
         // Only the chunk about a decision distinguishes ui-v7.
         let held = app.client.get("/approvals").await.body["results"][0]["tool_call_id"].clone();
         app.client.approve(held.as_str().unwrap()).await;
         gate.add_permits(2);
-        app.scene.says("Paid.");
+        app.scene.answers("Paid.");
         let continued = ui_submit("chat-1", &[ui_assistant("a-1", &json!([]))]);
         let continued = app.client.http.post(app.client.url("/qa/chat_streamed")).json(&continued);
-        let raw = Heard::of(with_header(continued)).await.all().await;
+        let raw = ReceivedStream::of(with_header(continued)).await.all().await;
         assert!(raw.contains("Paid."), "{configured:?}, {header:?}: {raw}");
         assert_eq!(
             raw.contains("\"type\":\"tool-approval-response\""),
@@ -206,7 +210,7 @@ async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
         );
         // The server recognizes pages of AI SDK 4 by their bodies.
         gate.add_permits(2);
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         let turn = app.client.turn_by_id(&json!({ "id": "chat-2", "content": "hi" })).await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
     }
@@ -228,12 +232,12 @@ async fn the_first_hold_for_a_page_that_names_no_dialect_is_logged_with_the_head
             let body = ui_submit(chat, &[ui_user("u-1", "call pay 1")]);
             let request = ann.http.post(ann.url("/qa/chat_streamed")).json(&body);
             let request = header.iter().fold(request, |request, it| request.header("x-stream-protocol", *it));
-            let raw = Heard::of(request).await.all().await;
+            let raw = ReceivedStream::of(request).await.all().await;
             assert!(raw.contains("data-tool-hold"), "{raw}");
         }
-        let said = watched.finish();
-        let lines: Vec<&str> = said.lines().filter(|line| line.contains("x-stream-protocol")).collect();
-        assert_eq!(lines.len(), expected, "{configured}, {header:?}: {said}");
+        let output = watched.finish();
+        let lines: Vec<&str> = output.lines().filter(|line| line.contains("x-stream-protocol")).collect();
+        assert_eq!(lines.len(), expected, "{configured}, {header:?}: {output}");
         for line in lines {
             assert!(line.contains("\"WARN\"") && line.contains("stream.default_ui_dialect"), "{line}");
         }

@@ -1,7 +1,7 @@
 //! Keep-alives in silent streams, so that no intermediary closes them.
 
-use super::{DIALECTS, Heard, PATIENCE, asks, chunks};
-use crate::support::{Embedded, Place, call, eventually, http2};
+use super::{DIALECTS, PATIENCE, ReceivedStream, asks, chunks};
+use crate::support::{Deployment, Embedded, call, eventually, http2};
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +19,7 @@ fn signs(dialect: &str, raw: &str) -> usize {
     }
 }
 
-impl Heard {
+impl ReceivedStream {
     /// Reads until the stream has sent this many keep-alives.
     async fn until_signs(&mut self, dialect: &str, times: usize) {
         while signs(dialect, &self.raw) < times {
@@ -38,14 +38,14 @@ async fn a_stream_sends_keep_alives_while_the_model_is_silent() {
     let gate = app.scene.gate();
     for (dialect, ..) in DIALECTS {
         let thread = app.client.thread().await;
-        app.scene.says("Hello.");
-        let mut heard = Heard::of(asks(&app.client, &thread, dialect)).await;
-        heard.until_signs(dialect, 3).await;
+        app.scene.answers("Hello.");
+        let mut received = ReceivedStream::of(asks(&app.client, &thread, dialect)).await;
+        received.until_signs(dialect, 3).await;
         gate.add_permits(2);
-        let all = heard.all().await;
+        let all = received.all().await;
         if dialect == "data-v1" {
-            let said: Vec<_> = all.lines().filter(|line| !line.is_empty()).collect();
-            let codes: String = said.iter().map(|line| &line[..2]).collect();
+            let output: Vec<_> = all.lines().filter(|line| !line.is_empty()).collect();
+            let codes: String = output.iter().map(|line| &line[..2]).collect();
             assert_eq!(codes, "f:0:e:d:", "{all}");
         } else {
             let kinds: Vec<_> = chunks(&all).iter().map(|chunk| chunk["type"].clone()).collect();
@@ -71,13 +71,13 @@ async fn a_stream_sends_keep_alives_while_a_tool_runs() {
     let app = lively().await;
     for (dialect, ..) in DIALECTS {
         let thread = app.client.thread().await;
-        app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("Done.");
-        let mut heard = Heard::of(asks(&app.client, &thread, dialect)).await;
-        app.ledger.wait_begun().await;
-        let before = signs(dialect, &heard.raw);
-        heard.until_signs(dialect, before + 2).await;
-        app.ledger.go.add_permits(1);
-        let all = heard.all().await;
+        app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).answers("Done.");
+        let mut received = ReceivedStream::of(asks(&app.client, &thread, dialect)).await;
+        app.ledger.wait_started().await;
+        let before = signs(dialect, &received.raw);
+        received.until_signs(dialect, before + 2).await;
+        app.ledger.release.add_permits(1);
+        let all = received.all().await;
         assert!(all.contains("dawdled") && all.contains("Done."), "{all}");
     }
 }
@@ -88,13 +88,13 @@ async fn a_stream_sends_no_keep_alives_with_an_interval_of_zero_on_sqlite() {
     let gate = app.scene.gate();
     for (dialect, ..) in DIALECTS {
         let thread = app.client.thread().await;
-        app.scene.says("Hello.");
-        let mut heard = Heard::of(asks(&app.client, &thread, dialect)).await;
-        heard.until(if dialect == "data-v1" { "f:" } else { "start-step" }, 1).await;
-        let silence = timeout(4 * OFTEN, heard.response.chunk()).await;
+        app.scene.answers("Hello.");
+        let mut received = ReceivedStream::of(asks(&app.client, &thread, dialect)).await;
+        received.until(if dialect == "data-v1" { "f:" } else { "start-step" }, 1).await;
+        let silence = timeout(4 * OFTEN, received.response.chunk()).await;
         assert!(silence.is_err(), "{silence:?}");
         gate.add_permits(2);
-        let all = heard.all().await;
+        let all = received.all().await;
         assert!(all.contains("Hello.") && signs(dialect, &all) == 0, "{all}");
     }
 }
@@ -106,12 +106,12 @@ async fn a_client_that_reads_the_keep_alives_stays_connected_on_sqlite() {
     let app = Embedded::hurried(hurry, |config| config.stream.keep_alive = OFTEN).await;
     let gate = app.scene.gate();
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let mut heard = Heard::of(asks(&app.client, &thread, "ui-v6")).await;
+    app.scene.answers("Hello.");
+    let mut received = ReceivedStream::of(asks(&app.client, &thread, "ui-v6")).await;
     // The stream runs several times longer than the write deadline.
-    heard.until_signs("ui-v6", 20).await;
+    received.until_signs("ui-v6", 20).await;
     gate.add_permits(2);
-    assert!(heard.all().await.contains("Hello."));
+    assert!(received.all().await.contains("Hello."));
 }
 
 #[tokio::test]
@@ -120,16 +120,16 @@ async fn a_client_that_does_not_read_the_keep_alives_is_disconnected_and_the_tur
     let app = Embedded::hurried(hurry, |config| config.stream.keep_alive = OFTEN).await;
     let gate = app.scene.gate();
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let mut stranger = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
+    app.scene.answers("Hello.");
+    let mut other_user = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
     // SETTINGS_INITIAL_WINDOW_SIZE: the window has room for the start of the stream and a few keep-alives.
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 60]);
     let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
     let head = http2::frame(http2::HEADERS, http2::END_HEADERS, http2::FIRST, &head);
     let body = http2::frame(http2::DATA, http2::END_STREAM, http2::FIRST, br#"{"content":"hi"}"#);
-    stranger.write_all(&[http2::PREFACE, &settings, &head, &body].concat()).await.unwrap();
+    other_user.write_all(&[http2::PREFACE, &settings, &head, &body].concat()).await.unwrap();
     let mut read = Vec::new();
-    while timeout(PATIENCE, stranger.read_buf(&mut read)).await.expect("disconnected").unwrap_or(0) > 0 {}
+    while timeout(PATIENCE, other_user.read_buf(&mut read)).await.expect("disconnected").unwrap_or(0) > 0 {}
     let data: Vec<u8> = http2::frames(&read)
         .into_iter()
         .filter(|frame| frame.kind == http2::DATA)
@@ -146,21 +146,21 @@ async fn a_client_that_does_not_read_the_keep_alives_is_disconnected_and_the_tur
 
 #[tokio::test]
 async fn a_stream_with_keep_alives_does_not_delay_a_stopping_server() {
-    let place = Place::new().await;
+    let deployment = Deployment::new().await;
     let variables = [("HOLDPOINT_SERVER__GRACE", "300ms"), ("HOLDPOINT_STREAM__KEEP_ALIVE", "20ms")];
-    let mut server = place.start_with("30s", &variables);
+    let mut server = deployment.start_with("30s", &variables);
     let mut streams = Vec::new();
     for dialect in ["data-v1", "ui-v6"] {
         let thread = server.client.thread().await;
         let request = asks(&server.client, &thread, dialect).json(&json!({ "content": "think" }));
-        let mut heard = Heard::of(request).await;
-        heard.until("Half an ", 1).await;
-        heard.until_signs(dialect, 2).await;
-        streams.push(heard);
+        let mut received = ReceivedStream::of(request).await;
+        received.until("Half an ", 1).await;
+        received.until_signs(dialect, 2).await;
+        streams.push(received);
     }
     server.terminate();
-    for heard in streams {
-        let all = heard.all().await;
+    for received in streams {
+        let all = received.all().await;
         assert!(all.contains("\"interrupted: The server stopped"), "{all}");
     }
     assert!(eventually("the server ends", async || server.ended()).await, "and it exits without an error");

@@ -28,12 +28,12 @@ fn asks(client: &Client, thread: &str, dialect: &str) -> RequestBuilder {
 }
 
 /// A stream and the bytes read from it.
-struct Heard {
+struct ReceivedStream {
     response: reqwest::Response,
     raw: String,
 }
 
-impl Heard {
+impl ReceivedStream {
     async fn of(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);

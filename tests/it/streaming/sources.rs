@@ -1,6 +1,6 @@
 //! Sources and files in the answers of a model.
 
-use super::{Heard, asks, chunks, reloaded};
+use super::{ReceivedStream, asks, chunks, reloaded};
 use crate::support::{Embedded, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
@@ -22,9 +22,9 @@ fn file(media_type: &str, data: &[u8]) -> ModelEvent {
 }
 
 /// Adds a step to the scene in which the model emits these events and stops.
-fn says(app: &Embedded, said: impl IntoIterator<Item = ModelEvent>) {
+fn script_events(app: &Embedded, events: impl IntoIterator<Item = ModelEvent>) {
     let end = ModelEvent::Finished { reason: FinishReason::Stop, usage: None, provider_state: None };
-    app.scene.then(said.into_iter().chain([end]).map(Ok).collect());
+    app.scene.then(events.into_iter().chain([end]).map(Ok).collect());
 }
 
 /// The stored parts of the last message, without the first one.
@@ -36,12 +36,13 @@ async fn kept(app: &Embedded, thread: &str) -> Vec<Value> {
 #[tokio::test]
 async fn sources_and_files_are_streamed_in_every_dialect() {
     let app = Embedded::start().await;
-    let said = || [words("See "), source("https://example.com/", "Example"), file("image/png", b"\x89PNG")];
+    let events = || [words("See "), source("https://example.com/", "Example"), file("image/png", b"\x89PNG")];
     for dialect in ["ui-v5", "ui-v6"] {
-        says(&app, said());
+        script_events(&app, events());
         let thread = app.client.thread().await;
-        let told = chunks(&Heard::of(asks(&app.client, &thread, dialect)).await.all().await);
-        let behind: Vec<_> = told.iter().skip_while(|chunk| chunk["type"] != "text-end").skip(1).collect();
+        let reported = chunks(&ReceivedStream::of(asks(&app.client, &thread, dialect)).await.all().await);
+        let behind: Vec<_> =
+            reported.iter().skip_while(|chunk| chunk["type"] != "text-end").skip(1).collect();
         let url = "https://example.com/";
         assert_eq!(
             behind[..2],
@@ -49,16 +50,16 @@ async fn sources_and_files_are_streamed_in_every_dialect() {
                 &json!({ "type": "source-url", "sourceId": url, "url": url, "title": "Example" }),
                 &json!({ "type": "file", "url": "data:image/png;base64,iVBORw==", "mediaType": "image/png" }),
             ],
-            "{dialect}: {told:?}"
+            "{dialect}: {reported:?}"
         );
     }
-    says(&app, said());
+    script_events(&app, events());
     let thread = app.client.thread().await;
-    let raw = app.client.say(&thread, "hi").await.raw;
-    let told = "0:\"See \"\n\
+    let raw = app.client.send_message(&thread, "hi").await.raw;
+    let reported = "0:\"See \"\n\
                 h:{\"sourceType\":\"url\",\"id\":\"https://example.com/\",\"url\":\"https://example.com/\",\"title\":\"Example\"}\n\
                 k:{\"data\":\"iVBORw==\",\"mimeType\":\"image/png\"}\ne:";
-    assert!(raw.contains(told), "{raw}");
+    assert!(raw.contains(reported), "{raw}");
     let page = reloaded(&app, &thread, "v4").await.pop().unwrap();
     let url = "https://example.com/";
     let parts = json!([
@@ -74,7 +75,7 @@ async fn sources_and_files_are_streamed_in_every_dialect() {
 async fn a_source_does_not_split_the_text_around_it() {
     let app = Embedded::start().await;
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| format!("https://{name}.example/"));
-    let said = || {
+    let events = || {
         [
             source(&a, "A"),
             thought("Hm, "),
@@ -87,9 +88,9 @@ async fn a_source_does_not_split_the_text_around_it() {
             words("blue."),
         ]
     };
-    says(&app, said());
+    script_events(&app, events());
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "hi").await;
+    let turn = app.client.send_message(&thread, "hi").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fhgh0hhed", "The sky is blue."));
     let parts = json!([
         { "type": "source", "url": a, "title": "A" },
@@ -101,10 +102,10 @@ async fn a_source_does_not_split_the_text_around_it() {
     ]);
     assert_eq!(json!(kept(&app, &thread).await), parts);
 
-    says(&app, said());
+    script_events(&app, events());
     let thread = app.client.thread().await;
-    let told = chunks(&Heard::of(asks(&app.client, &thread, "ui-v6")).await.all().await);
-    let kinds: Vec<_> = told.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
+    let reported = chunks(&ReceivedStream::of(asks(&app.client, &thread, "ui-v6")).await.all().await);
+    let kinds: Vec<_> = reported.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
     let thoughts = ["reasoning-start", "reasoning-delta", "reasoning-delta", "reasoning-end"];
     let text = ["text-start", "text-delta", "text-delta", "text-delta", "text-end"];
     let folded = |kinds: &[&str]| {
@@ -139,19 +140,19 @@ async fn sources_precede_later_calls_and_are_streamed_even_if_the_answer_breaks_
         .map(Ok)
         .into(),
     );
-    let turn = app.client.say(&thread, "pay").await;
+    let turn = app.client.send_message(&thread, "pay").await;
     assert_eq!(turn.codes(), "f0hbc98ed", "{}", turn.raw);
     let types: Vec<_> = kept(&app, &thread).await.iter().map(|part| part["type"].clone()).collect();
     assert_eq!(types, ["text", "source", "tool_call"]);
     app.client.approve(&turn.pending()[0]).await;
 
     app.scene.then(vec![Ok(words("Half ")), Ok(source("https://b.example/", "B")), Err("gone".to_owned())]);
-    let broken = app.client.go_on(&thread).await;
+    let broken = app.client.resume(&thread).await;
     assert_eq!(broken.codes(), "a8ef0h3", "{}", broken.raw);
     let last = kept(&app, &thread).await.pop().unwrap();
     assert_eq!(last, json!({ "type": "source", "url": "https://b.example/", "title": "B" }));
-    app.scene.says("Whole.");
-    assert_eq!(app.client.go_on(&thread).await.codes(), "a8ef0ed", "no source of the step that broke off");
+    app.scene.answers("Whole.");
+    assert_eq!(app.client.resume(&thread).await.codes(), "a8ef0ed", "no source of the step that broke off");
 }
 
 #[tokio::test]
@@ -185,10 +186,10 @@ async fn a_source_without_a_valid_http_url_is_dropped() {
         (&long(2048), &long(2048)),
     ];
     let named = odd.into_iter().chain(good.map(|(url, _)| url)).map(|url| source(url, "T"));
-    says(&app, named.collect::<Vec<_>>());
-    let turn = app.client.say(&thread, "hi").await;
-    let told: Vec<_> = turn.all('h').iter().map(|source| source["url"].as_str().unwrap()).collect();
-    assert_eq!(told, good.map(|(_, url)| url));
+    script_events(&app, named.collect::<Vec<_>>());
+    let turn = app.client.send_message(&thread, "hi").await;
+    let reported: Vec<_> = turn.all('h').iter().map(|source| source["url"].as_str().unwrap()).collect();
+    assert_eq!(reported, good.map(|(_, url)| url));
     let kept: Vec<_> = kept(&app, &thread).await.iter().map(|part| part["url"].clone()).collect();
     assert_eq!(kept, good.map(|(_, url)| url));
 }
@@ -200,17 +201,17 @@ async fn a_title_is_streamed_as_it_is_stored_and_an_empty_one_is_omitted() {
     let long = "é".repeat(1000);
     let titles = ["  A\0B ", "", " \n ", &long];
     let numbered = titles.iter().enumerate();
-    says(
+    script_events(
         &app,
         numbered.map(|(n, title)| source(&format!("https://{n}.example/"), title)).collect::<Vec<_>>(),
     );
-    let turn = app.client.say(&thread, "hi").await;
-    let told: Vec<_> = turn.all('h').iter().map(|source| source.get("title").cloned()).collect();
-    assert_eq!(told[..3], [Some(json!("A\u{fffd}B")), None, None]);
-    let cut = told[3].as_ref().unwrap().as_str().unwrap();
+    let turn = app.client.send_message(&thread, "hi").await;
+    let reported: Vec<_> = turn.all('h').iter().map(|source| source.get("title").cloned()).collect();
+    assert_eq!(reported[..3], [Some(json!("A\u{fffd}B")), None, None]);
+    let cut = reported[3].as_ref().unwrap().as_str().unwrap();
     assert!(cut.starts_with("éé") && cut.len() <= 512, "{} bytes", cut.len());
     let kept: Vec<_> = kept(&app, &thread).await.iter().map(|part| part.get("title").cloned()).collect();
-    assert_eq!(kept, told);
+    assert_eq!(kept, reported);
 }
 
 #[tokio::test]
@@ -218,8 +219,8 @@ async fn the_sources_of_a_step_are_limited_and_its_text_continues() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let many = (0..1000).map(|n| source(&format!("https://{n}.example/"), "T"));
-    says(&app, many.chain([words("Hello.")]).collect::<Vec<_>>());
-    let turn = app.client.say(&thread, "hi").await;
+    script_events(&app, many.chain([words("Hello.")]).collect::<Vec<_>>());
+    let turn = app.client.send_message(&thread, "hi").await;
     assert_eq!((turn.all('h').len(), turn.text().as_str()), (256, "Hello."));
     assert_eq!(kept(&app, &thread).await.len(), 257);
 }
@@ -231,10 +232,10 @@ async fn files_without_a_valid_media_type_or_content_are_dropped() {
     let odd = ["", "png", "/", "image/", "/png", "image/png/x", "image/p ng", "image/\"png", "im\0age/png"];
     let odd = odd.map(|kind| file(kind, b"x")).into_iter().chain([file("image/png", b"")]);
     let good = ["Image/PNG", "audio/L16; rate=24000", "application/vnd.x+json"].map(|kind| file(kind, b"x"));
-    says(&app, odd.chain(good).collect::<Vec<_>>());
-    let turn = app.client.say(&thread, "hi").await;
-    let told: Vec<_> = turn.all('k').iter().map(|file| file["mimeType"].as_str().unwrap()).collect();
-    assert_eq!(told, ["image/png", "audio/l16", "application/vnd.x+json"]);
+    script_events(&app, odd.chain(good).collect::<Vec<_>>());
+    let turn = app.client.send_message(&thread, "hi").await;
+    let reported: Vec<_> = turn.all('k').iter().map(|file| file["mimeType"].as_str().unwrap()).collect();
+    assert_eq!(reported, ["image/png", "audio/l16", "application/vnd.x+json"]);
     assert_eq!(kept(&app, &thread).await[1]["url"], "data:audio/l16;base64,eA==");
 }
 
@@ -243,12 +244,12 @@ async fn the_files_and_the_text_of_a_step_share_one_size_limit() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let mebibyte = vec![7; 1 << 20];
-    says(&app, [words("Here: "), file("image/png", &mebibyte), file("image/png", &mebibyte)]);
-    let whole = app.client.say(&thread, "hi").await;
+    script_events(&app, [words("Here: "), file("image/png", &mebibyte), file("image/png", &mebibyte)]);
+    let whole = app.client.send_message(&thread, "hi").await;
     assert_eq!(whole.codes(), "f0kked");
     assert_eq!(kept(&app, &thread).await[2]["url"].as_str().unwrap().len(), 22 + 1_398_104);
-    says(&app, std::iter::repeat_n(file("image/png", &mebibyte), 4));
-    let broken = app.client.say(&thread, "again").await;
+    script_events(&app, std::iter::repeat_n(file("image/png", &mebibyte), 4));
+    let broken = app.client.send_message(&thread, "again").await;
     assert_eq!(broken.codes(), "fk3".replace('k', "kk"), "{}", broken.all('3')[0]);
     assert!(broken.one('3').as_str().unwrap().starts_with("upstream_malformed: "));
 }
@@ -257,15 +258,18 @@ async fn the_files_and_the_text_of_a_step_share_one_size_limit() {
 async fn later_requests_to_the_model_contain_neither_sources_nor_files() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    says(
+    script_events(
         &app,
         [words("See "), source("https://example.com/", "Example"), file("image/png", b"x"), words("it.")],
     );
-    app.client.say(&thread, "hi").await;
-    says(&app, [file("image/png", b"x")]);
-    app.client.say(&thread, "draw").await;
-    app.scene.says("Well.");
-    app.client.say(&thread, "and?").await;
-    let told = format!("{:?}", app.scene.requests().pop().unwrap().messages);
-    assert!(told.contains("See it.") && !told.contains("example") && !told.contains("base64"), "{told}");
+    app.client.send_message(&thread, "hi").await;
+    script_events(&app, [file("image/png", b"x")]);
+    app.client.send_message(&thread, "draw").await;
+    app.scene.answers("Well.");
+    app.client.send_message(&thread, "and?").await;
+    let reported = format!("{:?}", app.scene.requests().pop().unwrap().messages);
+    assert!(
+        reported.contains("See it.") && !reported.contains("example") && !reported.contains("base64"),
+        "{reported}"
+    );
 }

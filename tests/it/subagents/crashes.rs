@@ -2,7 +2,7 @@
 
 use super::{child_of, hold_in, resumed};
 use crate::runs::{approve, last_words, run_becomes, run_of};
-use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
+use crate::support::{Client, Deployment, Rows, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// The words of the model after a transfer.
@@ -12,7 +12,7 @@ const DONE: &str = "{\"transferred\":\"10\"}";
 /// the hold.
 async fn held(client: &Client) -> (String, String, String) {
     let thread = client.thread().await;
-    let turn = client.say(&thread, "helper transfer 10").await;
+    let turn = client.send_message(&thread, "helper transfer 10").await;
     let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let hold = hold_in(client, &thread).await;
     (thread, call, hold)
@@ -46,15 +46,15 @@ pub(super) const DELEGATES: &str = "OLD.child_run_id IS NULL AND NEW.child_run_i
 
 #[tokio::test]
 async fn after_a_kill_while_the_child_holds_the_next_process_completes_both_runs() {
-    let place = Place::new().await;
-    place.go();
-    let mut server = place.start("30s");
+    let deployment = Deployment::new().await;
+    deployment.release();
+    let mut server = deployment.start("30s");
     let (thread, call, hold) = held(&server.client).await;
     let child = child_of(&server.client, &call).await;
     run_becomes(&server.client, &child, "waiting").await;
     server.kill();
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     let client = &server.client;
     assert_eq!(client.call(&call).await["state"], "executing", "neither a restart nor a lease ends it");
     assert_eq!(approve(client, &hold).await.status, 200);
@@ -62,21 +62,21 @@ async fn after_a_kill_while_the_child_holds_the_next_process_completes_both_runs
     run_becomes(client, &run, "completed").await;
     assert_eq!(last_words(client, &thread).await, DONE);
     assert_eq!(client.call(&call).await["result"], DONE);
-    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
-    let rows = place.rows().await;
+    assert_eq!(deployment.ledger(), ["transfer 10", "transfer 10 done"]);
+    let rows = deployment.rows().await;
     assert_eq!((resumed(&rows, &run).await, resumed(&rows, &child).await), (1, 2));
 }
 
 #[tokio::test]
 async fn a_delegated_call_outlives_any_number_of_leases() {
-    let place = Place::new().await;
-    let server = place.start("0s");
+    let deployment = Deployment::new().await;
+    let server = deployment.start("0s");
     let (_, call, _) = held(&server.client).await;
     // The sweeper reaps another call in the meantime, so it has looked at the delegated call too.
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     let other = server.client.thread().await;
     let turn = server.client.begin(&other, &json!({ "content": "sync 1" })).await;
-    place.wait_begun(&["sync 1"]).await;
+    deployment.wait_started(&["sync 1"]).await;
     let lapse = "UPDATE tool_calls SET lease_until = 1000000 WHERE name = 'sync'";
     let swept = async || {
         let _renewed = rows.change(lapse).await;
@@ -84,21 +84,21 @@ async fn a_delegated_call_outlives_any_number_of_leases() {
     };
     eventually("the sweeper has looked", swept).await;
     assert_eq!(server.client.call(&call).await["state"], "executing");
-    place.go();
+    deployment.release();
     drop(turn);
 }
 
 #[tokio::test]
 async fn after_a_kill_before_the_child_exists_the_call_is_started_again() {
-    let place = Place::new().await;
-    place.go();
+    let deployment = Deployment::new().await;
+    deployment.release();
     let rows = {
         // Creates the schema.
-        place.start("0s").finish();
-        place.rows().await
+        deployment.start("0s").finish();
+        deployment.rows().await
     };
     forbid(&rows, DELEGATES).await;
-    let mut server = place.start("0s");
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
     let turn = server.client.begin(&thread, &json!({ "content": "helper transfer 10" })).await;
     let claimed = async || (rows.count("tool_calls WHERE state = 'executing'").await > 0).then_some(());
@@ -108,7 +108,7 @@ async fn after_a_kill_before_the_child_exists_the_call_is_started_again() {
     assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 0, "no part of a child exists");
     allow(&rows).await;
 
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     let client = &server.client;
     let hold = hold_in(client, &thread).await;
     assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 1);
@@ -124,11 +124,11 @@ async fn after_a_kill_before_the_child_exists_the_call_is_started_again() {
 
 #[tokio::test]
 async fn after_a_kill_between_the_ends_of_child_and_call_the_next_process_settles_once() {
-    let place = Place::new().await;
-    place.go();
-    let mut server = place.start("30s");
+    let deployment = Deployment::new().await;
+    deployment.release();
+    let mut server = deployment.start("30s");
     let (thread, call, hold) = held(&server.client).await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     forbid(&rows, SETTLES).await;
     assert_eq!(approve(&server.client, &hold).await.status, 200);
     let child = child_of(&server.client, &call).await;
@@ -138,7 +138,7 @@ async fn after_a_kill_between_the_ends_of_child_and_call_the_next_process_settle
     server.kill();
     allow(&rows).await;
 
-    let server = place.start("30s");
+    let server = deployment.start("30s");
     run_becomes(&server.client, &run, "completed").await;
     assert_eq!(last_words(&server.client, &thread).await, DONE);
     settled_once(&rows, &call, &run).await;
@@ -151,11 +151,11 @@ async fn settled_once(rows: &Rows, call: &str, run: &str) {
 
 #[tokio::test]
 async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_once() {
-    let place = Place::on_postgres().await;
-    place.go();
-    let (mut dead, other) = (place.start("30s"), place.start("30s"));
+    let deployment = Deployment::on_postgres().await;
+    deployment.release();
+    let (mut dead, other) = (deployment.start("30s"), deployment.start("30s"));
     let (thread, call, hold) = held(&dead.client).await;
-    let rows = place.rows().await;
+    let rows = deployment.rows().await;
     forbid(&rows, SETTLES).await;
     assert_eq!(approve(&dead.client, &hold).await.status, 200);
     let child = child_of(&other.client, &call).await;
@@ -168,7 +168,7 @@ async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_
     settled_once(&rows, &call, &run).await;
 
     // With two processes side by side, a decision at either one resumes each run once.
-    let third = place.start("30s");
+    let third = deployment.start("30s");
     for round in 0..4 {
         let (at, by) = if round % 2 == 0 { (&other, &third) } else { (&third, &other) };
         let (_, call, hold) = held(&at.client).await;
@@ -183,31 +183,31 @@ async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_
 
 #[tokio::test]
 async fn on_postgres_a_cancel_reaches_a_child_that_another_process_runs() {
-    let place = Place::on_postgres().await;
-    let (one, other) = (place.start("0s"), place.start("0s"));
+    let deployment = Deployment::on_postgres().await;
+    let (one, other) = (deployment.start("0s"), deployment.start("0s"));
     let thread = one.client.thread().await;
-    let turn = one.client.say(&thread, "helper think").await;
+    let turn = one.client.send_message(&thread, "helper think").await;
     let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
-    place.wait_begun(&["think"]).await;
+    deployment.wait_started(&["think"]).await;
     let run = run_of(&one.client, &call).await;
     other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
     let child = child_of(&one.client, &call).await;
     run_becomes(&other.client, &child, "cancelled").await;
     let ended = other.client.becomes(&call, "interrupted").await;
     assert_eq!(ended["result"], UNKNOWN);
-    place.go();
+    deployment.release();
 }
 
 #[tokio::test]
 async fn a_child_whose_process_dies_in_its_turn_ends_its_call_with_an_unknown_outcome() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
+    let deployment = Deployment::new().await;
+    let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "helper think").await;
+    let turn = server.client.send_message(&thread, "helper think").await;
     let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
-    place.wait_begun(&["think"]).await;
+    deployment.wait_started(&["think"]).await;
     server.kill();
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     let ended = server.client.becomes(&call, "interrupted").await;
     assert_eq!(ended["result"], UNKNOWN);
     run_becomes(&server.client, &run_of(&server.client, &call).await, "completed").await;
@@ -216,22 +216,22 @@ async fn a_child_whose_process_dies_in_its_turn_ends_its_call_with_an_unknown_ou
 
 #[tokio::test]
 async fn a_fence_ends_the_call_and_its_child_does_not_resume() {
-    let place = Place::new().await;
-    place.go();
-    let server = place.start("0s");
+    let deployment = Deployment::new().await;
+    deployment.release();
+    let server = deployment.start("0s");
     let (thread, call, hold) = held(&server.client).await;
     let run = run_of(&server.client, &call).await;
     let child = child_of(&server.client, &call).await;
     run_becomes(&server.client, &child, "waiting").await;
-    let listed = place.operate(&["approvals", "list", "--state", "executing"]).said();
+    let listed = deployment.operate(&["approvals", "list", "--state", "executing"]).stdout_of_success();
     server.finish();
     assert!(listed.contains("helper"), "{listed}");
-    let fenced = place.operate(&["fence", "--by", "mel"]).said();
+    let fenced = deployment.operate(&["fence", "--by", "mel"]).stdout_of_success();
     let numbers: Vec<u64> =
         fenced.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
     assert_eq!(numbers, [1, 0, 1, 0, 0], "{fenced}");
 
-    let server = place.start("0s");
+    let server = deployment.start("0s");
     let client = &server.client;
     assert_eq!(client.call(&call).await["state"], "interrupted");
     assert_eq!(client.call(&hold).await["state"], "cancelled");
@@ -257,7 +257,7 @@ async fn a_child_whose_turn_broke_after_its_hold_resumes_after_the_decision() {
     assert_eq!(app.rows.change(&dead).await, Ok(1));
     run_becomes(&app.client, &child, "failed").await;
     assert_eq!(app.client.call(&errand.call).await["state"], "executing", "its hold is still pending");
-    app.scene.says("Paid below.").says("All is paid.");
+    app.scene.answers("Paid below.").answers("All is paid.");
     assert_eq!(app.client.approve(&hold).await.status, 200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "Paid below.");
@@ -267,7 +267,7 @@ async fn a_child_whose_turn_broke_after_its_hold_resumes_after_the_decision() {
 async fn a_reaped_execution_starts_no_child_beside_the_child_of_the_next_attempt() {
     let app = super::start().await;
     forbid(&app.rows, DELEGATES).await;
-    app.scene.calls(&[super::helper("p", "x")]).says("Meanwhile.");
+    app.scene.calls(&[super::helper("p", "x")]).answers("Meanwhile.");
     let thread = app.client.thread().await;
     let turn = app.client.begin(&thread, &json!({ "content": "get help" })).await;
     // Simulates another process that reaps the execution and claims the call again.
@@ -283,8 +283,8 @@ async fn a_reaped_execution_starts_no_child_beside_the_child_of_the_next_attempt
     );
     assert_eq!(app.rows.change(&again).await, Ok(1));
     allow(&app.rows).await;
-    let told = turn.text().await.unwrap();
-    assert!(told.contains("Meanwhile."), "the turn does not wait for the other execution: {told}");
+    let sent = turn.text().await.unwrap();
+    assert!(sent.contains("Meanwhile."), "the turn does not wait for the other execution: {sent}");
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
     assert_eq!(app.rows.count("tool_calls WHERE state = 'executing' AND exec_attempt = 2").await, 1);
 }

@@ -53,7 +53,7 @@ impl Errand {
     /// child's model in the scene.
     async fn begin(app: &Embedded, task: &str) -> Self {
         let thread = app.client.thread().await;
-        let turn = app.client.say(&thread, task).await;
+        let turn = app.client.send_message(&thread, task).await;
         let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
         let run = run_of(&app.client, &call).await;
         Self { thread, call, run }
@@ -101,11 +101,11 @@ pub(crate) async fn hold_in(client: &Client, session: &str) -> String {
 
 /// The tool results in this request to the model.
 fn answers(request: &ModelRequest) -> Vec<String> {
-    let told = request.messages.iter().filter_map(|message| match message {
+    let sent = request.messages.iter().filter_map(|message| match message {
         ModelMessage::Tool { text, .. } => Some(text.clone()),
         _ => None,
     });
-    told.collect()
+    sent.collect()
 }
 
 /// The run of a call, once it has this status.

@@ -17,13 +17,14 @@ async fn attack(app: &Embedded) {
     // A call that a tool executes.
     let (_, running) = app.held("wait_for_me", "1").await;
     app.client.validate(&serde_json::json!({ "toolCallId": running, "isValidated": true })).await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let thread = app.client.call(&running).await["thread_id"].as_str().unwrap().to_owned();
     // A child thread with a completed turn in its run.
     let below = app.client.post("/threads", &serde_json::json!({ "parent_id": thread })).await.body;
     let below = below["thread_id"].as_str().unwrap();
-    app.scene.says("Done.");
-    let ended = app.client.say(below, "do it").await.headers["x-run-id"].to_str().unwrap().to_owned();
+    app.scene.answers("Done.");
+    let ended =
+        app.client.send_message(below, "do it").await.headers["x-run-id"].to_str().unwrap().to_owned();
 
     let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
     let attacks: Vec<Attack> = vec![
@@ -76,7 +77,7 @@ async fn attack(app: &Embedded) {
     );
     let refused = app.rows.change(&copy).await.expect_err("a call is not inserted with a child");
     assert!(refused.contains(ONCE), "{refused}");
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]

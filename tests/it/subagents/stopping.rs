@@ -2,7 +2,7 @@
 
 use super::crashes::{DELEGATES, allow, forbid};
 use super::{Errand, child_of, helper, hold_in, run_of_becomes, start, watchful};
-use crate::runs::{asked, run_becomes, run_of};
+use crate::runs::{model_requests, run_becomes, run_of};
 use crate::support::{Embedded, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 
@@ -32,11 +32,11 @@ async fn child_run(app: &Embedded, call: &str) -> String {
 async fn cancelling_the_parents_run_stops_a_child_that_holds() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
-    let before = asked(&app);
+    let before = model_requests(&app);
     let cancelled = app.client.post(&format!("/runs/{}/cancel", errand.run), &Value::Null).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")), "{cancelled:?}");
     has_stopped(&app, &errand, &hold).await;
-    assert_eq!(asked(&app), before);
+    assert_eq!(model_requests(&app), before);
     assert_eq!(app.client.approve(&hold).await.code(), "cancelled");
 }
 
@@ -45,13 +45,13 @@ async fn cancelling_the_parents_run_stops_a_child_that_runs() {
     let app = start().await;
     app.scene.calls(&[helper("p", "dawdle")]).calls(&[call("p", "dawdle", &json!({ "note": "1" }))]);
     let errand = Errand::begin(&app, "get help").await;
-    app.ledger.wait_begun().await;
+    app.ledger.wait_started().await;
     let child = errand.child(&app.client).await;
     app.client.post(&format!("/runs/{}/cancel", errand.run), &Value::Null).await;
     run_becomes(&app.client, &child, "cancelled").await;
     let ended = app.client.becomes(&errand.call, "interrupted").await;
     assert_eq!(ended["result"], UNKNOWN);
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn cancelling_the_parents_running_turn_stops_its_child() {
     let left = "tool_calls WHERE state = 'executing' AND child_run_id IS NOT NULL";
     let none = async || (app.rows.count(left).await == 0).then_some(());
     eventually("the call has ended too", none).await;
-    app.ledger.go.add_permits(1);
+    app.ledger.release.add_permits(1);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn cancelling_the_session_the_call_or_the_child_stops_everything_below_it(
             _ => format!("/tool_calls/{}/cancel", errand.call),
         };
         if what == "call" {
-            app.scene.says("As you like.");
+            app.scene.answers("As you like.");
         }
         let cancelled = app.client.post(&path, &Value::Null).await;
         assert_eq!(cancelled.status, 200, "{what}: {:?}", cancelled.body);
@@ -97,7 +97,7 @@ async fn cancelling_the_session_the_call_or_the_child_stops_everything_below_it(
     }
     // After a cancel of the child alone, its call ends and the parent resumes.
     let (errand, hold) = Errand::held(&app).await;
-    app.scene.says("They stopped it.");
+    app.scene.answers("They stopped it.");
     let child = errand.child(&app.client).await;
     let cancelled = app.client.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
     assert_eq!(cancelled.status, 200, "{:?}", cancelled.body);
@@ -109,13 +109,13 @@ async fn cancelling_the_session_the_call_or_the_child_stops_everything_below_it(
 async fn deleting_the_parents_thread_stops_the_child_and_deleting_the_childs_thread_ends_the_call() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
-    let before = asked(&app);
+    let before = model_requests(&app);
     assert_eq!(app.client.delete(&format!("/threads/{}", errand.thread)).await.status, 204);
     has_stopped(&app, &errand, &hold).await;
-    assert_eq!(asked(&app), before);
+    assert_eq!(model_requests(&app), before);
 
     let (errand, hold) = Errand::held(&app).await;
-    app.scene.says("It is gone.");
+    app.scene.answers("It is gone.");
     let below = errand.child_thread(&app.client).await;
     assert_eq!(app.client.delete(&format!("/threads/{below}")).await.status, 204);
     has_stopped(&app, &errand, &hold).await;
@@ -126,15 +126,15 @@ async fn deleting_the_parents_thread_stops_the_child_and_deleting_the_childs_thr
 async fn superseding_the_parents_answer_stops_the_child() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
-    app.scene.says("Otherwise, then.");
+    app.scene.answers("Otherwise, then.");
     let question = app.client.messages(&errand.thread).await[0]["message_id"].as_str().unwrap().to_owned();
     let part = json!({ "type": "text", "text": "do it otherwise" });
     let edit = json!({ "trigger": "submit-message", "messageId": question,
                        "messages": [{ "id": question, "role": "user", "parts": [part] }] });
     let turn = app.client.begin(&errand.thread, &edit).await;
     assert_eq!(turn.status(), 200);
-    let told = turn.text().await.unwrap();
-    assert!(told.contains("Otherwise, "), "{told}");
+    let sent = turn.text().await.unwrap();
+    assert!(sent.contains("Otherwise, "), "{sent}");
     has_stopped(&app, &errand, &hold).await;
     run_becomes(&app.client, &errand.run, "cancelled").await;
 }

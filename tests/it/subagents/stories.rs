@@ -3,7 +3,7 @@
 use super::{
     Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
 };
-use crate::runs::{approve, asked, decide_in, events_of, last_words, reject, run_becomes, run_of};
+use crate::runs::{approve, decide_in, events_of, last_words, model_requests, reject, run_becomes, run_of};
 use crate::support::token::with_tokens;
 use crate::support::{Embedded, call};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ async fn a_childs_hold_is_decided_at_every_surface_and_both_runs_resume_by_thems
         let parent = app.client.get(&format!("/runs/{}", errand.run)).await.body;
         assert_eq!(parent["pending"], json!([]), "the parent itself holds no call");
 
-        app.scene.says("I paid 10.").says("All is paid.");
+        app.scene.answers("I paid 10.").answers("All is paid.");
         let decided = match side {
             "validate_tool" => app.client.approve(&hold).await,
             "session" => decide_in(&app.client, &errand.thread, &hold, "allow_once").await,
@@ -79,7 +79,7 @@ async fn a_childs_hold_is_decided_at_every_surface_and_both_runs_resume_by_thems
         assert_eq!(events_of(&app.rows, &child).await, of_child);
     }
     assert_eq!(app.ledger.lines(), ["pay 10", "pay 10", "pay 10"]);
-    assert_eq!(asked(&app), 12, "four times each");
+    assert_eq!(model_requests(&app), 12, "four times each");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_sub_agent_that_asks_starts_on_approval_and_the_approver_gets_202_at_o
     let again = app.client.approve(&id).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (202, Some("true")), "{:?}", again.body);
 
-    app.scene.says("Paid below.").says("Paid.");
+    app.scene.answers("Paid below.").answers("Paid.");
     app.client.approve(&hold).await;
     run_of_becomes(&app.client, &id, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Paid.");
@@ -121,7 +121,7 @@ async fn a14_a_session_grant_for_a_sub_agent_does_not_cover_the_calls_of_its_chi
     assert_eq!(app.client.approve(&hold).await.status, 200);
     let again = hold_in(&app.client, &thread).await;
     assert_ne!(again, hold);
-    app.scene.says("I see.").says("So be it.");
+    app.scene.answers("I see.").answers("So be it.");
     app.client.reject(&again).await;
     run_of_becomes(&app.client, &id, "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 10"]);
@@ -131,7 +131,7 @@ async fn a14_a_session_grant_for_a_sub_agent_does_not_cover_the_calls_of_its_chi
 async fn a_rejected_sub_agent_never_starts() {
     let app = start().await;
     let (thread, id) = app.held("errand", "look").await;
-    app.scene.says("As you like.");
+    app.scene.answers("As you like.");
     assert_eq!(reject(&app.client, &id, "not now").await.status, 200);
     run_of_becomes(&app.client, &id, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "As you like.");
@@ -143,14 +143,14 @@ async fn a_rejected_sub_agent_never_starts() {
 async fn an_edited_task_reaches_the_child_and_the_parents_model_reads_the_change() {
     let app = start().await;
     let (_, id) = app.held("errand", "look everywhere").await;
-    app.scene.says("Seen here.").says("Told.");
+    app.scene.answers("Seen here.").answers("Told.");
     let inputs = json!({ "note": "look here" });
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
     assert_eq!(app.client.validate(&edit).await.status, 202);
     run_of_becomes(&app.client, &id, "completed").await;
-    let told = "A person changed the inputs from {\"note\":\"look everywhere\"} to {\"note\":\"look here\"} before \
+    let sent = "A person changed the inputs from {\"note\":\"look everywhere\"} to {\"note\":\"look here\"} before \
                 approving. Seen here.";
-    assert_eq!(answers(&app.scene.requests().pop().unwrap()), [told]);
+    assert_eq!(answers(&app.scene.requests().pop().unwrap()), [sent]);
     let child = app.scene.requests().into_iter().nth(1).unwrap();
     assert!(format!("{:?}", child.messages).contains("look here"), "{:?}", child.messages);
 }
@@ -159,13 +159,13 @@ async fn an_edited_task_reaches_the_child_and_the_parents_model_reads_the_change
 async fn a_child_resumes_after_a_rejection_and_after_an_expiry() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
-    app.scene.says("They would not.").says("So be it.");
+    app.scene.answers("They would not.").answers("So be it.");
     assert_eq!(app.client.reject(&hold).await.status, 200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "They would not.");
 
     let (errand, hold) = Errand::held(&app).await;
-    app.scene.says("Nobody answered.").says("Then later.");
+    app.scene.answers("Nobody answered.").answers("Then later.");
     let late = format!("UPDATE tool_calls SET expires_at = {LONG_AGO} WHERE tool_call_id = '{hold}'");
     assert_eq!(app.rows.change(&late).await, Ok(1));
     run_becomes(&app.client, &errand.run, "completed").await;
@@ -177,22 +177,22 @@ async fn a_child_resumes_after_a_rejection_and_after_an_expiry() {
 #[tokio::test]
 async fn a_child_that_fails_fails_its_call_and_the_parent_resumes() {
     let app = start().await;
-    app.scene.calls(&[helper("p", "x")]).then(vec![Err("down".to_owned())]).says("It broke.");
+    app.scene.calls(&[helper("p", "x")]).then(vec![Err("down".to_owned())]).answers("It broke.");
     let errand = Errand::begin(&app, "get help").await;
     run_becomes(&app.client, &errand.run, "completed").await;
     let failed = app.client.call(&errand.call).await;
-    let told = "The tool failed: the sub-agent broke off, and part of its task may have been done: The model could not \
+    let sent = "The tool failed: the sub-agent broke off, and part of its task may have been done: The model could not \
                 be reached, or refused.";
-    assert_eq!((&failed["state"], &failed["result"]), (&json!("failed"), &json!(told)));
+    assert_eq!((&failed["state"], &failed["result"]), (&json!("failed"), &json!(sent)));
     assert_eq!(last_words(&app.client, &errand.thread).await, "It broke.");
 }
 
 #[tokio::test]
 async fn a_task_that_cannot_be_built_fails_the_call_in_the_same_turn() {
     let app = start().await;
-    app.scene.calls(&[call("p", "clumsy", &json!({ "note": "x" }))]).says("It broke.");
+    app.scene.calls(&[call("p", "clumsy", &json!({ "note": "x" }))]).answers("It broke.");
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "get help").await;
+    let turn = app.client.send_message(&thread, "get help").await;
     assert_eq!(turn.text(), "It broke.", "{}", turn.raw);
     assert_eq!(turn.one('a')["result"]["error"], "The tool failed: the tool broke", "{}", turn.raw);
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
@@ -203,9 +203,9 @@ async fn the_parent_resumes_after_two_children_and_a_tool_have_ended() {
     let app = start().await;
     let look = call("c", "look", &json!({ "note": "3" }));
     app.scene.calls(&[helper("a", "1"), helper("b", "2"), look]);
-    app.scene.says("Done below.").says("Done below.").says("All done.");
+    app.scene.answers("Done below.").answers("Done below.").answers("All done.");
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "get help").await;
+    let turn = app.client.send_message(&thread, "get help").await;
     assert_eq!(turn.one('a')["result"], json!({ "seen": "3" }), "{}", turn.raw);
     let run = turn.headers["x-run-id"].to_str().unwrap();
     run_becomes(&app.client, run, "completed").await;
@@ -214,7 +214,7 @@ async fn the_parent_resumes_after_two_children_and_a_tool_have_ended() {
         answers(&app.scene.requests().pop().unwrap()),
         ["Done below.", "Done below.", "{\"seen\":\"3\"}"]
     );
-    assert_eq!(asked(&app), 4);
+    assert_eq!(model_requests(&app), 4);
     assert_eq!(resumed(&app.rows, run).await, 1);
 }
 
@@ -223,14 +223,14 @@ async fn the_parent_waits_for_both_its_child_and_its_own_hold() {
     let app = start().await;
     let pay = call("b", "pay", &json!({ "note": "2" }));
     app.scene.calls(&[helper("a", "1"), pay]);
-    app.scene.says("Done below.");
+    app.scene.answers("Done below.");
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "get help").await;
+    let turn = app.client.send_message(&thread, "get help").await;
     let [hold] = turn.pending().try_into().unwrap();
     let delegated = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
     app.client.becomes(&delegated, "succeeded").await;
-    assert_eq!(asked(&app), 2, "the parent waits for the person");
-    app.scene.says("All done.");
+    assert_eq!(model_requests(&app), 2, "the parent waits for the person");
+    app.scene.answers("All done.");
     approve(&app.client, &hold).await;
     run_of_becomes(&app.client, &hold, "completed").await;
     assert_eq!(answers(&app.scene.requests().pop().unwrap()), ["Done below.", "{\"paid\":\"2\"}"]);
@@ -244,7 +244,7 @@ async fn sub_agents_are_nested_up_to_the_limit_and_not_beyond_it() {
     })
     .await;
     app.scene.calls(&[helper("p", "1")]).calls(&[helper("p", "2")]).calls(&[helper("p", "3")]);
-    app.scene.says("Too deep.").says("They could not.").says("So be it.");
+    app.scene.answers("Too deep.").answers("They could not.").answers("So be it.");
     let errand = Errand::begin(&app, "get help").await;
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(last_words(&app.client, &errand.thread).await, "So be it.");
@@ -252,9 +252,9 @@ async fn sub_agents_are_nested_up_to_the_limit_and_not_beyond_it() {
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 2);
     let sessions = app.rows.count(&format!("threads WHERE session_id = '{}'", errand.thread)).await;
     assert_eq!(sessions, 3, "all threads belong to one session");
-    let told = answers(&app.scene.requests().into_iter().nth(3).unwrap());
+    let sent = answers(&app.scene.requests().into_iter().nth(3).unwrap());
     let too_deep = "The tool failed: sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
-    assert_eq!(told, [too_deep]);
+    assert_eq!(sent, [too_deep]);
 }
 
 /// A server that allows a run at most this many sub-agents.
@@ -273,9 +273,9 @@ const TOO_MANY: &str =
 async fn the_limit_of_a_runs_sub_agents_includes_nested_ones() {
     let app = with_few_agents(2).await;
     app.scene.calls(&[helper("p", "1")]).calls(&[helper("p", "2")]).calls(&[helper("p", "3")]);
-    app.scene.says("Too many.").says("They could not.");
+    app.scene.answers("Too many.").answers("They could not.");
     // Sub-agents of earlier steps count.
-    app.scene.calls(&[helper("q", "4")]).says("So be it.");
+    app.scene.calls(&[helper("q", "4")]).answers("So be it.");
     let errand = Errand::begin(&app, "get help").await;
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(last_words(&app.client, &errand.thread).await, "So be it.");
@@ -285,8 +285,8 @@ async fn the_limit_of_a_runs_sub_agents_includes_nested_ones() {
     assert_eq!(answers(&requests[6]), ["They could not.", TOO_MANY]);
 
     // The user's next message starts another run.
-    app.scene.calls(&[helper("r", "5")]).says("Done.").says("All done.");
-    let turn = app.client.say(&errand.thread, "again").await;
+    app.scene.calls(&[helper("r", "5")]).answers("Done.").answers("All done.");
+    let turn = app.client.send_message(&errand.thread, "again").await;
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
     assert_eq!(last_words(&app.client, &errand.thread).await, "All done.");
 }
@@ -300,10 +300,10 @@ async fn sub_agents_started_concurrently_in_several_threads_do_not_exceed_the_li
         app.scene.calls(&three);
     }
     for _ in 0..20 {
-        app.scene.says("Done.");
+        app.scene.answers("Done.");
     }
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "get help").await;
+    let turn = app.client.send_message(&thread, "get help").await;
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 5);
     assert_eq!(app.rows.count(&format!("tool_calls WHERE result = '{TOO_MANY}'")).await, 7);
@@ -316,7 +316,7 @@ async fn a_hold_of_the_innermost_child_shows_in_the_session_of_the_root() {
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
     let errand = Errand::begin(&app, "get help").await;
     let hold = hold_in(&app.client, &errand.thread).await;
-    app.scene.says("Paid.").says("It is paid.").says("All is paid.");
+    app.scene.answers("Paid.").answers("It is paid.").answers("All is paid.");
     assert_eq!(decide_in(&app.client, &errand.thread, &hold, "allow_once").await.status, 200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "It is paid.");
@@ -325,7 +325,7 @@ async fn a_hold_of_the_innermost_child_shows_in_the_session_of_the_root() {
 #[tokio::test]
 async fn a_child_has_its_own_instructions_and_no_tool_that_its_parent_lacks() {
     let app = start().await;
-    app.scene.calls(&[call("p", "clerk", &json!({ "note": "x" }))]).says("Found.").says("Good.");
+    app.scene.calls(&[call("p", "clerk", &json!({ "note": "x" }))]).answers("Found.").answers("Good.");
     let errand = Errand::begin(&app, "look it up").await;
     run_becomes(&app.client, &errand.run, "completed").await;
     let [first, child, last] = app.scene.requests().try_into().unwrap();
@@ -335,7 +335,7 @@ async fn a_child_has_its_own_instructions_and_no_tool_that_its_parent_lacks() {
     assert_eq!((&first.system, &first.tools), (&last.system, &last.tools));
 
     // The child gets no tool that the parent's run was not given.
-    app.scene.calls(&[call("q", "clerk", &json!({ "note": "x" }))]).says("Nothing.").says("Pity.");
+    app.scene.calls(&[call("q", "clerk", &json!({ "note": "x" }))]).answers("Nothing.").answers("Pity.");
     let thread = app.client.thread().await;
     let turn =
         app.client.turn(&thread, &json!({ "content": "look", "tool_selection": ["clerk", "pay"] })).await;
@@ -350,12 +350,12 @@ async fn a_session_grant_covers_the_calls_of_a_child() {
     let app = start().await;
     let thread = app.client.thread().await;
     let first = app.hold_in(&thread, "pay", "1").await;
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     assert_eq!(decide_in(&app.client, &thread, &first, "allow_session").await.status, 200);
     run_of_becomes(&app.client, &first, "completed").await;
     app.scene.calls(&[helper("p", "pay 2")]).calls(&[call("p", "pay", &json!({ "note": "2" }))]);
-    app.scene.says("Paid below.").says("Both paid.");
-    let turn = app.client.say(&thread, "get help").await;
+    app.scene.answers("Paid below.").answers("Both paid.");
+    let turn = app.client.send_message(&thread, "get help").await;
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 2"]);
 }
@@ -368,7 +368,7 @@ async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user()
     let (errand, hold) = Errand::held(&app).await;
     let child = errand.child(&app.client).await;
     let below = errand.child_thread(&app.client).await;
-    for stranger in [&mallory, &bob] {
+    for other_user in [&mallory, &bob] {
         for path in [
             format!("/threads/{below}"),
             format!("/threads/{below}/messages"),
@@ -377,17 +377,17 @@ async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user()
             format!("/tool_calls/{}", errand.call),
             format!("/sessions/{}/approvals", errand.thread),
         ] {
-            assert_eq!(stranger.get(&path).await.status, 404, "{path}");
+            assert_eq!(other_user.get(&path).await.status, 404, "{path}");
         }
-        assert_eq!(stranger.get("/approvals").await.body["results"], json!([]));
-        assert_eq!(stranger.approve(&hold).await.status, 404);
-        let cancel = stranger.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
+        assert_eq!(other_user.get("/approvals").await.body["results"], json!([]));
+        assert_eq!(other_user.approve(&hold).await.status, 404);
+        let cancel = other_user.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
         assert_eq!(cancel.status, 404);
     }
     let owners =
         app.rows.all("SELECT DISTINCT tenant_id, user_id FROM threads WHERE parent_id IS NOT NULL").await;
     assert_eq!(owners, [json!({ "tenant_id": "acme", "user_id": "alice" })]);
-    app.scene.says("Paid.").says("Done.");
+    app.scene.answers("Paid.").answers("Done.");
     assert_eq!(app.client.approve(&hold).await.status, 200);
     run_becomes(&app.client, &errand.run, "completed").await;
 }

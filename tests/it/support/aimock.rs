@@ -1,6 +1,6 @@
 //! A third-party model server: npm's `@copilotkit/aimock`, with the fixtures of `tests/wire`.
 
-use super::{Asked, Client, Upstream};
+use super::{Client, RecordedRequest, Upstream};
 use futures::FutureExt;
 use poem::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER};
 use poem::{Body, Response};
@@ -37,8 +37,8 @@ impl Aimock {
             .find_map(|line| line.split_once("server listening on ").map(|(_, it)| it.trim().to_owned()))
             .expect("aimock prints its address");
         std::thread::spawn(move || lines.for_each(drop));
-        let behind = Client::new(address);
-        let front = Upstream::start(move |asked| forward(behind.clone(), asked).boxed()).await;
+        let upstream = Client::new(address);
+        let front = Upstream::start(move |request| forward(upstream.clone(), request).boxed()).await;
         Self { front: Some(front), child }
     }
 
@@ -48,7 +48,7 @@ impl Aimock {
     }
 
     /// Returns every request. Each was valid, and only those at these indices were answered with an error.
-    pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<Asked> {
+    pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<RecordedRequest> {
         self.front.take().unwrap().finish(refused)
     }
 }
@@ -62,11 +62,11 @@ impl Drop for Aimock {
 }
 
 /// Forwards a request; the response is streamed chunk by chunk.
-async fn forward(behind: Client, asked: Asked) -> Response {
-    let Asked { path, mut headers, raw, .. } = asked;
+async fn forward(upstream: Client, request: RecordedRequest) -> Response {
+    let RecordedRequest { path, mut headers, raw, .. } = request;
     headers.remove(HOST);
     headers.remove(CONTENT_LENGTH);
-    let request = behind.http.post(behind.url(&path)).headers(headers).body(raw);
+    let request = upstream.http.post(upstream.url(&path)).headers(headers).body(raw);
     let answer = request.send().await.unwrap();
     let mut response = Response::builder().status(answer.status());
     for name in [CONTENT_TYPE, RETRY_AFTER] {

@@ -4,7 +4,7 @@
 //! It writes its bytes itself, because no library responds as badly as a bad server. Each response is chunked
 //! and has its own connection, and each piece is one chunk, so the client reads the pieces as they were sent.
 
-use super::{Said, Wire, eventually, valid_request};
+use super::{ScriptedAnswer, Wire, eventually, valid_request};
 use holdpoint::config::Model;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -43,8 +43,8 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// The answer, event by event.
-    pub(crate) fn says(said: &Said) -> Self {
-        Self::streams(said.wire, said.pieces().into_iter().map(Act::Send).collect())
+    pub(crate) fn scripted(answer: &ScriptedAnswer) -> Self {
+        Self::streams(answer.wire, answer.pieces().into_iter().map(Act::Send).collect())
     }
 
     /// A response with status 200 and the content type of the wire.
@@ -84,16 +84,16 @@ impl Reply {
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) path: String,
     pub(crate) body: Value,
     pub(crate) at: Instant,
-    pub(crate) stands: Stands,
+    pub(crate) state: ResponseState,
 }
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stands {
+pub(crate) enum ResponseState {
     /// The response is not complete.
     Open,
     /// The whole response was sent.
@@ -107,7 +107,7 @@ pub(crate) enum Stands {
 #[derive(Debug, Default)]
 struct Log {
     replies: VecDeque<Reply>,
-    asked: Vec<Asked>,
+    requests: Vec<RecordedRequest>,
     /// Invalid requests, and requests that the script did not expect.
     faults: Vec<String>,
 }
@@ -119,7 +119,7 @@ pub(crate) struct BadServer {
     base: String,
     log: Arc<Mutex<Log>>,
     /// A waiting response continues once for each permit.
-    pub(crate) go: Arc<Semaphore>,
+    pub(crate) release: Arc<Semaphore>,
     accepts: AbortHandle,
 }
 
@@ -179,15 +179,15 @@ impl BadServer {
     fn accepts(wire: Wire, listener: TcpListener) -> Self {
         let base = format!("http://{}", listener.local_addr().unwrap());
         let log = Arc::new(Mutex::new(Log::default()));
-        let go = Arc::new(Semaphore::new(0));
-        let connection = Connection { log: log.clone(), go: go.clone() };
+        let release = Arc::new(Semaphore::new(0));
+        let connection = Connection { log: log.clone(), release: release.clone() };
         #[expect(clippy::disallowed_methods, reason = "ends with the test's runtime")]
         let accepts = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 tokio::spawn(connection.clone().serve(socket));
             }
         });
-        Self { wire, base, log, go, accepts: accepts.abort_handle() }
+        Self { wire, base, log, release, accepts: accepts.abort_handle() }
     }
 
     /// The `[model]` section for this server, with these additional keys.
@@ -202,42 +202,43 @@ impl BadServer {
     }
 
     /// Appends this answer to the script.
-    pub(crate) fn says(&self, said: &Said) -> &Self {
-        self.then(Reply::says(said))
+    pub(crate) fn answers(&self, answer: &ScriptedAnswer) -> &Self {
+        self.then(Reply::scripted(answer))
     }
 
     /// Appends an answer with this text to the script.
     pub(crate) fn words(&self, words: &str) -> &Self {
-        self.says(&Said::words_on(self.wire, words))
+        self.answers(&ScriptedAnswer::words_on(self.wire, words))
     }
 
     /// Every request so far, oldest first.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.log.lock().unwrap().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.log.lock().unwrap().requests.clone()
     }
 
     /// The body of the last request.
     pub(crate) fn last(&self) -> Value {
-        self.asked().pop().unwrap().body
+        self.requests().pop().unwrap().body
     }
 
     /// Waits until this number of requests has arrived.
-    pub(crate) async fn is_asked(&self, times: usize) {
-        let enough = async || (self.asked().len() >= times).then_some(());
+    pub(crate) async fn wait_for_requests(&self, times: usize) {
+        let enough = async || (self.requests().len() >= times).then_some(());
         eventually(&format!("request {times} comes"), enough).await;
     }
 
     /// Waits until the last request has this state.
-    pub(crate) async fn last_stands(&self, stands: Stands) {
-        let there = async || self.asked().last().is_some_and(|asked| asked.stands == stands).then_some(());
-        eventually(&format!("the last request is {stands:?}"), there).await;
+    pub(crate) async fn wait_for_state(&self, state: ResponseState) {
+        let there =
+            async || self.requests().last().is_some_and(|requests| requests.state == state).then_some(());
+        eventually(&format!("the last request is {state:?}"), there).await;
     }
 }
 
 #[derive(Clone)]
 struct Connection {
     log: Arc<Mutex<Log>>,
-    go: Arc<Semaphore>,
+    release: Arc<Semaphore>,
 }
 
 impl Connection {
@@ -254,24 +255,24 @@ impl Connection {
                 log.faults.push(format!("asked once too often: {body}"));
                 Reply::refuses(400, "{}")
             });
-            log.asked.push(Asked { path, body, at: Instant::now(), stands: Stands::Open });
-            (log.asked.len() - 1, reply)
+            log.requests.push(RecordedRequest { path, body, at: Instant::now(), state: ResponseState::Open });
+            (log.requests.len() - 1, reply)
         };
-        let stands = |now: Stands| self.log.lock().unwrap().asked[number].stands = now;
+        let state = |now: ResponseState| self.log.lock().unwrap().requests[number].state = now;
         let (mut read, mut write) = socket.into_split();
         let played = tokio::select! {
             played = self.play(&mut write, reply) => played,
-            () = gone(&mut read) => return stands(Stands::Left),
+            () = gone(&mut read) => return state(ResponseState::Left),
         };
-        stands(Stands::Sent);
+        state(ResponseState::Sent);
         match played {
             Ok(Then::Close) => drop(write),
             // Dropping one half would close the connection cleanly.
             Ok(Then::Vanish) => return write.forget(),
-            Err(_) => return stands(Stands::Left),
+            Err(_) => return state(ResponseState::Left),
         }
         gone(&mut read).await;
-        stands(Stands::Done);
+        state(ResponseState::Done);
     }
 
     async fn play(&self, write: &mut OwnedWriteHalf, reply: Reply) -> std::io::Result<Then> {
@@ -281,7 +282,7 @@ impl Connection {
         for act in reply.acts {
             match act {
                 Act::Send(piece) => chunk(write, &piece).await?,
-                Act::Wait => self.go.acquire().await.unwrap().forget(),
+                Act::Wait => self.release.acquire().await.unwrap().forget(),
                 Act::Hang => std::future::pending().await,
                 Act::Every(pause, times, piece) => {
                     let mut ticks = tokio::time::interval(pause);

@@ -47,9 +47,9 @@ impl Driver {
             for line in answers.map_while(Result::ok) {
                 let answer: Value = serde_json::from_str(&line).unwrap();
                 let mut waiting = answered.lock().unwrap();
-                let who = waiting.as_mut().unwrap().remove(&answer["id"].as_u64().unwrap());
+                let waiter = waiting.as_mut().unwrap().remove(&answer["id"].as_u64().unwrap());
                 // A test that has failed no longer waits.
-                let _gone = who.unwrap().send(answer);
+                let _closed = waiter.unwrap().send(answer);
             }
             *answered.lock().unwrap() = None;
             child.wait().unwrap();
@@ -58,17 +58,17 @@ impl Driver {
     }
 
     /// Sends the order; the receiver gets the answer when the order is carried out.
-    fn give(&self, mut order: Value) -> oneshot::Receiver<Value> {
+    fn send(&self, mut command: Value) -> oneshot::Receiver<Value> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().unwrap().as_mut().expect(MISSING).insert(id, answer);
-        order["id"] = id.into();
-        writeln!(self.stdin.lock().unwrap(), "{order}").expect(MISSING);
+        command["id"] = id.into();
+        writeln!(self.stdin.lock().unwrap(), "{command}").expect(MISSING);
         answered
     }
 
-    async fn order(&self, order: Value) -> Value {
-        let answer = self.give(order).await.expect(MISSING);
+    async fn command(&self, command: Value) -> Value {
+        let answer = self.send(command).await.expect(MISSING);
         assert!(answer.get("error").is_none(), "{}", answer["error"].as_str().unwrap());
         answer["ok"].clone()
     }
@@ -95,8 +95,8 @@ impl Browser {
 
     /// Starts a browser with the page in this folder of `examples`.
     pub(crate) async fn start_example(example: &str, server: &str, test: &'static str) -> Self {
-        let order = json!({ "do": "start", "test": test, "server": server, "example": example });
-        Driver::shared().order(order).await;
+        let command = json!({ "do": "start", "test": test, "server": server, "example": example });
+        Driver::shared().command(command).await;
         Self { test }
     }
 
@@ -108,13 +108,13 @@ impl Browser {
     /// Opens a tab with the page at this path.
     pub(crate) async fn tab_at(&self, name: &'static str, path: &str) -> Tab {
         let tab = Tab { test: self.test, name };
-        tab.order("open", json!({ "at": path })).await;
+        tab.command("open", json!({ "at": path })).await;
         tab
     }
 
     /// Closes the browser.
     pub(crate) async fn close(self) {
-        Driver::shared().order(json!({ "do": "close", "test": self.test })).await;
+        Driver::shared().command(json!({ "do": "close", "test": self.test })).await;
     }
 }
 
@@ -122,155 +122,155 @@ impl Drop for Browser {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser").join(self.test);
-            let order = json!({ "do": "fail", "test": self.test, "folder": folder });
+            let command = json!({ "do": "fail", "test": self.test, "folder": folder });
             // The driver does this while the test unwinds.
-            let _answer = Driver::shared().give(order);
+            let _answer = Driver::shared().send(command);
         }
     }
 }
 
 impl Tab {
-    async fn order(&self, what: &str, mut order: Value) -> Value {
-        order["test"] = self.test.into();
-        order["tab"] = self.name.into();
-        order["do"] = what.into();
-        Driver::shared().order(order).await
+    async fn command(&self, what: &str, mut command: Value) -> Value {
+        command["test"] = self.test.into();
+        command["tab"] = self.name.into();
+        command["do"] = what.into();
+        Driver::shared().command(command).await
     }
 
     /// The id of the tab's chat, from the URL.
     pub(crate) async fn chat(&self) -> String {
-        let url = self.order("url", json!({})).await;
+        let url = self.command("url", json!({})).await;
         url.as_str().unwrap().strip_prefix("/?chat=").unwrap().to_owned()
     }
 
-    pub(crate) async fn says(&self, words: &str) {
-        self.order("say", json!({ "text": words })).await;
+    pub(crate) async fn sends(&self, words: &str) {
+        self.command("say", json!({ "text": words })).await;
     }
 
     /// Waits until the conversation has exactly these lines, and the page is idle.
     pub(crate) async fn shows(&self, lines: &[impl Serialize]) {
-        self.order("shows", json!({ "lines": lines, "busy": false })).await;
+        self.command("shows", json!({ "lines": lines, "busy": false })).await;
     }
 
     /// Waits until the conversation has exactly these lines, while the page waits for more.
     pub(crate) async fn shows_so_far(&self, lines: &[impl Serialize]) {
-        self.order("shows", json!({ "lines": lines, "busy": true })).await;
+        self.command("shows", json!({ "lines": lines, "busy": true })).await;
     }
 
-    /// Approves a call of this tool; place 0 is the first.
-    pub(crate) async fn approves(&self, tool: &str, place: usize) {
-        self.order("approve", json!({ "tool": tool, "place": place })).await;
+    /// Approves a call of this tool; index 0 is the first.
+    pub(crate) async fn approves(&self, tool: &str, index: usize) {
+        self.command("approve", json!({ "tool": tool, "index": index })).await;
     }
 
     /// Rejects a call of this tool, with a reason.
-    pub(crate) async fn denies(&self, tool: &str, place: usize, reason: &str) {
-        self.order("deny", json!({ "tool": tool, "place": place, "reason": reason })).await;
+    pub(crate) async fn denies(&self, tool: &str, index: usize, reason: &str) {
+        self.command("deny", json!({ "tool": tool, "index": index, "reason": reason })).await;
     }
 
     /// Clicks the button of this name.
     pub(crate) async fn clicks(&self, button: &str) {
-        self.order("click", json!({ "name": button })).await;
+        self.command("click", json!({ "name": button })).await;
     }
 
     /// Follows the link of this name.
-    pub(crate) async fn follows(&self, link: &str) {
-        self.order("click", json!({ "name": link, "role": "link" })).await;
+    pub(crate) async fn clicks_link(&self, link: &str) {
+        self.command("click", json!({ "name": link, "role": "link" })).await;
     }
 
     /// Clicks a button in the card of a call.
-    pub(crate) async fn clicks_in(&self, (tool, place): (&str, usize), button: &str) {
-        self.order("clickInCard", json!({ "tool": tool, "place": place, "name": button })).await;
+    pub(crate) async fn clicks_in(&self, (tool, index): (&str, usize), button: &str) {
+        self.command("clickInCard", json!({ "tool": tool, "index": index, "name": button })).await;
     }
 
     /// Fills a field in the card of a call: with a text, or with whether a box is checked.
-    pub(crate) async fn fills_in(&self, (tool, place): (&str, usize), label: &str, value: impl Into<Value>) {
+    pub(crate) async fn fills_in(&self, (tool, index): (&str, usize), label: &str, value: impl Into<Value>) {
         let value = value.into();
-        self.order("fillInCard", json!({ "tool": tool, "place": place, "label": label, "value": value }))
+        self.command("fillInCard", json!({ "tool": tool, "index": index, "label": label, "value": value }))
             .await;
     }
 
     /// Chooses an option of a field in the card of a call.
-    pub(crate) async fn chooses_in(&self, (tool, place): (&str, usize), label: &str, value: &str) {
-        self.order("chooseInCard", json!({ "tool": tool, "place": place, "label": label, "value": value }))
+    pub(crate) async fn chooses_in(&self, (tool, index): (&str, usize), label: &str, value: &str) {
+        self.command("chooseInCard", json!({ "tool": tool, "index": index, "label": label, "value": value }))
             .await;
     }
 
     /// Presses a key, such as `Tab`.
     pub(crate) async fn presses(&self, key: &str) {
-        self.order("press", json!({ "key": key })).await;
+        self.command("press", json!({ "key": key })).await;
     }
 
     /// Types a text into whatever has the focus.
     pub(crate) async fn types(&self, text: &str) {
-        self.order("type", json!({ "text": text })).await;
+        self.command("type", json!({ "text": text })).await;
     }
 
     pub(crate) async fn resizes(&self, width: u32, height: u32) {
-        self.order("resize", json!({ "width": width, "height": height })).await;
+        self.command("resize", json!({ "width": width, "height": height })).await;
     }
 
     /// Emulates a preference of the user, such as `{"colorScheme": "dark"}`.
     pub(crate) async fn prefers(&self, media: Value) {
-        self.order("emulate", json!({ "media": media })).await;
+        self.command("emulate", json!({ "media": media })).await;
     }
 
     /// Loses every later request whose URL has this form.
     pub(crate) async fn loses(&self, form: &str) {
-        self.order("cut", json!({ "path": form })).await;
+        self.command("cut", json!({ "path": form })).await;
     }
 
     /// The value of a JavaScript expression in the page.
     pub(crate) async fn value_of(&self, script: &str) -> Value {
-        self.order("evaluate", json!({ "script": script })).await
+        self.command("evaluate", json!({ "script": script })).await
     }
 
     /// Waits until a JavaScript expression in the page has this value.
     pub(crate) async fn becomes(&self, script: &str, value: impl Into<Value>) {
         let value = value.into();
-        self.order("becomes", json!({ "script": script, "value": value })).await;
+        self.command("becomes", json!({ "script": script, "value": value })).await;
     }
 
     /// What axe finds wrong with the page, and whether the page is wider than its window.
     pub(crate) async fn faults(&self) -> Vec<String> {
-        let faults = self.order("faults", json!({})).await;
+        let faults = self.command("faults", json!({})).await;
         faults.as_array().unwrap().iter().map(|fault| fault.as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) async fn reloads(&self) {
-        self.order("reload", json!({})).await;
+        self.command("reload", json!({})).await;
     }
 
     /// Reloads the page up to its request for the running turn, which is held until it is released.
     pub(crate) async fn reloads_held(&self) {
-        self.order("reloadHeld", json!({})).await;
+        self.command("reloadHeld", json!({})).await;
     }
 
     /// Makes the next request whose URL has this form wait until it is released.
     pub(crate) async fn holds_back(&self, form: &str) {
-        self.order("hold", json!({ "path": form })).await;
+        self.command("hold", json!({ "path": form })).await;
     }
 
     /// Releases the request, which has to come.
-    pub(crate) async fn is_let_go(&self) {
-        self.order("letGo", json!({})).await;
+    pub(crate) async fn releases(&self) {
+        self.command("release", json!({})).await;
     }
 
     /// The error that the page shows.
     pub(crate) async fn alert(&self) -> String {
-        self.order("alert", json!({})).await.as_str().unwrap().to_owned()
+        self.command("alert", json!({})).await.as_str().unwrap().to_owned()
     }
 
     /// The page's requests and their statuses, oldest first, with `{chat}` in place of the chat's id.
-    pub(crate) async fn asked(&self) -> Vec<String> {
+    pub(crate) async fn requests(&self) -> Vec<String> {
         let chat = self.chat().await;
-        let asked = self.order("requests", json!({})).await;
+        let requests = self.command("requests", json!({})).await;
         let line = |line: &Value| line.as_str().unwrap().replace(&chat, "{chat}");
-        asked.as_array().unwrap().iter().map(line).collect()
+        requests.as_array().unwrap().iter().map(line).collect()
     }
 
     /// The errors in the page's console.
     pub(crate) async fn errors(&self) -> Vec<String> {
-        let errors = self.order("errors", json!({})).await;
+        let errors = self.command("errors", json!({})).await;
         errors.as_array().unwrap().iter().map(|error| error.as_str().unwrap().to_owned()).collect()
     }
 }

@@ -69,9 +69,9 @@ impl Watched {
 
     /// The same on this database.
     pub(crate) async fn start_on(dir: TempDir, database: String, settings: &[(&str, &str)]) -> Self {
-        let upstream = Upstream::start(|asked| {
-            let key = asked.header("authorization").unwrap_or_default().to_owned();
-            let last = asked.body["messages"].as_array().unwrap().last().unwrap().clone();
+        let upstream = Upstream::start(|requested| {
+            let key = requested.header("authorization").unwrap_or_default().to_owned();
+            let last = requested.body["messages"].as_array().unwrap().last().unwrap().clone();
             std::future::ready(answer(&last, &key)).boxed()
         });
         let upstream = upstream.await;
@@ -87,7 +87,7 @@ impl Watched {
             .env("HOLDPOINT_MODEL__API_KEY", MODEL_KEY)
             .envs(token::VARIABLES)
             .envs(settings.iter().copied());
-        let server = Process::spawn_heard(&mut command);
+        let server = Process::spawn_captured(&mut command);
         Self { server, upstream, database, _dir: dir }
     }
 
@@ -98,12 +98,12 @@ impl Watched {
 
     /// Stops the server; returns its whole output.
     pub(crate) fn finish(self) -> String {
-        let said = self.server.finish();
-        let asked = self.upstream.asked();
-        let statuses = asked.iter().map(|asked| asked.status.unwrap_or_default()).enumerate();
+        let output = self.server.finish();
+        let requested = self.upstream.requests();
+        let statuses = requested.iter().map(|requested| requested.status.unwrap_or_default()).enumerate();
         let refused: Vec<_> = statuses.filter(|(_, status)| *status != 200).collect();
         self.upstream.finish(&refused);
-        said
+        output
     }
 }
 
@@ -117,7 +117,7 @@ fn answer(last: &Value, key: &str) -> Response {
             json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] })
         )
     };
-    let said = match words.split_once(' ').filter(|_| last["role"] == "user") {
+    let output = match words.split_once(' ').filter(|_| last["role"] == "user") {
         Some(("call", call)) => {
             let (tool, note) = call.split_once(' ').unwrap();
             let arguments = json!({ "note": note }).to_string();
@@ -135,5 +135,7 @@ fn answer(last: &Value, key: &str) -> Response {
         _ => choice(json!({ "content": format!("So be it: {words}") }), Some("stop")),
     };
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": 10, "completion_tokens": 5 } });
-    format!("{said}data: {usage}\n\ndata: [DONE]\n\n").with_content_type("text/event-stream").into_response()
+    format!("{output}data: {usage}\n\ndata: [DONE]\n\n")
+        .with_content_type("text/event-stream")
+        .into_response()
 }

@@ -55,14 +55,14 @@ impl DataParts {
     /// Takes the label of a call.
     pub(crate) fn label(&mut self, label: &Value) {
         if label["validated"] == "pending" {
-            self.asks(&label["toolCallId"]);
+            self.assert_card(&label["toolCallId"]);
         } else {
             self.decided.push(label["toolCallId"].clone());
         }
     }
 
     /// Takes the request to decide a call, after its card.
-    pub(crate) fn asks(&self, call: &Value) {
+    pub(crate) fn assert_card(&self, call: &Value) {
         let is_card = |part: &Value| part["type"] == "data-tool-hold" && part["id"] == *call;
         assert!(self.parts.iter().any(is_card), "no card of {call}: {:?}", self.parts);
     }
@@ -117,8 +117,8 @@ impl Turn {
         Self { status, headers, raw, lines, parts }
     }
 
-    /// Asserts that the turn told stored states only: there was nothing to continue.
-    pub(crate) fn assert_told_states(&self) {
+    /// Asserts that the turn reported stored states only: there was nothing to continue.
+    pub(crate) fn assert_states_only(&self) {
         assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);
     }
 
@@ -134,10 +134,10 @@ impl Turn {
     }
 
     /// The lines with their text merged: consecutive text lines are one line.
-    pub(crate) fn told(&self) -> Vec<Line> {
-        let mut told: Vec<Line> = Vec::new();
+    pub(crate) fn merged_lines(&self) -> Vec<Line> {
+        let mut merged_lines: Vec<Line> = Vec::new();
         for (code, value) in &self.lines {
-            match told.last_mut() {
+            match merged_lines.last_mut() {
                 Some(('0', Value::String(words))) if *code == '0' => words.push_str(value.as_str().unwrap()),
                 Some(('g', Value::String(words))) if *code == 'g' => words.push_str(value.as_str().unwrap()),
                 Some(('c', last)) if *code == 'c' && last["toolCallId"] == value["toolCallId"] => {
@@ -145,10 +145,10 @@ impl Turn {
                     last["argsTextDelta"] =
                         (last["argsTextDelta"].as_str().unwrap().to_owned() + more).into();
                 }
-                _ => told.push((*code, value.clone())),
+                _ => merged_lines.push((*code, value.clone())),
             }
         }
-        told
+        merged_lines
     }
 
     pub(crate) fn text(&self) -> String {
@@ -246,12 +246,12 @@ impl Client {
     }
 
     /// Runs one turn with this message.
-    pub(crate) async fn say(&self, thread: &str, words: &str) -> Turn {
+    pub(crate) async fn send_message(&self, thread: &str, words: &str) -> Turn {
         self.turn(thread, &json!({ "content": words })).await
     }
 
     /// Resumes the thread with an empty body.
-    pub(crate) async fn go_on(&self, thread: &str) -> Turn {
+    pub(crate) async fn resume(&self, thread: &str) -> Turn {
         self.read(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}")))).await
     }
 
@@ -280,8 +280,8 @@ impl Client {
     /// The texts of the thread's current user messages, oldest first.
     pub(crate) async fn questions(&self, thread: &str) -> Vec<String> {
         let messages = self.messages(thread).await;
-        let asked = messages.iter().filter(|message| message["role"] == "user");
-        asked.map(|message| message["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+        let questions = messages.iter().filter(|message| message["role"] == "user");
+        questions.map(|message| message["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) async fn read(&self, request: reqwest::RequestBuilder) -> Turn {
@@ -289,12 +289,12 @@ impl Client {
     }
 
     /// Begins to resume the thread: the response arrives after the server has read the thread's state.
-    pub(crate) async fn begin_to_go_on(&self, thread: &str) -> reqwest::Response {
+    pub(crate) async fn begin_resume(&self, thread: &str) -> reqwest::Response {
         let path = format!("/qa/chat_streamed/{thread}");
         self.http.post(self.url(&path)).send().await.unwrap()
     }
 
-    /// Reads a turn that has begun.
+    /// Reads a turn that has started.
     pub(crate) async fn read_on(&self, response: reqwest::Response) -> Turn {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Turn::of(status, headers, response.text().await.unwrap())

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 /// The outcome that the service reports for every call.
 #[derive(Debug, Clone)]
-pub(crate) enum Says {
+pub(crate) enum Report {
     /// The outcome is not known yet.
     Nothing,
     Happened(Value),
@@ -32,29 +32,33 @@ pub(crate) struct Question {
 /// The service.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    says: Arc<Mutex<Says>>,
-    asked: Arc<Mutex<Vec<Question>>>,
+    report: Arc<Mutex<Report>>,
+    requests: Arc<Mutex<Vec<Question>>>,
     /// `Says::Waits` continues once for each permit here.
-    pub(crate) go: Arc<Semaphore>,
+    pub(crate) release: Arc<Semaphore>,
 }
 
 impl Service {
-    pub(crate) fn that_says(says: Says) -> Self {
-        Self { says: Arc::new(Mutex::new(says)), asked: Arc::default(), go: Arc::new(Semaphore::new(0)) }
+    pub(crate) fn that_reports(report: Report) -> Self {
+        Self {
+            report: Arc::new(Mutex::new(report)),
+            requests: Arc::default(),
+            release: Arc::new(Semaphore::new(0)),
+        }
     }
 
     /// Sets the outcome that the service reports.
-    pub(crate) fn now_says(&self, says: Says) {
-        *self.says.lock().unwrap() = says;
+    pub(crate) fn now_reports(&self, report: Report) {
+        *self.report.lock().unwrap() = report;
     }
 
-    pub(crate) fn asked(&self) -> Vec<Question> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<Question> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// The number of verification requests for this call.
-    pub(crate) fn asked_about(&self, key: &str) -> usize {
-        self.asked().iter().filter(|question| question.key == key).count()
+    pub(crate) fn requests_about(&self, key: &str) -> usize {
+        self.requests().iter().filter(|question| question.key == key).count()
     }
 
     async fn answer(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
@@ -63,16 +67,16 @@ impl Service {
             tenant_id: key.requester().tenant_id().to_owned(),
             user_id: key.requester().user_id().to_owned(),
         };
-        self.asked.lock().unwrap().push(question);
-        let says = self.says.lock().unwrap().clone();
-        match says {
-            Says::Nothing => Ok(Verified::Unknown),
-            Says::Happened(output) => Ok(Verified::Happened(output)),
-            Says::NeverHappened => Ok(Verified::NeverHappened),
-            Says::Fails => Err(ToolError::new("the service cannot be reached")),
-            Says::Breaks => panic!("the service is odd"),
-            Says::Waits(output) => {
-                self.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+        self.requests.lock().unwrap().push(question);
+        let report = self.report.lock().unwrap().clone();
+        match report {
+            Report::Nothing => Ok(Verified::Unknown),
+            Report::Happened(output) => Ok(Verified::Happened(output)),
+            Report::NeverHappened => Ok(Verified::NeverHappened),
+            Report::Fails => Err(ToolError::new("the service cannot be reached")),
+            Report::Breaks => panic!("the service is odd"),
+            Report::Waits(output) => {
+                self.release.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
                 Ok(Verified::Happened(output))
             }
         }
@@ -107,7 +111,7 @@ impl Tool for Courier {
 
     async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<Value, ToolError> {
         self.ledger.write(format!("courier {}", input.note));
-        self.ledger.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+        self.ledger.release.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
         Ok(json!({ "delivered": input.note }))
     }
 

@@ -61,7 +61,7 @@ impl Leaver {
         leaver
     }
 
-    /// Posts all but the end of this body, and waits until the server has begun to read it.
+    /// Posts all but the end of this body, and waits until the server has started to read it.
     pub(crate) async fn sends_half(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
         let mut leaver = Self::connects(client, how).await;
         leaver.posts(path, &body.to_string(), Part::Half).await;
@@ -98,7 +98,7 @@ impl Leaver {
         self.writes(head.as_bytes()).await;
         if part == Part::Half {
             // The server sends `100 Continue` when it begins to read the body.
-            self.hears_head().await;
+            self.receives_head().await;
         }
         self.writes(body.as_bytes()).await;
     }
@@ -138,33 +138,37 @@ impl Leaver {
     }
 
     /// The body of the response to this stream so far; `None` before its head.
-    fn heard(&self, stream: u32) -> Option<String> {
+    fn received_body(&self, stream: u32) -> Option<String> {
         if !self.how.is_http2() {
             let read = String::from_utf8_lossy(&self.read);
             return read.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
         }
-        let mut heard = None;
+        let mut received_body = None;
         for frame in http2::frames(&self.read).iter().filter(|frame| frame.stream == stream) {
             let body: &mut String = match frame.kind {
-                http2::HEADERS | http2::DATA => heard.get_or_insert_default(),
+                http2::HEADERS | http2::DATA => received_body.get_or_insert_default(),
                 _ => continue,
             };
             if frame.kind == http2::DATA {
                 body.push_str(&String::from_utf8_lossy(frame.payload));
             }
         }
-        heard
+        received_body
     }
 
     /// Reads until the head of the response has arrived.
-    pub(crate) async fn hears_head(&mut self) {
-        self.hears("").await;
+    pub(crate) async fn receives_head(&mut self) {
+        self.receives("").await;
     }
 
     /// Reads until the body of the response contains this text.
-    pub(crate) async fn hears(&mut self, text: &str) {
-        while !self.heard(http2::FIRST).is_some_and(|heard| heard.contains(text)) {
-            assert!(self.reads().await, "the server ended before {text:?}: {:?}", self.heard(http2::FIRST));
+    pub(crate) async fn receives(&mut self, text: &str) {
+        while !self.received_body(http2::FIRST).is_some_and(|received_body| received_body.contains(text)) {
+            assert!(
+                self.reads().await,
+                "the server ended before {text:?}: {:?}",
+                self.received_body(http2::FIRST)
+            );
         }
     }
 
@@ -190,7 +194,7 @@ impl Leaver {
                     frame.stream == http2::SECOND && frame.flags & http2::END_STREAM != 0
                 };
                 self.reads_frame("the end of another answer", is_last).await;
-                let tools = self.heard(http2::SECOND).unwrap();
+                let tools = self.received_body(http2::SECOND).unwrap();
                 assert!(tools.contains("wait_for_me"), "{tools}");
                 Some(self.socket)
             }

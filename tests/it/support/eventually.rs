@@ -9,12 +9,12 @@ const REST: Duration = Duration::from_millis(10);
 
 /// Polls until `look` returns a value.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         if let Some(seen) = look().await {
             return seen;
         }
-        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
+        assert!(started.elapsed() < DEADLINE, "waited in vain: {what}");
         tokio::time::sleep(REST).await;
     }
 }

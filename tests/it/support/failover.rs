@@ -22,7 +22,7 @@ impl Failover {
         let ports = free_ports();
         let mut keeper = Keeper::spawn(include_str!("failover.sh"), &ports.map(|port| port.to_string()));
         assert!(
-            keeper.said_ok(),
+            keeper.is_ok(),
             "these tests need HAProxy and pg_auto_failover (Debian: apt install haproxy pg-auto-failover-cli \
              postgresql-15-auto-failover); what went wrong stands above"
         );
@@ -39,12 +39,12 @@ impl Failover {
 
     /// Stops the replication: from now on commits wait.
     pub(crate) fn mute(&mut self) {
-        assert!(self.keeper.obeys("mute"));
+        assert!(self.keeper.execute("mute"));
     }
 
     /// Ends the primary for good. The manager finds out by itself.
     pub(crate) fn kill_primary(&mut self) {
-        assert!(self.keeper.obeys("kill"));
+        assert!(self.keeper.execute("kill"));
     }
 }
 

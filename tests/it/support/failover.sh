@@ -67,7 +67,7 @@ pg_autoctl create monitor --pgdata "$folder/manager" --pgport "$1" --hostname 12
     --run >>manager.log 2>&1 &
 manages=$!
 
-# A server is up for HAProxy if it tells a new session that it takes writing transactions and is not in recovery.
+# A server is up for HAProxy if it reports to a new session that it takes writing transactions and is not in recovery.
 # The check sends the first message of a session of the user `postgres`, and expects
 # `default_transaction_read_only` `off` and `in_hot_standby` `off`.
 cat >haproxy.cfg <<END

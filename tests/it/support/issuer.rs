@@ -30,7 +30,7 @@ pub(crate) enum Answers {
 #[derive(Debug)]
 struct State {
     answers: Answers,
-    asked: usize,
+    requests: usize,
     /// Bytes of an endless body that were written before the client disconnected.
     written: Option<usize>,
 }
@@ -70,22 +70,22 @@ impl Issuer {
     pub(crate) async fn start(answers: Answers) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/keys", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new(State { answers, asked: 0, written: None }));
-        let told = state.clone();
+        let state = Arc::new(Mutex::new(State { answers, requests: 0, written: None }));
+        let reported = state.clone();
         #[expect(clippy::disallowed_methods, reason = "it is ended with the issuer")]
         let serving = tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 let answers = {
-                    let mut state = told.lock().unwrap();
-                    state.asked += 1;
+                    let mut state = reported.lock().unwrap();
+                    state.requests += 1;
                     state.answers.clone()
                 };
-                let told = told.clone();
+                let reported = reported.clone();
                 #[expect(clippy::disallowed_methods, reason = "whoever asks waits for it")]
                 let _answering = tokio::spawn(async move {
                     if let Some(written) = answer(socket, answers).await {
-                        told.lock().unwrap().written = Some(written);
+                        reported.lock().unwrap().written = Some(written);
                     }
                 });
             }
@@ -99,8 +99,8 @@ impl Issuer {
     }
 
     /// The number of requests so far.
-    pub(crate) fn asked(&self) -> usize {
-        self.state.lock().unwrap().asked
+    pub(crate) fn requests(&self) -> usize {
+        self.state.lock().unwrap().requests
     }
 
     /// Bytes of an endless body that the client has read.

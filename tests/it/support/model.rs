@@ -48,7 +48,7 @@ impl Scene {
         self
     }
 
-    pub(crate) fn says(&self, words: &str) -> &Self {
+    pub(crate) fn answers(&self, words: &str) -> &Self {
         self.then(text(words))
     }
 
@@ -89,9 +89,9 @@ impl Scene {
         let requests = self.requests();
         for pair in requests.windows(2) {
             let [before, after] = pair else { panic!() };
-            let said = before.messages.len();
-            assert!(after.messages.len() >= said, "{before:#?} became {after:#?}");
-            assert_eq!(after.messages[..said], before.messages[..], "words that were sent have changed");
+            let sent = before.messages.len();
+            assert!(after.messages.len() >= sent, "{before:#?} became {after:#?}");
+            assert_eq!(after.messages[..sent], before.messages[..], "words that were sent have changed");
         }
         requests
     }

@@ -87,11 +87,11 @@ impl Cluster {
 
     pub(crate) fn start_with(synced: Synced) -> Self {
         let mut keeper = Keeper::spawn(include_str!("postgres.sh"), &[]);
-        assert!(keeper.said_ok(), "{MISSING}");
+        assert!(keeper.is_ok(), "{MISSING}");
         // Another process can take the port after it was found free.
         let port = (0..5)
             .map(|_| free_port())
-            .find(|port| keeper.obeys(&format!("start {port} {}", synced.option())));
+            .find(|port| keeper.execute(&format!("start {port} {}", synced.option())));
         let port = port.expect("Postgres starts; what it said stands above");
         Self { port, synced, keeper: Mutex::new(keeper), databases: AtomicU32::new(0) }
     }
@@ -117,7 +117,7 @@ impl Cluster {
     async fn template(&self) -> String {
         let url = self.database().await;
         let folder = tempfile::tempdir().unwrap();
-        Ended::of(holdpoint(folder.path(), &url, &["migrate"]).output().unwrap()).said();
+        Ended::of(holdpoint(folder.path(), &url, &["migrate"]).output().unwrap()).stdout_of_success();
         let (_, name) = url.rsplit_once('/').unwrap();
         let rows = Rows::open(&self.url("postgres")).await;
         let sessions = format!("pg_stat_activity WHERE datname = '{name}'");
@@ -128,12 +128,16 @@ impl Cluster {
 
     /// Ends the server at once, as a crash would.
     pub(crate) fn stop_now(&self) {
-        assert!(self.keeper.lock().unwrap().obeys("stop"));
+        assert!(self.keeper.lock().unwrap().execute("stop"));
     }
 
     /// Restarts the server on the same port, with the committed data.
     pub(crate) fn start_again(&self) {
-        assert!(self.keeper.lock().unwrap().obeys(&format!("start {} {}", self.port, self.synced.option())));
+        assert!(self.keeper.lock().unwrap().execute(&format!(
+            "start {} {}",
+            self.port,
+            self.synced.option()
+        )));
     }
 }
 
@@ -152,12 +156,12 @@ impl Keeper {
         Self { shell, answers }
     }
 
-    pub(super) fn obeys(&mut self, order: &str) -> bool {
-        writeln!(self.shell.stdin.as_mut().unwrap(), "{order}").unwrap();
-        self.said_ok()
+    pub(super) fn execute(&mut self, command: &str) -> bool {
+        writeln!(self.shell.stdin.as_mut().unwrap(), "{command}").unwrap();
+        self.is_ok()
     }
 
-    pub(super) fn said_ok(&mut self) -> bool {
+    pub(super) fn is_ok(&mut self) -> bool {
         self.answers.next().is_some_and(|answer| answer.unwrap() == "ok")
     }
 }

@@ -51,7 +51,7 @@ impl Process {
     }
 
     /// The same, with the log captured.
-    pub(crate) fn spawn_heard(command: &mut Command) -> Self {
+    pub(crate) fn spawn_captured(command: &mut Command) -> Self {
         Self::spawn_with(command, Stdio::null(), Stdio::piped())
     }
 

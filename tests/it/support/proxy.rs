@@ -20,20 +20,20 @@ pub(crate) enum Commit {
 }
 
 /// An order to the open connections.
-enum Order {
+enum Command {
     /// Swallow all bytes from either side.
     Swallow,
     /// Break the connection.
     Break,
     /// Send this statement to the server as the client would, once the connection is idle, and signal its
     /// completion.
-    Say(&'static str, oneshot::Sender<()>),
+    SendSql(&'static str, oneshot::Sender<()>),
 }
 
 /// Forwards connections to a server, and disturbs them as a test orders.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    there: Arc<Mutex<Vec<mpsc::UnboundedSender<Order>>>>,
+    there: Arc<Mutex<Vec<mpsc::UnboundedSender<Command>>>>,
     /// The transaction whose commit is disturbed: the first that sends these words to the server.
     struck: Arc<Mutex<Option<(String, Commit)>>>,
     pub(crate) recording: Recording,
@@ -61,11 +61,11 @@ impl Proxy {
                 let (client, _) = listener.accept().await.unwrap();
                 // While the server is down, connections are closed.
                 let Ok(server) = TcpStream::connect(server).await else { continue };
-                let (order, orders) = mpsc::unbounded_channel();
-                there.lock().unwrap().push(order);
+                let (command, commands) = mpsc::unbounded_channel();
+                there.lock().unwrap().push(command);
                 let (struck, tap) = (struck.clone(), recording.tap());
-                let wire = Wire { client, server, struck, said: Vec::new(), at_rest: false, tap };
-                tokio::spawn(wire.pass(orders));
+                let wire = Wire { client, server, struck, sent_bytes: Vec::new(), at_rest: false, tap };
+                tokio::spawn(wire.pass(commands));
             }
         });
         proxy
@@ -73,32 +73,32 @@ impl Proxy {
 
     /// From now on the open connections pass nothing; later connections are forwarded.
     pub(crate) fn swallow(&self) {
-        self.order(|| Order::Swallow);
+        self.command(|| Command::Swallow);
     }
 
     /// Breaks the open connections; later connections are forwarded.
     pub(crate) fn cut(&self) {
-        self.order(|| Order::Break);
+        self.command(|| Command::Break);
     }
 
     /// Sends this statement to the server over every open connection, once it is idle, without the knowledge
     /// of the clients. Returns the number of connections that did.
-    pub(crate) async fn say(&self, sql: &'static str) -> usize {
-        let mut said = Vec::new();
-        self.order(|| {
-            let (tell, told) = oneshot::channel();
-            said.push(told);
-            Order::Say(sql, tell)
+    pub(crate) async fn send_sql(&self, sql: &'static str) -> usize {
+        let mut sent_bytes = Vec::new();
+        self.command(|| {
+            let (done, sent) = oneshot::channel();
+            sent_bytes.push(sent);
+            Command::SendSql(sql, done)
         });
         let mut count = 0;
-        for told in said {
+        for sent in sent_bytes {
             // A closed connection sends nothing.
-            count += usize::from(told.await.is_ok());
+            count += usize::from(sent.await.is_ok());
         }
         count
     }
 
-    fn order(&self, mut make: impl FnMut() -> Order) {
+    fn command(&self, mut make: impl FnMut() -> Command) {
         self.there.lock().unwrap().retain(|wire| wire.send(make()).is_ok());
     }
 
@@ -124,15 +124,15 @@ struct Wire {
     server: TcpStream,
     struck: Arc<Mutex<Option<(String, Commit)>>>,
     /// The bytes from the client since its last commit or rollback.
-    said: Vec<u8>,
+    sent_bytes: Vec<u8>,
     /// Whether the server has answered every request.
     at_rest: bool,
     tap: Tap,
 }
 
 impl Wire {
-    async fn pass(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        match self.until_fate(&mut orders).await {
+    async fn pass(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        match self.until_fate(&mut commands).await {
             Ok(()) | Err(None) => {}
             Err(Some(Fate::Break)) => {
                 for end in [&self.client, &self.server] {
@@ -145,15 +145,18 @@ impl Wire {
     }
 
     /// Forwards bytes until one end is closed, or until the fate of the connection is known.
-    async fn until_fate(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) -> Result<(), Option<Fate>> {
+    async fn until_fate(
+        &mut self,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), Option<Fate>> {
         let gone = |_| None;
         let (mut up, mut down) = (vec![0; 16 << 10], vec![0; 16 << 10]);
-        let mut to_say: Option<(&str, oneshot::Sender<()>)> = None;
+        let mut to_send: Option<(&str, oneshot::Sender<()>)> = None;
         loop {
-            if let Some((sql, told)) = to_say.take_if(|_| self.at_rest) {
-                self.say(sql).await.map_err(gone)?;
+            if let Some((sql, sent)) = to_send.take_if(|_| self.at_rest) {
+                self.send_sql(sql).await.map_err(gone)?;
                 // The test may have ended.
-                let _heard = told.send(());
+                let _received = sent.send(());
             }
             tokio::select! {
                 read = self.client.read(&mut up) => match read.map_err(gone)? {
@@ -171,10 +174,10 @@ impl Wire {
                         self.client.write_all(&down[..n]).await.map_err(gone)?;
                     }
                 },
-                order = orders.recv() => match order {
-                    Some(Order::Swallow) => return Err(Some(Fate::Silence)),
-                    Some(Order::Break) => return Err(Some(Fate::Break)),
-                    Some(Order::Say(sql, told)) => to_say = Some((sql, told)),
+                command = commands.recv() => match command {
+                    Some(Command::Swallow) => return Err(Some(Fate::Silence)),
+                    Some(Command::Break) => return Err(Some(Fate::Break)),
+                    Some(Command::SendSql(sql, sent)) => to_send = Some((sql, sent)),
                     None => return Ok(()),
                 },
             }
@@ -184,10 +187,10 @@ impl Wire {
     /// Forwards the client's bytes; a commit meets its fate.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Option<Fate>> {
         self.at_rest = false;
-        self.said.extend_from_slice(bytes);
-        let fate = if self.said.ends_with(b"COMMIT\0") { self.fate() } else { None };
-        if self.said.ends_with(b"COMMIT\0") || self.said.ends_with(b"ROLLBACK\0") {
-            self.said.clear();
+        self.sent_bytes.extend_from_slice(bytes);
+        let fate = if self.sent_bytes.ends_with(b"COMMIT\0") { self.fate() } else { None };
+        if self.sent_bytes.ends_with(b"COMMIT\0") || self.sent_bytes.ends_with(b"ROLLBACK\0") {
+            self.sent_bytes.clear();
         }
         if fate == Some(Commit::Lost) {
             return Err(Some(Fate::Break));
@@ -201,14 +204,14 @@ impl Wire {
     fn fate(&self) -> Option<Commit> {
         let mut struck = self.struck.lock().unwrap();
         let (words, commit) = struck.as_ref()?;
-        let has = self.said.windows(words.len()).any(|part| part == words.as_bytes());
+        let has = self.sent_bytes.windows(words.len()).any(|part| part == words.as_bytes());
         let commit = has.then_some(*commit)?;
         *struck = None;
         Some(commit)
     }
 
     /// Sends a statement to the server without the knowledge of the client.
-    async fn say(&mut self, sql: &str) -> std::io::Result<()> {
+    async fn send_sql(&mut self, sql: &str) -> std::io::Result<()> {
         let length = u32::try_from(sql.len() + 5).unwrap();
         let message = [b"Q", &length.to_be_bytes()[..], sql.as_bytes(), b"\0"].concat();
         self.server.write_all(&message).await?;

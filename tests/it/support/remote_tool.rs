@@ -77,7 +77,7 @@ pub(crate) struct RemoteTool {
     pub(crate) base: String,
     script: Arc<Mutex<Script>>,
     /// One permit for each answer that waits.
-    go: Arc<Semaphore>,
+    release: Arc<Semaphore>,
 }
 
 impl RemoteTool {
@@ -86,7 +86,8 @@ impl RemoteTool {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let script = Script { next: VecDeque::new(), then, received: Vec::new() };
-        let service = Self { base, script: Arc::new(Mutex::new(script)), go: Arc::new(Semaphore::new(0)) };
+        let service =
+            Self { base, script: Arc::new(Mutex::new(script)), release: Arc::new(Semaphore::new(0)) };
         let serving = service.clone();
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
@@ -110,8 +111,8 @@ impl RemoteTool {
     }
 
     /// Lets one answer that waits go.
-    pub(crate) fn go(&self) {
-        self.go.add_permits(1);
+    pub(crate) fn release(&self) {
+        self.release.add_permits(1);
     }
 
     /// All requests so far, oldest first.
@@ -154,7 +155,7 @@ impl RemoteTool {
         let _written = match does {
             Does::Answers(status, body) => socket.write_all(answer(status, &body).as_bytes()).await,
             Does::Waits(status, body) => {
-                self.go.acquire().await.unwrap().forget();
+                self.release.acquire().await.unwrap().forget();
                 socket.write_all(answer(status, &body).as_bytes()).await
             }
             Does::AnswersTwice(body) => {

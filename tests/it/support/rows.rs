@@ -117,13 +117,13 @@ impl Rows {
     }
 
     /// Waits until a session waits for a lock in this database, which is on Postgres.
-    pub(crate) async fn somebody_waits_for_a_lock(&self) {
+    pub(crate) async fn wait_for_lock_waiter(&self) {
         let waits = async || (self.count(LOCK_WAITS).await > 0).then_some(());
         eventually("somebody waits for a lock", waits).await;
     }
 
     /// Waits until no session waits for a lock.
-    pub(crate) async fn nobody_waits_for_a_lock(&self) {
+    pub(crate) async fn wait_for_no_lock_waiter(&self) {
         let waits = async || (self.count(LOCK_WAITS).await == 0).then_some(());
         eventually("nobody waits for a lock", waits).await;
     }

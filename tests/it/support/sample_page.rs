@@ -35,7 +35,7 @@ impl SamplePage {
         Self { stdin, answers }
     }
 
-    async fn order(&mut self, name: &str, argument: Value) -> Value {
+    async fn command(&mut self, name: &str, argument: Value) -> Value {
         writeln!(self.stdin, "{}", json!([name, argument])).unwrap();
         let answer = self.answers.recv().await.expect("the page is built and opened; see above");
         let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -45,36 +45,36 @@ impl SamplePage {
 
     /// Opens a new tab.
     pub(crate) async fn opens(&mut self) {
-        self.order("open", json!({})).await;
+        self.command("open", json!({})).await;
     }
 
     /// Opens a new tab that gets no events.
     pub(crate) async fn opens_without_events(&mut self) {
-        self.order("open", json!({ "cut": "/events" })).await;
+        self.command("open", json!({ "cut": "/events" })).await;
     }
 
-    pub(crate) async fn says(&mut self, text: &str) {
-        self.order("say", json!(text)).await;
+    pub(crate) async fn sends(&mut self, text: &str) {
+        self.command("say", json!(text)).await;
     }
 
     /// Clicks the button of this name.
     pub(crate) async fn clicks(&mut self, button: &str) {
-        self.order("click", json!(button)).await;
+        self.command("click", json!(button)).await;
     }
 
     pub(crate) async fn is_enabled(&mut self, button: &str) -> bool {
-        self.order("isEnabled", json!(button)).await.as_bool().unwrap()
+        self.command("isEnabled", json!(button)).await.as_bool().unwrap()
     }
 
     /// Waits until the page shows all these texts, and none of the others.
     pub(crate) async fn shows(&mut self, with: &[&str], without: &[&str]) {
-        self.order("shows", json!({ "with": with, "without": without })).await;
+        self.command("shows", json!({ "with": with, "without": without })).await;
     }
 
     /// What the tab said with `alert`. It raised no error.
     pub(crate) async fn alerts(&mut self) -> Vec<String> {
-        let told = self.order("told", Value::Null).await;
-        assert_eq!(told["errors"], json!([]));
-        told["alerts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+        let reported = self.command("reported", Value::Null).await;
+        assert_eq!(reported["errors"], json!([]));
+        reported["alerts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     }
 }

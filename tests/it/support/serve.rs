@@ -30,7 +30,7 @@ pub(crate) fn sqlite(dir: &TempDir) -> String {
         let migrated = || {
             let folder = tempfile::tempdir().unwrap();
             Ended::of(holdpoint(folder.path(), &empty_sqlite(&folder), &["migrate"]).output().unwrap())
-                .said();
+                .stdout_of_success();
             (fs::read(file(&folder)).unwrap(), fs::read(write_ahead_log(&folder)).ok())
         };
         let (database, log) = TEMPLATE.get_or_init(migrated);
@@ -98,7 +98,7 @@ struct Parts<H> {
 impl Embedded {
     /// Waits until the model has got this many requests, and the turns of these requests are stored: a request
     /// may leave before the commit that begins its turn.
-    pub(crate) async fn asks_the_model(&self, times: usize) {
+    pub(crate) async fn wait_for_model_requests(&self, times: usize) {
         let sent = async || (self.scene.requests().len() >= times).then_some(());
         eventually("the model is asked", sent).await;
         let stored = async || (self.rows.count("message_steps").await >= times as i64).then_some(());
@@ -126,12 +126,15 @@ impl Embedded {
     ) -> Self {
         let mut deadlines = Deadlines::default();
         hurry(&mut deadlines);
-        Box::pin(Self::begun(deadlines, change, Deferred, Arc::new(SystemClock))).await
+        Box::pin(Self::start_with(deadlines, change, Deferred, Arc::new(SystemClock))).await
     }
 
     /// With this approval handler, and this change to the configuration.
-    pub(crate) async fn asking(handler: impl ApprovalHandler, change: impl FnOnce(&mut Config)) -> Self {
-        Box::pin(Self::begun(Deadlines::default(), change, handler, Arc::new(SystemClock))).await
+    pub(crate) async fn with_handler(
+        handler: impl ApprovalHandler,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        Box::pin(Self::start_with(Deadlines::default(), change, handler, Arc::new(SystemClock))).await
     }
 
     /// On SQLite, which has no clock of its own, with this clock.
@@ -144,10 +147,10 @@ impl Embedded {
             config.database.url = sqlite(dir).into();
             change(config);
         };
-        Box::pin(Self::begun(Deadlines::default(), change, Deferred, clock)).await
+        Box::pin(Self::start_with(Deadlines::default(), change, Deferred, clock)).await
     }
 
-    async fn begun(
+    async fn start_with(
         deadlines: Deadlines,
         change: impl FnOnce(&mut Config),
         handler: impl ApprovalHandler,
@@ -172,11 +175,11 @@ impl Embedded {
 
     /// The same, with this change to the configuration.
     pub(crate) async fn redeploy_with(self, tools: ToolRegistry, change: impl FnOnce(&mut Config)) -> Self {
-        Box::pin(self.redeploy_asking(Deferred, tools, change)).await
+        Box::pin(self.redeploy_with_handler(Deferred, tools, change)).await
     }
 
     /// The same, with this approval handler.
-    pub(crate) async fn redeploy_asking(
+    pub(crate) async fn redeploy_with_handler(
         mut self,
         handler: impl ApprovalHandler,
         tools: ToolRegistry,
@@ -236,7 +239,7 @@ impl Embedded {
     pub(crate) async fn hold_in(&self, thread: &str, tool: &str, note: &str) -> String {
         let arguments = serde_json::json!({ "note": note });
         self.scene.calls(&[super::call(&format!("p-{note}"), tool, &arguments)]);
-        let turn = self.client.say(thread, &format!("please {tool} {note}")).await;
+        let turn = self.client.send_message(thread, &format!("please {tool} {note}")).await;
         let pending = turn.pending();
         assert_eq!(pending.len(), 1, "{}", turn.raw);
         pending[0].clone()

@@ -61,10 +61,10 @@ impl Socket {
     /// The answer to this id.
     pub(crate) async fn answer(&mut self, id: &Value) -> (u64, Value) {
         loop {
-            let said = self.next().await.unwrap().unwrap();
-            if said.get("event").is_none() {
-                assert_eq!(&said["id"], id, "{said}");
-                return (said["status"].as_u64().unwrap(), said["body"].clone());
+            let output = self.next().await.unwrap().unwrap();
+            if output.get("event").is_none() {
+                assert_eq!(&output["id"], id, "{output}");
+                return (output["status"].as_u64().unwrap(), output["body"].clone());
             }
         }
     }

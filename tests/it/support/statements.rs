@@ -90,7 +90,7 @@ impl Purpose {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Statements(BTreeMap<i64, Counted>);
 
-/// A statement, as Postgres tells statements apart: the values of its literals do not matter.
+/// A statement, as Postgres distinguishes statements: the values of its literals do not matter.
 #[derive(Debug, Clone)]
 struct Counted {
     text: String,
@@ -157,7 +157,7 @@ impl Statements {
         self.0.values().map(|counted| counted.calls).sum()
     }
 
-    /// The numbers of executions by texts. A text stands for any number of parameters.
+    /// The numbers of executions by texts. A text covers any number of parameters.
     fn by_text(&self) -> BTreeMap<&str, i64> {
         let mut calls = BTreeMap::new();
         for counted in self.0.values() {

@@ -2,7 +2,7 @@
 //! without the sealed content, byte for byte and in its place, and a request with content that another model
 //! sealed.
 
-use super::upstream::{Asked, Upstream, refuse};
+use super::upstream::{RecordedRequest, Upstream, refuse};
 use super::wires::Wire;
 use super::{Conversation, Entry};
 use futures::FutureExt;
@@ -57,17 +57,17 @@ pub(crate) struct Strict {
 impl Strict {
     pub(crate) async fn start(server: &'static StrictServer) -> Self {
         // By model: its output so far, in the form in which it has to come back.
-        let given: Arc<Mutex<HashMap<String, Vec<Value>>>> = Arc::default();
-        let answer = move |asked: Asked| {
-            let mut given = given.lock().unwrap();
-            let given = given.entry(model(&asked)).or_default();
-            let answer = match sealed_as_given(&asked.body, given) {
+        let expected: Arc<Mutex<HashMap<String, Vec<Value>>>> = Arc::default();
+        let answer = move |request: RecordedRequest| {
+            let mut expected = expected.lock().unwrap();
+            let expected = expected.entry(model(&request)).or_default();
+            let answer = match sealed_as_expected(&request.body, expected) {
                 Ok(()) => {
-                    let Conversation { said, .. } = asked.conversation();
-                    let told = said.iter().any(|entry| matches!(entry, Entry::Answers(_)));
+                    let Conversation { entries, .. } = request.conversation();
+                    let has_answers = entries.iter().any(|entry| matches!(entry, Entry::Answers(_)));
                     let [first, second] = (server.answers)();
-                    let script = if told { second } else { first };
-                    given.extend(script.back);
+                    let script = if has_answers { second } else { first };
+                    expected.extend(script.back);
                     streamed(server.wire, &script.events)
                 }
                 Err(wrong) => refuse(wrong),
@@ -83,52 +83,53 @@ impl Strict {
     }
 
     /// The URL of this request at this server.
-    pub(crate) fn url(&self, asked: &Asked) -> String {
-        format!("{}{}", self.upstream.base, asked.path)
+    pub(crate) fn url(&self, request: &RecordedRequest) -> String {
+        format!("{}{}", self.upstream.base, request.path)
     }
 
     /// Every request. Each was valid, and only those at these indices were refused.
-    pub(crate) fn finish(self, refused: &[(usize, u16)]) -> Vec<Asked> {
+    pub(crate) fn finish(self, refused: &[(usize, u16)]) -> Vec<RecordedRequest> {
         self.upstream.finish(refused)
     }
 }
 
 /// The requested model, from the body or the path.
-fn model(asked: &Asked) -> String {
-    let in_path = || Some(asked.path.split_once("/models/")?.1.split_once(':')?.0);
-    asked.body["model"].as_str().or_else(in_path).unwrap().to_owned()
+fn model(request: &RecordedRequest) -> String {
+    let in_path = || Some(request.path.split_once("/models/")?.1.split_once(':')?.0);
+    request.body["model"].as_str().or_else(in_path).unwrap().to_owned()
 }
 
 /// Checks that the whole output of this model is present in order, with its seals, and that nothing else is
 /// sealed.
-fn sealed_as_given(body: &Value, given: &[Value]) -> Result<(), String> {
-    let said = ["messages", "input", "contents"].iter().find_map(|list| body[list].as_array()).unwrap();
-    let by_models = said.iter().filter(|said| match said["role"].as_str() {
+fn sealed_as_expected(body: &Value, expected: &[Value]) -> Result<(), String> {
+    let entries = ["messages", "input", "contents"].iter().find_map(|list| body[list].as_array()).unwrap();
+    let by_models = entries.iter().filter(|entries| match entries["role"].as_str() {
         Some(role) => matches!(role, "assistant" | "model"),
-        None => said["type"] != "function_call_output",
+        None => entries["type"] != "function_call_output",
     });
-    let mut given = given.iter().peekable();
-    for said in by_models {
-        let mine = given.next_if(|given| is_back(said, given)).is_some();
-        if !mine && said.to_string().contains(SEALED) {
-            return Err(format!("I did not seal this here: {said}"));
+    let mut expected = expected.iter().peekable();
+    for entries in by_models {
+        let mine = expected.next_if(|expected| is_back(entries, expected)).is_some();
+        if !mine && entries.to_string().contains(SEALED) {
+            return Err(format!("I did not seal this here: {entries}"));
         }
     }
-    given.next().map_or(Ok(()), |missing| Err(format!("I said this, and in its place: {missing}")))
+    expected.next().map_or(Ok(()), |missing| Err(format!("I said this, and in its place: {missing}")))
 }
 
 /// Whether everything given has come back. Fields that servers of this kind do not read may be added.
-fn is_back(found: &Value, given: &Value) -> bool {
-    match (found, given) {
-        (Value::Object(_), Value::Object(given)) => {
-            given.iter().all(|(name, given)| is_back(&found[name], given))
+fn is_back(found: &Value, expected: &Value) -> bool {
+    match (found, expected) {
+        (Value::Object(_), Value::Object(expected)) => {
+            expected.iter().all(|(name, expected)| is_back(&found[name], expected))
         }
-        (Value::Array(found), Value::Array(given)) => {
+        (Value::Array(found), Value::Array(expected)) => {
             // Reasoning without a seal may come back or not.
             let found: Vec<_> = found.iter().filter(|it| it["thought"] != true).collect();
-            found.len() == given.len() && given.iter().zip(found).all(|(given, found)| is_back(found, given))
+            found.len() == expected.len()
+                && expected.iter().zip(found).all(|(expected, found)| is_back(found, expected))
         }
-        _ => found == given,
+        _ => found == expected,
     }
 }
 

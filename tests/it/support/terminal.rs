@@ -33,7 +33,7 @@ impl Ended {
 
     /// The stdout of a command that succeeded.
     #[track_caller]
-    pub(crate) fn said(self) -> String {
+    pub(crate) fn stdout_of_success(self) -> String {
         assert!(self.ok, "{self:?}");
         self.stdout
     }

@@ -9,14 +9,18 @@ use tokio::sync::Semaphore;
 pub(crate) struct Ledger {
     lines: Arc<Mutex<Vec<String>>>,
     /// `wait_for_me` continues once for each permit here.
-    pub(crate) go: Arc<Semaphore>,
-    /// One permit for each execution that has begun.
-    pub(crate) begun: Arc<Semaphore>,
+    pub(crate) release: Arc<Semaphore>,
+    /// One permit for each execution that has started.
+    pub(crate) started: Arc<Semaphore>,
 }
 
 impl Ledger {
     pub(crate) fn new() -> Self {
-        Self { lines: Arc::default(), go: Arc::new(Semaphore::new(0)), begun: Arc::new(Semaphore::new(0)) }
+        Self {
+            lines: Arc::default(),
+            release: Arc::new(Semaphore::new(0)),
+            started: Arc::new(Semaphore::new(0)),
+        }
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -25,12 +29,12 @@ impl Ledger {
 
     pub(crate) fn write(&self, line: String) {
         self.lines.lock().unwrap().push(line);
-        self.begun.add_permits(1);
+        self.started.add_permits(1);
     }
 
-    /// Waits until another execution has begun.
-    pub(crate) async fn wait_begun(&self) {
-        self.begun.acquire().await.unwrap().forget();
+    /// Waits until another execution has started.
+    pub(crate) async fn wait_started(&self) {
+        self.started.acquire().await.unwrap().forget();
     }
 }
 
@@ -72,12 +76,12 @@ probe!(Pay, "pay", hil: true, |_ledger, input| Ok(serde_json::json!({ "paid": in
 probe!(Refuse, "refuse", hil: true, |_ledger, _input| Err(ToolError::new("the account is closed")));
 probe!(Break, "break", hil: true, |_ledger, input| panic!("secret {}", input.note));
 probe!(WaitForMe, "wait_for_me", hil: true, |ledger, input| {
-    ledger.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+    ledger.release.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
     Ok(serde_json::json!({ "waited": input.note }))
 });
 
 probe!(Dawdle, "dawdle", hil: false, |ledger, input| {
-    ledger.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+    ledger.release.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
     Ok(serde_json::json!({ "dawdled": input.note }))
 });
 probe!(Mumble, "mumble", hil: true, |_ledger, input| Ok(serde_json::json!(format!("\0{}\0", input.note))));
@@ -101,7 +105,7 @@ macro_rules! harmless {
             ) -> Result<serde_json::Value, ToolError> {
                 let (attempt, key) = (permit.attempt(), permit.idempotency_key());
                 self.0.write(format!("{} {} attempt {attempt} key {key}", $name, input.note));
-                self.0.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+                self.0.release.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
                 if attempt > 1 && input.note == SPOILT {
                     return Err(ToolError::new("the key is in use"));
                 }

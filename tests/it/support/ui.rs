@@ -19,8 +19,8 @@ pub(crate) struct UiTurn {
 }
 
 impl UiTurn {
-    /// Asserts that the turn told stored states only: there was nothing to continue.
-    pub(crate) fn assert_told_states(&self) {
+    /// Asserts that the turn reported stored states only: there was nothing to continue.
+    pub(crate) fn assert_states_only(&self) {
         assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);
     }
 
@@ -38,7 +38,7 @@ impl UiTurn {
                         continue;
                     }
                     "data-tool-validation" => parts.label(&chunk["data"]),
-                    "tool-approval-request" => parts.asks(&chunk["toolCallId"]),
+                    "tool-approval-request" => parts.assert_card(&chunk["toolCallId"]),
                     _ => {}
                 }
                 chunks.push(chunk);
@@ -78,12 +78,12 @@ impl UiTurn {
 
     /// The ids of the pending calls: in approval requests, or in 5 in data parts.
     pub(crate) fn pending(&self) -> Vec<String> {
-        let asked = self.chunks.iter().filter_map(|chunk| match chunk["type"].as_str().unwrap() {
+        let requested = self.chunks.iter().filter_map(|chunk| match chunk["type"].as_str().unwrap() {
             "tool-approval-request" => Some(&chunk["toolCallId"]),
             "data-tool-validation" if chunk["data"]["validated"] == "pending" => Some(&chunk["id"]),
             _ => None,
         });
-        asked.map(|id| id.as_str().unwrap().to_owned()).collect()
+        requested.map(|id| id.as_str().unwrap().to_owned()).collect()
     }
 
     /// The error text of the turn.
@@ -119,7 +119,7 @@ impl Client {
         self.read_ui_on(request.send().await.unwrap()).await
     }
 
-    /// Reads a turn that has begun.
+    /// Reads a turn that has started.
     pub(crate) async fn read_ui_on(&self, response: reqwest::Response) -> UiTurn {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         UiTurn::of(status, headers, response.text().await.unwrap())

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     /// The path, with its query.
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     pub(crate) status: Option<u16>,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub(crate) fn conversation(&self) -> Conversation {
         conversation(&self.path, &self.body).unwrap()
     }
@@ -36,24 +36,24 @@ impl Asked {
     }
 }
 
-type Answering = Arc<dyn Fn(Asked) -> BoxFuture<'static, Response> + Send + Sync>;
+type Answering = Arc<dyn Fn(RecordedRequest) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// A server that records its requests, and refuses invalid ones as a provider would. It has to be ended with
 /// `finish`, which checks that no request was refused unnoticed.
 pub(crate) struct Upstream {
     pub(crate) base: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     finished: bool,
 }
 
 impl Upstream {
     pub(crate) async fn start(
-        answer: impl Fn(Asked) -> BoxFuture<'static, Response> + Send + Sync + 'static,
+        answer: impl Fn(RecordedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answer, kept): (Answering, _) = (Arc::new(answer), asked.clone());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (answer, kept): (Answering, _) = (Arc::new(answer), requests.clone());
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
             loop {
@@ -73,26 +73,26 @@ impl Upstream {
                 });
             }
         });
-        Self { base: format!("http://{address}"), asked, finished: false }
+        Self { base: format!("http://{address}"), requests, finished: false }
     }
 
     /// Every request so far, oldest first; each was valid.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        let asked = self.asked.lock().unwrap().clone();
-        for Asked { path, body, .. } in &asked {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        let requests = self.requests.lock().unwrap().clone();
+        for RecordedRequest { path, body, .. } in &requests {
             valid_request(path, body).unwrap_or_else(|wrong| panic!("{wrong} in {path}: {body:#}"));
         }
-        asked
+        requests
     }
 
     /// Every request. Only those at these indices were not answered with 200.
-    pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<Asked> {
+    pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<RecordedRequest> {
         self.finished = true;
-        let asked = self.asked();
-        let statuses = asked.iter().map(|asked| asked.status.unwrap_or_default()).enumerate();
+        let requests = self.requests();
+        let statuses = requests.iter().map(|requests| requests.status.unwrap_or_default()).enumerate();
         let found: Vec<_> = statuses.filter(|(_, status)| *status != 200).collect();
-        assert_eq!(found, refused, "{asked:#?}");
-        asked
+        assert_eq!(found, refused, "{requests:#?}");
+        requests
     }
 }
 
@@ -102,18 +102,18 @@ impl Drop for Upstream {
     }
 }
 
-async fn pass(mut request: Request, answer: Answering, kept: Arc<Mutex<Vec<Asked>>>) -> Response {
+async fn pass(mut request: Request, answer: Answering, kept: Arc<Mutex<Vec<RecordedRequest>>>) -> Response {
     let path = request.uri().path_and_query().unwrap().as_str().to_owned();
     let raw = request.take_body().into_bytes().await.unwrap();
     let body = serde_json::from_slice(&raw).unwrap_or_default();
-    let asked = Asked { path, headers: request.headers().clone(), raw, body, status: None };
+    let requests = RecordedRequest { path, headers: request.headers().clone(), raw, body, status: None };
     let at = {
         let mut kept = kept.lock().unwrap();
-        kept.push(asked.clone());
+        kept.push(requests.clone());
         kept.len() - 1
     };
-    let response = match valid_request(&asked.path, &asked.body) {
-        Ok(()) => answer(asked).await,
+    let response = match valid_request(&requests.path, &requests.body) {
+        Ok(()) => answer(requests).await,
         Err(wrong) => refuse(wrong),
     };
     kept.lock().unwrap()[at].status = Some(response.status().as_u16());

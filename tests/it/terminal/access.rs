@@ -34,7 +34,7 @@ async fn the_token_comes_from_a_file_or_the_environment_and_never_shows() {
         // The flag comes first.
         (&["--token-file", path], &[("HOLDPOINT_TOKEN", "wrong")]),
     ] {
-        assert!(list(&app, args, variables).await.said().contains(&id), "{args:?}");
+        assert!(list(&app, args, variables).await.stdout_of_success().contains(&id), "{args:?}");
     }
     let both = [("HOLDPOINT_TOKEN", &*token), ("HOLDPOINT_TOKEN_FILE", path)];
     list(&app, &[], &both).await.fails(2, "HOLDPOINT_TOKEN_FILE: expected either this or HOLDPOINT_TOKEN");
@@ -65,10 +65,16 @@ async fn a_decision_is_the_decision_of_the_user_in_the_token() {
     let approve = ["approve", &*id, "--hash", &*shown];
     let alice = Approver::named(&app, "alice", &[]);
     alice.run(&approve).await.fails(1, "(forbidden, status 403)");
-    assert!(alice.run(&["show", &id]).await.said().contains("reject it; your approval would not count"));
+    assert!(
+        alice
+            .run(&["show", &id])
+            .await
+            .stdout_of_success()
+            .contains("reject it; your approval would not count")
+    );
     Approver::named(&app, "eve", &[]).run(&approve).await.fails(1, "(not_found, status 404)");
     assert_eq!(app.ledger.lines(), [""; 0]);
-    Approver::named(&app, "carol", &["chief"]).run(&approve).await.said();
+    Approver::named(&app, "carol", &["chief"]).run(&approve).await.stdout_of_success();
     assert_eq!(app.client.call(&id).await["decision"]["by"], "user:carol");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
@@ -123,14 +129,14 @@ async fn a_server_starts_with_the_variables_of_an_approver_and_takes_both_modes(
         let client = server.client.as_user("acme", "alice", &[]);
         std::fs::write(folder.path().join("holdpoint-files/old.txt"), "old news").unwrap();
         let thread = client.thread().await;
-        let [id] = client.say(&thread, "delete old.txt").await.pending().try_into().unwrap();
+        let [id] = client.send_message(&thread, "delete old.txt").await.pending().try_into().unwrap();
         let approver =
             Approver { url: server.client.base.clone(), token: Some(token::token("acme", "alice", &[])) };
         let hash = client.call(&id).await["input_hash"].as_str().unwrap().to_owned();
-        assert!(approver.run(&["list"]).await.said().contains(&id));
-        assert!(approver.run(&["show", &id]).await.said().contains(&hash));
-        let said = approver.run(&["approve", &id, "--hash", &hash]).await.said();
-        assert!(said.contains("approved: it is succeeded"), "{said}");
+        assert!(approver.run(&["list"]).await.stdout_of_success().contains(&id));
+        assert!(approver.run(&["show", &id]).await.stdout_of_success().contains(&hash));
+        let stdout = approver.run(&["approve", &id, "--hash", &hash]).await.stdout_of_success();
+        assert!(stdout.contains("approved: it is succeeded"), "{stdout}");
         assert!(!folder.path().join("holdpoint-files/old.txt").exists());
         server.finish();
     }

@@ -182,11 +182,11 @@ async fn f13_no_field_of_an_answer_controls_the_terminal() {
             &["approve", ID, "--hash", HASH],
             &["reject", ID, "--hash", HASH, "--json"],
         ] {
-            let said = approver.run(args).await.said();
-            is_harmless(&said);
+            let stdout = approver.run(args).await.stdout_of_success();
+            is_harmless(&stdout);
             // Only the program begins a line with a title, and each title once.
-            let titles = said.lines().filter(|line| *line == "Inputs as the model proposed them").count();
-            assert!(titles <= 1, "{args:?}: {said}");
+            let titles = stdout.lines().filter(|line| *line == "Inputs as the model proposed them").count();
+            assert!(titles <= 1, "{args:?}: {stdout}");
         }
         let mut command = approver.command(&["show", ID, "--edit", "-"]);
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -242,8 +242,8 @@ async fn a_server_of_another_version_is_shown_with_what_it_has() {
     });
     let server = Planted::with(call).await;
     let approver = Approver::at(&server.url);
-    assert!(approver.run(&["list"]).await.said().contains(ID));
-    let shown = approver.run(&["show", ID]).await.said();
+    assert!(approver.run(&["list"]).await.stdout_of_success().contains(ID));
+    let shown = approver.run(&["show", ID]).await.stdout_of_success();
     assert!(shown.contains("  field          news\n  | {\n  |   \"amount\": 1.5\n"), "{shown}");
     assert!(shown.contains("you may        ask the server: it checks each decision"), "{shown}");
 }
@@ -255,9 +255,9 @@ async fn f13_the_inputs_of_a_model_are_shown_as_stored_and_cannot_hide() {
     let (_, id) = app.held("pay", planted).await;
     let approver = Approver::of(&app);
     let escaped = r#""note": "\u001b[2J\u202etxt.\u200b\u009b1A\nno""#;
-    let shown = approver.run(&["show", &id]).await.said();
+    let shown = approver.run(&["show", &id]).await.stdout_of_success();
     assert!(shown.contains(escaped), "{shown}");
-    let listed = approver.run(&["list", "--json"]).await.said();
+    let listed = approver.run(&["list", "--json"]).await.stdout_of_success();
     is_harmless(&listed);
     let call: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(call["input"]["note"], planted);
@@ -291,7 +291,7 @@ async fn f13_what_is_cut_is_named_by_its_hash_and_shown_in_full_on_request() {
     call["output"] = json!(items);
     let server = Planted::with(call.clone()).await;
     let approver = Approver::at(&server.url);
-    let shown = approver.run(&["show", ID]).await.said();
+    let shown = approver.run(&["show", ID]).await.stdout_of_success();
     // The hash is that of the JSON in one line.
     for whole in [&call["input"], &call["output"]] {
         let hash: String =
@@ -300,7 +300,7 @@ async fn f13_what_is_cut_is_named_by_its_hash_and_shown_in_full_on_request() {
         assert!(shown.contains(&note), "{note}: {shown}");
     }
     assert!(!shown.contains(&"é".repeat(2000)), "{shown}");
-    let full = approver.run(&["show", ID, "--full"]).await.said();
+    let full = approver.run(&["show", ID, "--full"]).await.stdout_of_success();
     assert!(
         full.contains(&text) && !full.contains("(cut: ") && full.matches("  |   7").count() == 300,
         "{full}"

@@ -34,18 +34,18 @@ async fn run_completes(app: &Embedded, id: &str) {
 async fn an_approval_with_the_shown_hash_runs_the_tool_and_the_server_continues_the_run() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
-    app.scene.says("It is paid.");
+    app.scene.answers("It is paid.");
     let approver = Approver::of(&app);
     let hash = hash(&app, &id).await;
-    let said = approver.run(&["approve", &id, "--hash", &hash]).await.said();
-    assert_eq!(said, format!("{id} approved: it is succeeded\n  | {{\"paid\":\"10\"}}\n"));
+    let stdout = approver.run(&["approve", &id, "--hash", &hash]).await.stdout_of_success();
+    assert_eq!(stdout, format!("{id} approved: it is succeeded\n  | {{\"paid\":\"10\"}}\n"));
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     run_completes(&app, &id).await;
 
     // The same decision again gets the outcome, and the tool does not run again.
-    let again = approver.run(&["approve", &id, "--hash", &hash]).await.said();
+    let again = approver.run(&["approve", &id, "--hash", &hash]).await.stdout_of_success();
     assert!(again.contains("the same decision was in force already"), "{again}");
-    let json = approver.run(&["approve", &id, "--hash", &hash, "--json"]).await.said();
+    let json = approver.run(&["approve", &id, "--hash", &hash, "--json"]).await.stdout_of_success();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["state"], &json["toolCallId"]), (&json!("succeeded"), &json!(id)));
     assert_eq!(app.ledger.lines(), ["pay 10"]);
@@ -58,11 +58,11 @@ async fn an_approval_with_the_shown_hash_runs_the_tool_and_the_server_continues_
 async fn the_model_reads_the_reason_of_a_rejection() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
-    app.scene.says("I will not.");
+    app.scene.answers("I will not.");
     let hash = hash(&app, &id).await;
     let args = ["reject", &id[id.len() - 8..], "--hash", &hash, "--reason", "too much"];
-    let said = Approver::of(&app).run(&args).await.said();
-    assert!(said.starts_with(&format!("{id} rejected: it does not run\n")), "{said}");
+    let stdout = Approver::of(&app).run(&args).await.stdout_of_success();
+    assert!(stdout.starts_with(&format!("{id} rejected: it does not run\n")), "{stdout}");
     let rejected = app.client.call(&id).await;
     assert_eq!(
         (&rejected["state"], &rejected["decision"]["reason"]),
@@ -124,7 +124,7 @@ async fn a_decision_whose_response_is_lost_is_unknown_and_may_be_repeated() {
 async fn an_approval_may_have_other_inputs_and_be_remembered() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    app.scene.says("paid");
+    app.scene.answers("paid");
     let approver = Approver::of(&app);
     let shown = hash(&app, &id).await;
     for (json, code, words) in [
@@ -150,26 +150,26 @@ async fn an_approval_may_have_other_inputs_and_be_remembered() {
     assert_eq!(decided["decision"]["remember"], "session");
     assert_eq!(app.ledger.lines(), ["pay 11"]);
     run_completes(&app, &id).await;
-    app.scene.calls(&[call("p-3", "pay", &json!({ "note": "13" }))]).says("paid");
-    let turn = app.client.say(&thread, "again").await;
+    app.scene.calls(&[call("p-3", "pay", &json!({ "note": "13" }))]).answers("paid");
+    let turn = app.client.send_message(&thread, "again").await;
     assert!(turn.pending().is_empty(), "{}", turn.raw);
     assert_eq!(app.ledger.lines(), ["pay 11", "pay 13"]);
 }
 
 #[tokio::test]
 async fn an_edit_of_a_tool_with_previews_needs_the_hash_of_its_preview() {
-    let app = server(&World::that_says("Wipes {note}."), |_| {}).await;
+    let app = server(&World::that_reports("Wipes {note}."), |_| {}).await;
     let (_, id) = app.held("wipe", "10").await;
-    app.scene.says("wiped");
+    app.scene.answers("wiped");
     let approver = Approver::of(&app);
     let (shown, edit) = (hash(&app, &id).await, file(r#"{"note":"11"}"#));
     let path = edit.path().to_str().unwrap();
     let args = ["approve", &id, "--hash", &shown, "--edit", path];
     approver.run(&args).await.fails(4, "(stale, status 409)");
-    let sheet = approver.run(&["show", &id, "--edit", path]).await.said();
+    let sheet = approver.run(&["show", &id, "--edit", path]).await.stdout_of_success();
     let preview_hash = sheet.lines().find_map(|line| line.trim().strip_prefix("preview hash"));
     let preview_hash = preview_hash.unwrap().trim();
-    approver.run(&[&args[..], &["--preview-hash", preview_hash]].concat()).await.said();
+    approver.run(&[&args[..], &["--preview-hash", preview_hash]].concat()).await.stdout_of_success();
     assert_eq!(app.ledger.lines(), ["wipe 11"]);
     run_completes(&app, &id).await;
 
@@ -197,7 +197,10 @@ async fn an_approval_below_the_quorum_is_done_and_says_what_is_missing() {
     let (_, id) = app.held("pay", "10").await;
     let shown = hash(&app, &id).await;
     let approve = async |user: &str| {
-        Approver::named(&app, user, &["chief"]).run(&["approve", &id, "--hash", &shown]).await.said()
+        Approver::named(&app, user, &["chief"])
+            .run(&["approve", &id, "--hash", &shown])
+            .await
+            .stdout_of_success()
     };
     let first = approve("carol").await;
     assert!(first.contains("it waits for the approvals of more people"), "{first}");

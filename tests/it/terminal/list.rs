@@ -1,7 +1,7 @@
 //! `approvals list --url`.
 
 use super::{Approver, holdpoint, lines, run};
-use crate::support::{Embedded, Place};
+use crate::support::{Deployment, Embedded};
 use serde_json::json;
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn the_inbox_is_listed_over_all_pages_with_inputs_and_requesters() {
     let third = app.hold_in(&thread, "pay", "12").await;
     let approver = Approver::of(&app);
 
-    let table = approver.run(&["list"]).await.said();
+    let table = approver.run(&["list"]).await.stdout_of_success();
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 4, "{table}");
     assert!(rows[0].starts_with("TOOL CALL ") && rows[0].contains("REQUESTED BY"), "{table}");
@@ -25,7 +25,7 @@ async fn the_inbox_is_listed_over_all_pages_with_inputs_and_requesters() {
         );
     }
 
-    let listed = lines(&approver.run(&["list", "--json"]).await.said());
+    let listed = lines(&approver.run(&["list", "--json"]).await.stdout_of_success());
     let page = app.client.get("/approvals?page_size=1").await.body;
     assert_eq!(listed[0], page["results"][0]);
     let ids: Vec<_> = listed.iter().map(|call| call["tool_call_id"].as_str().unwrap()).collect();
@@ -48,13 +48,13 @@ async fn the_list_has_filters_and_a_limit() {
         (&["--state", "rejected,pending", "--tool", "pay"], vec![&rejected, &paid]),
         (&["--tool", "look"], vec![]),
     ] {
-        let listed = lines(&approver.run(&[&["list", "--json"], args].concat()).await.said());
+        let listed = lines(&approver.run(&[&["list", "--json"], args].concat()).await.stdout_of_success());
         let ids: Vec<_> = listed.iter().map(|call| &call["tool_call_id"]).collect();
         assert_eq!(json!(ids), json!(expected), "{args:?}");
     }
     let limited = approver.run(&["list", "--limit", "1"]).await;
     assert!(limited.stderr.contains("there are more than 1 calls"), "{limited:?}");
-    assert_eq!(limited.said().lines().count(), 2);
+    assert_eq!(limited.stdout_of_success().lines().count(), 2);
     let whole = approver.run(&["list", "--limit", "2"]).await;
     assert_eq!(whole.stderr, "");
     approver.run(&["list", "--thread", "unknown"]).await.fails(1, "There is nothing here");
@@ -62,20 +62,20 @@ async fn the_list_has_filters_and_a_limit() {
 
 #[tokio::test]
 async fn without_an_address_the_list_reads_the_database_and_takes_no_filters() {
-    let place = Place::new().await;
-    let server = place.start("30s");
-    let id = place.hold(&server.client, &server.client.thread().await, "10").await;
-    assert!(place.operate(&["approvals", "list"]).said().contains(&id));
+    let deployment = Deployment::new().await;
+    let server = deployment.start("30s");
+    let id = deployment.hold(&server.client, &server.client.thread().await, "10").await;
+    assert!(deployment.operate(&["approvals", "list"]).stdout_of_success().contains(&id));
     for flag in [&["--json"][..], &["--tool", "transfer"], &["--session", "s"], &["--thread", "t"]] {
-        let listed = place.operate(&[&["approvals", "list"], flag].concat());
+        let listed = deployment.operate(&[&["approvals", "list"], flag].concat());
         listed.refused_for("expected --url or HOLDPOINT_URL with it");
     }
     // The variable names a server, unless a flag names the database.
     let listed = |flags: &[&str]| {
-        let mut command = place.operator(&[&["approvals", "list"], flags].concat());
+        let mut command = deployment.operator(&[&["approvals", "list"], flags].concat());
         command.env("HOLDPOINT_URL", &server.client.base).output().unwrap().stdout
     };
-    let [of_server, of_database] = [listed(&[]), listed(&["--database-url", &place.database_url()])];
+    let [of_server, of_database] = [listed(&[]), listed(&["--database-url", &deployment.database_url()])];
     assert!(String::from_utf8(of_server).unwrap().contains("REQUESTED BY"));
     assert!(String::from_utf8(of_database).unwrap().contains("TENANT"));
 }

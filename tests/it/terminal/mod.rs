@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
-/// A person with the binary, who addresses one server.
+/// The binary of a person, with the address of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Approver {
     url: String,
@@ -80,7 +80,7 @@ impl Approver {
 impl Ran {
     /// The stdout of a command that did what it was asked to do.
     #[track_caller]
-    fn said(self) -> String {
+    fn stdout_of_success(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.stdout
     }

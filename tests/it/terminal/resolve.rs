@@ -30,8 +30,8 @@ async fn an_operator_records_the_outcome_of_an_interrupted_call_once() {
     let oscar = Approver::named(&app, "oscar", &["admin"]);
     let id = interrupted(&app, "1").await;
     let args = ["resolve", &id, "--succeeded", r#"{"n":12345678901234567}"#, "--reason", "I looked."];
-    let said = oscar.run(&args).await.said();
-    assert_eq!(said, format!("{id} is succeeded; the model reads that an operator established it\n"));
+    let stdout = oscar.run(&args).await.stdout_of_success();
+    assert_eq!(stdout, format!("{id} is succeeded; the model reads that an operator established it\n"));
     let call = app.client.call(&id).await;
     assert_eq!(
         (&call["state"], &call["output"]["n"]),
@@ -42,9 +42,10 @@ async fn an_operator_records_the_outcome_of_an_interrupted_call_once() {
     late.fails(3, "");
 
     let other = interrupted(&app, "2").await;
-    let said = oscar.run(&["resolve", &other, "--failed", "It did not run.", "--json"]).await.said();
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said, json!({ "tool_call_id": other, "state": "failed" }));
+    let stdout =
+        oscar.run(&["resolve", &other, "--failed", "It did not run.", "--json"]).await.stdout_of_success();
+    let stdout: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(stdout, json!({ "tool_call_id": other, "state": "failed" }));
 }
 
 #[tokio::test]

@@ -15,14 +15,14 @@ struct Watching {
 }
 
 /// Collects the lines of a stream.
-fn heard(stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<String>> {
+fn received(stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<String>> {
     let all = Arc::<Mutex<String>>::default();
-    let heard = all.clone();
+    let received = all.clone();
     #[expect(clippy::disallowed_methods, reason = "the task ends with the stream")]
     tokio::spawn(async move {
         let mut lines = BufReader::new(stream).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            heard.lock().unwrap().push_str(&format!("{line}\n"));
+            received.lock().unwrap().push_str(&format!("{line}\n"));
         }
     });
     all
@@ -31,7 +31,8 @@ fn heard(stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<String>> 
 impl Watching {
     fn start(approver: &Approver, args: &[&str]) -> Self {
         let mut child = approver.command(&[&["watch"], args].concat()).spawn().unwrap();
-        let (stdout, stderr) = (heard(child.stdout.take().unwrap()), heard(child.stderr.take().unwrap()));
+        let (stdout, stderr) =
+            (received(child.stdout.take().unwrap()), received(child.stderr.take().unwrap()));
         Self { child, stdout, stderr }
     }
 

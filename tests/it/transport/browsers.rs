@@ -70,13 +70,13 @@ async fn e12_a_preflight_lists_the_allowed_methods_and_headers_on_sqlite() {
             assert_eq!(answer.header("access-control-allow-credentials"), None, "nothing rides on cookies");
             assert!(varies_by_origin(&answer) && answer.header("x-request-id").is_some(), "{answer:?}");
 
-            let stranger = preflight("https://evil.example", path).await;
+            let other_user = preflight("https://evil.example", path).await;
             assert_eq!(
-                (stranger.status, cors_headers(&stranger)),
+                (other_user.status, cors_headers(&other_user)),
                 (if jwt { 401 } else { 403 }, vec![]),
                 "{path}"
             );
-            assert!(varies_by_origin(&stranger), "{path}");
+            assert!(varies_by_origin(&other_user), "{path}");
         }
         assert_eq!(app.rows.count("threads").await, 0);
     }
@@ -96,14 +96,14 @@ async fn a_refused_preflight_is_logged_with_its_origin_and_the_key_on_sqlite() {
         client.send(request.header("access-control-request-method", "POST"))
     };
     assert_eq!(from(Method::OPTIONS, PAGE).await.status, 204);
-    let stranger = from(Method::OPTIONS, "http://localhost:5106").await;
+    let other_user = from(Method::OPTIONS, "http://localhost:5106").await;
     from(Method::GET, "http://localhost:5107").await;
-    let said = watched.finish();
-    let lines = said.lines().filter(|line| line.contains("server.cors_origins"));
+    let output = watched.finish();
+    let lines = output.lines().filter(|line| line.contains("server.cors_origins"));
     let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    let [line] = &lines[..] else { panic!("{said}") };
+    let [line] = &lines[..] else { panic!("{output}") };
     assert_eq!((&line["level"], &line["origin"]), (&json!("WARN"), &json!("http://localhost:5106")));
-    assert_eq!(line["request_id"].as_str(), stranger.header("x-request-id"));
+    assert_eq!(line["request_id"].as_str(), other_user.header("x-request-id"));
 }
 
 #[tokio::test]
@@ -191,10 +191,11 @@ async fn e11_an_origin_that_is_not_text_breaks_nothing_on_sqlite() {
         let app = with_page(jwt).await;
         for (method, more) in [("GET", ""), ("OPTIONS", "access-control-request-method: \u{ff}\r\n")] {
             for origin in [&b"\xff"[..], b"https://\xe9.example", b"\x80\x81"] {
-                let mut stranger = Raw::to(&app.client).await;
-                let head = format!("{method} /threads HTTP/1.1\r\nhost: {}\r\n{more}origin: ", stranger.host);
-                stranger.writes([head.as_bytes(), origin, b"\r\n\r\n"].concat()).await;
-                let reply = stranger.answer().await;
+                let mut other_user = Raw::to(&app.client).await;
+                let head =
+                    format!("{method} /threads HTTP/1.1\r\nhost: {}\r\n{more}origin: ", other_user.host);
+                other_user.writes([head.as_bytes(), origin, b"\r\n\r\n"].concat()).await;
+                let reply = other_user.answer().await;
                 assert_eq!(reply.status, if jwt { 401 } else { 403 }, "{method} {origin:?}: {}", reply.body);
                 assert!(!reply.head.contains("access-control-"), "{}", reply.head);
             }
@@ -325,8 +326,8 @@ async fn a_page_of_another_site_cannot_start_anything_by_an_image_or_a_link() {
     for (site, mode) in [("same-origin", "cors"), ("none", "navigate")] {
         assert_eq!(get("/threads", site, mode).await.status, 200, "{site}");
     }
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }
 
 #[tokio::test]

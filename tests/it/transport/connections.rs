@@ -35,7 +35,7 @@ async fn e4_a_connection_over_the_limit_of_its_address_is_closed_at_once_on_sqli
         let mut third = Raw::to(&client).await;
         let head = third.head("GET /healthz", &["x-forwarded-for: 192.0.2.7", "forwarded: for=192.0.2.7"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut third.socket, head.as_bytes()).await;
-        assert_eq!(third.hears_all().await, "");
+        assert_eq!(third.receives_all().await, "");
     }
     two.writes(two.head("GET /healthz", &[])).await;
     assert_eq!(two.answer().await.status, 200, "those that were there stay");
@@ -44,7 +44,7 @@ async fn e4_a_connection_over_the_limit_of_its_address_is_closed_at_once_on_sqli
         let mut raw = Raw::to(&client).await;
         let head = raw.head("GET /healthz", &["connection: close"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut raw.socket, head.as_bytes()).await;
-        raw.hears_all().await.starts_with("HTTP/1.1 200 ").then_some(())
+        raw.receives_all().await.starts_with("HTTP/1.1 200 ").then_some(())
     };
     eventually("there is room again", room).await;
 }
@@ -60,8 +60,8 @@ async fn e4_a_connection_over_the_total_limit_waits_until_another_ends_on_sqlite
         assert_eq!(two.answer().await.status, 200);
     }
     let mut byte = [0];
-    let heard = third.socket.try_read(&mut byte).map_err(|error| error.kind());
-    assert_eq!(heard, Err(std::io::ErrorKind::WouldBlock), "the connection waits and is not closed");
+    let received = third.socket.try_read(&mut byte).map_err(|error| error.kind());
+    assert_eq!(received, Err(std::io::ErrorKind::WouldBlock), "the connection waits and is not closed");
     drop(one);
     assert_eq!(third.answer().await.status, 200);
 }
@@ -69,7 +69,7 @@ async fn e4_a_connection_over_the_total_limit_waits_until_another_ends_on_sqlite
 fn started(command: &mut Command, variables: &[(&str, &str)]) -> (Process, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let command = command.env_clear().current_dir(dir.path()).envs(variables.iter().copied());
-    (Process::spawn_heard(command), dir)
+    (Process::spawn_captured(command), dir)
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn an_address_over_its_connection_limit_is_logged_once_a_minute_on_sqlite(
     let (server, _dir) = started(&mut command, &[("HOLDPOINT_LIMITS__CONNECTIONS_PER_IP", "1")]);
     let one = connected(&server.client).await;
     for _ in 0..5 {
-        assert_eq!(Raw::to(&server.client).await.hears_all().await, "");
+        assert_eq!(Raw::to(&server.client).await.receives_all().await, "");
     }
     drop(one);
     let printed = server.finish();
@@ -111,7 +111,7 @@ async fn a_server_raises_its_open_file_limit_on_sqlite() {
 async fn a_server_without_a_free_connection_can_still_be_stopped_on_sqlite() {
     let (app, client) = with(|config| config.limits.connections = Some(1)).await;
     let one = connected(&client).await;
-    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.hears_all());
+    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.receives_all());
     assert_eq!(stopped.0.client.get("/healthz").await.status, 200);
 }
 
@@ -120,7 +120,7 @@ async fn e4_a_connection_may_idle_for_longer_than_the_head_deadline_on_sqlite() 
     let app = Embedded::hurried(|deadlines| deadlines.head = SOON, |_| {}).await;
     let mut pooled = connected(&app.client).await;
     // A connection without a request is closed meanwhile.
-    Raw::to(&app.client).await.hears_all().await;
+    Raw::to(&app.client).await.receives_all().await;
     pooled.writes(pooled.head("GET /healthz", &[])).await;
     assert_eq!(pooled.answer().await.status, 200);
 }
@@ -133,15 +133,15 @@ async fn e4_a_connection_that_idles_for_too_long_is_closed_on_sqlite() {
         deadlines.taking = SOON;
     };
     let app = Embedded::hurried(hurry, |_| {}).await;
-    let heard = connected(&app.client).await.hears_all().await;
-    assert_eq!(heard, "");
+    let received = connected(&app.client).await.receives_all().await;
+    assert_eq!(received, "");
 
     // With HTTP/2, an idle connection is closed even if the client sends pings.
-    let mut stranger = Raw::to(&app.client).await;
+    let mut other_user = Raw::to(&app.client).await;
     let flags = http2::END_HEADERS | http2::END_STREAM;
     let head = http2::frame(http2::HEADERS, flags, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
-    stranger.writes([http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &head].concat()).await;
-    let (mut from, mut to) = stranger.socket.into_split();
+    other_user.writes([http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &head].concat()).await;
+    let (mut from, mut to) = other_user.socket.into_split();
     let is_there = async {
         while to.write_all(&http2::frame(http2::PING, 0, 0, &[0; 8])).await.is_ok() {
             tokio::time::sleep(PACE).await;
@@ -176,7 +176,7 @@ async fn a_deadline_beyond_the_clocks_range_is_no_deadline_on_sqlite() {
     let over_http2 = Client { http: over_http2, base: app.client.base.clone() };
     for client in [&app.client, &over_http2] {
         let thread = client.thread().await;
-        app.scene.says("Hello.");
-        assert_eq!(client.say(&thread, "hi").await.text(), "Hello.");
+        app.scene.answers("Hello.");
+        assert_eq!(client.send_message(&thread, "hi").await.text(), "Hello.");
     }
 }

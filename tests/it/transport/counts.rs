@@ -1,7 +1,7 @@
 //! Rate limits and concurrency limits of a user.
 
 use super::Raw;
-use crate::support::{Answer, Client, Embedded, Place, Turn, eventually, token};
+use crate::support::{Answer, Client, Deployment, Embedded, Turn, eventually, token};
 use futures::future::join_all;
 use holdpoint::config::Limits;
 use serde_json::json;
@@ -81,12 +81,12 @@ async fn e10_the_turns_of_a_user_in_a_minute_are_limited() {
     let ada = app.client.as_user("acme", "ada", &[]);
     let (one, two) = (ada.thread().await, ada.thread().await);
     for _ in 0..4 {
-        app.scene.says("ok");
+        app.scene.answers("ok");
     }
-    assert_eq!(ada.say(&one, "hi").await.status, 200);
+    assert_eq!(ada.send_message(&one, "hi").await.status, 200);
     assert_eq!(ada.turn_by_id(&json!({ "id": "mine", "content": "hi" })).await.status, 200);
     let message = "More than 2 turns in a minute.";
-    limited_turn(&ada.say(&two, "hi").await, message);
+    limited_turn(&ada.send_message(&two, "hi").await, message);
     limited_turn(&ada.turn_by_id(&json!({ "id": "other", "content": "hi" })).await, message);
     let under_api = ada.post(&format!("/api/qa/chat_streamed/{two}"), &json!({ "content": "hi" })).await;
     assert_limited(&under_api, message, 30);
@@ -95,10 +95,10 @@ async fn e10_the_turns_of_a_user_in_a_minute_are_limited() {
     assert_eq!(app.rows.count("messages").await, 4);
     // A request that does not ask the model is no turn, and another user has a separate limit.
     assert_eq!(ada.get(&format!("/qa/chat_streamed/{one}")).await.status, 200);
-    assert_eq!(ada.go_on(&one).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(ada.resume(&one).await.refused(), (409, "nothing_to_continue".to_owned()));
     let bob = app.client.as_user("acme", "bob", &[]);
     let his = bob.thread().await;
-    assert_eq!(bob.say(&his, "hi").await.status, 200);
+    assert_eq!(bob.send_message(&his, "hi").await.status, 200);
 }
 
 #[tokio::test]
@@ -108,9 +108,9 @@ async fn e10_a_turn_counts_however_it_starts() {
     let threads = [ada.thread().await, ada.thread().await];
     for thread in &threads {
         app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
-        let call = ada.say(thread, "pay").await.pending()[0].clone();
+        let call = ada.send_message(thread, "pay").await.pending()[0].clone();
         assert_eq!(
-            ada.go_on(thread).await.status,
+            ada.resume(thread).await.status,
             200,
             "the turn reports the pending call and asks no model"
         );
@@ -118,11 +118,11 @@ async fn e10_a_turn_counts_however_it_starts() {
     }
     // A page that attaches lets the model read the decision.
     let looks = |thread: &str| ada.read(ada.http.get(ada.url(&format!("/qa/chat_streamed/{thread}"))));
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     assert_eq!(looks(&threads[0]).await.text(), "Paid.");
     let message = "More than 3 turns in a minute.";
     limited_turn(&looks(&threads[1]).await, message);
-    limited_turn(&ada.go_on(&threads[1]).await, message);
+    limited_turn(&ada.resume(&threads[1]).await, message);
     assert_eq!(looks(&threads[0]).await.status, 200, "there is nothing to continue");
     assert_eq!(app.scene.requests().len(), 3);
     assert_eq!(app.rows.count("runs WHERE status = 'waiting'").await, 1);
@@ -150,14 +150,14 @@ async fn e5_the_concurrent_streams_of_a_user_are_limited() {
     let threads = [ada.thread().await, ada.thread().await, ada.thread().await];
     let gate = app.scene.gate();
     for _ in 0..3 {
-        app.scene.says("ok");
+        app.scene.answers("ok");
     }
     let first = ada.begin(&threads[0], &json!("hi")).await;
     let along = ada.http.get(ada.url(&format!("/qa/chat_streamed/{}", threads[0]))).send().await.unwrap();
     assert_eq!((first.status().as_u16(), along.status().as_u16()), (200, 200));
 
     let message = "More than 2 streams of this user at once.";
-    limited_turn(&ada.say(&threads[1], "hi").await, message);
+    limited_turn(&ada.send_message(&threads[1], "hi").await, message);
     limited_turn(&ada.turn_by_id(&json!({ "id": "new", "content": "hi" })).await, message);
     for path in [format!("/qa/chat_streamed/{}", threads[1]), "/qa/chat_streamed?chatId=x".to_owned()] {
         assert_limited(&ada.get(&path).await, message, 5);
@@ -190,22 +190,22 @@ async fn e5_the_concurrent_chat_bodies_of_a_user_are_limited_like_streams_on_sql
     let token = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
     let lines = ["content-type: application/json", "content-length: 16", "expect: 100-continue", &token];
     let asks = async |path: &str| {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(stranger.head(&format!("POST {path}"), &lines)).await;
-        stranger
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(other_user.head(&format!("POST {path}"), &lines)).await;
+        other_user
     };
     let mut reading = Vec::new();
     for path in ["/qa/chat_streamed", "/api/qa/chat_streamed/x"] {
-        let mut stranger = asks(path).await;
-        assert!(stranger.answer_head().await.starts_with("http/1.1 100 "), "its body is read");
-        reading.push(stranger);
+        let mut other_user = asks(path).await;
+        assert!(other_user.answer_head().await.starts_with("http/1.1 100 "), "its body is read");
+        reading.push(other_user);
     }
     let reply = asks("/qa/chat_streamed/x").await.answer().await;
     assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.body);
     assert_eq!(reply.message(), "More than 2 streams of this user at once.");
-    for mut stranger in reading {
-        stranger.writes(r#"{"content":"hi"}"#).await;
-        assert!([400, 404].contains(&stranger.answer().await.status));
+    for mut other_user in reading {
+        other_user.writes(r#"{"content":"hi"}"#).await;
+        assert!([400, 404].contains(&other_user.answer().await.status));
     }
     assert_eq!(asks("/qa/chat_streamed/x").await.answer_head().await.get(..13), Some("http/1.1 100 "));
 }
@@ -217,26 +217,26 @@ async fn e10_the_running_turns_of_a_user_are_limited() {
     let threads = [ada.thread().await, ada.thread().await, ada.thread().await];
     // One thread has an answer that the model has not read.
     app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
-    let call = ada.say(&threads[2], "pay").await.pending()[0].clone();
+    let call = ada.send_message(&threads[2], "pay").await.pending()[0].clone();
     assert_eq!(ada.approve(&call).await.status, 200);
 
     let gate = app.scene.gate();
     for _ in 0..5 {
-        app.scene.says("ok");
+        app.scene.answers("ok");
     }
     let first = ada.begin(&threads[0], &json!("hi")).await;
     let second = ada.begin(&threads[1], &json!("hi")).await;
     assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
     let message = "More than 2 turns of this user at once.";
-    limited_turn(&ada.go_on(&threads[2]).await, message);
-    limited_turn(&ada.say(&threads[2], "hi").await, message);
+    limited_turn(&ada.resume(&threads[2]).await, message);
+    limited_turn(&ada.send_message(&threads[2], "hi").await, message);
     limited_turn(&ada.turn_by_id(&json!({ "id": "new", "content": "hi" })).await, message);
     assert_limited(&ada.get(&format!("/qa/chat_streamed/{}", threads[2])).await, message, 5);
     assert_eq!(app.rows.count("threads").await, 3);
     assert_eq!(app.rows.count("messages WHERE role = 'user'").await, 3);
     assert_eq!(app.rows.count("runs WHERE status = 'running'").await, 2);
     // Attaching to a running turn counts as no turn, and another user has a separate limit.
-    assert_eq!(ada.begin_to_go_on(&threads[0]).await.status(), 200);
+    assert_eq!(ada.begin_resume(&threads[0]).await.status(), 200);
     let his = bob.thread().await;
     let other = bob.begin(&his, &json!("hi")).await;
     assert_eq!(other.status(), 200);
@@ -245,14 +245,14 @@ async fn e10_the_running_turns_of_a_user_are_limited() {
     for response in [first, second, other] {
         assert_eq!(ada.read_on(response).await.text(), "ok");
     }
-    assert_eq!(ada.go_on(&threads[2]).await.text(), "ok", "the turn could still be continued");
+    assert_eq!(ada.resume(&threads[2]).await.text(), "ok", "the turn could still be continued");
 }
 
 #[tokio::test]
 async fn e10_the_running_turns_of_a_tenant_are_limited() {
     let app = limited(|limits| limits.turns_per_tenant = Some(2)).await;
     let gate = app.scene.gate();
-    let mut begun = Vec::new();
+    let mut started = Vec::new();
     for (tenant, user, status) in [
         ("acme", "ada", 200),
         ("acme", "bob", 200),
@@ -260,20 +260,20 @@ async fn e10_the_running_turns_of_a_tenant_are_limited() {
         ("acme", "ada", 429),
         ("umbra", "ada", 200),
     ] {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let client = app.client.as_user(tenant, user, &[]);
         let thread = client.thread().await;
         let response = client.begin(&thread, &json!("hi")).await;
         assert_eq!(response.status(), status, "{tenant} {user}");
         if status == 200 {
-            begun.push(response);
+            started.push(response);
         } else {
             let refused = client.read_on(response).await;
             limited_turn(&refused, "More than 2 turns of this tenant at once.");
         }
     }
     gate.add_permits(100);
-    for response in begun {
+    for response in started {
         assert_eq!(app.client.read_on(response).await.text(), "ok");
     }
 }
@@ -285,18 +285,18 @@ async fn e10_turns_that_start_concurrently_do_not_exceed_the_limit() {
     let gate = app.scene.gate();
     let mut threads = Vec::new();
     for _ in 0..12 {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         threads.push(ada.thread().await);
     }
     let begins = threads.iter().map(async |thread| ada.begin(thread, &json!("hi")).await);
     let responses = join_all(begins).await;
-    let (begun, refused): (Vec<_>, Vec<_>) =
+    let (started, refused): (Vec<_>, Vec<_>) =
         responses.into_iter().partition(|response| response.status() == 200);
-    assert_eq!((begun.len(), refused.len()), (3, 9));
+    assert_eq!((started.len(), refused.len()), (3, 9));
     assert!(refused.iter().all(|response| response.status() == 429));
     assert_eq!(app.rows.count("runs WHERE status = 'running'").await, 3);
     gate.add_permits(100);
-    for response in begun {
+    for response in started {
         assert_eq!(ada.read_on(response).await.text(), "ok");
     }
 }
@@ -306,9 +306,9 @@ async fn a_turn_with_an_expired_lease_does_not_count() {
     let app = Embedded::with(|config| config.limits.turns_per_user = Some(1)).await;
     let (one, two) = (app.client.thread().await, app.client.thread().await);
     let gate = app.scene.gate();
-    app.scene.says("ok").says("ok");
+    app.scene.answers("ok").answers("ok");
     let first = app.client.begin(&one, &json!("hi")).await;
-    limited_turn(&app.client.say(&two, "hi").await, "More than 1 turns of this user at once.");
+    limited_turn(&app.client.send_message(&two, "hi").await, "More than 1 turns of this user at once.");
     assert_eq!(app.rows.change("UPDATE runs SET lease_until = 1").await, Ok(1));
     let second = app.client.begin(&two, &json!("hi")).await;
     assert_eq!(second.status(), 200);
@@ -319,9 +319,9 @@ async fn a_turn_with_an_expired_lease_does_not_count() {
 
 #[tokio::test]
 async fn turns_are_counted_over_all_processes_on_postgres() {
-    let place = Place::on_postgres().await;
+    let deployment = Deployment::on_postgres().await;
     let limits = [("HOLDPOINT_LIMITS__TURNS_PER_USER", "2")];
-    let servers = [place.start_with("0s", &limits), place.start_with("0s", &limits)];
+    let servers = [deployment.start_with("0s", &limits), deployment.start_with("0s", &limits)];
     let clients: Vec<&Client> = servers.iter().map(|server| &server.client).collect();
     let mut threads = Vec::new();
     for _ in 0..10 {
@@ -331,12 +331,12 @@ async fn turns_are_counted_over_all_processes_on_postgres() {
         .iter()
         .enumerate()
         .map(async |(n, thread)| clients[n % 2].begin(thread, &json!({ "content": "think" })).await);
-    let (begun, refused): (Vec<_>, Vec<_>) =
+    let (started, refused): (Vec<_>, Vec<_>) =
         join_all(begins).await.into_iter().partition(|response| response.status() == 200);
-    assert_eq!((begun.len(), refused.len()), (2, 8));
+    assert_eq!((started.len(), refused.len()), (2, 8));
     assert!(refused.iter().all(|response| response.status() == 429));
-    place.go();
-    for response in begun {
+    deployment.release();
+    for response in started {
         assert_eq!(clients[0].read_on(response).await.text(), "Half an answer.");
     }
 }

@@ -14,7 +14,7 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[]);
     let unfinished =
         http2::frame(http2::HEADERS, 0, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
-    for begun in [
+    for started in [
         &b""[..],
         b"G",
         b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ",
@@ -23,10 +23,10 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
         &[http2::PREFACE, &settings].concat(),
         &[http2::PREFACE, &settings, &unfinished].concat(),
     ] {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(begun).await;
-        let heard = stranger.hears_all().await;
-        assert!(!heard.contains("HTTP/1.1 200"), "{begun:?}: {heard}");
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(started).await;
+        let received = other_user.receives_all().await;
+        assert!(!received.contains("HTTP/1.1 200"), "{started:?}: {received}");
     }
     is_well(&app.client).await;
 }
@@ -35,16 +35,16 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
 async fn e4_a_head_that_arrives_byte_by_byte_times_out_on_sqlite() {
     let app = hurried().await;
     let head = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ".iter().copied();
-    let stranger = Raw::to(&app.client).await;
-    stranger.drips(head.chain(repeat(b'a'))).await;
-    let stranger = Raw::to(&app.client).await;
-    stranger.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
+    let other_user = Raw::to(&app.client).await;
+    other_user.drips(head.chain(repeat(b'a'))).await;
+    let other_user = Raw::to(&app.client).await;
+    other_user.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
 
     // The deadline also applies to the second request of a connection.
-    let mut stranger = Raw::to(&app.client).await;
-    stranger.writes(stranger.head("GET /healthz", &[])).await;
-    assert_eq!(stranger.answer().await.status, 200);
-    stranger.drips(b"GET /tools HTTP/1.1\r\nx-a: ".iter().copied().chain(repeat(b'a'))).await;
+    let mut other_user = Raw::to(&app.client).await;
+    other_user.writes(other_user.head("GET /healthz", &[])).await;
+    assert_eq!(other_user.answer().await.status, 200);
+    other_user.drips(b"GET /tools HTTP/1.1\r\nx-a: ".iter().copied().chain(repeat(b'a'))).await;
     is_well(&app.client).await;
 }
 
@@ -70,14 +70,14 @@ async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite
             [431, 431],
         ),
     ] {
-        let stranger = Raw::to(&app.client).await;
-        let (mut from, mut to) = stranger.socket.into_split();
+        let other_user = Raw::to(&app.client).await;
+        let (mut from, mut to) = other_user.socket.into_split();
         // The server may answer before it has read the whole head.
         let writing = async { tokio::io::AsyncWriteExt::write_all(&mut to, request.as_bytes()).await };
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let reading = async {
-            while !heard.windows(4).any(|window| window == b"\r\n\r\n") {
-                match tokio::io::AsyncReadExt::read_buf(&mut from, &mut heard).await {
+            while !received.windows(4).any(|window| window == b"\r\n\r\n") {
+                match tokio::io::AsyncReadExt::read_buf(&mut from, &mut received).await {
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
                 }
@@ -85,9 +85,9 @@ async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite
         };
         let both = async { tokio::join!(writing, reading) };
         let (_written, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
-        let heard = String::from_utf8_lossy(&heard).into_owned();
-        let status = heard.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
-        assert!(status.is_some_and(|status| statuses.contains(&status)), "{what}: {heard}");
+        let received = String::from_utf8_lossy(&received).into_owned();
+        let status = received.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        assert!(status.is_some_and(|status| statuses.contains(&status)), "{what}: {received}");
         is_well(&app.client).await;
     }
 }

@@ -11,7 +11,7 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 const REFUSED_STREAM: u32 = 7;
 
 /// Sends all frames and returns the bytes that the server sends until it closes or `until` holds.
-async fn say(app: &Embedded, frames: Vec<u8>, until: impl Fn(&[http2::Frame<'_>]) -> bool) -> Vec<u8> {
+async fn exchange(app: &Embedded, frames: Vec<u8>, until: impl Fn(&[http2::Frame<'_>]) -> bool) -> Vec<u8> {
     let socket = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
     let (mut from, mut to) = socket.into_split();
     let request = [http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &frames].concat();
@@ -39,8 +39,8 @@ async fn say(app: &Embedded, frames: Vec<u8>, until: impl Fn(&[http2::Frame<'_>]
 /// The error codes of the frames of this kind, RST_STREAM or GOAWAY.
 fn codes(read: &[u8], kind: u8) -> Vec<u32> {
     let of_kind = http2::frames(read).into_iter().filter(|frame| frame.kind == kind);
-    let place = if kind == http2::GOAWAY { 4 } else { 0 };
-    of_kind.map(|frame| u32::from_be_bytes(frame.payload[place..place + 4].try_into().unwrap())).collect()
+    let offset = if kind == http2::GOAWAY { 4 } else { 0 };
+    of_kind.map(|frame| u32::from_be_bytes(frame.payload[offset..offset + 4].try_into().unwrap())).collect()
 }
 
 fn never(_: &[http2::Frame<'_>]) -> bool {
@@ -57,7 +57,7 @@ async fn e6_streams_that_are_reset_right_after_opening_end_the_connection_on_sql
         let open = http2::frame(http2::HEADERS, flags, stream, &head);
         [open, http2::frame(http2::RST_STREAM, 0, stream, &http2::CANCEL)].concat()
     });
-    let read = say(&app, frames.collect(), never).await;
+    let read = exchange(&app, frames.collect(), never).await;
     assert_eq!(codes(&read, http2::GOAWAY).last(), Some(&ENHANCE_YOUR_CALM));
     is_well(&app.client).await;
 }
@@ -73,7 +73,7 @@ async fn e6_a_head_that_never_ends_ends_the_connection_on_sqlite() {
     for _ in 0..4000 {
         frames.extend(http2::frame(http2::CONTINUATION, 0, http2::FIRST, &more));
     }
-    let read = say(&app, frames, never).await;
+    let read = exchange(&app, frames, never).await;
     assert!(!codes(&read, http2::GOAWAY).is_empty(), "{:?}", http2::frames(&read));
     is_well(&app.client).await;
 }
@@ -88,7 +88,7 @@ async fn e6_streams_over_the_limit_of_a_connection_are_refused_on_sqlite() {
     let refused = |frames: &[http2::Frame<'_>]| {
         frames.iter().filter(|frame| frame.kind == http2::RST_STREAM).count() >= 20
     };
-    let read = say(&app, frames, refused).await;
+    let read = exchange(&app, frames, refused).await;
     assert_eq!(codes(&read, http2::RST_STREAM), [REFUSED_STREAM; 20]);
     let last_ones: Vec<u32> = http2::frames(&read)
         .into_iter()
@@ -105,7 +105,7 @@ async fn e6_a_connection_without_a_ping_reply_is_closed_on_sqlite() {
     let head = http2::head("GET", "/tools", "localhost");
     let flags = http2::END_HEADERS | http2::END_STREAM;
     // The client sends one request and does not answer the ping.
-    let read = say(&app, http2::frame(http2::HEADERS, flags, http2::FIRST, &head), never).await;
+    let read = exchange(&app, http2::frame(http2::HEADERS, flags, http2::FIRST, &head), never).await;
     let kinds: Vec<u8> = http2::frames(&read).iter().map(|frame| frame.kind).collect();
     assert!(kinds.contains(&http2::DATA) && kinds.contains(&http2::PING), "{kinds:?}");
     is_well(&app.client).await;

@@ -24,7 +24,7 @@ async fn e3_a_body_over_the_nesting_limit_is_refused() {
     }
     assert_eq!(app.rows.count("messages").await, 0);
     // A field that a chat does not read may be as deep as the parser allows.
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let answer = app.client.post_raw(&chat, format!(r#"{{"content":"hi","data":{}}}"#, nested(100))).await;
     assert_eq!(answer.status, 200);
 }
@@ -139,7 +139,7 @@ async fn e9_numbers_and_keys_are_read_within_bounds() {
 
     // A chat body holds the whole state of a page: unread fields may hold anything, and the last of repeated
     // keys wins.
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let body = format!(r#"{{"content":"not this"{keys},"content":"this"}}"#);
     assert_eq!(app.client.post_raw(&chat, body).await.status, 200);
     assert_eq!(app.client.questions(&thread).await.last().unwrap(), "this");

@@ -1,4 +1,4 @@
-//! Abuse of heads, bodies, streams and connections by strangers, before the server knows the request.
+//! Abuse of heads, bodies, streams and connections by other users, before the server knows the request.
 
 mod browsers;
 mod connections;
@@ -79,7 +79,7 @@ impl Raw {
     }
 
     /// All bytes until the server closes the connection.
-    async fn hears_all(mut self) -> String {
+    async fn receives_all(mut self) -> String {
         while self.reads().await {}
         String::from_utf8_lossy(&self.read).into_owned()
     }

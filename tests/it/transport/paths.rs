@@ -39,11 +39,11 @@ async fn e14_a_path_is_matched_literally_on_sqlite() {
             format!("/%61pi/tool_calls/{id}"),
         ] {
             for method in ["GET", "POST"] {
-                let mut stranger = Raw::to(&app.client).await;
+                let mut other_user = Raw::to(&app.client).await;
                 let lines = ["content-type: application/json", "content-length: 2"];
-                stranger.writes(stranger.head(&format!("{method} {path}"), &lines)).await;
-                stranger.writes("{}").await;
-                let reply = stranger.answer().await;
+                other_user.writes(other_user.head(&format!("{method} {path}"), &lines)).await;
+                other_user.writes("{}").await;
+                let reply = other_user.answer().await;
                 let found = (reply.status, reply.code());
                 assert_eq!((found.0, found.1.as_str()), nowhere, "{method} {path}, jwt {jwt}");
             }
@@ -63,17 +63,17 @@ async fn e14_a_method_cannot_be_overridden() {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         for path in [chat.as_str(), &format!("/api{chat}"), "/qa/validate_tool", "/qa/chat_streamed?chatId=x"]
         {
-            let mut stranger = Raw::to(&app.client).await;
-            stranger.writes(stranger.head(&format!("{method} {path}"), &["connection: close"])).await;
-            let heard = stranger.hears_all().await;
-            assert!(heard.starts_with("HTTP/1.1 405 "), "{method} {path}: {heard}");
+            let mut other_user = Raw::to(&app.client).await;
+            other_user.writes(other_user.head(&format!("{method} {path}"), &["connection: close"])).await;
+            let received = other_user.receives_all().await;
+            assert!(received.starts_with("HTTP/1.1 405 "), "{method} {path}: {received}");
         }
     }
     // CONNECT asks for a tunnel to another server, which is no resource of this server.
-    let mut stranger = Raw::to(&app.client).await;
-    stranger.writes(stranger.head("CONNECT localhost:80", &["connection: close"])).await;
-    let heard = stranger.hears_all().await;
-    assert!(heard.starts_with("HTTP/1.1 404 "), "{heard}");
+    let mut other_user = Raw::to(&app.client).await;
+    other_user.writes(other_user.head("CONNECT localhost:80", &["connection: close"])).await;
+    let received = other_user.receives_all().await;
+    assert!(received.starts_with("HTTP/1.1 404 "), "{received}");
     for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
         let request = app.client.http.get(app.client.url("/threads")).header(name, "POST");
         assert_eq!(app.client.send(request).await.status, 200, "{name}");
@@ -82,8 +82,8 @@ async fn e14_a_method_cannot_be_overridden() {
         assert_eq!(app.client.send(request).await.status, 405, "{name}");
     }
     assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (1, 1));
-    app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "the turn could still be continued");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.", "the turn could still be continued");
 }
 
 #[tokio::test]

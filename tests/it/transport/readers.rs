@@ -10,7 +10,7 @@ use tokio::net::TcpSocket;
 const MIB: usize = 1 << 20;
 
 /// Has the model emit this text the given number of times.
-fn says(app: &Embedded, texts: usize, text: &str) {
+fn script_text(app: &Embedded, texts: usize, text: &str) {
     let text = || Ok(ModelEvent::Text(text.to_owned()));
     let end = ModelEvent::Finished { reason: FinishReason::Stop, usage: None, provider_state: None };
     app.scene.then((0..texts).map(|_| text()).chain([Ok(end)]).collect());
@@ -25,10 +25,10 @@ async fn narrow(client: &Client) -> Raw {
     Raw { socket, host, read: Vec::new() }
 }
 
-async fn posts(stranger: &mut Raw, thread: &str) {
+async fn posts(client: &mut Raw, thread: &str) {
     let lines = ["content-type: application/json", "content-length: 16"];
-    stranger.writes(stranger.head(&format!("POST /qa/chat_streamed/{thread}"), &lines)).await;
-    stranger.writes(r#"{"content":"hi"}"#).await;
+    client.writes(client.head(&format!("POST /qa/chat_streamed/{thread}"), &lines)).await;
+    client.writes(r#"{"content":"hi"}"#).await;
 }
 
 async fn is_answered(app: &Embedded, thread: &str) {
@@ -43,28 +43,32 @@ async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_continues() {
     let app = Embedded::hurried(hurry, |config| config.limits.streams_per_user = Some(1)).await;
     let (thread, other) = (app.client.thread().await, app.client.thread().await);
     // On the wire each delta is six times as long, and their sum exceeds any socket buffer.
-    says(&app, 3, &"\u{1}".repeat(MIB));
-    let mut stranger = narrow(&app.client).await;
-    posts(&mut stranger, &thread).await;
+    script_text(&app, 3, &"\u{1}".repeat(MIB));
+    let mut client = narrow(&app.client).await;
+    posts(&mut client, &thread).await;
     is_answered(&app, &thread).await;
 
     // The user may have one stream, and the open stream occupies that slot until the server closes it.
     let ask = async || app.client.begin(&other, &json!({ "content": "hi" })).await.status().as_u16();
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let answered = async || (ask().await == 200).then_some(());
     eventually("the stream is cut off", answered).await;
-    let heard = stranger.hears_all().await;
-    assert!(heard.starts_with("HTTP/1.1 200 "), "{}", &heard[..100.min(heard.len())]);
-    assert!(heard.len() < 18 * MIB && !heard.ends_with("0\r\n\r\n"), "{} bytes, and no end", heard.len());
+    let stream_text = client.receives_all().await;
+    assert!(stream_text.starts_with("HTTP/1.1 200 "), "{}", &stream_text[..100.min(stream_text.len())]);
+    assert!(
+        stream_text.len() < 18 * MIB && !stream_text.ends_with("0\r\n\r\n"),
+        "{} bytes, and no end",
+        stream_text.len()
+    );
 }
 
 /// An HTTP/2 connection with these requests, whose streams start with a flow-control window of `room` bytes.
 async fn with_room(client: &Client, room: u8, requests: &[Vec<u8>]) -> Raw {
-    let mut stranger = narrow(client).await;
+    let mut client = narrow(client).await;
     // SETTINGS_INITIAL_WINDOW_SIZE
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, room]);
-    stranger.writes([http2::PREFACE, &settings, &requests.concat()].concat()).await;
-    stranger
+    client.writes([http2::PREFACE, &settings, &requests.concat()].concat()).await;
+    client
 }
 
 fn gets(stream: u32, path: &str) -> Vec<u8> {
@@ -72,7 +76,7 @@ fn gets(stream: u32, path: &str) -> Vec<u8> {
     http2::frame(http2::HEADERS, flags, stream, &http2::head("GET", path, "localhost"))
 }
 
-fn asks(stream: u32, thread: &str) -> Vec<u8> {
+fn request_frames(stream: u32, thread: &str) -> Vec<u8> {
     let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
     let head = http2::frame(http2::HEADERS, http2::END_HEADERS, stream, &head);
     [head, http2::frame(http2::DATA, http2::END_STREAM, stream, br#"{"content":"hi"}"#)].concat()
@@ -93,7 +97,7 @@ fn body(read: &[u8], stream: u32) -> String {
 async fn e5_an_unread_response_is_dropped_and_its_connection_closed_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.taking = SOON / 4, |_| {}).await;
     let thread = app.client.thread().await;
-    app.scene.says(&"Hello. ".repeat(500));
+    app.scene.answers(&"Hello. ".repeat(500));
     for (room, request) in [
         (0, gets(http2::FIRST, "/tools")),
         (0, gets(http2::FIRST, "/healthz")),
@@ -101,11 +105,11 @@ async fn e5_an_unread_response_is_dropped_and_its_connection_closed_on_sqlite() 
         // The client takes one byte, and the server would have to keep the rest.
         (1, gets(http2::FIRST, "/openapi.json")),
         (1, gets(http2::FIRST, "/docs")),
-        (0, asks(http2::FIRST, &thread)),
+        (0, request_frames(http2::FIRST, &thread)),
     ] {
-        let mut stranger = with_room(&app.client, room, &[request]).await;
-        while stranger.reads().await {}
-        assert!(body(&stranger.read, http2::FIRST).len() <= usize::from(room));
+        let mut client = with_room(&app.client, room, &[request]).await;
+        while client.reads().await {}
+        assert!(body(&client.read, http2::FIRST).len() <= usize::from(room));
     }
     is_answered(&app, &thread).await;
 }
@@ -116,18 +120,21 @@ async fn e5_an_unread_response_ends_no_other_response_of_its_connection_on_sqlit
     let app = Embedded::hurried(hurry, |_| {}).await;
     let gate = app.scene.gate();
     let thread = app.client.thread().await;
-    app.scene.says("Hello.");
-    let requests =
-        [gets(http2::FIRST, "/openapi.json"), asks(http2::SECOND, &thread), gives_room(http2::SECOND)];
-    let mut stranger = with_room(&app.client, 0, &requests).await;
+    app.scene.answers("Hello.");
+    let requests = [
+        gets(http2::FIRST, "/openapi.json"),
+        request_frames(http2::SECOND, &thread),
+        gives_room(http2::SECOND),
+    ];
+    let mut client = with_room(&app.client, 0, &requests).await;
     let got_goaway = |read: &[u8]| http2::frames(read).iter().any(|frame| frame.kind == http2::GOAWAY);
-    while !got_goaway(&stranger.read) {
-        assert!(stranger.reads().await, "the server sends a GOAWAY and keeps the connection");
+    while !got_goaway(&client.read) {
+        assert!(client.reads().await, "the server sends a GOAWAY and keeps the connection");
     }
     gate.add_permits(10);
-    while stranger.reads().await {}
-    assert_eq!(body(&stranger.read, http2::FIRST), "");
-    let received = body(&stranger.read, http2::SECOND);
+    while client.reads().await {}
+    assert_eq!(body(&client.read, http2::FIRST), "");
+    let received = body(&client.read, http2::SECOND);
     assert!(received.contains("Hello.") && received.contains("\nd:"), "{received}");
 }
 
@@ -147,13 +154,13 @@ async fn e5_a_client_that_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
     .await;
     let gate = app.scene.gate();
     let (one, two) = (app.client.thread().await, app.client.thread().await);
-    app.scene.says("Hello.").says("Hello.");
+    app.scene.answers("Hello.").answers("Hello.");
     let over_http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     let over_http2 = Client { http: over_http2, base: app.client.base.clone() };
     let readers = [app.client.begin(&one, &json!("hi")).await, over_http2.begin(&two, &json!("hi")).await];
     // Longer than any of the deadlines.
     let silent = Raw::to(&app.client).await;
-    silent.hears_all().await;
+    silent.receives_all().await;
     gate.add_permits(10);
     for reader in readers {
         assert_eq!(app.client.read_on(reader).await.text(), "Hello.");
@@ -165,7 +172,7 @@ async fn a_stream_buffers_at_most_the_configured_bytes_on_sqlite() {
     let app = Embedded::with(|config| config.limits.stream_buffer_bytes = 1000).await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
-    says(&app, 100, &"x".repeat(100));
+    script_text(&app, 100, &"x".repeat(100));
     gate.add_permits(100);
     let first = app.client.begin(&thread, &json!("hi")).await;
     // A late subscriber finds the whole backlog.
@@ -182,8 +189,8 @@ async fn a_stream_buffers_at_most_the_configured_bytes_on_sqlite() {
         assert!(late.reads().await);
     }
     gate.add_permits(1);
-    let heard = late.hears_all().await;
-    let (_, mut rest) = heard.split_once("\r\n\r\n").unwrap();
+    let stream_text = late.receives_all().await;
+    let (_, mut rest) = stream_text.split_once("\r\n\r\n").unwrap();
     let mut pieces = Vec::new();
     while let Some((length, after_length)) = rest.split_once("\r\n") {
         let length = usize::from_str_radix(length, 16).unwrap();

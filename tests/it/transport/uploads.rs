@@ -17,15 +17,15 @@ async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
         ("POST /threads", "transfer-encoding: chunked"),
         (chat.as_str(), "content-length: 100000"),
     ] {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(stranger.head(first, &[JSON, length, "connection: close"])).await;
-        let heard = if length.contains("chunked") {
-            stranger.drips(b"1\r\n \r\n".iter().copied().cycle()).await
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(other_user.head(first, &[JSON, length, "connection: close"])).await;
+        let received = if length.contains("chunked") {
+            other_user.drips(b"1\r\n \r\n".iter().copied().cycle()).await
         } else {
-            stranger.drips(repeat(b' ')).await
+            other_user.drips(repeat(b' ')).await
         };
-        assert!(heard.starts_with("HTTP/1.1 400 "), "{first}, {length}: {heard}");
-        assert!(heard.contains("body: it was not whole after 1s"), "{first}, {length}: {heard}");
+        assert!(received.starts_with("HTTP/1.1 400 "), "{first}, {length}: {received}");
+        assert!(received.contains("body: it was not whole after 1s"), "{first}, {length}: {received}");
     }
     assert_eq!(app.rows.count("threads").await, 1);
     assert_eq!(app.rows.count("messages").await, 0);
@@ -34,11 +34,11 @@ async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
 #[tokio::test]
 async fn e2_a_body_that_stalls_times_out_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.body_piece = SOON, |_| {}).await;
-    for begun in ["", "{"] {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 10"])).await;
-        stranger.writes(begun).await;
-        let reply = stranger.answer().await;
+    for started in ["", "{"] {
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(other_user.head("POST /threads", &[JSON, "content-length: 10"])).await;
+        other_user.writes(started).await;
+        let reply = other_user.answer().await;
         assert_eq!((reply.status, reply.code().as_str()), (400, "bad_request"), "{}", reply.body);
         assert_eq!(reply.message(), "body: nothing came for 1s");
     }
@@ -63,11 +63,11 @@ async fn e2_a_body_has_one_length_on_sqlite() {
         &["transfer-encoding:\u{b}chunked"],
         &["content-length: 13", "transfer-encoding: gzip"],
     ] {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(stranger.head("POST /threads", &[&[JSON], lines].concat())).await;
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(other_user.head("POST /threads", &[&[JSON], lines].concat())).await;
         // The server may have closed already.
-        let _written = tokio::io::AsyncWriteExt::write_all(&mut stranger.socket, body.as_bytes()).await;
-        assert_eq!(stranger.answer().await.status, 400, "{lines:?}");
+        let _written = tokio::io::AsyncWriteExt::write_all(&mut other_user.socket, body.as_bytes()).await;
+        assert_eq!(other_user.answer().await.status, 400, "{lines:?}");
     }
     assert_eq!(app.rows.count("threads").await, 0);
 
@@ -78,10 +78,10 @@ async fn e2_a_body_has_one_length_on_sqlite() {
         ["content-length: 4", "transfer-encoding: chunked"],
         ["transfer-encoding: chunked", "content-length: 4"],
     ] {
-        let mut stranger = Raw::to(&app.client).await;
-        stranger.writes(stranger.head("POST /threads", &[&[JSON], &lines[..]].concat())).await;
-        stranger.writes(chunked).await;
-        let reply = stranger.answer().await;
+        let mut other_user = Raw::to(&app.client).await;
+        other_user.writes(other_user.head("POST /threads", &[&[JSON], &lines[..]].concat())).await;
+        other_user.writes(chunked).await;
+        let reply = other_user.answer().await;
         assert_eq!((reply.status, reply.json()["title"].as_str()), (201, Some("x")), "{lines:?}");
     }
     assert_eq!(app.rows.count("threads").await, 2);
@@ -90,12 +90,12 @@ async fn e2_a_body_has_one_length_on_sqlite() {
 #[tokio::test]
 async fn e2_a_body_shorter_than_its_declared_length_does_nothing_on_sqlite() {
     let app = Embedded::start().await;
-    let mut stranger = Raw::to(&app.client).await;
-    stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 100"])).await;
-    stranger.writes(r#"{"title":"x"}"#).await;
-    tokio::io::AsyncWriteExt::shutdown(&mut stranger.socket).await.unwrap();
-    let heard = stranger.hears_all().await;
-    assert!(!heard.starts_with("HTTP/1.1 2"), "{heard}");
+    let mut other_user = Raw::to(&app.client).await;
+    other_user.writes(other_user.head("POST /threads", &[JSON, "content-length: 100"])).await;
+    other_user.writes(r#"{"title":"x"}"#).await;
+    tokio::io::AsyncWriteExt::shutdown(&mut other_user.socket).await.unwrap();
+    let received = other_user.receives_all().await;
+    assert!(!received.starts_with("HTTP/1.1 2"), "{received}");
     assert_eq!(app.rows.count("threads").await, 0);
 }
 
@@ -144,13 +144,13 @@ async fn e1_a_client_that_sends_the_whole_body_first_still_reads_the_refusal_on_
         (429, vec![ada.as_str()]),
         (415, vec![bob.as_str(), "content-encoding: gzip"]),
     ] {
-        let mut stranger = Raw::to(&app.client).await;
+        let mut other_user = Raw::to(&app.client).await;
         let lines = [vec![JSON, length.as_str(), "connection: close"], lines].concat();
-        stranger.writes(stranger.head("POST /threads", &lines)).await;
-        stranger.writes(&body).await;
-        let heard = stranger.hears_all().await;
-        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {heard}");
-        assert!(heard.contains("{\"error\":{"), "{status}: {heard}");
+        other_user.writes(other_user.head("POST /threads", &lines)).await;
+        other_user.writes(&body).await;
+        let received = other_user.receives_all().await;
+        assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {received}");
+        assert!(received.contains("{\"error\":{"), "{status}: {received}");
     }
 }
 
@@ -162,10 +162,10 @@ async fn e1_the_body_of_an_unauthenticated_request_is_not_read_on_sqlite() {
         for lines in
             [&["content-length: 16000000"][..], &["content-length: 16000000", "expect: 100-continue"]]
         {
-            let mut stranger = Raw::to(&app.client).await;
-            stranger.writes(stranger.head(&format!("POST {path}"), &[&[JSON], lines].concat())).await;
+            let mut other_user = Raw::to(&app.client).await;
+            other_user.writes(other_user.head(&format!("POST {path}"), &[&[JSON], lines].concat())).await;
             // No byte of the body is sent.
-            let reply = stranger.answer().await;
+            let reply = other_user.answer().await;
             assert_eq!((reply.status, reply.code().as_str()), (401, "unauthenticated"), "{path}");
         }
     }
@@ -196,10 +196,10 @@ async fn e1_public_paths_read_no_body_on_sqlite() {
                 for length in
                     ["content-length: 200000", "content-length: 99999999", "transfer-encoding: chunked"]
                 {
-                    let mut stranger = Raw::to(&app.client).await;
-                    stranger.writes(stranger.head(&format!("{method} {path}"), &[JSON, length])).await;
+                    let mut other_user = Raw::to(&app.client).await;
+                    other_user.writes(other_user.head(&format!("{method} {path}"), &[JSON, length])).await;
                     // No byte of the body is sent.
-                    let head = stranger.answer_head().await;
+                    let head = other_user.answer_head().await;
                     let status_line = format!("http/1.1 {status} ");
                     assert!(head.starts_with(&status_line), "{method} {path}, {length}, jwt {jwt}: {head}");
                 }

@@ -1,6 +1,6 @@
 //! Continuations of an assistant's message.
 
-use super::{CHAT, assert_last_told, held, talked, talked_in};
+use super::{CHAT, assert_last_request, held, talked, talked_in};
 use crate::support::Embedded;
 use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use serde_json::json;
@@ -16,7 +16,7 @@ async fn send_message_without_a_message_continues_after_a_decision_in_5() {
         ("msg-1", &talk.answers[0]),
         ("call-1", &id),
     ];
-    app.scene.says("Paid.");
+    app.scene.answers("Paid.");
     let body = recorded("v5/d-approve-data-part.2", &names);
     let turn = app.client.ui_turn_as("ui-v5", &body).await;
     assert_eq!(
@@ -29,7 +29,7 @@ async fn send_message_without_a_message_continues_after_a_decision_in_5() {
     let card = json!({ "toolCallId": id, "validated": "approved" });
     assert_eq!(turn.one("data-tool-validation")["data"], card);
     assert_eq!(app.client.questions(&talk.thread).await, ["please pay 10"]);
-    assert_last_told(&app, &["please pay 10", "", r#"{"paid":"10"}"#]);
+    assert_last_request(&app, &["please pay 10", "", r#"{"paid":"10"}"#]);
 }
 
 #[tokio::test]
@@ -71,12 +71,12 @@ async fn every_body_that_ends_with_an_answer_is_a_continuation() {
 #[tokio::test]
 async fn a_failed_answer_continues_under_its_id() {
     let app = Embedded::start().await;
-    let asked = ui_user("u1", "hi");
-    let failed = app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&asked))).await;
+    let requested = ui_user("u1", "hi");
+    let failed = app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&requested))).await;
     assert!(failed.error().is_some(), "the scene is over: {}", failed.raw);
     let message = failed.message_id();
-    app.scene.says("Hello.");
-    let posted = [asked, ui_assistant(message, &json!([{ "type": "step-start" }]))];
+    app.scene.answers("Hello.");
+    let posted = [requested, ui_assistant(message, &json!([{ "type": "step-start" }]))];
     let turn = app.client.ui_turn(&ui_submit_at(CHAT, &posted, message)).await;
     assert_eq!((turn.text().as_str(), turn.message_id()), ("Hello.", message), "{}", turn.raw);
 }

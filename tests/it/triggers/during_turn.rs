@@ -1,6 +1,6 @@
 //! Bodies that are posted while a turn runs.
 
-use super::{CHAT, assert_last_told, names, regenerate, regenerate_at, talked};
+use super::{CHAT, assert_last_request, names, regenerate, regenerate_at, talked};
 use crate::support::Embedded;
 use crate::support::ui::{ui_assistant, ui_submit, ui_submit_at, ui_user};
 use serde_json::json;
@@ -10,7 +10,7 @@ async fn a_repeated_post_attaches_to_the_running_turn_and_does_not_interrupt_it(
     let app = Embedded::start().await;
     let talk = talked(&app, &["one"]).await;
     let gate = app.scene.gate();
-    app.scene.says("A2");
+    app.scene.answers("A2");
     let mut posted = talk.held.clone();
     posted.push(ui_user("u2", "two"));
     let new = ui_submit(CHAT, &posted);
@@ -49,7 +49,7 @@ async fn a_repeated_post_attaches_to_the_running_turn_and_does_not_interrupt_it(
         assert_eq!(turn.error(), None);
     }
     assert_eq!(app.scene.requests().len(), 2);
-    assert_last_told(&app, &["one", "A1", "two"]);
+    assert_last_request(&app, &["one", "A1", "two"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
     assert_eq!(app.rows.count("messages").await, 4);
 }

@@ -1,6 +1,6 @@
 //! Edits: a user message gets other words, and all later messages are replaced.
 
-use super::{CHAT, MAJORS, assert_last_told, cut, held, names, talked, talked_in, thread_named};
+use super::{CHAT, MAJORS, assert_last_request, cut, held, names, talked, talked_in, thread_named};
 use crate::support::Embedded;
 use crate::support::ui::{recorded, ui_submit, ui_submit_at, ui_user};
 use serde_json::{Value, json};
@@ -11,11 +11,11 @@ async fn an_edit_as_every_major_posts_it() {
         let app = Embedded::start().await;
         let names = [("chat-m3-edit-user-message", CHAT), ("client-1", "u1")];
         let talk = talked(&app, &["hi"]).await;
-        app.scene.says("Again.");
+        app.scene.answers("Again.");
         let body = recorded(&format!("{major}/m3-edit-user-message.2"), &names);
         let turn = app.client.ui_turn(&body).await;
         assert_eq!(turn.text(), "Again.", "{major}: {}", turn.raw);
-        assert_last_told(&app, &["hi again"]);
+        assert_last_request(&app, &["hi again"]);
         let messages = app.client.messages(&talk.thread).await;
         assert_eq!(messages.len(), 2, "{messages:#?}");
         assert_eq!(messages[0]["client_id"], "u1", "the message keeps the page's name");
@@ -30,10 +30,10 @@ async fn an_edit_of_an_earlier_message_supersedes_the_later_ones_and_keeps_the_r
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two", "three"]).await;
     let before = app.client.messages(&talk.thread).await;
-    app.scene.says("A2 anew");
+    app.scene.answers("A2 anew");
     let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "zwei")];
     assert_eq!(app.client.ui_turn(&ui_submit_at(CHAT, &posted, "u2")).await.text(), "A2 anew");
-    assert_last_told(&app, &["one", "A1", "zwei"]);
+    assert_last_request(&app, &["one", "A1", "zwei"]);
     let after = app.client.messages(&talk.thread).await;
     assert_eq!((after.len(), &after[..2]), (4, &before[..2]));
     let stands = |row: &Value| (row["role"].clone(), row["client_id"].clone());
@@ -51,25 +51,25 @@ async fn an_edit_of_an_earlier_message_supersedes_the_later_ones_and_keeps_the_r
     assert_eq!(gone.iter().map(stands).collect::<Vec<_>>(), expected, "superseded messages are kept");
 
     // The page edits the edited message again, and continues after it.
-    app.scene.says("A2 once more").says("A3");
+    app.scene.answers("A2 once more").answers("A3");
     let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "deux")];
     app.client.ui_turn(&ui_submit_at(CHAT, &posted, "u2")).await;
     app.client.ui_turn(&ui_submit(CHAT, &[ui_user("u2", "deux"), ui_user("u3", "trois")])).await;
-    assert_last_told(&app, &["one", "A1", "deux", "A2 once more", "trois"]);
+    assert_last_request(&app, &["one", "A1", "deux", "A2 once more", "trois"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2", "u3"]);
 }
 
 #[tokio::test]
 async fn an_edit_works_with_the_servers_id_and_the_message_alone() {
     let app = Embedded::start().await;
-    app.scene.says("A1").says("A1 anew").says("A1 once more");
+    app.scene.answers("A1").answers("A1 anew").answers("A1 once more");
     let thread = app.client.thread().await;
-    app.client.say(&thread, "one").await;
+    app.client.send_message(&thread, "one").await;
     let id = app.client.messages(&thread).await[0]["message_id"].as_str().unwrap().to_owned();
     for words in ["eins", "un"] {
         let body = json!({ "message": ui_user(&id, words), "trigger": "submit-message", "messageId": id });
         app.client.ui_turn_in(&thread, &body).await;
-        assert_last_told(&app, &[words]);
+        assert_last_request(&app, &[words]);
         assert_eq!(names(&app, &thread).await, [json!(id)], "the page's name for the message");
     }
     assert_eq!(cut(&app).await, 4);
@@ -78,12 +78,12 @@ async fn an_edit_works_with_the_servers_id_and_the_message_alone() {
 #[tokio::test]
 async fn an_edit_of_an_unknown_message_is_a_new_message() {
     let app = Embedded::start().await;
-    app.scene.says("A1").says("A2");
+    app.scene.answers("A1").answers("A2");
     let first = ui_submit_at(CHAT, &[ui_user("u1", "one")], "u1");
     assert_eq!(app.client.ui_turn(&first).await.text(), "A1");
     let second = ui_submit_at(CHAT, &[ui_user("u1", "one"), ui_user("u2", "two")], "u2");
     assert_eq!(app.client.ui_turn(&second).await.text(), "A2");
-    assert_last_told(&app, &["one", "A1", "two"]);
+    assert_last_request(&app, &["one", "A1", "two"]);
     let thread = thread_named(&app, CHAT).await;
     assert_eq!(names(&app, &thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 0);
@@ -106,10 +106,10 @@ async fn an_edit_that_changes_no_word_supersedes_nothing() {
 async fn an_edit_cancels_the_held_calls_after_it() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
-    app.scene.says("Never mind.");
+    app.scene.answers("Never mind.");
     let turn = app.client.ui_turn(&ui_submit_at(CHAT, &[ui_user("u1", "leave it")], "u1")).await;
     assert_eq!(turn.text(), "Never mind.", "{}", turn.raw);
-    assert_last_told(&app, &["leave it"]);
+    assert_last_request(&app, &["leave it"]);
     let call = app.client.call(&id).await;
     assert_eq!((&call["state"], &call["validated"]), (&json!("cancelled"), &json!(false)));
     assert_eq!(call["decision"]["by"], "user:local");
@@ -125,7 +125,7 @@ async fn an_edit_cancels_the_held_calls_after_it() {
 async fn an_edit_keeps_the_held_calls_before_it() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
-    app.scene.says("It waits.").says("It still waits.");
+    app.scene.answers("It waits.").answers("It still waits.");
     let mut posted = talk.held.clone();
     posted.push(ui_user("u2", "so?"));
     assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &posted)).await.text(), "It waits.");
@@ -141,15 +141,15 @@ async fn an_effect_after_an_edited_message_reaches_the_model_once_as_a_note() {
     let app = Embedded::start().await;
     let (_, id) = held(&app, "please pay 10").await;
     app.client.approve(&id).await;
-    app.scene.says("Edited.").says("As I said.");
+    app.scene.answers("Edited.").answers("As I said.");
     let edited = ui_user("u1", "please do not pay");
     let turn = app.client.ui_turn(&ui_submit_at(CHAT, std::slice::from_ref(&edited), "u1")).await;
     assert_eq!(turn.text(), "Edited.", "{}", turn.raw);
     let note = r#"[tool outcome] pay, call p-10: {"paid":"10"}"#;
-    assert_last_told(&app, &[note, "please do not pay"]);
+    assert_last_request(&app, &[note, "please do not pay"]);
     assert_eq!(app.client.call(&id).await["state"], "succeeded");
     app.client.ui_turn(&ui_submit(CHAT, &[edited, ui_user("u2", "sure?")])).await;
-    assert_last_told(&app, &[note, "please do not pay", "Edited.", "sure?"]);
+    assert_last_request(&app, &[note, "please do not pay", "Edited.", "sure?"]);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
@@ -161,7 +161,7 @@ async fn an_edit_with_a_name_of_another_thread_is_a_new_message_in_this_thread()
     let talk = talked(&app, &["one"]).await;
     let question = untouched[0]["message_id"].as_str().unwrap();
     for (name, words) in [(question, "two"), (other.answers[0].as_str(), "three"), (&other.thread, "four")] {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let turn = app.client.ui_turn(&ui_submit_at(CHAT, &[ui_user(name, words)], name)).await;
         assert_eq!(turn.text(), "ok", "{}", turn.raw);
     }

@@ -35,7 +35,7 @@ async fn talked_in(app: &Embedded, chat: &str, words: &[&str]) -> Talk {
     let (mut held, mut answers) = (Vec::new(), Vec::new());
     for (n, words) in (1..).zip(words) {
         held.push(ui_user(&format!("u{n}"), words));
-        app.scene.says(&format!("A{n}"));
+        app.scene.answers(&format!("A{n}"));
         let turn = app.client.ui_turn(&ui_submit(chat, &held)).await;
         assert_eq!(turn.text(), format!("A{n}"), "{}", turn.raw);
         held.push(answer(&turn));
@@ -48,13 +48,13 @@ async fn talked_in(app: &Embedded, chat: &str, words: &[&str]) -> Talk {
 /// call's id.
 async fn held(app: &Embedded, words: &str) -> (Talk, String) {
     app.scene.calls(&[crate::support::call("p-10", "pay", &json!({ "note": "10" }))]);
-    let asked = ui_user("u1", words);
-    let turn = app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&asked))).await;
+    let requested = ui_user("u1", words);
+    let turn = app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&requested))).await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let card = json!([{ "type": "step-start" }, { "type": "tool-pay", "toolCallId": id,
         "state": "approval-requested", "input": { "note": "10" }, "approval": { "id": id } }]);
     let message = turn.message_id().to_owned();
-    let held = vec![asked, ui_assistant(&message, &card)];
+    let held = vec![requested, ui_assistant(&message, &card)];
     (Talk { thread: thread_named(app, CHAT).await, held, answers: vec![message] }, id.clone())
 }
 
@@ -83,8 +83,8 @@ fn regenerate_at(messages: &[Value], message: &str) -> Value {
 /// The page's names of the user messages in the thread.
 async fn names(app: &Embedded, thread: &str) -> Vec<Value> {
     let messages = app.client.messages(thread).await;
-    let asked = messages.iter().filter(|message| message["role"] == "user");
-    asked.map(|message| message["client_id"].clone()).collect()
+    let requested = messages.iter().filter(|message| message["role"] == "user");
+    requested.map(|message| message["client_id"].clone()).collect()
 }
 
 /// The number of superseded messages.
@@ -93,12 +93,12 @@ async fn cut(app: &Embedded) -> i64 {
 }
 
 /// Asserts the texts of the last request to the model: those of users, its own and those of tools.
-fn assert_last_told(app: &Embedded, expected: &[&str]) {
+fn assert_last_request(app: &Embedded, expected: &[&str]) {
     let requests = app.scene.requests();
-    let told = requests.last().unwrap().messages.iter().map(|message| match message {
+    let sent = requests.last().unwrap().messages.iter().map(|message| match message {
         ModelMessage::User(text) | ModelMessage::Assistant { text, .. } | ModelMessage::Tool { text, .. } => {
             text.as_str()
         }
     });
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(sent.collect::<Vec<_>>(), expected);
 }

@@ -1,6 +1,6 @@
 //! New messages and their words.
 
-use super::{CHAT, MAJORS, assert_last_told, names, talked, thread_named};
+use super::{CHAT, MAJORS, assert_last_request, names, talked, thread_named};
 use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{Embedded, call};
 use holdpoint::config::UiDialect;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 async fn a_new_message_as_every_major_posts_it() {
     for major in MAJORS {
         let app = Embedded::start().await;
-        app.scene.says("Hello.");
+        app.scene.answers("Hello.");
         let turn = app.client.ui_turn(&recorded(&format!("{major}/a-text.1"), &[])).await;
         assert_eq!((turn.status, turn.text().as_str()), (200, "Hello."), "{major}: {}", turn.raw);
-        assert_last_told(&app, &["hello"]);
+        assert_last_request(&app, &["hello"]);
         let thread = thread_named(&app, "chat-a-text").await;
         let messages = app.client.messages(&thread).await;
         assert_eq!(messages[0]["client_id"], "client-1");
@@ -38,7 +38,7 @@ async fn a_page_may_post_only_its_last_message_and_omit_the_trigger() {
         json!({ "id": CHAT, "messages": [ui_user("u8", "eight")], "content": "", "trigger": "submit-message" }),
     ];
     for body in &bodies {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let turn = app.client.ui_turn(body).await;
         assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{body}: {}", turn.raw);
     }
@@ -75,19 +75,19 @@ async fn a_page_gets_the_dialect_of_its_body_unless_the_header_names_another() {
         (json!({ "content": "x", "trigger": null }), false),
     ];
     for (body, is_ui) in &bodies {
-        for (asked, expected) in [(None, *is_ui), (Some("data-v1"), false), (Some("ui-v6"), true)] {
-            app.scene.says("ok");
+        for (requested, expected) in [(None, *is_ui), (Some("data-v1"), false), (Some("ui-v6"), true)] {
+            app.scene.answers("ok");
             let thread = app.client.thread().await;
             let path = app.client.url(&format!("/qa/chat_streamed/{thread}"));
             let request = app.client.http.post(path).json(body);
-            let request = match asked {
+            let request = match requested {
                 Some(dialect) => request.header("x-stream-protocol", dialect),
                 None => request,
             };
             let answer = request.send().await.unwrap();
             assert_eq!(answer.status(), 200, "{body}");
             let is_ui = answer.headers().contains_key("x-vercel-ai-ui-message-stream");
-            assert_eq!(is_ui, expected, "{asked:?} {body}");
+            assert_eq!(is_ui, expected, "{requested:?} {body}");
             assert!(answer.text().await.unwrap().contains("ok"));
         }
     }
@@ -106,12 +106,12 @@ async fn the_text_of_a_message_joins_its_text_parts_with_newlines() {
         (json!([text(" ")]), " "),
     ];
     for (n, (parts, words)) in cases.iter().enumerate() {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let name = format!("chat-{n}");
         let message = json!({ "id": "u1", "role": "user", "parts": parts, "metadata": { "text": "x" } });
         let turn = app.client.ui_turn(&ui_submit(&name, &[message])).await;
         assert_eq!(turn.text(), "ok", "{parts}: {}", turn.raw);
-        assert_last_told(&app, &[words]);
+        assert_last_request(&app, &[words]);
         let thread = thread_named(&app, &name).await;
         let shown = app.client.messages(&thread).await;
         assert_eq!(shown[0]["parts"], json!([text(words)]), "a reload shows one text");
@@ -121,20 +121,20 @@ async fn the_text_of_a_message_joins_its_text_parts_with_newlines() {
 #[tokio::test]
 async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
     let app = Embedded::start().await;
-    let said = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
+    let user_message = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
     let empty = json!({ "type": "step-start" });
     let before = ui_user("u1", "one");
     let refused = [
-        (json!({ "messages": [before, said(json!([]))] }), "messages[1].parts: "),
-        (json!({ "messages": [before, said(json!([empty]))] }), "messages[1].parts: "),
-        (json!({ "message": said(json!([{ "type": "text", "text": "" }])) }), "message.parts: "),
-        (json!({ "message": said(json!("hi")) }), "message.parts: "),
+        (json!({ "messages": [before, user_message(json!([]))] }), "messages[1].parts: "),
+        (json!({ "messages": [before, user_message(json!([empty]))] }), "messages[1].parts: "),
+        (json!({ "message": user_message(json!([{ "type": "text", "text": "" }])) }), "message.parts: "),
+        (json!({ "message": user_message(json!("hi")) }), "message.parts: "),
         (json!({ "message": { "role": "user" }, "trigger": "submit-message" }), "message.content: "),
         (
-            json!({ "message": said(json!([empty, { "type": "text", "text": "a\0b" }])) }),
+            json!({ "message": user_message(json!([empty, { "type": "text", "text": "a\0b" }])) }),
             "message.parts[1].text: ",
         ),
-        (ui_submit_at(CHAT, &[said(json!([empty]))], "u2"), "messages[0].parts: "),
+        (ui_submit_at(CHAT, &[user_message(json!([empty]))], "u2"), "messages[0].parts: "),
         (
             json!({ "message": { "role": "user", "content": "", "parts": [empty] }, "trigger": "submit-message" }),
             "message.parts: ",
@@ -153,9 +153,9 @@ async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
     }
     assert_eq!(app.rows.count("threads").await, 0);
 
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let odd = [
-        said(json!([{ "type": "text", "text": "a\0b" }])),
+        user_message(json!([{ "type": "text", "text": "a\0b" }])),
         json!({ "role": "user", "parts": 7 }),
         ui_assistant("a", &json!("none")),
         json!(null),
@@ -163,19 +163,19 @@ async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
         ui_user("u3", "three"),
     ];
     assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &odd)).await.text(), "ok");
-    assert_last_told(&app, &["three"]);
+    assert_last_request(&app, &["three"]);
 }
 
 #[tokio::test]
 async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name() {
     let app = Embedded::start().await;
-    let said = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
+    let user_message = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
     let text = json!({ "type": "text", "text": "what is it?" });
     let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
-    let (before, with_file) = (ui_user("u1", "one"), said(json!([text, file])));
+    let (before, with_file) = (ui_user("u1", "one"), user_message(json!([text, file])));
     let attached = json!({ "role": "user", "content": "what is it?",
         "experimental_attachments": [{ "name": "a.png", "contentType": "image/png", "url": "data:," }] });
-    let with = |part: Value| json!({ "message": said(json!([text, part])) });
+    let with = |part: Value| json!({ "message": user_message(json!([text, part])) });
     let malformed = [
         (with(json!("what is it?")), "message.parts[1] (not an object)"),
         (with(json!(["what", "is it?"])), "message.parts[1] (not an object)"),
@@ -186,7 +186,10 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
         (with(json!({ "type": "text" })), "message.parts[1] (text without a text)"),
         (with(json!({ "type": "text", "text": null })), "message.parts[1] (text without a text)"),
         (with(json!({ "type": "text", "text": ["what is it?"] })), "message.parts[1] (text without a text)"),
-        (json!({ "messages": [before, said(json!([null, text]))] }), "messages[1].parts[0] (not an object)"),
+        (
+            json!({ "messages": [before, user_message(json!([null, text]))] }),
+            "messages[1].parts[0] (not an object)",
+        ),
         // Pages of AI SDK 4.
         (
             json!({ "messages": [{ "role": "user", "content": "what is it?", "parts": [text, "and this?"] }] }),
@@ -200,23 +203,26 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
     ];
     let refused = [
         (json!({ "messages": [before, with_file] }), "messages[1].parts[1] (file image/png)"),
-        (json!({ "messages": [before, said(json!([file]))] }), "messages[1].parts[0] (file image/png)"),
+        (
+            json!({ "messages": [before, user_message(json!([file]))] }),
+            "messages[1].parts[0] (file image/png)",
+        ),
         (json!({ "message": with_file }), "message.parts[1] (file image/png)"),
         (ui_submit_at(CHAT, std::slice::from_ref(&with_file), "u2"), "messages[0].parts[1] (file image/png)"),
         (
-            json!({ "message": said(json!([{ "type": "file", "url": "x" }, text])) }),
+            json!({ "message": user_message(json!([{ "type": "file", "url": "x" }, text])) }),
             "message.parts[0] (file)",
         ),
         (
-            json!({ "message": said(json!([text, { "type": "data-map", "data": {} }])) }),
+            json!({ "message": user_message(json!([text, { "type": "data-map", "data": {} }])) }),
             "message.parts[1] (data-map)",
         ),
         (
-            json!({ "message": said(json!([text, { "type": "tool-pay", "state": "output-available" }])) }),
+            json!({ "message": user_message(json!([text, { "type": "tool-pay", "state": "output-available" }])) }),
             "message.parts[1] (tool-pay)",
         ),
         (
-            json!({ "message": said(json!([text, { "type": "source-url", "url": "x" }])) }),
+            json!({ "message": user_message(json!([text, { "type": "source-url", "url": "x" }])) }),
             "message.parts[1] (source-url)",
         ),
         (
@@ -242,14 +248,14 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
     let answer = json!([{ "type": "step-start" }, { "type": "reasoning", "text": "r" }, file,
         { "type": "source-url", "url": "x" }, { "type": "data-x", "data": 1 }, { "type": "text", "text": "A" },
         { "type": "text" }, {}, null, "odd"]);
-    let odd = said(json!([null, "odd", {}, { "type": "text" }]));
+    let odd = user_message(json!([null, "odd", {}, { "type": "text" }]));
     let shown = [with_file, odd, ui_assistant("a", &answer), ui_user("u3", "then this")];
-    app.scene.says("ok");
+    app.scene.answers("ok");
     assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &shown)).await.text(), "ok");
-    assert_last_told(&app, &["then this"]);
+    assert_last_request(&app, &["then this"]);
     let mut posted = attached;
     posted["experimental_attachments"] = json!([]);
-    app.scene.says("ok");
+    app.scene.answers("ok");
     let turn = app.client.turn_by_id(&json!({ "id": "v4", "messages": [posted] })).await;
     assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{}", turn.raw);
 }
@@ -269,7 +275,7 @@ async fn a_page_that_names_ai_sdk_5_and_no_stream_gets_an_error_that_names_the_h
     assert_eq!(app.rows.count("threads").await, 0);
     for (version, header) in [("5.0.93", Some("ui-v5")), ("6.0.12", None), ("7.0.1", None), ("50.1.0", None)]
     {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let mut request = post(&app.client, version);
         if let Some(header) = header {
             request = request.header("x-stream-protocol", header);
@@ -279,7 +285,7 @@ async fn a_page_that_names_ai_sdk_5_and_no_stream_gets_an_error_that_names_the_h
         assert!([200, 409].contains(&status), "{version}: {status}");
     }
     let for_all = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
-    for_all.scene.says("ok");
+    for_all.scene.answers("ok");
     assert_eq!(for_all.client.read_ui(post(&for_all.client, "5.0.93")).await.text(), "ok");
 }
 
@@ -289,7 +295,7 @@ async fn a_page_selects_the_model_and_the_tools_beside_its_messages() {
     let mut body = ui_submit(CHAT, &[ui_user("u1", "one")]);
     body["model"] = json!("scene");
     body["tool_selection"] = json!(["look"]);
-    app.scene.says("ok");
+    app.scene.answers("ok");
     assert_eq!(app.client.ui_turn(&body).await.text(), "ok");
     let tools = app.scene.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
     assert_eq!(tools, ["look"]);
@@ -312,7 +318,7 @@ async fn a_message_posted_again_is_the_same_message() {
     let body = ui_submit(CHAT, &[ui_user("u1", "hi")]);
     let failed = app.client.ui_turn(&body).await;
     assert!(failed.error().is_some_and(|error| error.starts_with("upstream_error: ")), "{}", failed.raw);
-    app.scene.says("Hello.");
+    app.scene.answers("Hello.");
     let again = app.client.ui_turn(&body).await;
     assert_eq!((again.text().as_str(), again.error()), ("Hello.", None), "{}", again.raw);
     assert_eq!(again.message_id(), failed.message_id(), "the same answer continues");
@@ -342,7 +348,7 @@ async fn a_message_posted_again_gets_its_whole_answer() {
         assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
 
         let gate = app.scene.gate();
-        app.scene.says("Paid.");
+        app.scene.answers("Paid.");
         let thread = thread_named(&app, CHAT).await;
         let goes_on = app.client.begin(&thread, &again).await;
         let along = app.client.begin(&thread, &again).await;
@@ -371,7 +377,7 @@ async fn an_invalid_name_is_ignored() {
     let app = Embedded::start().await;
     let odd = [json!(7), json!(""), json!("x".repeat(65)), json!("a\0b"), Value::Null, json!(["u1"])];
     for id in &odd {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let mut message = ui_user("", "one");
         message["id"] = id.clone();
         let body = json!({ "id": CHAT, "messages": [message], "trigger": "submit-message", "messageId": id });
@@ -380,7 +386,7 @@ async fn an_invalid_name_is_ignored() {
     let thread = thread_named(&app, CHAT).await;
     assert_eq!(names(&app, &thread).await, vec![Value::Null; odd.len()]);
     for longest in ["x".repeat(64), "é".repeat(64)] {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         app.client.ui_turn(&ui_submit(CHAT, &[ui_user(&longest, "one")])).await;
         assert_eq!(names(&app, &thread).await.pop(), Some(json!(longest)));
     }
@@ -392,7 +398,7 @@ async fn the_posted_history_is_not_compared_if_messages_have_names() {
     let talk = talked(&app, &["one", "two"]).await;
     // A page with a trimmed history, a page with a changed history, and a page that posts the same words
     // again.
-    app.scene.says("A3").says("A4").says("A5");
+    app.scene.answers("A3").answers("A4").answers("A5");
     for messages in [
         vec![ui_user("u3", "three")],
         vec![ui_user("u1", "changed"), ui_assistant(&talk.answers[0], &json!([])), ui_user("u4", "four")],
@@ -402,5 +408,5 @@ async fn the_posted_history_is_not_compared_if_messages_have_names() {
         assert!(turn.text().starts_with('A'), "{}", turn.raw);
     }
     assert_eq!(app.client.questions(&talk.thread).await, ["one", "two", "three", "four", "two"]);
-    assert_last_told(&app, &["one", "A1", "two", "A2", "three", "A3", "four", "A4", "two"]);
+    assert_last_request(&app, &["one", "A1", "two", "A2", "three", "A3", "four", "A4", "two"]);
 }

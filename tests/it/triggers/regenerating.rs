@@ -1,7 +1,7 @@
 //! Regenerates: another answer to a user message.
 
 use super::{
-    CHAT, MAJORS, assert_last_told, cut, held, names, regenerate, regenerate_at, talked, talked_in,
+    CHAT, MAJORS, assert_last_request, cut, held, names, regenerate, regenerate_at, talked, talked_in,
     thread_named,
 };
 use crate::support::Embedded;
@@ -20,10 +20,10 @@ async fn a_regenerate_as_every_major_posts_it() {
             if recording == "m2-regenerate-by-id" {
                 names.push(("msg-1", &talk.answers[0]));
             }
-            app.scene.says("Anew.");
+            app.scene.answers("Anew.");
             let turn = app.client.ui_turn(&recorded(&format!("{major}/{recording}.2"), &names)).await;
             assert_eq!(turn.text(), "Anew.", "{major} {recording}: {}", turn.raw);
-            assert_last_told(&app, &["hi"]);
+            assert_last_request(&app, &["hi"]);
             let messages = app.client.messages(&talk.thread).await;
             assert_eq!(messages.len(), 2);
             assert_eq!(messages[1]["message_id"], turn.message_id());
@@ -43,27 +43,27 @@ async fn an_earlier_answer_is_regenerated_by_each_of_its_names() {
     let talk = talked(&app, &["one", "two", "three"]).await;
     let question = app.client.messages(&talk.thread).await[2]["message_id"].as_str().unwrap().to_owned();
     // A page cuts its history to these messages for each of the bodies.
-    let asked = &talk.held[..3];
-    app.scene.says("1");
-    let first = app.client.ui_turn(&regenerate_at(asked, &talk.answers[1])).await;
-    assert_last_told(&app, &["one", "A1", "two"]);
+    let requested = &talk.held[..3];
+    app.scene.answers("1");
+    let first = app.client.ui_turn(&regenerate_at(requested, &talk.answers[1])).await;
+    assert_last_request(&app, &["one", "A1", "two"]);
     for (n, body) in [
-        regenerate_at(asked, first.message_id()),
-        regenerate_at(asked, "u2"),
-        regenerate_at(asked, &question),
-        regenerate(asked),
+        regenerate_at(requested, first.message_id()),
+        regenerate_at(requested, "u2"),
+        regenerate_at(requested, &question),
+        regenerate(requested),
         // This answer is already superseded: the page missed the new one.
-        regenerate_at(asked, &talk.answers[1]),
+        regenerate_at(requested, &talk.answers[1]),
         regenerate_at(&[], "u2"),
         json!({ "id": CHAT, "message": talk.held[2], "trigger": "regenerate-message" }),
     ]
     .iter()
     .enumerate()
     {
-        app.scene.says(&format!("{n}"));
+        app.scene.answers(&format!("{n}"));
         let turn = app.client.ui_turn(body).await;
         assert_eq!(turn.text(), format!("{n}"), "{body}: {}", turn.raw);
-        assert_last_told(&app, &["one", "A1", "two"]);
+        assert_last_request(&app, &["one", "A1", "two"]);
         assert_eq!(app.client.questions(&talk.thread).await, ["one", "two"]);
     }
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
@@ -72,13 +72,13 @@ async fn an_earlier_answer_is_regenerated_by_each_of_its_names() {
 #[tokio::test]
 async fn a_failed_answer_is_regenerated() {
     let app = Embedded::start().await;
-    let asked = [ui_user("u1", "hi")];
-    let failed = app.client.ui_turn(&ui_submit(CHAT, &asked)).await;
+    let requested = [ui_user("u1", "hi")];
+    let failed = app.client.ui_turn(&ui_submit(CHAT, &requested)).await;
     assert!(failed.error().is_some(), "the scene is over: {}", failed.raw);
-    app.scene.says("Hello.");
-    let turn = app.client.ui_turn(&regenerate(&asked)).await;
+    app.scene.answers("Hello.");
+    let turn = app.client.ui_turn(&regenerate(&requested)).await;
     assert_eq!((turn.text().as_str(), turn.error()), ("Hello.", None), "{}", turn.raw);
-    assert_last_told(&app, &["hi"]);
+    assert_last_request(&app, &["hi"]);
     assert_ne!(turn.message_id(), failed.message_id());
     let thread = thread_named(&app, CHAT).await;
     assert_eq!(names(&app, &thread).await, ["u1"]);
@@ -88,14 +88,14 @@ async fn a_failed_answer_is_regenerated() {
 #[tokio::test]
 async fn a_regenerate_with_an_unknown_message_posts_the_message() {
     let app = Embedded::start().await;
-    app.scene.says("A1").says("A2");
+    app.scene.answers("A1").answers("A2");
     let first = ui_user("u1", "one");
     assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&first))).await.text(), "A1");
     let thread = thread_named(&app, CHAT).await;
     // The answer to an earlier message is not an answer to the new one.
     let body = regenerate(&[first, ui_user("u2", "two")]);
     assert_eq!(app.client.ui_turn(&body).await.text(), "A2");
-    assert_last_told(&app, &["one", "A1", "two"]);
+    assert_last_request(&app, &["one", "A1", "two"]);
     assert_eq!(names(&app, &thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 0);
 }
@@ -104,11 +104,11 @@ async fn a_regenerate_with_an_unknown_message_posts_the_message() {
 async fn a_regenerate_with_an_unknown_message_posts_it_even_if_its_words_repeat_an_earlier_one() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["ok"]).await;
-    app.scene.says("A2");
+    app.scene.answers("A2");
     let mut posted = talk.held.clone();
     posted.push(ui_user("u2", "ok"));
     assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.text(), "A2");
-    assert_last_told(&app, &["ok", "A1", "ok"]);
+    assert_last_request(&app, &["ok", "A1", "ok"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 0);
 }
@@ -117,10 +117,10 @@ async fn a_regenerate_with_an_unknown_message_posts_it_even_if_its_words_repeat_
 async fn a_regenerate_with_changed_words_is_an_edit() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two"]).await;
-    app.scene.says("Edited.");
+    app.scene.answers("Edited.");
     let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "zwei")];
     assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.text(), "Edited.");
-    assert_last_told(&app, &["one", "A1", "zwei"]);
+    assert_last_request(&app, &["one", "A1", "zwei"]);
     assert_eq!(app.client.questions(&talk.thread).await, ["one", "zwei"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 2);
@@ -141,10 +141,10 @@ async fn a_regenerate_without_a_known_name_replaces_the_last_answer() {
     .iter()
     .enumerate()
     {
-        app.scene.says(&format!("{n}"));
+        app.scene.answers(&format!("{n}"));
         let turn = app.client.ui_turn(body).await;
         assert_eq!(turn.text(), format!("{n}"), "{body}: {}", turn.raw);
-        assert_last_told(&app, &["one", "A1", "two"]);
+        assert_last_request(&app, &["one", "A1", "two"]);
     }
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
 }
@@ -175,13 +175,13 @@ async fn a_regenerate_cancels_the_holds_of_the_old_answer_and_reports_its_effect
     let turn = app.client.ui_turn(&regenerate_at(&talk.held[..1], &talk.answers[0])).await;
     let [second] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(app.client.call(&id).await["state"], "cancelled");
-    assert_last_told(&app, &["please pay 10"]);
+    assert_last_request(&app, &["please pay 10"]);
 
     app.client.approve(second).await;
-    app.scene.says("Rather not.");
+    app.scene.answers("Rather not.");
     let turn = app.client.ui_turn(&regenerate(&talk.held[..1])).await;
     assert_eq!(turn.text(), "Rather not.", "{}", turn.raw);
-    assert_last_told(&app, &[r#"[tool outcome] pay, call p-11: {"paid":"11"}"#, "please pay 10"]);
+    assert_last_request(&app, &[r#"[tool outcome] pay, call p-11: {"paid":"11"}"#, "please pay 10"]);
     assert_eq!(app.ledger.lines(), ["pay 11"]);
 }
 
@@ -193,10 +193,10 @@ async fn names_of_another_thread_are_unknown_in_this_thread() {
     let talk = talked(&app, &["one", "two"]).await;
     let question = untouched[0]["message_id"].as_str().unwrap();
     for name in [question, &other.answers[0], &other.thread] {
-        app.scene.says("ok");
+        app.scene.answers("ok");
         let turn = app.client.ui_turn(&regenerate_at(&talk.held[..1], name)).await;
         assert_eq!(turn.text(), "ok", "{}", turn.raw);
-        assert_last_told(&app, &["one"]);
+        assert_last_request(&app, &["one"]);
     }
     assert_eq!(names(&app, &talk.thread).await, [Value::from("u1")]);
     assert_eq!(app.client.messages(&other.thread).await, untouched);

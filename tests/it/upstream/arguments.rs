@@ -1,7 +1,7 @@
 //! Arguments that no tool may receive, or that are ambiguous.
 
 use super::{Stage, on_each_wire};
-use crate::support::{Said, Weigh, Wire, probes};
+use crate::support::{ScriptedAnswer, Weigh, Wire, probes};
 use holdpoint::config::{Config, ExactNumbers};
 use serde_json::{Value, json};
 
@@ -25,9 +25,9 @@ fn refused() -> Vec<(&'static str, String, &'static str)> {
         row("a NUL in a key", r#"{"note":"1","a\u0000":"b"}"#, "U+0000"),
         row("half a pair of surrogates", r#"{"note":"\ud800"}"#, "escape"),
         row("a pair the wrong way round", r#"{"note":"\udc00\ud800"}"#, "escape"),
-        row("a key twice", r#"{"note":"1","note":"2"}"#, "stands twice"),
-        row("a key twice, further in", r#"{"note":"1","more":{"a":1,"a":2}}"#, "stands twice"),
-        row("a key twice, once escaped", r#"{"note":"1","n\u006fte":"2"}"#, "stands twice"),
+        row("a key twice", r#"{"note":"1","note":"2"}"#, "appears twice"),
+        row("a key twice, further in", r#"{"note":"1","more":{"a":1,"a":2}}"#, "appears twice"),
+        row("a key twice, once escaped", r#"{"note":"1","n\u006fte":"2"}"#, "appears twice"),
         ("too deep", deep(33), "nested too deeply"),
         ("far too deep", deep(130), "nested too deeply"),
         row("too large a number", r#"{"note":1e400}"#, "number out of range"),
@@ -47,8 +47,8 @@ async fn invalid_arguments_are_refused_and_the_model_reads_why(wire: Wire) {
     let thread = stage.app.client.thread().await;
     for (what, arguments, why) in refused() {
         let pieces = arguments.split_inclusive(':').collect::<Vec<_>>();
-        stage.upstream.says(&Said::call_on(wire, "a", "pay", &pieces)).words("I see.");
-        let turn = stage.asks_in(&thread).await;
+        stage.upstream.answers(&ScriptedAnswer::call_on(wire, "a", "pay", &pieces)).words("I see.");
+        let turn = stage.run_turn_in(&thread).await;
         assert_eq!(turn.all('8'), [] as [&Value; 0], "{what}: {}", turn.raw);
         if turn.all('3').is_empty() {
             assert_eq!(turn.text(), "I see.", "{what}: {}", turn.raw);
@@ -59,12 +59,12 @@ async fn invalid_arguments_are_refused_and_the_model_reads_why(wire: Wire) {
             let call = stage.calls_of(&thread).await.pop().unwrap();
             assert_eq!((&call["state"], &call["validated"]), (&json!("invalid"), &json!(false)), "{what}");
             assert_eq!(call["result"], error, "{what}: the person reads what the model reads");
-            assert_eq!(wire.told(&stage.upstream.last()).last().unwrap(), error, "{what}");
+            assert_eq!(wire.tool_results(&stage.upstream.last()).last().unwrap(), error, "{what}");
         } else {
             // On a wire where the arguments are a part of the event, broken arguments may break the event.
             assert!(!wire.facts().writes_arguments, "{what}: {}", turn.raw);
             stage.failed(&thread, &turn, "upstream_malformed", "").await;
-            assert_eq!(stage.app.client.go_on(&thread).await.text(), "I see.", "{what}");
+            assert_eq!(stage.app.client.resume(&thread).await.text(), "I see.", "{what}");
         }
     }
     stage.next_turn_works(&thread).await;
@@ -77,12 +77,12 @@ async fn arguments_of_many_megabytes_are_truncated_and_refused(wire: Wire) {
     let stage = Stage::on(wire).await;
     let long = json!({ "note": "x".repeat(5 << 20) }).to_string();
     let pieces: Vec<&str> = long.as_bytes().chunks(64 << 10).map(|it| str::from_utf8(it).unwrap()).collect();
-    stage.upstream.says(&Said::call_on(wire, "a", "pay", &pieces)).words("I see.");
-    let (thread, turn) = stage.asks().await;
+    stage.upstream.answers(&ScriptedAnswer::call_on(wire, "a", "pay", &pieces)).words("I see.");
+    let (thread, turn) = stage.run_turn().await;
     assert_eq!(turn.text(), "I see.");
     stage.is(&turn, "completed").await;
     assert!(turn.raw.len() < 2 * LIMIT, "{}", turn.raw.len());
-    let sent = wire.told(&stage.upstream.last());
+    let sent = wire.tool_results(&stage.upstream.last());
     assert!(sent[0].contains("longer than 262144 bytes"), "{sent:?}");
     assert_eq!(wire.calls(&stage.upstream.last()), [("pay".to_owned(), json!({}))]);
     let short = format!("tool_calls WHERE length(arguments) <= {}", LIMIT + 1);
@@ -106,14 +106,15 @@ async fn a_number_is_the_same_on_the_card_in_the_tool_and_for_the_model(wire: Wi
     let numbers = ["9007199254740993", "-9223372036854775808", "18446744073709551615", "1e2", "1.0", "-0.0"];
     for number in numbers {
         let arguments = format!(r#"{{"amount":{number}}}"#);
-        let (thread, turn, id) = stage.held(&Said::call_on(wire, "a", "weigh", &[&arguments])).await;
+        let (thread, turn, id) =
+            stage.held(&ScriptedAnswer::call_on(wire, "a", "weigh", &[&arguments])).await;
         let shown = turn.one('9')["args"].to_string();
         assert_eq!(stage.app.client.call(&id).await["input"].to_string(), shown);
         assert_eq!(stage.app.client.approve(&id).await.body["state"], "succeeded", "{number}");
         let ran = stage.app.ledger.lines().pop().unwrap();
         assert_eq!(shown, format!(r#"{{"amount":{}}}"#, ran.strip_prefix("weigh ").unwrap()));
         stage.upstream.words("Weighed.");
-        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Weighed.");
+        assert_eq!(stage.app.client.resume(&thread).await.text(), "Weighed.");
         let [(_, sent)] = &wire.calls(&stage.upstream.last())[..] else { panic!("{number}") };
         assert_eq!(sent.to_string(), shown);
         if number.parse::<i128>().is_ok_and(|it| it == i128::from(it as u64) || it == i128::from(it as i64)) {

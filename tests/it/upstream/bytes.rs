@@ -1,7 +1,7 @@
 //! The bytes of an answer, split and framed in valid and invalid ways.
 
 use super::{Stage, on_each_wire, text};
-use crate::support::{Act, Reply, Said, Stands, Wire};
+use crate::support::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 const WORDS: &str = "Schön: 世界 🙂.";
@@ -11,9 +11,10 @@ async fn an_answer_that_arrives_byte_by_byte_is_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let arguments = json!({ "note": NOTE }).to_string();
     let (start, end) = arguments.split_at(5);
-    let said = Said::on(wire).words(&["Schön: 世界", " 🙂."]).call("a", "pay", &[start, end]).end();
-    stage.upstream.then(Reply::sends(wire, said.text().bytes().map(|byte| [byte])));
-    let (thread, turn) = stage.asks().await;
+    let answer =
+        ScriptedAnswer::on(wire).words(&["Schön: 世界", " 🙂."]).call("a", "pay", &[start, end]).end();
+    stage.upstream.then(Reply::sends(wire, answer.text().bytes().map(|byte| [byte])));
+    let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "waiting").await;
     assert_eq!(turn.text(), WORDS);
     assert_eq!(turn.one('9')["args"], json!({ "note": NOTE }));
@@ -28,20 +29,20 @@ on_each_wire!(an_answer_that_arrives_byte_by_byte_is_read);
 async fn a_character_split_between_chunks_stays_whole(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
-    let whole = Said::words_on(wire, WORDS).text();
+    let whole = ScriptedAnswer::words_on(wire, WORDS).text();
     let inside = (0..whole.len()).filter(|at| !whole.is_char_boundary(*at));
     assert!(inside.clone().count() >= 8);
     for at in inside {
         let (start, end) = whole.as_bytes().split_at(at);
         stage.upstream.then(Reply::sends(wire, [start, end]));
-        let turn = stage.asks_in(&thread).await;
+        let turn = stage.run_turn_in(&thread).await;
         assert_eq!(turn.text(), WORDS, "cut at {at}");
         stage.is(&turn, "completed").await;
     }
 }
 on_each_wire!(a_character_split_between_chunks_stays_whole);
 
-type Framing = (&'static str, fn(Wire, &Said) -> String);
+type Framing = (&'static str, fn(Wire, &ScriptedAnswer) -> String);
 
 /// The data of each event, framed by `frame`.
 fn frames(events: &[String], frame: impl Fn(&str) -> String) -> String {
@@ -49,35 +50,35 @@ fn frames(events: &[String], frame: impl Fn(&str) -> String) -> String {
 }
 
 const SSE: &[Framing] = &[
-    ("all in one piece", |_, said| said.text()),
-    ("lines end with CR and LF", |_, said| said.text().replace('\n', "\r\n")),
-    ("comments between", |wire, said| {
-        frames(&said.events, |data| format!(": ping\n\n:\n{}: pong\n", wire.frame(data)))
+    ("all in one piece", |_, answer| answer.text()),
+    ("lines end with CR and LF", |_, answer| answer.text().replace('\n', "\r\n")),
+    ("comments between", |wire, answer| {
+        frames(&answer.events, |data| format!(": ping\n\n:\n{}: pong\n", wire.frame(data)))
     }),
-    ("a byte order mark", |wire, said| {
+    ("a byte order mark", |wire, answer| {
         // The mark precedes an event with text, so that a lost event is noticed.
         let begins = if wire.facts().needs_its_first_events {
             0
         } else {
-            said.events.iter().position(|data| says_hello(data)).unwrap()
+            answer.events.iter().position(|data| says_hello(data)).unwrap()
         };
-        let bytes = frames(&said.events[begins..], |data| wire.frame(data));
+        let bytes = frames(&answer.events[begins..], |data| wire.frame(data));
         format!("\u{feff}{}", bytes.strip_prefix("event: response.output_text.delta\n").unwrap_or(&bytes))
     }),
-    ("no space behind the colon", |_, said| {
-        said.text().replace("data: ", "data:").replace("event: ", "event:")
+    ("no space behind the colon", |_, answer| {
+        answer.text().replace("data: ", "data:").replace("event: ", "event:")
     }),
-    ("no last blank line", |_, said| said.text().trim_end_matches('\n').to_owned() + "\n"),
-    ("no last line end", |_, said| said.text().trim_end_matches('\n').to_owned()),
-    ("fields that nobody knows", |wire, said| {
-        frames(&said.events, |data| format!("id: 7\nretry: 10\nfoo: bar\nbaz\n{}", wire.frame(data)))
+    ("no last blank line", |_, answer| answer.text().trim_end_matches('\n').to_owned() + "\n"),
+    ("no last line end", |_, answer| answer.text().trim_end_matches('\n').to_owned()),
+    ("fields that nobody knows", |wire, answer| {
+        frames(&answer.events, |data| format!("id: 7\nretry: 10\nfoo: bar\nbaz\n{}", wire.frame(data)))
     }),
-    ("data in two lines", |wire, said| {
-        frames(&said.events, |data| {
+    ("data in two lines", |wire, answer| {
+        frames(&answer.events, |data| {
             wire.frame(data).replacen(":{", ":\ndata: {", 1).replacen(":[", ":\ndata: [", 1)
         })
     }),
-    ("blank lines between", |_, said| said.text().replace("\n\n", "\n\n\n\n\n")),
+    ("blank lines between", |_, answer| answer.text().replace("\n\n", "\n\n\n\n\n")),
 ];
 
 fn says_hello(data: &str) -> bool {
@@ -85,22 +86,22 @@ fn says_hello(data: &str) -> bool {
 }
 
 const LINES: &[Framing] = &[
-    ("all in one piece", |_, said| said.text()),
-    ("lines end with CR and LF", |_, said| said.text().replace('\n', "\r\n")),
-    ("no last line end", |_, said| said.text().trim_end_matches('\n').to_owned()),
-    ("blank lines between", |_, said| said.text().replace('\n', "\n\n  \n")),
-    ("blanks around", |_, said| frames(&said.events, |data| format!("  {data}\t\n"))),
+    ("all in one piece", |_, answer| answer.text()),
+    ("lines end with CR and LF", |_, answer| answer.text().replace('\n', "\r\n")),
+    ("no last line end", |_, answer| answer.text().trim_end_matches('\n').to_owned()),
+    ("blank lines between", |_, answer| answer.text().replace('\n', "\n\n  \n")),
+    ("blanks around", |_, answer| frames(&answer.events, |data| format!("  {data}\t\n"))),
 ];
 
 async fn every_framing_is_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
-    let said = Said::on(wire).words(&["Hello, ", "wörld."]).end();
+    let answer = ScriptedAnswer::on(wire).words(&["Hello, ", "wörld."]).end();
     for (framing, bytes) in if wire.facts().is_sse { SSE } else { LINES } {
-        let bytes = bytes(wire, &said);
+        let bytes = bytes(wire, &answer);
         for pieces in [vec![bytes.as_bytes()], bytes.as_bytes().chunks(7).collect()] {
             stage.upstream.then(Reply::sends(wire, pieces));
-            let turn = stage.asks_in(&thread).await;
+            let turn = stage.run_turn_in(&thread).await;
             assert_eq!(turn.text(), "Hello, wörld.", "{framing}: {}", turn.raw);
             stage.is(&turn, "completed").await;
         }
@@ -110,16 +111,16 @@ on_each_wire!(every_framing_is_read);
 
 async fn events_after_the_finish_reason_may_be_missing(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let whole = Said::words_on(wire, "Hello.");
+    let whole = ScriptedAnswer::words_on(wire, "Hello.");
     let is_reason = |data: &String| data.contains("finish_reason") || data.contains("stop_reason");
     let reason = whole.events.iter().position(is_reason).unwrap();
     for kept in reason + 1..whole.events.len() {
-        let mut said = whole.clone();
-        said.events.truncate(kept);
-        let after_it = |end| Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), end]);
-        for reply in [Reply::says(&said), after_it(Act::Cut), after_it(Act::Hang)] {
+        let mut answer = whole.clone();
+        answer.events.truncate(kept);
+        let after_it = |end| Reply::streams(wire, vec![Act::Send(answer.text().into_bytes()), end]);
+        for reply in [Reply::scripted(&answer), after_it(Act::Cut), after_it(Act::Hang)] {
             stage.upstream.then(reply);
-            let (_, turn) = stage.asks().await;
+            let (_, turn) = stage.run_turn().await;
             assert_eq!(turn.text(), "Hello.", "{kept} events: {}", turn.raw);
             stage.is(&turn, "completed").await;
         }
@@ -129,10 +130,10 @@ on_each_wire!(side by side events_after_the_finish_reason_may_be_missing if cont
 
 async fn bytes_after_the_end_are_not_read(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let whole = Said::words_on(wire, "Hello.").text();
-    let more = Said::on(wire).words(&["More."]).event(wire.error(false, "no").to_string()).text();
+    let whole = ScriptedAnswer::words_on(wire, "Hello.").text();
+    let more = ScriptedAnswer::on(wire).words(&["More."]).event(wire.error(false, "no").to_string()).text();
     stage.upstream.then(Reply::sends(wire, [whole, more]));
-    let (_, turn) = stage.asks().await;
+    let (_, turn) = stage.run_turn().await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
     stage.is(&turn, "completed").await;
 }
@@ -140,31 +141,31 @@ on_each_wire!(side by side bytes_after_the_end_are_not_read if marks_the_end);
 
 async fn a_server_need_not_close_the_connection_after_the_end(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let acts = vec![Act::Send(Said::words_on(wire, "Hello.").text().into_bytes()), Act::Hang];
+    let acts = vec![Act::Send(ScriptedAnswer::words_on(wire, "Hello.").text().into_bytes()), Act::Hang];
     stage.upstream.then(Reply::streams(wire, acts));
-    let (_, turn) = stage.asks().await;
+    let (_, turn) = stage.run_turn().await;
     assert_eq!(turn.text(), "Hello.");
     stage.is(&turn, "completed").await;
-    stage.upstream.last_stands(Stands::Left).await;
+    stage.upstream.wait_for_state(ResponseState::Left).await;
 }
 on_each_wire!(a_server_need_not_close_the_connection_after_the_end);
 
 async fn an_answer_without_its_end_keeps_its_received_text(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let said = Said::on(wire).words(&["Half an ", "answer"]).text();
+    let answer = ScriptedAnswer::on(wire).words(&["Half an ", "answer"]).text();
     for ending in [vec![], vec![Act::Cut], vec![Act::Reset]] {
         // The test reads the answer before the connection ends, because an abrupt end may discard sent bytes.
-        let acts = [vec![Act::Send(said.clone().into_bytes()), Act::Wait], ending].concat();
+        let acts = [vec![Act::Send(answer.clone().into_bytes()), Act::Wait], ending].concat();
         stage.upstream.then(Reply::streams(wire, acts));
         let thread = stage.app.client.thread().await;
         let mut listener = stage.listens(&thread).await;
-        listener.hears("answer").await;
-        stage.upstream.go.add_permits(1);
+        listener.receives("answer").await;
+        stage.upstream.release.add_permits(1);
         let turn = listener.rest().await;
         stage.failed(&thread, &turn, "upstream_malformed", "Half an answer").await;
 
         stage.upstream.words("Whole.");
-        let again = stage.app.client.go_on(&thread).await;
+        let again = stage.app.client.resume(&thread).await;
         assert_eq!(again.text(), "Whole.", "{}", again.raw);
         let request = stage.next_turn_works(&thread).await;
         assert!(!request.to_string().contains("Half"), "what broke off is never sent: {request}");
@@ -175,7 +176,7 @@ on_each_wire!(an_answer_without_its_end_keeps_its_received_text);
 async fn an_empty_answer_is_a_failure(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(Reply::sends(wire, [""]));
-    let (thread, turn) = stage.asks().await;
+    let (thread, turn) = stage.run_turn().await;
     stage.failed(&thread, &turn, "upstream_malformed", "").await;
     stage.next_turn_works(&thread).await;
 }
@@ -187,16 +188,16 @@ const TOO_LONG: usize = 10 << 20;
 async fn an_event_that_is_too_long_ends_the_turn(wire: Wire) {
     let stage = Stage::on(wire).await;
     let long = "x".repeat(TOO_LONG);
-    let begun = Said::on(wire).words(&["So far."]).text();
-    let whole = begun.clone() + &Said::on(wire).words(&[&long]).end().text();
-    let endless = begun.clone() + "data: " + &long;
-    let comment = begun.clone() + ": " + &long;
-    let name = begun + "event: " + &long;
+    let started = ScriptedAnswer::on(wire).words(&["So far."]).text();
+    let whole = started.clone() + &ScriptedAnswer::on(wire).words(&[&long]).end().text();
+    let endless = started.clone() + "data: " + &long;
+    let comment = started.clone() + ": " + &long;
+    let name = started + "event: " + &long;
     for bytes in [whole, endless, comment, name] {
         let pieces = bytes.as_bytes().chunks(1 << 16).map(|piece| Act::Send(piece.to_vec()));
         // The connection stays open, so that the reader has to end the answer.
         stage.upstream.then(Reply::streams(wire, pieces.chain([Act::Hang]).collect()));
-        let (thread, turn) = stage.asks().await;
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_malformed", "So far.").await;
         assert!(turn.raw.len() < 4096, "{}", turn.raw.len());
         stage.next_turn_works(&thread).await;
@@ -207,17 +208,17 @@ on_each_wire!(an_event_that_is_too_long_ends_the_turn);
 async fn an_invalid_event_ends_the_turn(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
-    let before = Said::on(wire).words(&["So far."]).text();
-    let surrogate = Said::on(wire).words(&["lone"]).text().replace("lone", r"\ud800");
-    let not_utf8 = Said::on(wire).words(&["lone"]).text().replace("lone", "\u{7f}").into_bytes();
+    let before = ScriptedAnswer::on(wire).words(&["So far."]).text();
+    let surrogate = ScriptedAnswer::on(wire).words(&["lone"]).text().replace("lone", r"\ud800");
+    let not_utf8 = ScriptedAnswer::on(wire).words(&["lone"]).text().replace("lone", "\u{7f}").into_bytes();
     let not_utf8 = not_utf8.into_iter().map(|byte| if byte == 0x7f { 0xff } else { byte }).collect();
-    let rest = Said::on(wire).end().text();
+    let rest = ScriptedAnswer::on(wire).end().text();
     for broken in
         [wire.frame("{").into_bytes(), wire.frame("nonsense").into_bytes(), surrogate.into_bytes(), not_utf8]
     {
         let bytes = [before.as_bytes(), &broken, rest.as_bytes()].concat();
         stage.upstream.then(Reply::sends(wire, [bytes]));
-        let turn = stage.asks_in(&thread).await;
+        let turn = stage.run_turn_in(&thread).await;
         if turn.all('3').is_empty() {
             // Invalid UTF-8 may be read as a replacement character.
             stage.is(&turn, "completed").await;
@@ -232,8 +233,8 @@ on_each_wire!(an_invalid_event_ends_the_turn);
 
 async fn a_nul_in_text_is_streamed_as_it_is_stored(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.says(&Said::on(wire).thinks(&["h\0", "m"]).words(&["a\0", "\0b"]).end());
-    let (thread, turn) = stage.asks().await;
+    stage.upstream.answers(&ScriptedAnswer::on(wire).thinks(&["h\0", "m"]).words(&["a\0", "\0b"]).end());
+    let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "completed").await;
     let kept = stage.app.client.messages(&thread).await.pop().unwrap();
     let thoughts: String = turn.all('g').iter().map(|piece| piece.as_str().unwrap()).collect();
@@ -252,7 +253,7 @@ async fn an_answer_that_is_not_a_stream_is_refused(wire: Wire) {
     let whole = json!({ "choices": [{ "message": { "role": "assistant", "content": "Hi" }, "finish_reason": "stop" }] });
     for (kind, body) in [("text/html", page.to_owned()), ("application/json", whole.to_string())] {
         stage.upstream.then(Reply::answers(200, kind, vec![Act::Send(body.into())]));
-        let (thread, turn) = stage.asks().await;
+        let (thread, turn) = stage.run_turn().await;
         let code = stage.run(&turn).await["error"]["code"].clone();
         assert!(code == "upstream_error" || code == "upstream_malformed", "{}", turn.raw);
         assert!(!turn.raw.contains("Sign in"), "{}", turn.raw);

@@ -2,7 +2,7 @@
 
 use super::{Stage, on_each_wire};
 use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{Ending, Said, Wire};
+use crate::support::{Ending, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 fn pays(note: &str) -> String {
@@ -11,12 +11,18 @@ fn pays(note: &str) -> String {
 
 /// Two held calls of one step: the first is approved, the second is rejected, and each result belongs to its
 /// own call.
-async fn assert_two_calls_are_distinguished(stage: &Stage, thread: &str, what: &str, said: &Said) {
+async fn assert_two_calls_are_distinguished(
+    stage: &Stage,
+    thread: &str,
+    what: &str,
+    answer: &ScriptedAnswer,
+) {
     let (wire, client) = (stage.wire, &stage.app.client);
     let ran = stage.app.ledger.lines().len();
-    let answers = stage.upstream.asked().last().map_or(0, |asked| wire.told(&asked.body).len());
-    stage.upstream.says(said);
-    let turn = client.say(thread, "pay").await;
+    let answers =
+        stage.upstream.requests().last().map_or(0, |requested| wire.tool_results(&requested.body).len());
+    stage.upstream.answers(answer);
+    let turn = client.send_message(thread, "pay").await;
     stage.is(&turn, "waiting").await;
     let [first, second] = &turn.pending()[..] else { panic!("{what}: {}", turn.raw) };
     let args: Vec<&Value> = turn.all('9').iter().map(|line| &line["args"]["note"]).collect();
@@ -24,9 +30,9 @@ async fn assert_two_calls_are_distinguished(stage: &Stage, thread: &str, what: &
     assert_eq!(client.approve(first).await.body["state"], "succeeded", "{what}");
     assert_eq!(client.reject(second).await.body["state"], "rejected", "{what}");
     stage.upstream.words("Done.");
-    assert_eq!(client.go_on(thread).await.text(), "Done.", "{what}");
+    assert_eq!(client.resume(thread).await.text(), "Done.", "{what}");
     assert_eq!(stage.app.ledger.lines()[ran..], ["pay 1"], "{what}");
-    let results = wire.told(&stage.upstream.last());
+    let results = wire.tool_results(&stage.upstream.last());
     assert_eq!(results[answers..], [r#"{"paid":"1"}"#, "Tool execution rejected by user."], "{what}");
 }
 
@@ -45,16 +51,20 @@ async fn calls_are_distinguished_whatever_their_ids_are(wire: Wire) {
         ("another call's, as this server would write it", ["x-2", "x-1"]),
     ];
     for (what, [first, second]) in rows {
-        let said = Said::on(wire).call(first, "pay", &[&pays("1")]).call(second, "pay", &[&pays("2")]).end();
-        assert_two_calls_are_distinguished(&stage, &thread, what, &said).await;
+        let answer = ScriptedAnswer::on(wire)
+            .call(first, "pay", &[&pays("1")])
+            .call(second, "pay", &[&pays("2")])
+            .end();
+        assert_two_calls_are_distinguished(&stage, &thread, what, &answer).await;
     }
     let field = wire.facts().id_field;
     for instead in ["", &format!(r#""{field}":null,"#)] {
-        let mut said = Said::on(wire).call("", "pay", &[&pays("1")]).call("", "pay", &[&pays("2")]).end();
-        for data in &mut said.events {
+        let mut answer =
+            ScriptedAnswer::on(wire).call("", "pay", &[&pays("1")]).call("", "pay", &[&pays("2")]).end();
+        for data in &mut answer.events {
             *data = data.replace(&format!(r#""{field}":"","#), instead);
         }
-        assert_two_calls_are_distinguished(&stage, &thread, "none", &said).await;
+        assert_two_calls_are_distinguished(&stage, &thread, "none", &answer).await;
     }
     stage.next_turn_works(&thread).await;
 }
@@ -93,8 +103,8 @@ async fn deltas_without_an_index_find_their_call() {
         ("all in the same place", placed.to_vec()),
     ];
     for (what, pieces) in rows {
-        let said = pieces.iter().fold(Said::on(CHAT), |said, it| said.event(piece(it)));
-        assert_two_calls_are_distinguished(&stage, &thread, what, &said.ends(Ending::Calls)).await;
+        let answer = pieces.iter().fold(ScriptedAnswer::on(CHAT), |answer, it| answer.event(piece(it)));
+        assert_two_calls_are_distinguished(&stage, &thread, what, &answer.ends(Ending::Calls)).await;
     }
     stage.next_turn_works(&thread).await;
 }
@@ -104,9 +114,9 @@ async fn an_unknown_tool_runs_nothing_and_the_model_reads_the_error(wire: Wire) 
     let thread = stage.app.client.thread().await;
     let long = "x".repeat(5000);
     for tool in ["steal", "Pay", "päy ", "pay\0", "functions.pay", " ", &long] {
-        let said = Said::on(wire).call("a", tool, &[&pays("1")]).end();
-        stage.upstream.says(&said).words("I see.");
-        let turn = stage.asks_in(&thread).await;
+        let answer = ScriptedAnswer::on(wire).call("a", tool, &[&pays("1")]).end();
+        stage.upstream.answers(&answer).words("I see.");
+        let turn = stage.run_turn_in(&thread).await;
         assert_eq!(turn.text(), "I see.", "{tool:?}: {}", turn.raw);
         stage.is(&turn, "completed").await;
         assert_eq!(turn.all('8'), [] as [&Value; 0], "{tool:?}");
@@ -116,7 +126,7 @@ async fn an_unknown_tool_runs_nothing_and_the_model_reads_the_error(wire: Wire) 
         assert_eq!((&call["state"], &call["validated"]), (&json!("invalid"), &json!(false)), "{tool:?}");
         assert_eq!(turn.one('9')["toolName"], call["tool_name"], "streamed as a reload shows it");
         let request = stage.upstream.last();
-        assert_eq!(wire.told(&request).last().unwrap(), error, "{tool:?}");
+        assert_eq!(wire.tool_results(&request).last().unwrap(), error, "{tool:?}");
         let (name, _) = wire.calls(&request).pop().unwrap();
         let plain = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
         assert!(name.len() <= 64 && !name.is_empty() && name.chars().all(plain), "providers refuse {name:?}");
@@ -130,12 +140,12 @@ async fn a_tool_that_was_not_offered_counts_as_unknown(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     for tool in ["pay", "dawdle"] {
-        stage.upstream.says(&Said::call_on(wire, "a", tool, &[&pays("1")])).words("I see.");
+        stage.upstream.answers(&ScriptedAnswer::call_on(wire, "a", tool, &[&pays("1")])).words("I see.");
         let body = json!({ "content": "go", "tool_selection": ["look"] });
         let turn = stage.app.client.turn(&thread, &body).await;
         assert_eq!(turn.text(), "I see.", "{}", turn.raw);
         stage.is(&turn, "completed").await;
-        let results = wire.told(&stage.upstream.last()).pop().unwrap();
+        let results = wire.tool_results(&stage.upstream.last()).pop().unwrap();
         assert!(results.contains("no tool named"), "{results}");
     }
     let states = stage.calls_of(&thread).await;
@@ -149,9 +159,10 @@ async fn calls_over_the_limit_of_a_step_are_refused(wire: Wire) {
     const CALLS: usize = 200;
     const ALLOWED: usize = 16;
     let stage = Stage::on(wire).await;
-    let call = |said: Said, n: usize| said.call(&format!("p{n}"), "pay", &[&pays(&n.to_string())]);
-    stage.upstream.says(&(0..CALLS).fold(Said::on(wire), call).end());
-    let (thread, turn) = stage.asks().await;
+    let call =
+        |answer: ScriptedAnswer, n: usize| answer.call(&format!("p{n}"), "pay", &[&pays(&n.to_string())]);
+    stage.upstream.answers(&(0..CALLS).fold(ScriptedAnswer::on(wire), call).end());
+    let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "waiting").await;
     assert_eq!((turn.pending().len(), turn.all('9').len()), (ALLOWED, CALLS));
     assert_eq!(turn.all('a').len(), CALLS - ALLOWED);
@@ -161,8 +172,8 @@ async fn calls_over_the_limit_of_a_step_are_refused(wire: Wire) {
         assert_eq!(stage.app.client.reject(&id).await.status, 200);
     }
     stage.upstream.words("I see.");
-    assert_eq!(stage.app.client.go_on(&thread).await.text(), "I see.");
-    let results = wire.told(&stage.upstream.last());
+    assert_eq!(stage.app.client.resume(&thread).await.text(), "I see.");
+    let results = wire.tool_results(&stage.upstream.last());
     assert_eq!(results.len(), CALLS);
     assert!(results[..ALLOWED].iter().all(|text| text == "Tool execution rejected by user."));
     assert!(
@@ -172,8 +183,8 @@ async fn calls_over_the_limit_of_a_step_are_refused(wire: Wire) {
     );
 
     // More calls than the hard limit fail the turn.
-    stage.upstream.says(&(0..300).fold(Said::on(wire), call).end());
-    let (other, turn) = stage.asks().await;
+    stage.upstream.answers(&(0..300).fold(ScriptedAnswer::on(wire), call).end());
+    let (other, turn) = stage.run_turn().await;
     stage.failed(&other, &turn, "upstream_malformed", "").await;
     stage.next_turn_works(&other).await;
     stage.next_turn_works(&thread).await;
@@ -185,16 +196,17 @@ async fn a_call_that_is_cut_off_is_not_held(wire: Wire) {
     let stage = Stage::on(wire).await;
     for ending in [Ending::Length, Ending::Filtered] {
         for cut in [&[][..], &["{\"note\":"], &["{\"note\":\"1\""]] {
-            let said = Said::on(wire).call("a", "look", &[&pays("1")]).begin_call("b", "pay", cut);
-            stage.upstream.says(&said.ends(ending)).words("Again?");
+            let answer =
+                ScriptedAnswer::on(wire).call("a", "look", &[&pays("1")]).begin_call("b", "pay", cut);
+            stage.upstream.answers(&answer.ends(ending)).words("Again?");
             let ran = stage.app.ledger.lines().len();
-            let (thread, turn) = stage.asks().await;
+            let (thread, turn) = stage.run_turn().await;
             assert_eq!(turn.text(), "Again?", "{cut:?}: {}", turn.raw);
             stage.is(&turn, "completed").await;
             assert_eq!(stage.app.ledger.lines()[ran..], ["look 1"], "the whole one ran");
             let [whole, broken] = &stage.calls_of(&thread).await[..] else { panic!("{}", turn.raw) };
             assert_eq!((&whole["state"], &broken["state"]), (&json!("succeeded"), &json!("invalid")));
-            let results = wire.told(&stage.upstream.last());
+            let results = wire.tool_results(&stage.upstream.last());
             assert!(results[1].contains("broke off") && results[1].contains("did not run"), "{results:?}");
             assert_eq!(wire.calls(&stage.upstream.last())[1], ("pay".to_owned(), json!({})));
             stage.next_turn_works(&thread).await;
@@ -205,8 +217,8 @@ on_each_wire!(side by side a_call_that_is_cut_off_is_not_held if writes_argument
 
 async fn a_call_is_held_whatever_the_finish_reason(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let said = Said::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Stop);
-    let (thread, turn, id) = stage.held(&said).await;
+    let answer = ScriptedAnswer::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Stop);
+    let (thread, turn, id) = stage.held(&answer).await;
     assert_eq!(turn.one('e')["finishReason"], "tool-calls");
     assert_eq!(stage.app.client.reject(&id).await.status, 200);
     stage.next_turn_works(&thread).await;
@@ -216,11 +228,11 @@ on_each_wire!(a_call_is_held_whatever_the_finish_reason);
 
 async fn a_complete_call_is_held_even_if_the_answer_is_cut_off_after_it(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let said = Said::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Length);
-    let (thread, _, id) = stage.held(&said).await;
+    let answer = ScriptedAnswer::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Length);
+    let (thread, _, id) = stage.held(&answer).await;
     assert_eq!(stage.app.client.approve(&id).await.body["state"], "succeeded");
     stage.upstream.words("Paid.");
-    assert_eq!(stage.app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(stage.app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(stage.app.ledger.lines(), ["pay 1"]);
     stage.next_turn_works(&thread).await;
 }

@@ -2,7 +2,9 @@
 //! disconnects does not.
 
 use super::{Listener, Stage, on_each_wire};
-use crate::support::{Act, Answer, Leave, Leaver, Reply, Said, Stands, Turn, Wire, eventually};
+use crate::support::{
+    Act, Answer, Leave, Leaver, Reply, ResponseState, ScriptedAnswer, Turn, Wire, eventually,
+};
 use serde_json::{Value, json};
 
 impl Stage {
@@ -15,7 +17,7 @@ impl Stage {
     async fn stops(&self, listener: Listener) -> Turn {
         let cancelled = self.cancels(&listener).await;
         assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
-        self.upstream.last_stands(Stands::Left).await;
+        self.upstream.wait_for_state(ResponseState::Left).await;
         let turn = listener.rest().await;
         self.is(&turn, "cancelled").await;
         assert_eq!(turn.one('d')["finishReason"], "other");
@@ -24,16 +26,16 @@ impl Stage {
 }
 
 /// A reply that sends this much and then hangs.
-fn begins(said: &Said) -> Reply {
-    Reply::streams(said.wire, vec![Act::Send(said.text().into_bytes()), Act::Hang])
+fn begins(answer: &ScriptedAnswer) -> Reply {
+    Reply::streams(answer.wire, vec![Act::Send(answer.text().into_bytes()), Act::Hang])
 }
 
 async fn cancelling_in_mid_text_closes_the_connection(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.then(begins(&Said::on(wire).words(&["So far."])));
+    stage.upstream.then(begins(&ScriptedAnswer::on(wire).words(&["So far."])));
     let thread = stage.app.client.thread().await;
     let mut listener = stage.listens(&thread).await;
-    listener.hears("So far.").await;
+    listener.receives("So far.").await;
     let turn = stage.stops(listener).await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "So far."));
     let request = stage.next_turn_works(&thread).await;
@@ -46,9 +48,9 @@ async fn cancelling_before_the_first_byte_closes_the_connection(wire: Wire) {
     let thread = stage.app.client.thread().await;
     for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
         stage.upstream.then(reply);
-        let asked = stage.upstream.asked().len();
+        let requested = stage.upstream.requests().len();
         let listener = stage.listens(&thread).await;
-        stage.upstream.is_asked(asked + 1).await;
+        stage.upstream.wait_for_requests(requested + 1).await;
         let turn = stage.stops(listener).await;
         assert_eq!(turn.codes(), "fd");
         stage.next_turn_works(&thread).await;
@@ -58,10 +60,10 @@ on_each_wire!(cancelling_before_the_first_byte_closes_the_connection);
 
 async fn cancelling_in_mid_arguments_holds_nothing(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.then(begins(&Said::on(wire).begin_call("a", "pay", &[r#"{"note":"#])));
+    stage.upstream.then(begins(&ScriptedAnswer::on(wire).begin_call("a", "pay", &[r#"{"note":"#])));
     let thread = stage.app.client.thread().await;
     let mut listener = stage.listens(&thread).await;
-    listener.hears("c:{").await;
+    listener.receives("c:{").await;
     let turn = stage.stops(listener).await;
     assert_eq!(turn.codes(), "fbcd");
     assert_eq!(stage.calls_of(&thread).await, [] as [Value; 0]);
@@ -76,36 +78,36 @@ async fn cancelling_between_two_attempts_ends_the_retries(wire: Wire) {
     stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "50"));
     let thread = stage.app.client.thread().await;
     let listener = stage.listens(&thread).await;
-    stage.upstream.is_asked(1).await;
-    stage.upstream.last_stands(Stands::Done).await;
+    stage.upstream.wait_for_requests(1).await;
+    stage.upstream.wait_for_state(ResponseState::Done).await;
     let cancelled = stage.cancels(&listener).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     let turn = listener.rest().await;
     stage.is(&turn, "cancelled").await;
-    assert_eq!(stage.upstream.asked().len(), 1);
+    assert_eq!(stage.upstream.requests().len(), 1);
     stage.next_turn_works(&thread).await;
 }
 on_each_wire!(cancelling_between_two_attempts_ends_the_retries);
 
 async fn a_client_that_disconnects_does_not_close_the_connection_to_the_model(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let said = Said::on(wire).words(&["So far,", " so good."]).end();
-    let (begin, end) = said.split(" so good.");
+    let answer = ScriptedAnswer::on(wire).words(&["So far,", " so good."]).end();
+    let (begin, end) = answer.split(" so good.");
     for how in Leave::ALL {
         let acts = [Act::Send(begin.clone()), Act::Wait, Act::Send(end.clone())];
         stage.upstream.then(Reply::streams(wire, acts.to_vec()));
         let thread = stage.app.client.thread().await;
         let path = format!("/qa/chat_streamed/{thread}");
         let mut client = Leaver::sends(&stage.app.client, how, &path, &json!({ "content": "go" })).await;
-        client.hears("So far,").await;
+        client.receives("So far,").await;
         let _connection = client.leaves().await;
         // After ten requests of other clients, the server has handled the disconnect.
         for _ in 0..10 {
             let answer = stage.app.client.messages(&thread).await.pop().unwrap();
             assert_eq!(answer["status"], "streaming", "{how:?}");
         }
-        assert_eq!(stage.upstream.asked().last().unwrap().stands, Stands::Open, "{how:?}");
-        stage.upstream.go.add_permits(1);
+        assert_eq!(stage.upstream.requests().last().unwrap().state, ResponseState::Open, "{how:?}");
+        stage.upstream.release.add_permits(1);
         let whole = async || {
             let answer = stage.app.client.messages(&thread).await.pop();
             answer.filter(|answer| answer["status"] == "complete")

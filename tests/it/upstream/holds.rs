@@ -2,7 +2,7 @@
 //! whatever becomes of the call.
 
 use super::{Stage, on_each_wire};
-use crate::support::{Said, Wire};
+use crate::support::{ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 /// The conversation of a request, message by message, as written.
@@ -15,27 +15,28 @@ async fn sent_messages_never_change_whatever_becomes_of_a_hold(wire: Wire) {
     let stage = Stage::on(wire).await;
     let client = &stage.app.client;
     let pays = json!({ "note": "1" }).to_string();
-    let (thread, _, first) = stage.held(&Said::call_on(wire, "p-1", "pay", &[&pays])).await;
+    let (thread, _, first) = stage.held(&ScriptedAnswer::call_on(wire, "p-1", "pay", &[&pays])).await;
     stage.next_turn_works(&thread).await;
     // The model repeats the call and reads that it is already pending.
-    stage.upstream.says(&Said::call_on(wire, "p-2", "pay", &[&pays])).words("It waits.");
-    assert_eq!(client.say(&thread, "pay it").await.text(), "It waits.");
+    stage.upstream.answers(&ScriptedAnswer::call_on(wire, "p-2", "pay", &[&pays])).words("It waits.");
+    assert_eq!(client.send_message(&thread, "pay it").await.text(), "It waits.");
     let edit = json!({ "toolCallId": first, "isValidated": true, "validatedInputs": { "note": "2" } });
     assert_eq!(client.validate(&edit).await.body["state"], "succeeded");
     for _ in 0..2 {
         stage.next_turn_works(&thread).await;
     }
-    let asked: Vec<_> = stage.upstream.asked().iter().map(|asked| conversation(&asked.body)).collect();
-    assert_eq!(asked.len(), 6);
-    for pair in asked.windows(2) {
+    let requested: Vec<_> =
+        stage.upstream.requests().iter().map(|requested| conversation(&requested.body)).collect();
+    assert_eq!(requested.len(), 6);
+    for pair in requested.windows(2) {
         assert_eq!(pair[1][..pair[0].len()], pair[0], "{wire:?}: sent messages have changed");
     }
     let note = "[tool outcome] pay, call p-1: A person changed the inputs";
-    for (n, conversation) in asked.iter().enumerate() {
+    for (n, conversation) in requested.iter().enumerate() {
         let notes = conversation.iter().filter(|message| message.contains(note)).count();
         assert_eq!(notes, usize::from(n >= 4), "{wire:?}: request {n}");
     }
-    let results = wire.told(&stage.upstream.last());
+    let results = wire.tool_results(&stage.upstream.last());
     let [waits, already] = &results[..] else { panic!("{wire:?}: {results:?}") };
     assert!(waits.starts_with("Awaiting approval") && already.starts_with("Already awaiting approval"));
 }

@@ -26,12 +26,12 @@ fn a_key_that_would_be_sent_in_clear_to_another_machine_is_refused() {
         refused.refused_for("model.allow_insecure");
         assert!(!refused.stderr.contains(MODEL_KEY), "{refused:?}");
         for more in [vec![], vec![key, ("HOLDPOINT_MODEL__ALLOW_INSECURE", "true")]] {
-            configured(url, &more).said();
+            configured(url, &more).stdout_of_success();
         }
     }
     for url in
         ["https://model.example/v1", "http://127.0.0.1:1/v1", "http://localhost:1", "http://[::1]:1/v1"]
     {
-        assert!(configured(url, &[key]).said().contains("allow_insecure = false"), "{url}");
+        assert!(configured(url, &[key]).stdout_of_success().contains("allow_insecure = false"), "{url}");
     }
 }

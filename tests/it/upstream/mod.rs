@@ -12,7 +12,7 @@ mod retries;
 mod sources;
 mod timeouts;
 
-use crate::support::{BadServer, Embedded, Said, Turn, Wire};
+use crate::support::{BadServer, Embedded, ScriptedAnswer, Turn, Wire};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 
@@ -45,15 +45,15 @@ impl Stage {
     }
 
     /// Starts a new thread with one turn.
-    async fn asks(&self) -> (String, Turn) {
+    async fn run_turn(&self) -> (String, Turn) {
         let thread = self.app.client.thread().await;
-        let turn = self.asks_in(&thread).await;
+        let turn = self.run_turn_in(&thread).await;
         (thread, turn)
     }
 
     /// Runs a turn in an existing thread, which shows that the earlier turns did no harm.
-    async fn asks_in(&self, thread: &str) -> Turn {
-        let turn = self.app.client.say(thread, "go").await;
+    async fn run_turn_in(&self, thread: &str) -> Turn {
+        let turn = self.app.client.send_message(thread, "go").await;
         assert_eq!(turn.status, 200, "{}", turn.raw);
         turn
     }
@@ -104,16 +104,16 @@ impl Stage {
     /// Asserts that the next turn works, and returns its model request.
     async fn next_turn_works(&self, thread: &str) -> Value {
         self.upstream.words("Still here.");
-        let turn = self.app.client.say(thread, "and now?").await;
+        let turn = self.app.client.send_message(thread, "and now?").await;
         assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
         self.is(&turn, "completed").await;
         self.upstream.last()
     }
 
     /// Has the model make one call, which is held. Returns the thread, the turn and the call id.
-    async fn held(&self, said: &Said) -> (String, Turn, String) {
-        self.upstream.says(said);
-        let (thread, turn) = self.asks().await;
+    async fn held(&self, answer: &ScriptedAnswer) -> (String, Turn, String) {
+        self.upstream.answers(answer);
+        let (thread, turn) = self.run_turn().await;
         self.is(&turn, "waiting").await;
         let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
         let id = id.clone();
@@ -133,7 +133,7 @@ struct Listener {
 }
 
 impl Listener {
-    async fn hears(&mut self, text: &str) {
+    async fn receives(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.raw).contains(text) {
             let chunk = self.response.chunk().await.unwrap();
             self.raw.extend(chunk.unwrap_or_else(|| panic!("the turn ended before {text:?}")));

@@ -2,7 +2,9 @@
 
 use super::{Stage, on_each_wire};
 use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{Act, Closed, Embedded, KEY, Leave, Leaver, Reply, Said, Stands, Wire, eventually};
+use crate::support::{
+    Act, Closed, Embedded, KEY, Leave, Leaver, Reply, ResponseState, ScriptedAnswer, Wire, eventually,
+};
 use serde_json::json;
 use std::time::Duration;
 
@@ -12,22 +14,24 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 impl Stage {
     /// Asserts that one answer follows after this many identical requests.
     async fn is_answered_once(&self, requests: usize) {
-        let before = self.upstream.asked().len();
+        let before = self.upstream.requests().len();
         self.upstream.words("Here.");
-        let (thread, turn) = self.asks().await;
+        let (thread, turn) = self.run_turn().await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Here."), "{}", turn.raw);
         self.is(&turn, "completed").await;
-        let asked = self.upstream.asked().split_off(before);
-        assert_eq!(asked.len(), requests);
-        assert!(asked.iter().all(|again| again.body == asked[0].body && again.path == asked[0].path));
+        let requested = self.upstream.requests().split_off(before);
+        assert_eq!(requested.len(), requests);
+        assert!(
+            requested.iter().all(|again| again.body == requested[0].body && again.path == requested[0].path)
+        );
         let messages = self.app.client.messages(&thread).await;
         assert_eq!((messages.len(), super::text(&messages[1]).as_str()), (2, "Here."));
     }
 
     /// The pause before each request but the first.
     fn pauses(&self) -> Vec<Duration> {
-        let asked = self.upstream.asked();
-        asked.windows(2).map(|two| two[1].at - two[0].at).collect()
+        let requested = self.upstream.requests();
+        requested.windows(2).map(|two| two[1].at - two[0].at).collect()
     }
 }
 
@@ -41,7 +45,7 @@ async fn a_server_with_a_temporary_failure_is_asked_again(wire: Wire) {
         stage.is_answered_once(2).await;
     }
     // A stream that breaks before its first content is retried too.
-    let hello = Act::Send(Said::on(wire).text().into_bytes());
+    let hello = Act::Send(ScriptedAnswer::on(wire).text().into_bytes());
     for broken in [Reply::without_a_byte(Act::Reset), Reply::streams(wire, vec![hello, Act::Cut])] {
         stage.upstream.then(broken);
         stage.is_answered_once(2).await;
@@ -54,7 +58,7 @@ async fn a_server_that_refuses_is_not_asked_again(wire: Wire) {
     for status in [400, 401, 403, 404, 422, 501] {
         let body = json!({ "error": { "message": format!("the key {KEY} is bad") } }).to_string();
         stage.upstream.then(Reply::refuses(status, &body));
-        let (thread, turn) = stage.asks().await;
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_error", "").await;
         assert!(!turn.raw.contains(KEY), "{}", turn.raw);
         assert!(!stage.run(&turn).await.to_string().contains(KEY));
@@ -68,13 +72,13 @@ async fn retries_of_a_failing_server_are_limited(wire: Wire) {
     for _ in 0..3 {
         stage.upstream.then(Reply::refuses(503, "busy"));
     }
-    let (thread, turn) = stage.asks().await;
+    let (thread, turn) = stage.run_turn().await;
     assert_eq!(turn.codes(), "f3");
     stage.failed(&thread, &turn, "upstream_error", "").await;
     let [first, second] = stage.pauses()[..] else { panic!("{:?}", stage.pauses()) };
     assert!(first >= SHORTEST_PAUSE && second >= 2 * SHORTEST_PAUSE, "{first:?} {second:?}");
     stage.upstream.words("Better.");
-    assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+    assert_eq!(stage.app.client.resume(&thread).await.text(), "Better.");
     stage.next_turn_works(&thread).await;
 }
 on_each_wire!(side by side retries_of_a_failing_server_are_limited);
@@ -83,7 +87,7 @@ on_each_wire!(side by side retries_of_a_failing_server_are_limited);
 async fn zero_configured_retries_mean_no_retry() {
     let stage = Stage::with(CHAT, json!({ "retries": 0 })).await;
     stage.upstream.then(Reply::refuses(503, "busy"));
-    let (thread, turn) = stage.asks().await;
+    let (thread, turn) = stage.run_turn().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
     stage.next_turn_works(&thread).await;
 }
@@ -116,7 +120,7 @@ async fn a_long_retry_after_fails_the_turn_at_once() {
         ["61", "18446744073709551615", "Sun, 06 Nov 1994 08:50:38 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]
     {
         stage.upstream.then(Reply::refuses(503, "busy").with("date", date).with("retry-after", retry_after));
-        let (thread, turn) = stage.asks().await;
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_error", "").await;
         stage.next_turn_works(&thread).await;
     }
@@ -126,7 +130,7 @@ async fn an_overload_reported_in_the_stream_is_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
     let overload = wire.frame(&wire.error(true, "overloaded").to_string());
     // An overload after an event without content is retried too.
-    for before in [String::new(), Said::on(wire).text(), ": hello\n\n".to_owned()] {
+    for before in [String::new(), ScriptedAnswer::on(wire).text(), ": hello\n\n".to_owned()] {
         stage.upstream.then(Reply::sends(wire, [before + &overload]));
         stage.is_answered_once(2).await;
     }
@@ -136,7 +140,7 @@ on_each_wire!(side by side an_overload_reported_in_the_stream_is_retried if repo
 async fn a_permanent_error_in_the_stream_is_not_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(Reply::sends(wire, [wire.frame(&wire.error(false, "too long").to_string())]));
-    let (thread, turn) = stage.asks().await;
+    let (thread, turn) = stage.run_turn().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
     stage.next_turn_works(&thread).await;
 }
@@ -145,11 +149,11 @@ on_each_wire!(a_permanent_error_in_the_stream_is_not_retried);
 async fn a_request_is_not_retried_after_part_of_its_answer_was_shown(wire: Wire) {
     let stage = Stage::on(wire).await;
     let overload = wire.error(true, "overloaded").to_string();
-    let thoughts = Said::on(wire).thinks(&["Hm."]);
-    let call = Said::on(wire).begin_call("a", "pay", &[r#"{"note":"1"}"#]);
-    for (said, words) in [(Said::on(wire).words(&["So"]), "So"), (thoughts, ""), (call, "")] {
-        stage.upstream.says(&said.event(overload.clone()));
-        let (thread, turn) = stage.asks().await;
+    let thoughts = ScriptedAnswer::on(wire).thinks(&["Hm."]);
+    let call = ScriptedAnswer::on(wire).begin_call("a", "pay", &[r#"{"note":"1"}"#]);
+    for (answer, words) in [(ScriptedAnswer::on(wire).words(&["So"]), "So"), (thoughts, ""), (call, "")] {
+        stage.upstream.answers(&answer.event(overload.clone()));
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_error", words).await;
         assert!(turn.codes().len() > 2, "something was shown: {}", turn.raw);
         stage.next_turn_works(&thread).await;
@@ -166,10 +170,10 @@ async fn a_server_that_comes_up_between_retries_is_used() {
     let path = format!("/qa/chat_streamed/{thread}");
     let mut client = Leaver::sends(&app.client, Leave::Fin, &path, &json!({ "content": "go" })).await;
     // The step has started, and with it the first attempt.
-    client.hears("f:{").await;
+    client.receives("f:{").await;
     let upstream = closed.opens(CHAT);
     upstream.words("Here.");
-    client.hears("d:{").await;
+    client.receives("d:{").await;
     let answer = app.client.messages(&thread).await.pop().unwrap();
     assert_eq!((super::text(&answer).as_str(), &answer["status"]), ("Here.", &json!("complete")));
 }
@@ -179,7 +183,7 @@ async fn a_server_that_stays_down_fails_the_turn() {
     let closed = Closed::new();
     let app = Embedded::with(|config| config.model = closed.model(CHAT, &json!({ "retries": 1 }))).await;
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "go").await;
+    let turn = app.client.send_message(&thread, "go").await;
     assert_eq!(turn.codes(), "f3");
     assert!(turn.one('3').as_str().unwrap().starts_with("upstream_error: "), "{}", turn.raw);
 }
@@ -191,11 +195,11 @@ async fn a_client_that_disconnects_between_two_attempts_ends_nothing() {
         stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "2")).words("Here.");
         let thread = stage.app.client.thread().await;
         let path = format!("/qa/chat_streamed/{thread}");
-        let asked = stage.upstream.asked().len();
+        let requested = stage.upstream.requests().len();
         let mut client = Leaver::sends(&stage.app.client, how, &path, &json!({ "content": "go" })).await;
-        client.hears("f:{").await;
-        stage.upstream.is_asked(asked + 1).await;
-        stage.upstream.last_stands(Stands::Done).await;
+        client.receives("f:{").await;
+        stage.upstream.wait_for_requests(requested + 1).await;
+        stage.upstream.wait_for_state(ResponseState::Done).await;
         let _connection = client.leaves().await;
         let whole = async || {
             let answer = stage.app.client.messages(&thread).await.pop();

@@ -4,13 +4,13 @@ use super::{Stage, on_each_wire};
 use crate::support::wires::WIRES;
 use crate::support::wires::chat::WIRE as CHAT;
 use crate::support::wires::gemini::WIRE as GEMINI;
-use crate::support::{Ending, Said, Wire};
+use crate::support::{Ending, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.says(
-        &Said::on(wire)
+    stage.upstream.answers(
+        &ScriptedAnswer::on(wire)
             .words(&["Blue "])
             .source("https://example.com/a", Some("The sky"))
             .source("javascript:alert(1)", Some("Click"))
@@ -19,7 +19,7 @@ async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wi
             .source("https://example.com/b", None)
             .end(),
     );
-    let (thread, turn) = stage.asks().await;
+    let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "completed").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hhed", "Blue sky."), "{}", turn.raw);
     let (a, b) = ("https://example.com/a", "https://example.com/b");
@@ -38,9 +38,9 @@ async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wi
     assert_eq!(kept["parts"], parts);
 
     stage.upstream.words("Yes.");
-    assert_eq!(stage.asks_in(&thread).await.text(), "Yes.");
-    let asked = stage.upstream.last().to_string();
-    assert!(asked.contains("Blue sky.") && !asked.contains("example.com"), "{asked}");
+    assert_eq!(stage.run_turn_in(&thread).await.text(), "Yes.");
+    let requested = stage.upstream.last().to_string();
+    assert!(requested.contains("Blue sky.") && !requested.contains("example.com"), "{requested}");
     stage.next_turn_works(&thread).await;
 }
 on_each_wire!(side by side sources_of_an_answer_are_streamed_and_stored_and_not_sent_back if has_sources);
@@ -52,8 +52,8 @@ async fn a_source_in_an_unexpected_form_breaks_nothing() {
     assert!(!rows.is_empty());
     for (wire, odd) in rows {
         let stage = Stage::on(wire).await;
-        stage.upstream.says(&Said::on(wire).words(&["Hello."]).event(odd).end());
-        let (_, turn) = stage.asks().await;
+        stage.upstream.answers(&ScriptedAnswer::on(wire).words(&["Hello."]).event(odd).end());
+        let (_, turn) = stage.run_turn().await;
         stage.is(&turn, "completed").await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."), "{odd}");
     }
@@ -65,8 +65,8 @@ async fn sources_in_the_message_beside_the_last_delta_are_streamed() {
     let page = json!({ "type": "url_citation", "url_citation": { "url": "https://example.com/" } });
     let message = json!({ "role": "assistant", "content": "Hello.", "annotations": [page] });
     let last = json!({ "choices": [{ "index": 0, "delta": {}, "message": message }] });
-    stage.upstream.says(&Said::on(CHAT).words(&["Hello."]).event(last.to_string()).end());
-    let (_, turn) = stage.asks().await;
+    stage.upstream.answers(&ScriptedAnswer::on(CHAT).words(&["Hello."]).event(last.to_string()).end());
+    let (_, turn) = stage.run_turn().await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hed", "Hello."), "{}", turn.raw);
 }
 
@@ -77,9 +77,9 @@ async fn a_file_from_the_model_is_streamed_and_stored_in_its_position() {
         let data = json!({ "mimeType": "image/png", "data": "iVBORw0=" });
         json!({ "inlineData": data, "thought": thought, "thoughtSignature": "s" }).to_string()
     };
-    let said = Said::on(GEMINI).words(&["Look: "]).parts(&drawn(true)).parts(&drawn(false));
-    stage.upstream.says(&said.words(&["A cat."]).end());
-    let (thread, turn) = stage.asks().await;
+    let answer = ScriptedAnswer::on(GEMINI).words(&["Look: "]).parts(&drawn(true)).parts(&drawn(false));
+    stage.upstream.answers(&answer.words(&["A cat."]).end());
+    let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "completed").await;
     assert_eq!(turn.codes(), "f0k0ed", "{}", turn.raw);
     assert_eq!(turn.one('k'), &json!({ "data": "iVBORw0=", "mimeType": "image/png" }));
@@ -93,9 +93,13 @@ async fn a_file_from_the_model_is_streamed_and_stored_in_its_position() {
     assert_eq!(kept["parts"], parts);
 
     stage.upstream.words("Yes.");
-    stage.asks_in(&thread).await;
-    let asked = stage.upstream.last();
-    assert_eq!(asked["contents"][1]["parts"], json!([{ "text": "Look: A cat." }]), "without its signature");
+    stage.run_turn_in(&thread).await;
+    let requested = stage.upstream.last();
+    assert_eq!(
+        requested["contents"][1]["parts"],
+        json!([{ "text": "Look: A cat." }]),
+        "without its signature"
+    );
 }
 
 #[tokio::test]
@@ -103,8 +107,10 @@ async fn a_file_that_is_too_long_or_not_base64_fails_the_turn() {
     let stage = Stage::on(GEMINI).await;
     for data in ["no Base64!".to_owned(), "AAAA".repeat(1 << 20)] {
         let file = json!({ "inlineData": { "mimeType": "image/png", "data": data } }).to_string();
-        stage.upstream.says(&Said::on(GEMINI).words(&["Look: "]).parts(&file).ends(Ending::Stop));
-        let (thread, turn) = stage.asks().await;
+        stage
+            .upstream
+            .answers(&ScriptedAnswer::on(GEMINI).words(&["Look: "]).parts(&file).ends(Ending::Stop));
+        let (thread, turn) = stage.run_turn().await;
         let why = turn.one('3').as_str().unwrap();
         assert!(why.starts_with("upstream_malformed: "), "{why}");
         assert_eq!(turn.all('k'), [] as [&Value; 0]);

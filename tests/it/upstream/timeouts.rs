@@ -1,7 +1,7 @@
 //! Slow models: the timeouts, and which bytes count as a sign of life.
 
 use super::{Stage, on_each_wire};
-use crate::support::{Act, Reply, Said, Stands, Wire};
+use crate::support::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
 use serde_json::json;
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ async fn a_model_that_never_starts_times_out(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE })).await;
     for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
         stage.upstream.then(reply);
-        let (thread, turn) = stage.asks().await;
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_timeout", "").await;
-        stage.upstream.last_stands(Stands::Left).await;
+        stage.upstream.wait_for_state(ResponseState::Left).await;
         stage.upstream.words("Better.");
-        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+        assert_eq!(stage.app.client.resume(&thread).await.text(), "Better.");
         stage.next_turn_works(&thread).await;
     }
 }
@@ -27,17 +27,17 @@ on_each_wire!(side by side a_model_that_never_starts_times_out);
 
 async fn a_model_that_stalls_times_out_and_its_text_is_kept(wire: Wire) {
     let stage = Stage::with(wire, json!({ "idle_timeout": PATIENCE })).await;
-    let words = Said::on(wire).words(&["So far."]);
-    let arguments = Said::on(wire).words(&["So far."]).begin_call("a", "pay", &[r#"{"note":"#]);
+    let words = ScriptedAnswer::on(wire).words(&["So far."]);
+    let arguments = ScriptedAnswer::on(wire).words(&["So far."]).begin_call("a", "pay", &[r#"{"note":"#]);
     let rows = if wire.facts().writes_arguments { vec![words, arguments] } else { vec![words] };
-    for said in rows {
-        let acts = vec![Act::Send(said.text().into_bytes()), Act::Hang];
+    for answer in rows {
+        let acts = vec![Act::Send(answer.text().into_bytes()), Act::Hang];
         stage.upstream.then(Reply::streams(wire, acts));
-        let (thread, turn) = stage.asks().await;
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_timeout", "So far.").await;
-        stage.upstream.last_stands(Stands::Left).await;
+        stage.upstream.wait_for_state(ResponseState::Left).await;
         stage.upstream.words("Better.");
-        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+        assert_eq!(stage.app.client.resume(&thread).await.text(), "Better.");
         let request = stage.next_turn_works(&thread).await;
         assert_eq!(wire.calls(&request), []);
     }
@@ -47,12 +47,12 @@ on_each_wire!(side by side a_model_that_stalls_times_out_and_its_text_is_kept);
 
 async fn any_sign_of_life_extends_the_timeout(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE, "idle_timeout": PATIENCE })).await;
-    let said = Said::on(wire).words(&["Slowly, ", "but surely."]).end();
-    let (begin, end) = said.split("but surely.");
+    let answer = ScriptedAnswer::on(wire).words(&["Slowly, ", "but surely."]).end();
+    let (begin, end) = answer.split("but surely.");
     let signs = Act::Every(SHORTER, TIMES, wire.facts().sign_of_life);
     let acts = [signs.clone(), Act::Send(begin), signs, Act::Send(end)];
     stage.upstream.then(Reply::streams(wire, acts.to_vec()));
-    let (_, turn) = stage.asks().await;
+    let (_, turn) = stage.run_turn().await;
     assert_eq!(turn.text(), "Slowly, but surely.", "{}", turn.raw);
     stage.is(&turn, "completed").await;
 }
@@ -60,10 +60,10 @@ on_each_wire!(side by side any_sign_of_life_extends_the_timeout);
 
 async fn a_model_that_starts_late_is_not_treated_as_stalled(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": "30s", "idle_timeout": PATIENCE })).await;
-    let whole = Said::words_on(wire, "At last.").text();
+    let whole = ScriptedAnswer::words_on(wire, "At last.").text();
     let acts = vec![Act::Every(SHORTER, TIMES, ""), Act::Send(whole.into())];
     stage.upstream.then(Reply::streams(wire, acts));
-    let (_, turn) = stage.asks().await;
+    let (_, turn) = stage.run_turn().await;
     assert_eq!(turn.text(), "At last.", "{}", turn.raw);
     stage.is(&turn, "completed").await;
 }
@@ -72,11 +72,13 @@ on_each_wire!(side by side a_model_that_starts_late_is_not_treated_as_stalled);
 async fn signs_of_life_without_content_time_out(wire: Wire) {
     let stage = Stage::with(wire, json!({ "idle_timeout": "200ms" })).await;
     let signs = Act::Every(Duration::from_millis(50), 10_000, wire.facts().sign_of_life);
-    for (said, kept) in [(Said::on(wire), ""), (Said::on(wire).words(&["So far."]), "So far.")] {
-        stage.upstream.then(Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), signs.clone()]));
-        let (thread, turn) = stage.asks().await;
+    for (answer, kept) in
+        [(ScriptedAnswer::on(wire), ""), (ScriptedAnswer::on(wire).words(&["So far."]), "So far.")]
+    {
+        stage.upstream.then(Reply::streams(wire, vec![Act::Send(answer.text().into_bytes()), signs.clone()]));
+        let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_timeout", kept).await;
-        stage.upstream.last_stands(Stands::Left).await;
+        stage.upstream.wait_for_state(ResponseState::Left).await;
         stage.next_turn_works(&thread).await;
     }
 }

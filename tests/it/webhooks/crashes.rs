@@ -51,7 +51,7 @@ impl Desk {
 
     /// Has the model call the demo tool for this path.
     pub(super) async fn hold(&self, server: &Process, path: &str) {
-        let turn = server.client.say(&server.client.thread().await, &format!("delete {path}")).await;
+        let turn = server.client.send_message(&server.client.thread().await, &format!("delete {path}")).await;
         assert_eq!(turn.pending().len(), 1, "{}", turn.raw);
     }
 }
@@ -99,7 +99,7 @@ async fn a_stopping_server_ends_its_delivery() {
     desk.hold(&server, "a").await;
     desk.receiver.got("desk", 1).await;
     server.terminate();
-    desk.receiver.remote.go();
+    desk.receiver.remote.release();
     desk.receiver.remote.now(Does::answers(204, ""));
     assert!(eventually("the server has stopped", async || server.ended()).await);
     let server = desk.start();
@@ -135,7 +135,7 @@ async fn on_postgres_two_processes_deliver_each_event_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn on_postgres_another_process_goes_on_after_a_kill() {
+async fn on_postgres_another_process_continues_after_a_kill() {
     let desk = Desk { database: postgres().await, ..Desk::new(Does::Hangs).await };
     let mut first = desk.start();
     let second = desk.start();

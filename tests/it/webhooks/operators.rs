@@ -71,13 +71,13 @@ async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
     app.held("pay", "1").await;
     becomes(&app.client, "gone", "disabled").await;
     // The command reads the database, and knows no configuration of the test's server.
-    let listed = app.operate(&["webhooks", "list"]).said();
+    let listed = app.operate(&["webhooks", "list"]).stdout_of_success();
     let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["NAME", "STATE", "TENANT", "CURSOR", "FAILURES", "LAST", "FAILING", "SINCE"]);
     assert_eq!(lines[1][..8], ["gone", "not", "configured", "default", "0", "1", "status", "410"]);
     app.operate(&["webhooks", "enable", "gne"]).refused_for("there is no webhook \"gne\"");
     receiver.remote.now(Does::answers(204, ""));
-    let said = app.operate(&["webhooks", "enable", "gone"]).said();
+    let said = app.operate(&["webhooks", "enable", "gone"]).stdout_of_success();
     assert!(said.contains("gone is enabled"), "{said}");
     let events = logged(&app).await;
     receiver.got("gone", events.len() + 1).await;
@@ -114,7 +114,7 @@ async fn attempts_lag_and_disabled_webhooks_are_metrics() {
 #[tokio::test]
 async fn the_path_of_an_address_and_the_secrets_are_in_no_answer_log_or_row() {
     let desk = Desk::at(Does::Resets, "/canary-path?key=canary-key").await;
-    let server = Process::spawn_heard(desk.command().env("HOLDPOINT_LOG__LEVEL", "trace"));
+    let server = Process::spawn_captured(desk.command().env("HOLDPOINT_LOG__LEVEL", "trace"));
     desk.hold(&server, "a").await;
     let failing = becomes(&server.client, "desk", "failing").await.to_string();
     let rows = desk.rows().await;

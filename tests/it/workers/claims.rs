@@ -1,4 +1,4 @@
-//! Claims: each call is handed to one worker, in whichever process, and to none that is gone.
+//! Claims: one worker gets each call, of any process, and no worker that has disconnected.
 
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
 use crate::support::{Embedded, Leave, Leaver, call, eventually, postgres, probes};
@@ -28,12 +28,12 @@ async fn fifty_calls_go_to_four_workers_once_each() {
             .map(|n| call(&format!("c{n}"), "pack", &json!({ "note": format!("{turn}-{n}") })))
             .collect();
         app.scene.calls(&calls);
-        let said = app.client.say(&thread, "pack ten").await;
-        made.extend(said.all('9').iter().map(|part| part["toolCallId"].as_str().unwrap().to_owned()));
+        let turn = app.client.send_message(&thread, "pack ten").await;
+        made.extend(turn.all('9').iter().map(|part| part["toolCallId"].as_str().unwrap().to_owned()));
     }
     assert_eq!(made.len(), 50);
     for _ in 0..5 {
-        app.scene.says("Packed.");
+        app.scene.answers("Packed.");
     }
     let work = async || {
         let mut done = Vec::new();

@@ -49,7 +49,7 @@ async fn a_wrong_value_of_an_entry_is_an_error_that_names_it() {
 #[tokio::test]
 async fn the_entry_of_a_tool_is_shown_with_its_defaults() {
     let shown = run(&one("timeout = \"2 hours\""), "config").await;
-    let shown = shown.said();
+    let shown = shown.stdout_of_success();
     for line in
         ["[[worker_tools]]", "name = \"ship\"", "hil = true", "idempotent = false", "timeout = \"2h\""]
     {

@@ -107,7 +107,7 @@ const WAITS: &str = "    pathlib.Path('begun1').touch()\n    while not os.path.e
 
 /// Has the model call `delete_file`, and approves the call.
 pub(super) async fn approved(client: &Client) -> String {
-    let turn = client.say(&client.thread().await, "delete a").await;
+    let turn = client.send_message(&client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(client.approve(id).await.status, 202);
     id.clone()
@@ -212,7 +212,7 @@ async fn no_log_line_has_a_permit() {
         .env("HOLDPOINT_DATABASE__URL", &shop.database)
         .env("HOLDPOINT_APPROVAL__WAIT", "0s")
         .env("HOLDPOINT_LOG__LEVEL", "trace");
-    let server = Process::spawn_heard(&mut command);
+    let server = Process::spawn_captured(&mut command);
     approved(&server.client).await;
     let job = Job::of(&ask(&server.client, &["delete_file"], 0).await).unwrap();
     job.renew(&server.client).await;

@@ -194,7 +194,7 @@ async fn no_renewal_extends_an_execution_beyond_the_timeout_of_its_tool() {
 async fn an_interrupted_cleared_call_resumes_its_run() {
     let app = impatient(TIMEOUT).await;
     let (_, id) = cleared(&app, "pack", "1").await;
-    app.scene.says("I do not know.");
+    app.scene.answers("I do not know.");
     claim(&app.client, "pack").await;
     let run = run_of(&app.client, &id).await;
     run_becomes(&app.client, &run, "completed").await;
@@ -208,7 +208,7 @@ async fn a_fence_ends_calls_of_workers_and_a_late_outcome_still_settles_one() {
     let (_, runs) = approved(&app, "ship", "2").await;
     let job = claim(&app.client, "ship").await;
     app.end().await;
-    app.operate(&["fence", "--by", "mel"]).said();
+    app.operate(&["fence", "--by", "mel"]).stdout_of_success();
     let mut tools = crate::support::probes(&app.ledger);
     super::add_worker_tools(&mut tools, TIMEOUT);
     let app = app.redeploy(tools).await;
@@ -225,7 +225,7 @@ async fn an_operator_resolves_an_interrupted_call_of_a_worker() {
     let job = claim(&app.client, "ship").await;
     app.client.becomes(&id, "interrupted").await;
     let resolved = app.operate(&["approvals", "resolve", &id, "--succeeded", "--by", "mel"]);
-    resolved.said();
+    resolved.stdout_of_success();
     assert_eq!(app.client.call(&id).await["state"], "succeeded");
     assert_eq!(code(&job.succeed(&app.client, &json!("mine")).await), (409, "execution_over"));
 }

@@ -23,7 +23,7 @@ async fn start() -> Embedded {
 async fn refund(app: &Embedded, cents: u32, state: &str) -> serde_json::Value {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("r", "refund", &json!({ "order": "A7", "cents": cents }))]);
-    let held = app.client.say(&thread, "refund A7").await.pending();
+    let held = app.client.send_message(&thread, "refund A7").await.pending();
     let [id] = &held[..] else { panic!("{held:?}") };
     app.client.approve(id).await;
     app.client.becomes(id, state).await

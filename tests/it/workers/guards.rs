@@ -18,12 +18,12 @@ async fn breaks_a_check(app: &Embedded, sql: &str) {
 }
 
 #[tokio::test]
-async fn only_a_call_for_a_worker_that_nobody_was_asked_about_begins_as_approved() {
+async fn only_an_unheld_call_for_a_worker_begins_as_approved() {
     let app = start().await;
     let (_, waits) = cleared(&app, "pack", "1").await;
     let (_, held) = app.held("ship", "2").await;
-    app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).says("Seen.");
-    let looked = app.client.say(&app.client.thread().await, "look").await;
+    app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).answers("Seen.");
+    let looked = app.client.send_message(&app.client.thread().await, "look").await;
     let look = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
     // A copy of a call, as approved or as executing.
@@ -60,7 +60,7 @@ async fn only_a_call_for_a_worker_that_nobody_was_asked_about_begins_as_approved
         "UPDATE tool_calls SET state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1,
              started_at = 1, lease_until = 1, permit_hash = '{token}' WHERE wire_call_id = 'copy'"
     );
-    refused(&app, &begin, "what was held, and what a worker executes, begins on a decision").await;
+    refused(&app, &begin, "a held call and a call of a worker begin on a decision").await;
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn each_execution_of_a_worker_has_one_permit_and_no_other_execution_has_on
     refused(&app, &set(&ours, &format!("permit_hash = '{token}'")), same).await;
     refused(&app, &set(&id, &format!("permit_hash = '{token}'")), same).await;
     refused(&app, &set(&id, "permit_hash = NULL"), same).await;
-    let fixed = "what was shown does not change";
+    let fixed = "the content of a call does not change";
     refused(&app, &set(&id, "by_worker = FALSE"), fixed).await;
     refused(&app, &set(&ours, "by_worker = TRUE"), fixed).await;
     let by_worker = format!("state = 'executing', permit_hash = '{token}', {execution}");

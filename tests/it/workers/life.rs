@@ -33,8 +33,8 @@ async fn an_approved_call_runs_through_a_worker_and_the_conversation_continues()
     assert_eq!(settled.body, json!({ "tool_call_id": id, "state": "succeeded" }));
     let call = app.client.call(&id).await;
     assert_eq!((&call["output"], &call["validated"]), (&json!({ "shipped": [1.5, null] }), &json!(true)));
-    app.scene.says("Shipped.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Shipped.");
+    app.scene.answers("Shipped.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Shipped.");
 
     let sql =
         format!("SELECT type, actor, data FROM events WHERE tool_call_id = '{id}' ORDER BY at, event_id");
@@ -70,7 +70,7 @@ async fn a_cleared_call_waits_for_a_worker_and_the_server_resumes_its_run() {
     assert_eq!((&call["state"], &call["held"]), (&json!("approved"), &json!(false)));
     assert_eq!((&call["decision"]["by"], &call["validated"]), (&json!("system:policy"), &json!(true)));
 
-    app.scene.says("Packed.");
+    app.scene.answers("Packed.");
     let job = claim(&app.client, "pack").await;
     assert_eq!((&job.id, &job.call["approved_by"]), (&id, &json!([])));
     job.succeed(&app.client, &json!("a box")).await;
@@ -88,12 +88,12 @@ async fn a_step_with_a_cleared_call_of_a_worker_and_one_of_the_server_waits_for_
     let thread = app.client.thread().await;
     let note = json!({ "note": "1" });
     app.scene.calls(&[call("a", "look", &note), call("b", "pack", &note)]);
-    app.client.say(&thread, "look and pack").await;
+    app.client.send_message(&thread, "look and pack").await;
     assert_eq!(app.ledger.lines(), ["look 1"]);
     let job = claim(&app.client, "pack").await;
     let run = run_of(&app.client, &job.id).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
-    app.scene.says("Both.");
+    app.scene.answers("Both.");
     job.succeed(&app.client, &json!(null)).await;
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Both.");
@@ -105,19 +105,19 @@ async fn a_held_call_beside_a_cleared_one_still_waits_for_its_decision() {
     let thread = app.client.thread().await;
     let note = json!({ "note": "1" });
     app.scene.calls(&[call("a", "ship", &note), call("b", "pack", &note)]);
-    let held = app.client.say(&thread, "ship and pack").await.pending();
+    let held = app.client.send_message(&thread, "ship and pack").await.pending();
     let [held] = &held[..] else { panic!("{held:?}") };
     claim(&app.client, "pack").await.succeed(&app.client, &json!(1)).await;
     let run = run_of(&app.client, held).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     app.client.approve(held).await;
     claim(&app.client, "ship").await.succeed(&app.client, &json!(2)).await;
-    app.scene.says("Both.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Both.");
+    app.scene.answers("Both.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Both.");
 }
 
 #[tokio::test]
-async fn a_child_of_a_sub_agent_waits_for_a_worker_and_goes_on() {
+async fn a_child_of_a_sub_agent_waits_for_a_worker_and_continues() {
     let app = Embedded::start().await;
     let mut tools = probes(&app.ledger);
     add_agents(&mut tools);
@@ -126,10 +126,10 @@ async fn a_child_of_a_sub_agent_waits_for_a_worker_and_goes_on() {
     let note = |note: &str| json!({ "note": note });
     app.scene.calls(&[call("h", "helper", &note("pack it"))]).calls(&[call("p", "pack", &note("7"))]);
     let thread = app.client.thread().await;
-    let turn = app.client.say(&thread, "get it packed").await;
+    let turn = app.client.send_message(&thread, "get it packed").await;
     let helper = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let job = Job::of(&ask(&app.client, &["pack"], 30).await).unwrap();
-    app.scene.says("It is packed.").says("All done.");
+    app.scene.answers("It is packed.").answers("All done.");
     job.succeed(&app.client, &json!("a box")).await;
     assert_eq!(app.client.becomes(&helper, "succeeded").await["output"], "It is packed.");
     run_becomes(&app.client, &run_of(&app.client, &helper).await, "completed").await;
@@ -154,7 +154,7 @@ async fn a_claim_that_waits_gets_a_call_at_once_when_it_is_approved() {
     for n in 0..ROUNDS {
         let (_, id) = app.held("ship", &n.to_string()).await;
         let approve = async {
-            // The claim has begun to wait.
+            // The claim has started to wait.
             let waits = async || {
                 let metrics = app.client.http.get(app.client.url("/metrics")).send().await.unwrap();
                 let metrics = metrics.text().await.unwrap();
@@ -221,7 +221,7 @@ async fn a_report_has_exactly_what_belongs_to_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_tool_of_a_worker_is_listed_and_its_call_can_be_handed_to_nobody_else() {
+async fn a_tool_of_a_worker_is_listed_and_only_a_worker_can_claim_its_call() {
     let app = start().await;
     let tools = app.client.get("/tools").await.body;
     let named =

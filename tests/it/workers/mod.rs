@@ -123,7 +123,7 @@ async fn approved(app: &Embedded, tool: &str, note: &str) -> (String, String) {
 async fn cleared(app: &Embedded, tool: &str, note: &str) -> (String, String) {
     let thread = app.client.thread().await;
     app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]);
-    let turn = app.client.say(&thread, &format!("please {tool} {note}")).await;
+    let turn = app.client.send_message(&thread, &format!("please {tool} {note}")).await;
     let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     (thread, id)
 }

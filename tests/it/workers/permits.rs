@@ -1,4 +1,4 @@
-//! Who may claim, renew and settle: workers of the tenant, with the permit of the execution.
+//! The rights to claim, renew and settle: of workers of the tenant, with the permit of the execution.
 
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
 use crate::support::token::with_tokens;
@@ -96,7 +96,7 @@ async fn only_a_role_of_workers_claims_renews_and_settles() {
     let no_workers: [&Client; 2] = [&app.client, &app.client.as_user("acme", "ann", &["approver", "Worker"])];
     for client in no_workers {
         assert_eq!(code(&ask(client, &["ship"], 0).await), (403, "forbidden"));
-        // The role comes first: a stranger does not learn which tools have workers.
+        // The role comes first: another user does not learn which tools have workers.
         assert_eq!(code(&ask(client, &["nothing"], 0).await), (403, "forbidden"));
     }
     let worker = app.client.as_user("acme", "robot", &["robots"]);

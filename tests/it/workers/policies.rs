@@ -30,7 +30,7 @@ async fn a_cleared_call_that_the_policy_forbids_now_fails_and_its_run_resumes() 
     let app = start().await;
     let (thread, id) = cleared(&app, "pack", "1").await;
     set_policy(&app, &thread, "pack", "deny").await;
-    app.scene.says("I may not.");
+    app.scene.answers("I may not.");
     assert!(nothing(&app.client, "pack").await);
     assert_eq!(app.client.call(&id).await["state"], "failed");
     let run = run_of(&app.client, &id).await;
@@ -50,7 +50,7 @@ async fn a_cleared_call_that_would_be_held_now_is_not_handed_out_and_fails_at_it
     let (_, other) = cleared(&app, "pack", "2").await;
     assert_eq!(claim(&app.client, "pack").await.id, other);
     assert!(nothing(&app.client, "pack").await);
-    app.scene.says("Too late.");
+    app.scene.answers("Too late.");
     let call = app.client.becomes(&id, "failed").await;
     assert!(call.get("started_at").is_none(), "{call}");
     let run = run_of(&app.client, &id).await;

@@ -33,7 +33,7 @@ async function readLines({ callChatApi }, turns, pieces) {
         restoreMessagesOnFailure() {},
         onUpdate: update => { message = update.message; told = update.data ?? told; },
         onFinish: (_message, { usage, finishReason }) => { end = { finishReason, usage }; },
-        // A page goes on in the message it shows.
+        // A page continues in the message it shows.
         lastMessage: message ?? { role: 'user' },
       });
     } catch (error) {

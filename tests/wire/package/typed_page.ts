@@ -45,7 +45,7 @@ const hold: ToolHold | undefined = heldCalls(merged).get('call')?.hold;
 const others: OwnMessage[] = withStored(messages, [] as UIMessage[]);
 
 const edited: Answer = { approved: true, input: { note: '7' }, remember: 'session' };
-// @ts-expect-error: an answer says yes or no
+// @ts-expect-error: an answer needs `approved`
 const nothing: Answer = { reason: 'no' };
 await client.decideAll([{ toolCallId: 'call', ...edited, ...nothing }]);
 client.subscribe('chat', { onEvents: ([first]) => void (first?.type === 'tool.approved' && first.tool_call_id) });

@@ -1,4 +1,4 @@
-//! The check of access by strangers.
+//! The check of access by other users.
 
 use super::case::Cases;
 use super::{Records, Violation};

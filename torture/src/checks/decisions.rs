@@ -119,7 +119,7 @@ fn lacked(records: &Records, request: &DecisionRequest, tool: &str) -> bool {
     };
     let mut before: Vec<&Deed> = starts.collect();
     before.sort_by_key(|deed| deed.at);
-    let since = before.iter().rposition(|deed| deed.at <= request.span.begun).unwrap_or_default();
+    let since = before.iter().rposition(|deed| deed.at <= request.span.started).unwrap_or_default();
     before.into_iter().skip(since).any(is_without)
 }
 
@@ -133,7 +133,7 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let decided = observations.iter().find(|observation| observation.validated.is_some());
         if let Some(decided) = decided {
             let before = |observation: &&&Observation| {
-                observation.state == "pending" && observation.span.begun > decided.span.ended
+                observation.state == "pending" && observation.span.started > decided.span.ended
             };
             if let Some(observation) = observations.iter().find(before) {
                 found.push(Violation::of(
@@ -162,7 +162,8 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         }
         let unknown = observations.iter().find(|observation| observation.state == "interrupted");
         if let Some(unknown) = unknown {
-            let later = observations.iter().filter(|observation| observation.span.begun > unknown.span.ended);
+            let later =
+                observations.iter().filter(|observation| observation.span.started > unknown.span.ended);
             let mut goes_back = later.filter(|observation| {
                 !matches!(observation.state.as_str(), "interrupted" | "succeeded" | "failed")
             });
@@ -174,7 +175,7 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let ended = observations.iter().find(|observation| has_ended(&observation.state));
         if let Some(ended) = ended {
             let moved = |observation: &&&Observation| {
-                observation.span.begun > ended.span.ended && observation.state != ended.state
+                observation.span.started > ended.span.ended && observation.state != ended.state
             };
             if let Some(observation) = observations.iter().find(moved) {
                 let what =

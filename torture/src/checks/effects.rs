@@ -81,8 +81,8 @@ pub(super) fn s3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let (Some(tenant), Some(user)) = (&line.tenant, &line.user) else { continue };
             let owner = owners.get(case.row.thread_id.as_str());
             if owner != Some(&(tenant.as_str(), user.as_str())) {
-                let who = format!("the call ran on behalf of {user} of {tenant}");
-                found.push(Violation::of("S3", call, who));
+                let author = format!("the call ran on behalf of {user} of {tenant}");
+                found.push(Violation::of("S3", call, author));
             }
         }
     }

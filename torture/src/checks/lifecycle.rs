@@ -172,7 +172,7 @@ pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 /// Whether an observation shows another end than the row, although the call had ended well before the
 /// observation.
 fn differs(row: &CallRow, observation: &Observation) -> bool {
-    let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < observation.span.begun);
+    let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < observation.span.started);
     had_ended && (observation.state != row.state || observation.result != row.result)
 }
 

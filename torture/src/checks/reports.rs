@@ -9,8 +9,8 @@ pub(super) fn d9(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let state = case.row.state.as_str();
-        for told in case.ledger.iter().filter(|line| line.what == "told") {
-            let outcome = told.outcome.as_deref().unwrap_or_default();
+        for report in case.ledger.iter().filter(|line| line.what == "reported") {
+            let outcome = report.outcome.as_deref().unwrap_or_default();
             let holds = match outcome {
                 "ok" => state == "succeeded",
                 "fail" => state == "failed" || (state == "interrupted" && case.row.exec_attempt > 1),

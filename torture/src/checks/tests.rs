@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 const CALL: &str = "c1";
 const SECOND: i64 = 1_000_000;
 
-fn span(begun: i64, ended: i64) -> Span {
-    Span { begun: begun * SECOND, ended: ended * SECOND }
+fn span(started: i64, ended: i64) -> Span {
+    Span { started: started * SECOND, ended: ended * SECOND }
 }
 
 fn call(id: &str) -> CallRow {
@@ -87,12 +87,12 @@ fn decision_request(actor: &str, verdict: Verdict, status: u16, body: Value) -> 
     }
 }
 
-fn observation(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Observation {
+fn observation(started: i64, ended: i64, state: &str, validated: Option<bool>) -> Observation {
     Observation {
         call: CALL.to_owned(),
         replica: 0,
         route: "tool_calls",
-        span: span(begun, ended),
+        span: span(started, ended),
         state: state.to_owned(),
         validated,
         edit: None,
@@ -506,7 +506,7 @@ fn a_decision_out_of_time_is_found() {
 }
 
 #[test]
-fn an_answer_to_a_stranger_is_found() {
+fn an_answer_to_another_user_is_found() {
     assert_eq!(broken(|it| it.intrusions[0].status = 200), ["T1"]);
     assert_eq!(broken(|it| it.intrusions[0].body = json!({ "error": { "code": "expired" } })), ["T1"]);
     assert_eq!(broken(|it| it.intrusions[0].status = 503), Vec::<&str>::new());
@@ -519,15 +519,15 @@ fn an_undecided_schema_is_found() {
 
 #[test]
 fn an_early_reap_is_found() {
-    let taken = |it: &mut Records, at: i64| {
+    let resumed = |it: &mut Records, at: i64| {
         let actor = "system:sweeper".to_owned();
         it.rows.events.push(EventRow { actor, at, ..event("tool.interrupted", 0) });
     };
-    assert_eq!(broken(|it| taken(it, 9 * SECOND / 2)), ["I2"]);
-    assert_eq!(broken(|it| taken(it, 11 * SECOND / 2)), Vec::<&str>::new());
+    assert_eq!(broken(|it| resumed(it, 9 * SECOND / 2)), ["I2"]);
+    assert_eq!(broken(|it| resumed(it, 11 * SECOND / 2)), Vec::<&str>::new());
     // A single server knows at its start that the previous server has ended.
     let after_a_kill = |it: &mut Records| {
-        taken(it, 9 * SECOND / 2);
+        resumed(it, 9 * SECOND / 2);
         let at = 4 * SECOND;
         it.deeds.push(Deed { at, until: at, kind: DeedKind::Kill, ..start(7, "") });
     };

@@ -22,15 +22,15 @@ pub(super) fn name_calls(ledger: &mut [LedgerLine], rows: &Rows) {
     let mut starts: Vec<&LedgerLine> =
         ledger.iter().filter(|line| line.nth.is_some() && line.what == "start").collect();
     starts.sort_by_key(|start| start.at);
-    let (mut named, mut taken) = (HashMap::new(), HashSet::new());
+    let (mut named, mut matched) = (HashMap::new(), HashSet::new());
     for start in starts {
         let alike = by_inputs.get(&(start.tool.as_str(), start.args_sha256.clone()));
         let claimed = |call: &&&CallRow| claims.get(call.tool_call_id.as_str()).filter(|at| **at <= start.at);
-        let free = alike.into_iter().flatten().filter(|call| !taken.contains(&call.tool_call_id));
+        let free = alike.into_iter().flatten().filter(|call| !matched.contains(&call.tool_call_id));
         let call = free.filter(|call| claimed(call).is_some()).max_by_key(claimed);
         let call = call.or_else(|| alike?.first()).map(|call| call.tool_call_id.clone());
         if let Some(call) = &call {
-            taken.insert(call.clone());
+            matched.insert(call.clone());
         }
         let call = call.unwrap_or_else(|| format!("{} with {}", start.tool, start.args_sha256));
         named.insert((start.pid, start.nth), call);

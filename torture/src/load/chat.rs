@@ -231,7 +231,7 @@ impl Chat<'_> {
         let replica = self.load.any_replica(self.random);
         let disconnects = self.random.percent(self.load.amount.disconnecting / 2);
         let disconnect = disconnects.then(|| random_disconnect(&self.load.amount, self.random)).flatten();
-        let begun = self.load.now();
+        let started = self.load.now();
         let attached = request.method == Method::GET;
         let request = Request { dialect: Some(self.dialect.name()), ..request }.disconnecting(disconnect);
         let response = self.load.send(replica, request).await;
@@ -243,7 +243,7 @@ impl Chat<'_> {
             200 => StreamContent::of(self.dialect, &response.text),
             _ => StreamContent::default(),
         };
-        let span = Span { begun, ended: self.load.now() };
+        let span = Span { started, ended: self.load.now() };
         let stored = content.facts.iter().filter_map(|fact| match &fact.kind {
             FactKind::Stored { tool, inputs } => Some((fact.call.clone(), tool.clone(), inputs.clone())),
             _ => None,

@@ -214,12 +214,12 @@ impl Decider {
         let body = json!({ "decisions": decisions });
         let response =
             self.load.send(replica, Request::post("/qa/validate_tools", &self.user.token, Some(body))).await;
-        let whole = response
+        let complete = response
             .filter(|response| response.cut.is_none() && response.status == 200)
             .map(|response| response.json());
-        let mut all_known = whole.is_some();
+        let mut all_known = complete.is_some();
         for (at, (call, recorded)) in calls.iter().zip(&recorded).enumerate() {
-            let item = whole.as_ref().and_then(|body| body.at("/results").as_array()?.get(at));
+            let item = complete.as_ref().and_then(|body| body.at("/results").as_array()?.get(at));
             let answer = match item {
                 Some(item) => Answer::Received {
                     status: item
@@ -240,32 +240,32 @@ impl Decider {
 
     /// Records the decision before its request, because the server may have received an interrupted request.
     fn record_request(&self, call: &str, replica: usize, surface: Surface) -> RecordedRequest {
-        let begun = self.load.now();
-        let place = self.load.book().record_decision(DecisionRequest {
+        let started = self.load.now();
+        let index = self.load.book().record_decision(DecisionRequest {
             call: call.to_owned(),
             actor: self.user.actor(),
             replica,
             surface,
             verdict: self.verdict.clone(),
-            span: Span { begun, ended: Micros::MAX },
+            span: Span { started, ended: Micros::MAX },
             answer: Answer::Unknown("under way".to_owned()),
         });
-        RecordedRequest { place, begun, surface }
+        RecordedRequest { index, started, surface }
     }
 
     fn record_answer(&self, recorded: &RecordedRequest, call: &str, replica: usize, answer: Answer) {
-        let span = Span { begun: recorded.begun, ended: self.load.now() };
+        let span = Span { started: recorded.started, ended: self.load.now() };
         if recorded.surface != Surface::RunOrSession {
             self.load.book().observations.lock().extend(observation_in(call, replica, span, &answer));
         }
-        self.load.book().record_answer(recorded.place, span.ended, answer);
+        self.load.book().record_answer(recorded.index, span.ended, answer);
     }
 }
 
 /// A requested decision, by its place in the book.
 struct RecordedRequest {
-    place: usize,
-    begun: Micros,
+    index: usize,
+    started: Micros,
     surface: Surface,
 }
 
@@ -328,9 +328,9 @@ async fn cancel(load: Arc<Load>, held: HeldCall, mut random: Random) {
     }
     let replica = load.any_replica(&mut random);
     let path = format!("/tool_calls/{}/cancel", held.call);
-    let begun = load.now();
+    let started = load.now();
     let response = load.send(replica, Request::post(path, &held.owner.token, None)).await;
-    let span = Span { begun, ended: load.now() };
+    let span = Span { started, ended: load.now() };
     let shown = response
         .as_ref()
         .filter(|response| response.status == 200 && response.cut.is_none())
@@ -357,14 +357,14 @@ async fn decide_on_the_page(load: Arc<Load>, held: HeldCall, mut random: Random)
     let path = format!("/qa/chat_streamed/{}", held.thread);
     let request =
         Request { dialect: Some(Dialect::UiV6.name()), ..Request::post(path, &held.owner.token, Some(body)) };
-    let begun = load.now();
+    let started = load.now();
     load.book().record_decision(DecisionRequest {
         call: held.call.clone(),
         actor: held.owner.actor(),
         replica,
         surface: Surface::Page,
         verdict: if approved { Verdict::Approve(None) } else { Verdict::Reject },
-        span: Span { begun, ended: Micros::MAX },
+        span: Span { started, ended: Micros::MAX },
         answer: Answer::Unknown("a stream does not report the decision".to_owned()),
     });
     let response = load.send(replica, request.disconnecting(disconnect)).await;
@@ -377,7 +377,7 @@ async fn decide_on_the_page(load: Arc<Load>, held: HeldCall, mut random: Random)
         replica,
         dialect: Dialect::UiV6,
         attached: false,
-        span: Span { begun, ended: load.now() },
+        span: Span { started, ended: load.now() },
         status: response.status,
         content: StreamContent::of(Dialect::UiV6, &response.text),
         cut: response.cut,

@@ -1,4 +1,4 @@
-//! The load: users, deciders, readers and strangers, each with a random stream of its own.
+//! The load: users, deciders, readers and other users, each with a random stream of its own.
 
 mod chat;
 mod decide;
@@ -31,8 +31,8 @@ pub(crate) struct Amount {
     pub(crate) users: usize,
     /// The number of readers of calls.
     pub(crate) readers: usize,
-    /// The number of strangers that try foreign calls.
-    pub(crate) strangers: usize,
+    /// The number of other users that try foreign calls.
+    pub(crate) other_users: usize,
     /// The percentage of deciders that disconnect in the middle of a request.
     pub(crate) disconnecting: u32,
     /// The range of the times from a request to the disconnect, in milliseconds.
@@ -88,7 +88,7 @@ impl Load {
         for number in 0..self.amount.readers {
             clients.spawn(readers::read(self.clone(), number));
         }
-        for number in 0..self.amount.strangers {
+        for number in 0..self.amount.other_users {
             clients.spawn(readers::probe(self.clone(), number));
         }
         clients
@@ -178,11 +178,11 @@ impl Load {
         token: &str,
         what: &'static str,
     ) -> Option<(Value, Span)> {
-        let begun = self.now();
+        let started = self.now();
         let response = self.send(replica, Request { method: Method::GET, ..Request::get(path, token) }).await;
-        let whole = response.filter(|response| response.cut.is_none() && response.status == 200);
-        self.book().count(what, whole.is_some());
-        Some((whole?.json(), Span { begun, ended: self.now() }))
+        let complete = response.filter(|response| response.cut.is_none() && response.status == 200);
+        self.book().count(what, complete.is_some());
+        Some((complete?.json(), Span { started, ended: self.now() }))
     }
 
     /// Reads a call and records its state.

@@ -1,4 +1,4 @@
-//! The readers and the strangers.
+//! The readers and the other users.
 
 use super::Load;
 use crate::http::{Request, Response};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::sleep;
 
-/// The number of the latest calls from which a reader or a stranger picks.
+/// The number of the latest calls from which a reader or another user picks.
 const LATEST: usize = 40;
 
 /// Reads calls from any replica until the load stops.
@@ -31,9 +31,9 @@ pub(super) async fn probe(load: Arc<Load>, number: usize) {
         sleep(random.millis(30, 150)).await;
         let latest = load.held_calls.latest(LATEST);
         let Some(held) = random.pick(&latest) else { continue };
-        let strangers = load.users.strangers(held.owner.tenant);
-        let Some(stranger) = random.pick(&strangers) else { continue };
-        let token = &stranger.token;
+        let other_users = load.users.other_users(held.owner.tenant);
+        let Some(other_user) = random.pick(&other_users) else { continue };
+        let token = &other_user.token;
         let (call, thread) = (&held.call, &held.thread);
         let approval = json!({ "toolCallId": call, "isValidated": true });
         let requests = [
@@ -66,7 +66,7 @@ pub(super) async fn probe(load: Arc<Load>, number: usize) {
             Request { method: Method::DELETE, ..Request::get(format!("/threads/{thread}"), token) },
         ];
         let Some(request) = random.pick(&requests).cloned() else { continue };
-        let route = format!("{} {} as {}", request.method, request.path, stranger.id);
+        let route = format!("{} {} as {}", request.method, request.path, other_user.id);
         let replica = load.any_replica(&mut random);
         let response = load.send(replica, request).await.filter(|response| response.cut.is_none());
         load.book().count("probe", response.as_ref().is_some_and(|response| response.status < 500));
@@ -77,7 +77,7 @@ pub(super) async fn probe(load: Arc<Load>, number: usize) {
     }
 }
 
-/// Returns the answer to a stranger: the first result of a batch, or else the whole answer.
+/// Returns the answer to another user: the first result of a batch, or else the whole answer.
 fn first_result(response: &Response) -> (u16, Value) {
     let body = response.json();
     let first = body.at("/results/0");

@@ -90,7 +90,7 @@ impl Users {
     }
 
     /// Returns the users for whom the rows of a tenant's owners do not exist.
-    pub(crate) fn strangers(&self, tenant: &str) -> Vec<&User> {
+    pub(crate) fn other_users(&self, tenant: &str) -> Vec<&User> {
         let others = self.owners.iter().chain(&self.approvers).filter(|user| user.tenant != tenant);
         others.chain(&self.outsiders).collect()
     }

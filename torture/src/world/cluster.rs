@@ -17,7 +17,7 @@ const MISSING: &str = "Postgres is needed (Debian: apt install postgresql); the 
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) address: SocketAddr,
-    orders: ChildStdin,
+    stdin: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     shell: Child,
 }
@@ -37,11 +37,11 @@ impl Cluster {
             shell.uid(id("-u")?).gid(id("-g")?);
         }
         let mut shell = Command::from(shell).spawn().context("sh")?;
-        let orders = shell.stdin.take().context("the shell's stdin")?;
+        let stdin = shell.stdin.take().context("the shell's stdin")?;
         let answers = BufReader::new(shell.stdout.take().context("the shell's stdout")?).lines();
         let port = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?.port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut cluster = Self { address, orders, answers, shell };
+        let mut cluster = Self { address, stdin, answers, shell };
         cluster.answered().await?;
         cluster.start_again().await?;
         Ok(cluster)
@@ -53,24 +53,24 @@ impl Cluster {
 
     /// Stops the server at once, like a crash.
     pub(crate) async fn stop_now(&mut self) -> Result<()> {
-        self.order("stop").await
+        self.send("stop").await
     }
 
     /// Starts the server on the same port with its committed data.
     pub(crate) async fn start_again(&mut self) -> Result<()> {
-        self.order(&format!("start {}", self.address.port())).await
+        self.send(&format!("start {}", self.address.port())).await
     }
 
     /// Stops the server and removes its folder.
     pub(crate) async fn end(self) -> Result<()> {
-        let Self { orders, mut shell, answers, .. } = self;
-        drop((orders, answers));
+        let Self { stdin, mut shell, answers, .. } = self;
+        drop((stdin, answers));
         shell.wait().await?;
         Ok(())
     }
 
-    async fn order(&mut self, order: &str) -> Result<()> {
-        self.orders.write_all(format!("{order}\n").as_bytes()).await?;
+    async fn send(&mut self, command: &str) -> Result<()> {
+        self.stdin.write_all(format!("{command}\n").as_bytes()).await?;
         self.answered().await
     }
 

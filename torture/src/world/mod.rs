@@ -6,8 +6,8 @@ mod front_door;
 mod remote;
 mod replica;
 
-pub(crate) use remote::{Order as RemoteOrder, Remote};
-pub(crate) use replica::{Order, Replica};
+pub(crate) use remote::{Remote, RemoteCommand};
+pub(crate) use replica::{Replica, ReplicaCommand};
 
 use crate::clock::Clock;
 use crate::guards;
@@ -290,7 +290,7 @@ impl World {
         for proxy in &self.proxies {
             proxy.end_harm();
         }
-        join_all(self.replicas.iter().map(|replica| replica.order(Order::Deploy(Vec::new())))).await;
+        join_all(self.replicas.iter().map(|replica| replica.send(ReplicaCommand::Deploy(Vec::new())))).await;
     }
 
     /// Opens a direct connection to the database.

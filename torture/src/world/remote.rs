@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 /// An order for a remote tool.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Order {
+pub(crate) enum RemoteCommand {
     /// `kill -9`.
     Kill,
     /// Stops the process with SIGSTOP for this time.
@@ -28,7 +28,7 @@ pub(crate) enum Order {
 
 /// A handle on a remote tool.
 #[derive(Debug)]
-pub(crate) struct Remote(mpsc::Sender<Order>);
+pub(crate) struct Remote(mpsc::Sender<RemoteCommand>);
 
 /// The task that keeps a remote tool running.
 pub(super) struct Keeper {
@@ -40,22 +40,22 @@ pub(super) struct Keeper {
 
 impl Remote {
     pub(super) fn start(keeper: Keeper, keeping: &mut JoinSet<()>) -> Self {
-        let (orders, received) = mpsc::channel(4);
+        let (commands, received) = mpsc::channel(4);
         keeping.spawn(keeper.keep(received));
-        Self(orders)
+        Self(commands)
     }
 
     /// Sends an order. A tool with too many orders ignores it.
-    pub(crate) fn order(&self, order: Order) {
-        let _too_many = self.0.try_send(order);
+    pub(crate) fn send(&self, command: RemoteCommand) {
+        let _too_many = self.0.try_send(command);
     }
 }
 
 impl Keeper {
-    async fn keep(mut self, mut orders: mpsc::Receiver<Order>) {
+    async fn keep(mut self, mut commands: mpsc::Receiver<RemoteCommand>) {
         loop {
             match self.start() {
-                Ok((child, pid)) => self.serve(child, pid, &mut orders).await,
+                Ok((child, pid)) => self.serve(child, pid, &mut commands).await,
                 Err(error) => eprintln!("a remote tool did not start: {error:#}"),
             }
             let pause = self.random.millis(0, 400);
@@ -64,15 +64,15 @@ impl Keeper {
     }
 
     /// Executes orders until the process has ended.
-    async fn serve(&self, mut child: Child, pid: u32, orders: &mut mpsc::Receiver<Order>) {
+    async fn serve(&self, mut child: Child, pid: u32, commands: &mut mpsc::Receiver<RemoteCommand>) {
         // The process ends when its stdin closes, also if the run ends by a kill.
         let _tether = child.stdin.take();
         self.deed(DeedKind::Start, pid);
         loop {
             let ended = tokio::select! {
                 _status = child.wait() => Some(DeedKind::Crashed),
-                order = orders.recv() => match order {
-                    Some(Order::Pause(time)) => {
+                command = commands.recv() => match command {
+                    Some(RemoteCommand::Pause(time)) => {
                         signal(pid, Signal::STOP);
                         let at = self.shared.clock.now();
                         sleep(time).await;
@@ -80,7 +80,7 @@ impl Keeper {
                         self.record(DeedKind::Pause, pid, at);
                         None
                     }
-                    Some(Order::Kill) | None => {
+                    Some(RemoteCommand::Kill) | None => {
                         let _already_ended = child.kill().await;
                         Some(DeedKind::Kill)
                     }

@@ -25,11 +25,11 @@ const START: Duration = Duration::from_secs(20);
 const STOP: Duration = Duration::from_secs(15);
 
 /// The maximal time of an order, including the orders before it.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(40);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// An order for a replica.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum ReplicaCommand {
     /// `kill -9`.
     Kill,
     /// Stops the process with SIGSTOP for this time.
@@ -41,7 +41,7 @@ pub(crate) enum Order {
 /// A handle on a replica.
 #[derive(Debug)]
 pub(crate) struct Replica {
-    orders: mpsc::Sender<(Order, oneshot::Sender<()>)>,
+    commands: mpsc::Sender<(ReplicaCommand, oneshot::Sender<()>)>,
     pub(crate) address: watch::Receiver<Option<SocketAddr>>,
 }
 
@@ -68,24 +68,24 @@ struct Running {
 
 impl Replica {
     /// Sends an order and waits until it is done. Returns false if the order is not done in time.
-    pub(crate) async fn order(&self, order: Order) -> bool {
+    pub(crate) async fn send(&self, command: ReplicaCommand) -> bool {
         let (done, is_done) = oneshot::channel();
-        let ordered = async { self.orders.send((order, done)).await.is_ok() && is_done.await.is_ok() };
-        timeout(ORDER_TIMEOUT, ordered).await.unwrap_or_default()
+        let executed = async { self.commands.send((command, done)).await.is_ok() && is_done.await.is_ok() };
+        timeout(COMMAND_TIMEOUT, executed).await.unwrap_or_default()
     }
 
     pub(super) fn start(keeper: Keeper, keeping: &mut JoinSet<()>, first: Vec<String>) -> Self {
-        let (orders, received) = mpsc::channel(4);
+        let (commands, received) = mpsc::channel(4);
         let (publish, address) = watch::channel(None);
         keeping.spawn(keeper.keep(received, publish, first));
-        Self { orders, address }
+        Self { commands, address }
     }
 }
 
 impl Keeper {
     async fn keep(
         mut self,
-        mut orders: mpsc::Receiver<(Order, oneshot::Sender<()>)>,
+        mut commands: mpsc::Receiver<(ReplicaCommand, oneshot::Sender<()>)>,
         address: watch::Sender<Option<SocketAddr>>,
         mut arguments: Vec<String>,
     ) {
@@ -94,10 +94,10 @@ impl Keeper {
             let arguments_now = [arguments.as_slice(), &faults].concat();
             let started = tokio::select! {
                 started = self.start(&address, &arguments_now) => started,
-                order = orders.recv() => {
+                command = commands.recv() => {
                     // An order during the start begins a new start.
-                    let Some((order, done)) = order else { return };
-                    if let Order::Deploy(next) = order {
+                    let Some((command, done)) = command else { return };
+                    if let ReplicaCommand::Deploy(next) = command {
                         arguments = next;
                     }
                     let _not_awaited = done.send(());
@@ -121,9 +121,9 @@ impl Keeper {
                         self.deed(DeedKind::Died, running.pid, self.shared.clock.now(), how);
                         break;
                     }
-                    order = orders.recv() => {
-                        let Some((order, done)) = order else { return };
-                        let is_running = self.execute(order, &mut running, &mut arguments).await;
+                    command = commands.recv() => {
+                        let Some((command, done)) = command else { return };
+                        let is_running = self.execute(command, &mut running, &mut arguments).await;
                         let _not_awaited = done.send(());
                         if !is_running {
                             break;
@@ -138,10 +138,15 @@ impl Keeper {
     }
 
     /// Executes an order. Returns false if the process has ended.
-    async fn execute(&self, order: Order, running: &mut Running, arguments: &mut Vec<String>) -> bool {
+    async fn execute(
+        &self,
+        command: ReplicaCommand,
+        running: &mut Running,
+        arguments: &mut Vec<String>,
+    ) -> bool {
         let at = self.shared.clock.now();
-        match order {
-            Order::Kill => {
+        match command {
+            ReplicaCommand::Kill => {
                 if let Ok(Some(status)) = running.child.try_wait() {
                     self.deed(DeedKind::Died, running.pid, at, status.to_string());
                 } else {
@@ -150,14 +155,14 @@ impl Keeper {
                 }
                 false
             }
-            Order::Pause(time) => {
+            ReplicaCommand::Pause(time) => {
                 signal(running.pid, Signal::STOP);
                 sleep(time).await;
                 signal(running.pid, Signal::CONT);
                 self.deed(DeedKind::Pause, running.pid, at, String::new());
                 true
             }
-            Order::Deploy(next) => {
+            ReplicaCommand::Deploy(next) => {
                 signal(running.pid, Signal::TERM);
                 if timeout(STOP, running.child.wait()).await.is_err() {
                     self.shared

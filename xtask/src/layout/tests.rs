@@ -128,7 +128,7 @@ fn files_that_do_not_parse_are_found() {
 }
 
 #[test]
-fn names_that_say_nothing_are_found() {
+fn meaningless_names_are_found() {
     assert_eq!(found(&[("tests/it/common/mod.rs", "")]), ["tests/it/common/mod.rs:1 [name]"]);
     assert_eq!(
         found(&[("web/src/types.ts", ""), ("web/utils.mjs", "")]),

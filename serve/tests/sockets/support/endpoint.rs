@@ -33,10 +33,10 @@ impl Count {
         *self.0.borrow()
     }
 
-    pub(crate) async fn reaches(&self, wanted: usize) {
+    pub(crate) async fn reaches(&self, expected: usize) {
         let mut count = self.0.subscribe();
-        let reached = timeout(PATIENCE, count.wait_for(|count| *count >= wanted)).await;
-        reached.unwrap_or_else(|_| panic!("{} of {wanted}", self.now())).unwrap();
+        let reached = timeout(PATIENCE, count.wait_for(|count| *count >= expected)).await;
+        reached.unwrap_or_else(|_| panic!("{} of {expected}", self.now())).unwrap();
     }
 }
 

@@ -57,13 +57,13 @@ impl Client {
     }
 
     /// Sends the head of a request.
-    pub(crate) async fn ask(&mut self, first: &str, lines: &[&str]) {
+    pub(crate) async fn send_head(&mut self, first: &str, lines: &[&str]) {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         self.send(format!("{first} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n")).await;
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Reply {
-        self.ask(&format!("GET {path}"), &[]).await;
+        self.send_head(&format!("GET {path}"), &[]).await;
         self.reply().await
     }
 
@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// Sends these bytes, and returns all bytes until the server closes the connection.
-    pub(crate) async fn send_and_hear(self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) async fn send_and_read(self, bytes: &[u8]) -> Vec<u8> {
         self.read_while(async |mut to| {
             // The server may close before it has read everything.
             let _written = to.write_all(bytes).await;

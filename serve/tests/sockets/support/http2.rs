@@ -40,13 +40,13 @@ impl Http2 {
     }
 
     /// Sends a request without a body.
-    pub(crate) async fn ask(&mut self, path: &str) -> ResponseFuture {
+    pub(crate) async fn send_head(&mut self, path: &str) -> ResponseFuture {
         let ready = timeout(PATIENCE, self.client.clone().ready()).await.expect("a stream is free");
         ready.unwrap().send_request(request(path), true).unwrap().0
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Result<(u16, String), h2::Error> {
-        let response = self.ask(path).await;
+        let response = self.send_head(path).await;
         body_of(response).await
     }
 

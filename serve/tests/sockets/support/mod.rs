@@ -84,7 +84,7 @@ impl Running {
 }
 
 /// Waits until the server takes no more connections.
-pub(crate) async fn takes_no_connection(server: &Running) {
+pub(crate) async fn refuses_connections(server: &Running) {
     let refused = async { while TcpStream::connect(server.address).await.is_ok() {} };
     timeout(PATIENCE, refused).await.expect("the listener closes");
 }

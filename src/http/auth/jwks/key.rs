@@ -21,16 +21,16 @@ pub(super) struct Key {
 
 /// The key id and the algorithm in the header of a token.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct KeyRef {
     id: Option<String>,
     algorithm: Algorithm,
 }
 
-impl Wanted {
+impl KeyRef {
     /// Returns `None` if no published key may check this algorithm.
     pub(super) fn of(header: &Header) -> Option<Self> {
-        let wanted = Self { id: header.kid.clone(), algorithm: header.alg };
-        ALGORITHMS.contains(&header.alg).then_some(wanted)
+        let key_ref = Self { id: header.kid.clone(), algorithm: header.alg };
+        ALGORITHMS.contains(&header.alg).then_some(key_ref)
     }
 
     /// Returns the one key that matches. A token may omit the key id only if exactly one key matches its

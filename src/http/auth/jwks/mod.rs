@@ -13,7 +13,7 @@ use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
 use crate::http::auth_failure::{AuthFailure, Unknown};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
-use key::{Key, Wanted};
+use key::{Key, KeyRef};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,9 +56,9 @@ struct Known {
     /// When these keys were fetched.
     fetched_at: Option<Timestamp>,
     /// When the server last asked the issuer, and whether the request failed.
-    asked_at: Option<Timestamp>,
+    requested_at: Option<Timestamp>,
     failed: bool,
-    /// When the server last asked for a missing key.
+    /// When the server last requested the keys because one was missing.
     missed_at: Option<Timestamp>,
 }
 
@@ -76,11 +76,11 @@ impl Known {
         if is_past(self.fetched_at, BELIEVED, now) { &[] } else { &self.keys }
     }
 
-    fn wants(&self, cause: Cause, now: Timestamp) -> bool {
+    fn is_due(&self, cause: Cause, now: Timestamp) -> bool {
         match cause {
-            Cause::Age => is_past(self.fetched_at, FRESH, now) && is_past(self.asked_at, REST, now),
+            Cause::Age => is_past(self.fetched_at, FRESH, now) && is_past(self.requested_at, REST, now),
             Cause::Missing if is_past(self.fetched_at, BELIEVED, now) => {
-                is_past(self.asked_at, REST_WITHOUT, now)
+                is_past(self.requested_at, REST_WITHOUT, now)
             }
             Cause::Missing => is_past(self.missed_at, REST, now),
         }
@@ -104,7 +104,7 @@ impl Jwks {
     /// Starts a fetch in the background if the keys are not fresh.
     pub(super) fn freshen(&self) {
         let inner = &self.0;
-        if inner.fetching.try_lock().is_err() || !inner.known().wants(Cause::Age, inner.clock.now()) {
+        if inner.fetching.try_lock().is_err() || !inner.known().is_due(Cause::Age, inner.clock.now()) {
             return;
         }
         let inner = inner.clone();
@@ -116,30 +116,30 @@ impl Jwks {
 
     /// Returns the key and the algorithm that check a token with this header.
     pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), AuthFailure> {
-        let wanted = Wanted::of(header).ok_or(Unknown::Algorithm)?;
-        let key = match self.0.look(&wanted) {
+        let key_ref = KeyRef::of(header).ok_or(Unknown::Algorithm)?;
+        let key = match self.0.look(&key_ref) {
             Some(key) => key,
-            None => self.ask_for(wanted).await?,
+            None => self.fetch_for(key_ref).await?,
         };
         self.freshen();
         Ok((key.decoding, key.algorithm))
     }
 
     /// Runs in a task, because other callers may wait for the same response, and this caller may disconnect.
-    async fn ask_for(&self, wanted: Wanted) -> Result<Key, AuthFailure> {
+    async fn fetch_for(&self, key_ref: KeyRef) -> Result<Key, AuthFailure> {
         let inner = self.0.clone();
-        let asking = self.0.tasks.spawn(async move {
+        let fetch = self.0.tasks.spawn(async move {
             let _alone = inner.fetching.lock().await;
-            if inner.look(&wanted).is_none() {
+            if inner.look(&key_ref).is_none() {
                 inner.fetch_for(Cause::Missing).await;
             }
-            inner.look(&wanted).ok_or_else(|| match inner.known().failed {
+            inner.look(&key_ref).ok_or_else(|| match inner.known().failed {
                 // The issuer may have a key for this token.
                 true => AuthFailure::KeysUnavailable,
                 false => Unknown::NoKey.into(),
             })
         });
-        asking.await.map_err(|_| AuthFailure::KeysUnavailable)?
+        fetch.await.map_err(|_| AuthFailure::KeysUnavailable)?
     }
 }
 
@@ -148,23 +148,23 @@ impl Inner {
         self.known.lock()
     }
 
-    fn look(&self, wanted: &Wanted) -> Option<Key> {
-        wanted.find(self.known().believed(self.clock.now())).cloned()
+    fn look(&self, key_ref: &KeyRef) -> Option<Key> {
+        key_ref.find(self.known().believed(self.clock.now())).cloned()
     }
 
     /// Asks the issuer if the minimum time since the last request is over.
     async fn fetch_for(&self, cause: Cause) {
-        let asked_at = self.clock.now();
-        if !self.known().wants(cause, asked_at) {
+        let requested_at = self.clock.now();
+        if !self.known().is_due(cause, requested_at) {
             return;
         }
         let fetched = self.fetch().await;
         let now = self.clock.now();
         let mut known = self.known();
-        if matches!(cause, Cause::Missing) && !is_past(known.fetched_at, BELIEVED, asked_at) {
+        if matches!(cause, Cause::Missing) && !is_past(known.fetched_at, BELIEVED, requested_at) {
             known.missed_at = Some(now);
         }
-        known.asked_at = Some(now);
+        known.requested_at = Some(now);
         known.failed = fetched.is_err();
         match fetched {
             Ok(keys) => {

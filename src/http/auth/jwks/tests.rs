@@ -27,15 +27,15 @@ impl Clock for Hand {
 
 /// The issuer's response, and the number of its requests.
 #[derive(Debug, Default)]
-struct Said {
+struct IssuerState {
     /// The body. `None` breaks the connection.
     body: Option<String>,
-    asked: usize,
+    requests: usize,
 }
 
 struct Bench {
     clock: Arc<Hand>,
-    said: Arc<Mutex<Said>>,
+    issuer: Arc<Mutex<IssuerState>>,
     jwks: Jwks,
     tasks: Tasks,
     serving: JoinHandle<()>,
@@ -67,16 +67,16 @@ impl Bench {
     async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/jwks", listener.local_addr().unwrap());
-        let said = Arc::new(Mutex::new(Said::default()));
-        let told = said.clone();
+        let issuer = Arc::new(Mutex::new(IssuerState::default()));
+        let served = issuer.clone();
         #[expect(clippy::disallowed_methods, reason = "the test holds the handle and ends it")]
         let serving = tokio::spawn(async move {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let body = {
-                    let mut said = told.lock();
-                    said.asked += 1;
-                    said.body.clone()
+                    let mut issuer = served.lock();
+                    issuer.requests += 1;
+                    issuer.body.clone()
                 };
                 let mut request = [0; 4096];
                 let read = socket.read(&mut request).await.unwrap();
@@ -90,19 +90,19 @@ impl Bench {
         let (clock, tasks) = (Arc::new(Hand::default()), Tasks::new());
         clock.0.store(1_700_000_000_000_000, Ordering::SeqCst);
         let jwks = Jwks::new(url, clock.clone(), tasks.clone()).unwrap();
-        Self { clock, said, jwks, tasks, serving }
+        Self { clock, issuer, jwks, tasks, serving }
     }
 
     fn publishes(&self, keys: &[Value]) {
-        self.said.lock().body = Some(json!({ "keys": keys }).to_string());
+        self.issuer.lock().body = Some(json!({ "keys": keys }).to_string());
     }
 
     fn is_down(&self) {
-        self.said.lock().body = None;
+        self.issuer.lock().body = None;
     }
 
-    fn asked(&self) -> usize {
-        self.said.lock().asked
+    fn requests(&self) -> usize {
+        self.issuer.lock().requests
     }
 
     fn passes(&self, time: Duration) {
@@ -132,11 +132,11 @@ async fn d6_keys_are_fetched_once_and_again_when_they_are_no_longer_fresh() {
     bench.publishes(&[published("a", 1)]);
     assert_eq!(bench.finds("a").await, "known");
     bench.passes(FRESH - SECOND);
-    assert_eq!((bench.finds("a").await, bench.asked()), ("known", 1));
+    assert_eq!((bench.finds("a").await, bench.requests()), ("known", 1));
     // The issuer withdrew key a. The old keys serve once more during the fetch of the new ones.
     bench.publishes(&[published("b", 2)]);
     bench.passes(SECOND);
-    assert_eq!((bench.finds("a").await, bench.asked()), ("known", 2));
+    assert_eq!((bench.finds("a").await, bench.requests()), ("known", 2));
     assert_eq!((bench.finds("a").await, bench.finds("b").await), ("unknown", "known"));
 }
 
@@ -144,16 +144,16 @@ async fn d6_keys_are_fetched_once_and_again_when_they_are_no_longer_fresh() {
 async fn d6_unknown_key_ids_do_not_increase_the_rate_of_fetches() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
-    assert_eq!((bench.finds("a").await, bench.asked()), ("known", 1));
+    assert_eq!((bench.finds("a").await, bench.requests()), ("known", 1));
     for n in 0..20 {
         assert_eq!(bench.finds(&format!("x{n}")).await, "unknown");
     }
-    assert_eq!(bench.asked(), 2);
+    assert_eq!(bench.requests(), 2);
     bench.publishes(&[published("a", 1), published("b", 2)]);
     bench.passes(REST - SECOND);
-    assert_eq!((bench.finds("b").await, bench.asked()), ("unknown", 2));
+    assert_eq!((bench.finds("b").await, bench.requests()), ("unknown", 2));
     bench.passes(SECOND);
-    assert_eq!((bench.finds("b").await, bench.asked()), ("known", 3));
+    assert_eq!((bench.finds("b").await, bench.requests()), ("known", 3));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn d6_concurrent_callers_share_one_fetch() {
     let header = header("a");
     let all = futures::future::join_all((0..50).map(|_| bench.jwks.find(&header))).await;
     assert!(all.iter().all(Result::is_ok));
-    assert_eq!(bench.asked(), 1);
+    assert_eq!(bench.requests(), 1);
 }
 
 #[tokio::test]
@@ -174,13 +174,17 @@ async fn d6_while_the_issuer_is_down_cached_keys_are_trusted_for_one_hour_only()
     bench.is_down();
     bench.passes(BELIEVED - SECOND);
     assert_eq!(bench.finds("a").await, "known");
-    let asked = bench.asked();
-    assert_eq!((bench.finds("a").await, bench.asked()), ("known", asked), "the server asks again later");
+    let requests = bench.requests();
+    assert_eq!(
+        (bench.finds("a").await, bench.requests()),
+        ("known", requests),
+        "the server asks again later"
+    );
     assert_eq!(bench.finds("b").await, "unavailable", "the issuer may have this key");
     bench.passes(SECOND);
     assert_eq!(bench.finds("a").await, "unavailable");
-    let asked = bench.asked();
-    assert_eq!((bench.finds("a").await, bench.asked()), ("unavailable", asked));
+    let requests = bench.requests();
+    assert_eq!((bench.finds("a").await, bench.requests()), ("unavailable", requests));
     bench.publishes(&[published("a", 1)]);
     bench.passes(REST_WITHOUT);
     assert_eq!(bench.finds("a").await, "known");
@@ -210,7 +214,7 @@ async fn d6_an_unusable_answer_of_the_issuer_changes_no_keys() {
         json!({ "keys": many }).to_string(),
         json!({ "keys": [published("b", 2)], "x": "x".repeat(BYTES_MAX) }).to_string(),
     ] {
-        bench.said.lock().body = Some(body);
+        bench.issuer.lock().body = Some(body);
         bench.passes(REST);
         assert_eq!((bench.finds("b").await, bench.finds("a").await), ("unavailable", "known"));
     }
@@ -263,11 +267,11 @@ fn d3_only_a_suitable_key_verifies_a_token() {
 fn a_token_may_omit_its_key_id_if_there_is_only_one_key() {
     let keys = |all: &[Value]| -> Vec<Key> { all.iter().cloned().filter_map(key::of_json).collect() };
     let (one, two) = (keys(&[published("a", 1)]), keys(&[published("a", 1), published("b", 2)]));
-    let nameless = Wanted::of(&Header::new(Algorithm::EdDSA)).unwrap();
+    let nameless = KeyRef::of(&Header::new(Algorithm::EdDSA)).unwrap();
     assert!(nameless.find(&one).is_some());
     assert!(nameless.find(&two).is_none());
-    assert!(Wanted::of(&header("b")).unwrap().find(&two).is_some());
-    assert!(Wanted::of(&header("c")).unwrap().find(&one).is_none());
-    assert!(Wanted::of(&Header::new(Algorithm::RS256)).unwrap().find(&one).is_none());
-    assert!(Wanted::of(&Header::new(Algorithm::HS256)).is_none());
+    assert!(KeyRef::of(&header("b")).unwrap().find(&two).is_some());
+    assert!(KeyRef::of(&header("c")).unwrap().find(&one).is_none());
+    assert!(KeyRef::of(&Header::new(Algorithm::RS256)).unwrap().find(&one).is_none());
+    assert!(KeyRef::of(&Header::new(Algorithm::HS256)).is_none());
 }

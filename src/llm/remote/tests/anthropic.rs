@@ -141,8 +141,8 @@ fn a_provider_state_does_not_end_with_thinking() {
     let ended = [json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}), json!({"type": "message_stop"})];
     let state = |events: &[Value]| line(WIRE, &sse(events)).split_once("length").unwrap().1.trim().to_owned();
     let blocks = |blocks: &[Value]| {
-        let begun = (0..).zip(blocks).map(|(index, it)| block(index, it.clone()));
-        state(&begun.chain(ended.clone()).collect::<Vec<_>>())
+        let started = (0..).zip(blocks).map(|(index, it)| block(index, it.clone()));
+        state(&started.chain(ended.clone()).collect::<Vec<_>>())
     };
     assert_eq!(blocks(&[thinking.clone(), text("\n\n")]), "");
     assert_eq!(blocks(&[thinking.clone(), text("Hm."), thinking.clone()]), json!([thinking, text("Hm.")]).to_string());

@@ -39,11 +39,11 @@ fn returns_state() {
         parts(json!([{"functionCall": {"name": "go"}, "thoughtSignature": "c2ln"}, {"functionCall": {"name": "go"}}])),
         parts(json!([{"text": "", "thoughtSignature": "ZW5k"}])), json!({"candidates": [{"finishReason": "STOP"}]}),
     ]));
-    let said = &written(WIRE, kept)["contents"][2]["parts"];
-    assert_eq!(said[0], json!({"text": "Hm."}));
-    assert_eq!((&said[1]["thoughtSignature"], &said[1]["functionCall"]["id"]), (&json!("c2ln"), &json!("1")));
-    assert_eq!((said[2].get("thoughtSignature"), &said[2]["functionCall"]["id"]), (None, &json!("a b")));
-    assert_eq!(said[3], json!({"text": "", "thoughtSignature": "ZW5k"}));
+    let assistant = &written(WIRE, kept)["contents"][2]["parts"];
+    assert_eq!(assistant[0], json!({"text": "Hm."}));
+    assert_eq!((&assistant[1]["thoughtSignature"], &assistant[1]["functionCall"]["id"]), (&json!("c2ln"), &json!("1")));
+    assert_eq!((assistant[2].get("thoughtSignature"), &assistant[2]["functionCall"]["id"]), (None, &json!("a b")));
+    assert_eq!(assistant[3], json!({"text": "", "thoughtSignature": "ZW5k"}));
 }
 
 fn write(part: &Part, _: Position, dice: &mut Dice, events: &mut Vec<Value>) {
@@ -84,9 +84,9 @@ fn finish_reasons_and_token_counts_are_read() {
     assert_eq!(read(&[other, counted, counted, &stop]), "stop 3/6");
     let call = r#"{"functionCall":{"name":"go","args":null}}"#;
     assert_eq!(read(&[&parts(call, "STOP")]), "<0 go# 0> tool-calls");
-    let said = r#"{"text":"So.","thought":true,"thoughtSignature":"c"},{"text":"a","thoughtSignature":"d"},{"text":"b"}"#;
+    let assistant = r#"{"text":"So.","thought":true,"thoughtSignature":"c"},{"text":"a","thoughtSignature":"d"},{"text":"b"}"#;
     let state = r#"[{"text":"So.","thought":true,"thoughtSignature":"c"},{"text":"a","thoughtSignature":"d"},{"text":"b"}]"#;
-    assert_eq!(read(&[&parts(said, "STOP")]), format!("(So.) a b stop {state}"));
+    assert_eq!(read(&[&parts(assistant, "STOP")]), format!("(So.) a b stop {state}"));
     assert_eq!(read(&[&parts(r#"{"text":"a"}"#, "STOP")]), "a stop", "nothing that is wanted back");
     let error = read(&[r#"{"error":{"status":"UNAVAILABLE","message":"no"}}"#]);
     assert_eq!(error, format!("{UNAVAILABLE}error in the stream: no"));

@@ -158,9 +158,9 @@ fn errors_in_a_stream_are_classified_by_whether_a_retry_may_help() {
 fn conversation(speaker: Speaker) -> ModelRequest {
     let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: json!({"b": 1, "a": 2}).as_object().cloned().unwrap() };
     let tool = |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
-    let said = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], speaker };
+    let assistant = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], speaker };
     let user = |text: &str| ModelMessage::User(text.into());
-    ModelRequest { system: Some("s".into()), messages: vec![user("x"), user("y"), said, tool("1"), tool("a b")], tools: vec![] }
+    ModelRequest { system: Some("s".into()), messages: vec![user("x"), user("y"), assistant, tool("1"), tool("a b")], tools: vec![] }
 }
 
 /// Returns the second id of the conversation in the form that servers with strict ids accept.
@@ -213,13 +213,13 @@ fn calls_of_another_model_get_ids_and_names_that_this_model_accepts() {
     let names = ["delete_file-2", "functions.delete file", &"x".repeat(99), ""];
     let calls: Vec<_> = ids.iter().zip(names).map(|(id, name)| call(id, name)).collect();
     let accepted = |speaker| {
-        let said = ModelMessage::Assistant { text: String::new(), calls: calls.clone(), speaker };
+        let assistant = ModelMessage::Assistant { text: String::new(), calls: calls.clone(), speaker };
         let answers = calls.iter().map(|call| ModelMessage::Tool {
             call_id: call.id.clone(),
             tool_name: call.tool_name.clone(),
             text: "done".into(),
         });
-        let messages: Vec<_> = std::iter::once(said).chain(answers).collect();
+        let messages: Vec<_> = std::iter::once(assistant).chain(answers).collect();
         let entries = conversation::entries(&messages, conversation::Ids::Own);
         let [conversation::Entry::Step(step)] = &entries[..] else { panic!("one step") };
         let ids: Vec<String> = step.calls.iter().map(|call| call.id.to_string()).collect();
@@ -340,13 +340,13 @@ fn an_error_for_the_log_is_one_short_line_without_the_key() {
 fn blank_texts_and_long_ids_are_rewritten_for_the_servers_that_refuse_them() {
     let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: Map::new() };
     let long = "x".repeat(65);
-    let said = ModelMessage::Assistant {
+    let assistant = ModelMessage::Assistant {
         text: String::new(),
         calls: vec![call(&long)],
         speaker: Speaker::Same { provider_state: None },
     };
     let answer = ModelMessage::Tool { call_id: long.clone(), tool_name: "go".into(), text: "done".into() };
-    let messages = vec![ModelMessage::User(" \n".into()), said, answer];
+    let messages = vec![ModelMessage::User(" \n".into()), assistant, answer];
     let request = ModelRequest { system: None, messages, tools: vec![] };
     let written = |wire: Wire| Value::Object((wire.body)("m", &request));
     let chat = written(CHAT);

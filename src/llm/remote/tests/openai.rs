@@ -46,18 +46,18 @@ fn returns_state() {
         choice(json!({"reasoning_content": "So"})), choice(json!({"reasoning_content": "."})),
         choice(json!({"tool_calls": [call(0, extra.clone()), call(1, Value::Null)]})), end.clone(),
     ]));
-    let said = &written(WIRE, kept)["messages"][3];
-    assert_eq!((&said["reasoning_content"], &said["content"]), (&json!("So."), &json!("Hm.")));
-    assert_eq!((&said["tool_calls"][0]["extra_content"], said["tool_calls"][1].get("extra_content")), (&extra, None));
+    let assistant = &written(WIRE, kept)["messages"][3];
+    assert_eq!((&assistant["reasoning_content"], &assistant["content"]), (&json!("So."), &json!("Hm.")));
+    assert_eq!((&assistant["tool_calls"][0]["extra_content"], assistant["tool_calls"][1].get("extra_content")), (&extra, None));
     let detail = |text: &str| json!({"type": "reasoning.text", "text": text, "index": 0});
     let signed = json!({"type": "reasoning.text", "signature": "c2ln", "index": 0});
     let kept = state(WIRE, &sse(&[
         choice(json!({"reasoning": "So", "reasoning_details": [detail("So")]})), choice(json!({"reasoning_details": [detail(".")]})),
         choice(json!({"reasoning_details": [signed]})), choice(json!({"tool_calls": [call(0, Value::Null)]})), end,
     ]));
-    let said = &written(WIRE, kept)["messages"][3];
+    let assistant = &written(WIRE, kept)["messages"][3];
     let whole = json!({"type": "reasoning.text", "text": "So.", "index": 0, "signature": "c2ln"});
-    assert_eq!((&said["reasoning_details"], said.get("reasoning")), (&json!([whole]), None));
+    assert_eq!((&assistant["reasoning_details"], assistant.get("reasoning")), (&json!([whole]), None));
 }
 
 fn write(part: &Part, at: Position, dice: &mut Dice, events: &mut Vec<Value>) {
@@ -71,16 +71,16 @@ fn write(part: &Part, at: Position, dice: &mut Dice, events: &mut Vec<Value>) {
             dice.pieces(text).iter().for_each(|it| push(json!({ field: it, "content": null })));
         }
         Part::Call { id, name, arguments } => {
-            let place = if dice.roll(3) == 0 { Value::Null } else { at.call.into() };
+            let wire_index = if dice.roll(3) == 0 { Value::Null } else { at.call.into() };
             // The id identifies the call if the piece has no index.
             let id = format!("{id}{}", at.call);
             let function = json!({ "name": name, "arguments": "" });
-            push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
+            push(json!({ "tool_calls": [{ "index": wire_index, "id": id, "function": function }] }));
             for piece in dice.pieces(&Value::from(arguments.clone()).to_string()) {
                 let (id, name) =
                     if dice.roll(3) == 0 { (json!(id), json!(name)) } else { (json!(null), json!("")) };
                 let function = json!({ "name": name, "arguments": piece });
-                push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
+                push(json!({ "tool_calls": [{ "index": wire_index, "id": id, "function": function }] }));
             }
         }
         Part::Source(url, title) => {

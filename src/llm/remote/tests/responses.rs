@@ -144,7 +144,7 @@ fn a_call_that_the_state_does_not_name_is_written_as_well() {
 #[test]
 fn a_provider_state_that_lacks_an_emitted_part_is_dropped() {
     let read = |events: &[&str]| line_of(WIRE, events);
-    let done = |place: u8, item: &str| format!(r#"{{"type":"response.output_item.done","output_index":{place},"item":{item}}}"#);
+    let done = |output_index: u8, item: &str| format!(r#"{{"type":"response.output_item.done","output_index":{output_index},"item":{item}}}"#);
     let reasoning = done(0, r#"{"type":"reasoning","encrypted_content":"ZW5j"}"#);
     let message = done(1, r#"{"type":"message","content":[]}"#);
     let added = r#"{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call","call_id":"a","name":"go"}}"#;
@@ -161,8 +161,8 @@ fn a_provider_state_that_lacks_an_emitted_part_is_dropped() {
 
 #[test]
 fn only_models_that_reason_are_asked_for_reasoning() {
-    for (model, asks) in [("gpt-4o", false), ("ft:gpt-4o:me", false), ("o3", true)] {
+    for (model, includes) in [("gpt-4o", false), ("ft:gpt-4o:me", false), ("o3", true)] {
         let body = (WIRE.body)(model, &super::conversation(Speaker::Another));
-        assert_eq!(body.contains_key("include"), asks, "{model}");
+        assert_eq!(body.contains_key("include"), includes, "{model}");
     }
 }

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 /// The conversation in a request to the model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
-    pub(crate) said: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
     /// The names of the offered tools.
     pub(crate) tools: Vec<String>,
 }
@@ -72,7 +72,7 @@ pub(crate) fn conversation(path: &str, body: &Value) -> Result<Conversation, Str
     let wire = WIRES.iter().find(|wire| path.ends_with(wire.path_end()));
     let wire = wire.ok_or(format!("{path} is the path of no wire"))?;
     let conversation = wire.read(body)?;
-    check(&conversation.said)?;
+    check(&conversation.entries)?;
     let mut names = HashSet::new();
     match conversation.tools.iter().find(|name| !names.insert(*name)) {
         Some(twice) => Err(format!("the tool {twice} is offered twice")),
@@ -80,21 +80,21 @@ pub(crate) fn conversation(path: &str, body: &Value) -> Result<Conversation, Str
     }
 }
 
-fn check(said: &[Entry]) -> Result<(), String> {
+fn check(entries: &[Entry]) -> Result<(), String> {
     let mut ids = HashSet::new();
-    let mut begun = false;
-    let mut rest = said.iter().enumerate();
+    let mut has_started = false;
+    let mut rest = entries.iter().enumerate();
     while let Some((at, entry)) = rest.next() {
         match entry {
             Entry::Words { by, text } if text.is_empty() => {
                 return Err(format!("{by:?} says nothing at {at}"));
             }
-            Entry::Words { by: By::System, .. } if begun => {
+            Entry::Words { by: By::System, .. } if has_started => {
                 return Err(format!("instructions come late, at {at}"));
             }
             Entry::Words { by: By::System, .. } => {}
-            Entry::Words { by: By::User, .. } => begun = true,
-            _ if !begun => return Err("it does not begin with the user".to_owned()),
+            Entry::Words { by: By::User, .. } => has_started = true,
+            _ if !has_started => return Err("it does not begin with the user".to_owned()),
             Entry::Words { by: By::Model, .. } => {}
             Entry::Answers(_) => {
                 return Err(format!("what stands at {at} answers no call directly before it"));
@@ -116,7 +116,7 @@ fn check(said: &[Entry]) -> Result<(), String> {
             }
         }
     }
-    match said.last() {
+    match entries.last() {
         None => Err("nobody says anything".to_owned()),
         Some(Entry::Words { by: By::User, .. } | Entry::Calls { .. } | Entry::Answers(_)) => Ok(()),
         Some(Entry::Words { .. }) => Err("the last word is not the user's".to_owned()),
@@ -195,10 +195,10 @@ pub(crate) fn spoken(text: String, calls: Vec<Call>) -> Entry {
 }
 
 /// Adds an answer; consecutive answers form one entry.
-pub(crate) fn answer(said: &mut Vec<Entry>, answer: Answer) {
-    match said.last_mut() {
+pub(crate) fn answer(entries: &mut Vec<Entry>, answer: Answer) {
+    match entries.last_mut() {
         Some(Entry::Answers(answers)) => answers.push(answer),
-        _ => said.push(Entry::Answers(vec![answer])),
+        _ => entries.push(Entry::Answers(vec![answer])),
     }
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Resu
 
 /// The same check for the request to a model in the test's own process, which has no wire.
 pub(crate) fn valid_question(request: &ModelRequest) -> Result<(), String> {
-    let mut said: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     for message in &request.messages {
         let entry = match message {
             ModelMessage::User(text) => Entry::Words { by: By::User, text: text.clone() },
@@ -229,7 +229,7 @@ pub(crate) fn valid_question(request: &ModelRequest) -> Result<(), String> {
             }
             ModelMessage::Tool { call_id, text, .. } => {
                 let answer = Answer { id: Some(call_id.clone()), tool: None, text: text.clone() };
-                match said.last_mut() {
+                match entries.last_mut() {
                     Some(Entry::Answers(answers)) => {
                         answers.push(answer);
                         continue;
@@ -238,7 +238,7 @@ pub(crate) fn valid_question(request: &ModelRequest) -> Result<(), String> {
                 }
             }
         };
-        said.push(entry);
+        entries.push(entry);
     }
-    check(&said)
+    check(&entries)
 }

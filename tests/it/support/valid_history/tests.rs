@@ -25,7 +25,7 @@ fn the_same_conversation_is_read_from_each_wire() {
             };
             Entry::Answers(ids.iter().map(answer).collect())
         };
-        let said = vec![
+        let entries = vec![
             words(By::System, "be kind"),
             words(By::User, "go"),
             calls("I look.", &["a", "b"]),
@@ -35,7 +35,7 @@ fn the_same_conversation_is_read_from_each_wire() {
             words(By::Model, "done"),
             words(By::User, "go"),
         ];
-        let expected = Conversation { said, tools: vec!["look".to_owned()] };
+        let expected = Conversation { entries, tools: vec!["look".to_owned()] };
         assert_eq!(conversation(path, &wire.valid_body()), Ok(expected), "{path}");
     }
     assert_eq!(valid_request("/v1/models", &json!({})), Err("/v1/models is the path of no wire".to_owned()));

@@ -1,6 +1,6 @@
 //! `/messages` of Anthropic.
 
-use super::{Ending, Facts, Foreign, Protocol, Said, Wire};
+use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
@@ -65,66 +65,83 @@ impl Protocol for Anthropic {
         )
     }
 
-    fn words(&self, said: Said, at: usize, pieces: &[&str]) -> Said {
+    fn words(&self, answer: ScriptedAnswer, at: usize, pieces: &[&str]) -> ScriptedAnswer {
         let block = json!({ "type": "text", "text": "" });
-        let begun = said.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }));
-        let written = pieces.iter().fold(begun, |said, piece| {
+        let started =
+            answer.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }));
+        let written = pieces.iter().fold(started, |answer, piece| {
             let delta = json!({ "type": "text_delta", "text": piece });
-            said.json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
+            answer.json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
         });
         written.json(&json!({ "type": "content_block_stop", "index": at }))
     }
 
-    fn thinks(&self, mut said: Said, at: usize, pieces: &[&str]) -> Said {
-        said.places += 1;
+    fn thinks(&self, mut answer: ScriptedAnswer, at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        answer.places += 1;
         let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
-        let begun = said.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }));
-        let thought = pieces.iter().fold(begun, |said, piece| {
+        let started =
+            answer.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }));
+        let thought = pieces.iter().fold(started, |answer, piece| {
             let delta = json!({ "type": "thinking_delta", "thinking": piece });
-            said.json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
+            answer.json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
         });
         thought.json(&json!({ "type": "content_block_stop", "index": at }))
     }
 
-    fn source(&self, mut said: Said, at: usize, url: &str, title: Option<&str>) -> Said {
-        said.places += 1;
+    fn source(
+        &self,
+        mut answer: ScriptedAnswer,
+        at: usize,
+        url: &str,
+        title: Option<&str>,
+    ) -> ScriptedAnswer {
+        answer.places += 1;
         let block = json!({ "type": "text", "text": "", "citations": [] });
         let page = json!({ "type": "web_search_result_location", "url": url, "title": title, "cited_text": "…", "encrypted_index": "x" });
         let delta = json!({ "type": "citations_delta", "citation": page });
-        said.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }))
+        answer
+            .json(&json!({ "type": "content_block_start", "index": at, "content_block": block }))
             .json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
             .json(&json!({ "type": "content_block_stop", "index": at }))
     }
 
     fn begin_call(
         &self,
-        said: Said,
+        answer: ScriptedAnswer,
         at: usize,
         _number: usize,
         id: &str,
         tool: &str,
         arguments: &[&str],
-    ) -> Said {
+    ) -> ScriptedAnswer {
         let block = json!({ "type": "tool_use", "id": id, "name": tool, "input": {} });
-        let begun = said.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }));
-        arguments.iter().fold(begun, |said, piece| {
+        let started =
+            answer.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }));
+        arguments.iter().fold(started, |answer, piece| {
             let delta = json!({ "type": "input_json_delta", "partial_json": piece });
-            said.json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
+            answer.json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
         })
     }
 
-    fn end_call(&self, said: Said, at: usize, _id: &str, _tool: &str, _whole: &str) -> Said {
-        said.json(&json!({ "type": "content_block_stop", "index": at }))
+    fn end_call(
+        &self,
+        answer: ScriptedAnswer,
+        at: usize,
+        _id: &str,
+        _tool: &str,
+        _whole: &str,
+    ) -> ScriptedAnswer {
+        answer.json(&json!({ "type": "content_block_stop", "index": at }))
     }
 
-    fn ends(&self, said: Said, why: Ending) -> Said {
+    fn ends(&self, answer: ScriptedAnswer, why: Ending) -> ScriptedAnswer {
         let reason = why.word("end_turn", "tool_use", "max_tokens", "refusal");
-        said.json(&json!({ "type": "message_delta", "delta": { "stop_reason": reason }, "usage": { "output_tokens": 5 } }))
+        answer.json(&json!({ "type": "message_delta", "delta": { "stop_reason": reason }, "usage": { "output_tokens": 5 } }))
                     .json(&json!({ "type": "message_stop" }))
     }
 
-    fn nonsense(&self) -> Vec<(&'static str, Said)> {
-        let on = || Said::on(WIRE);
+    fn nonsense(&self) -> Vec<(&'static str, ScriptedAnswer)> {
+        let on = || ScriptedAnswer::on(WIRE);
         let whole = r#"{"note":"1"}"#;
         let delta = json!({ "type": "input_json_delta", "partial_json": whole });
         let text = json!({ "type": "text", "text": "" });
@@ -149,26 +166,26 @@ impl Protocol for Anthropic {
         let user = || json!({"role": "user", "content": "go"});
         let last = || json!({"role": "assistant", "content": "done"});
             let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "look", "input": {"at": 1}});
-            let told = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "seen"});
+            let reported = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "seen"});
             json!({"max_tokens": 9, "system": "be kind", "messages": [user(),
                 {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"},
                     {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "I look."}, call("a"), call("b")]},
-                {"role": "user", "content": [told("a"), told("b")]},
-                {"role": "assistant", "content": [call("c")]}, {"role": "user", "content": [told("c")]}, last(), user(),
+                {"role": "user", "content": [reported("a"), reported("b")]},
+                {"role": "assistant", "content": [call("c")]}, {"role": "user", "content": [reported("c")]}, last(), user(),
             ], "tools": [{"name": "look"}]})
 
     }
 
     #[rustfmt::skip]
     fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)> {
-        let told = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "seen"});
+        let reported = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "seen"});
         let text = |text: &str| json!({"type": "text", "text": text});
         vec![
             ("/messages/2/content", Cut(1), UNANSWERED),
             ("/messages/2/content/1", Is(text("seen")), UNANSWERED),
             ("/messages/3/content", Is(json!([text("I wait.")])), LONELY),
-            ("/messages/2/content", Is(json!([text("Here:"), told("a"), told("b")])), "no text where one has to be"),
-            ("/messages/2/content", Is(json!([told("a"), text("and"), told("b")])), "no text where one has to be"),
+            ("/messages/2/content", Is(json!([text("Here:"), reported("a"), reported("b")])), "no text where one has to be"),
+            ("/messages/2/content", Is(json!([reported("a"), text("and"), reported("b")])), "no text where one has to be"),
             ("/messages/2/content", Double(1), "3 answers for 2 calls"),
             ("/messages/2/content", Swap(0, 1), MIXED_UP),
             ("/messages", Cut(1), LONELY),
@@ -212,22 +229,22 @@ fn read(body: &Value) -> Result<Conversation, String> {
     if body["max_tokens"].as_u64().is_none_or(|most| most == 0) {
         return Err("max_tokens is missing".to_owned());
     }
-    let mut said = Vec::new();
+    let mut entries = Vec::new();
     if !body["system"].is_null() {
-        said.push(Entry::Words { by: By::System, text: block_text(&body["system"])? });
+        entries.push(Entry::Words { by: By::System, text: block_text(&body["system"])? });
     }
     for message in list(body, "messages")? {
         match message["role"].as_str() {
-            Some("assistant") => said.push(assistant(message)?),
-            Some("user") => user(message, &mut said)?,
+            Some("assistant") => entries.push(assistant(message)?),
+            Some("user") => user(message, &mut entries)?,
             _ => return Err(format!("a role that there is not: {message}")),
         }
     }
     let tools = tool_names(&body["tools"], |tool| &tool["name"])?;
-    if tools.is_empty() && said.iter().any(|entry| matches!(entry, Entry::Calls { .. })) {
+    if tools.is_empty() && entries.iter().any(|entry| matches!(entry, Entry::Calls { .. })) {
         return Err("there are calls and no tools".to_owned());
     }
-    Ok(Conversation { said, tools })
+    Ok(Conversation { entries, tools })
 }
 
 fn assistant(message: &Value) -> Result<Entry, String> {
@@ -258,9 +275,9 @@ fn assistant(message: &Value) -> Result<Entry, String> {
 }
 
 /// Reads a user message. The answers to calls come first, before all text in the message.
-fn user(message: &Value, said: &mut Vec<Entry>) -> Result<(), String> {
+fn user(message: &Value, entries: &mut Vec<Entry>) -> Result<(), String> {
     if let Value::String(_) = message["content"] {
-        said.push(Entry::Words { by: By::User, text: block_text(&message["content"])? });
+        entries.push(Entry::Words { by: By::User, text: block_text(&message["content"])? });
         return Ok(());
     }
     let blocks = list(message, "content")?;
@@ -271,10 +288,10 @@ fn user(message: &Value, said: &mut Vec<Entry>) -> Result<(), String> {
             let id = Some(text(block, "tool_use_id")?);
             Ok(Answer { id, tool: None, text: block_text(&block["content"])? })
         };
-        said.push(Entry::Answers(results.iter().map(result).collect::<Result<_, String>>()?));
+        entries.push(Entry::Answers(results.iter().map(result).collect::<Result<_, String>>()?));
     }
     if !words.is_empty() || results.is_empty() {
-        said.push(Entry::Words { by: By::User, text: block_text(&Value::Array(words.to_vec()))? });
+        entries.push(Entry::Words { by: By::User, text: block_text(&Value::Array(words.to_vec()))? });
     }
     Ok(())
 }
@@ -302,9 +319,9 @@ static SERVERS: [StrictServer; 1] = [StrictServer { wire: WIRE, base: "/v1", thi
 
 #[rustfmt::skip]
 fn sealed() -> [Script; 2] {
-    let block = |index: usize, begun: Value, deltas: &[Value]| {
+    let block = |index: usize, started: Value, deltas: &[Value]| {
         let delta = |delta: &Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
-        let mut events = vec![json!({"type": "content_block_start", "index": index, "content_block": begun})];
+        let mut events = vec![json!({"type": "content_block_start", "index": index, "content_block": started})];
         events.extend(deltas.iter().map(delta));
         events.push(json!({"type": "content_block_stop", "index": index}));
         events
@@ -334,17 +351,17 @@ fn sealed() -> [Script; 2] {
     let redacted = json!({"type": "redacted_thinking", "data": seal("redacted")});
     let text = |words: &str| json!({"type": "text", "text": words});
     let tool_use = |id: &str, name: &str, input: Value| json!({"type": "tool_use", "id": id, "name": name, "input": input});
-    let said = |blocks: Value| json!({"role": "assistant", "content": blocks});
+    let step = |blocks: Value| json!({"role": "assistant", "content": blocks});
     [
         Script {
             events: [begin(), think("first"), block(1, redacted.clone(), &[]), speak(2, ANNOUNCED), call(3, "toolu_list", "list_files", &[""]),
                 call(4, "toolu_delete", "delete_file", &["", "{\"path\": \"ol", "d.txt\"}"]), end("tool_use")].concat(),
-            back: vec![said(json!([thought("first"), redacted, text(ANNOUNCED), tool_use("toolu_list", "list_files", json!({})),
+            back: vec![step(json!([thought("first"), redacted, text(ANNOUNCED), tool_use("toolu_list", "list_files", json!({})),
                 tool_use("toolu_delete", "delete_file", json!({"path": "old.txt"}))]))],
         },
         Script {
             events: [begin(), think("last"), speak(1, DONE), end("end_turn")].concat(),
-            back: vec![said(json!([thought("last"), text(DONE)]))],
+            back: vec![step(json!([thought("last"), text(DONE)]))],
         },
     ]
 }

@@ -1,6 +1,6 @@
 //! `/chat/completions` of OpenAI and of many other servers.
 
-use super::{Ending, Facts, Foreign, Protocol, Said, Wire};
+use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LATE, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
@@ -67,57 +67,64 @@ impl Protocol for Chat {
         )
     }
 
-    fn words(&self, said: Said, _at: usize, pieces: &[&str]) -> Said {
-        pieces.iter().fold(said, |said, piece| said.delta(&json!({ "content": piece })))
+    fn words(&self, answer: ScriptedAnswer, _at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        pieces.iter().fold(answer, |answer, piece| answer.delta(&json!({ "content": piece })))
     }
 
-    fn thinks(&self, said: Said, _at: usize, pieces: &[&str]) -> Said {
-        pieces.iter().fold(said, |said, piece| said.delta(&json!({ "reasoning_content": piece })))
+    fn thinks(&self, answer: ScriptedAnswer, _at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        pieces.iter().fold(answer, |answer, piece| answer.delta(&json!({ "reasoning_content": piece })))
     }
 
-    fn source(&self, said: Said, _at: usize, url: &str, title: Option<&str>) -> Said {
+    fn source(&self, answer: ScriptedAnswer, _at: usize, url: &str, title: Option<&str>) -> ScriptedAnswer {
         let page = json!({ "url": url, "title": title, "start_index": 0, "end_index": 1 });
-        said.delta(&json!({ "annotations": [{ "type": "url_citation", "url_citation": page }] }))
+        answer.delta(&json!({ "annotations": [{ "type": "url_citation", "url_citation": page }] }))
     }
 
     fn begin_call(
         &self,
-        said: Said,
+        answer: ScriptedAnswer,
         _at: usize,
         number: usize,
         id: &str,
         tool: &str,
         arguments: &[&str],
-    ) -> Said {
+    ) -> ScriptedAnswer {
         let begin = json!({ "index": number, "id": id, "type": "function", "function": { "name": tool, "arguments": "" } });
-        let begun = said.delta(&json!({ "tool_calls": [begin] }));
-        arguments.iter().fold(begun, |said, piece| {
+        let started = answer.delta(&json!({ "tool_calls": [begin] }));
+        arguments.iter().fold(started, |answer, piece| {
             let more = json!({ "index": number, "function": { "arguments": piece } });
-            said.delta(&json!({ "tool_calls": [more] }))
+            answer.delta(&json!({ "tool_calls": [more] }))
         })
     }
 
-    fn end_call(&self, said: Said, _at: usize, _id: &str, _tool: &str, _whole: &str) -> Said {
-        said
+    fn end_call(
+        &self,
+        answer: ScriptedAnswer,
+        _at: usize,
+        _id: &str,
+        _tool: &str,
+        _whole: &str,
+    ) -> ScriptedAnswer {
+        answer
     }
 
-    fn ends(&self, said: Said, why: Ending) -> Said {
+    fn ends(&self, answer: ScriptedAnswer, why: Ending) -> ScriptedAnswer {
         let reason = why.word("stop", "tool_calls", "length", "content_filter");
-        said.json(&json!({ "id": "c", "object": "chat.completion.chunk", "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))
+        answer.json(&json!({ "id": "c", "object": "chat.completion.chunk", "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))
                     .json(&json!({ "id": "c", "object": "chat.completion.chunk", "choices": [], "usage": { "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 } }))
                     .event("[DONE]")
     }
 
-    fn nonsense(&self) -> Vec<(&'static str, Said)> {
-        let on = || Said::on(WIRE);
+    fn nonsense(&self) -> Vec<(&'static str, ScriptedAnswer)> {
+        let on = || ScriptedAnswer::on(WIRE);
         let whole = r#"{"note":"1"}"#;
         let named =
             |name: &str| json!([{ "index": 0, "id": "a", "function": { "name": name, "arguments": "" } }]);
         let written = json!([{ "index": 0, "function": { "arguments": whole } }]);
         let elsewhere = json!([{ "index": 7, "function": { "arguments": whole } }]);
-        let calls = |deltas: &[&Value]| deltas.iter().fold(on(), |said, piece| said.event(pieces(piece)));
+        let calls = |deltas: &[&Value]| deltas.iter().fold(on(), |answer, piece| answer.event(pieces(piece)));
         let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }] });
-        let finish = |said: Said| said.event(finish.to_string()).event("[DONE]");
+        let finish = |answer: ScriptedAnswer| answer.event(finish.to_string()).event("[DONE]");
         vec![
             ("one call with two names", finish(calls(&[&named("pay"), &named("look"), &written]))),
             ("arguments before a name", finish(calls(&[&written, &named("pay")]))),
@@ -137,10 +144,10 @@ impl Protocol for Chat {
         let system = || json!({"role": "system", "content": "be kind"});
         let last = || json!({"role": "assistant", "content": "done"});
             let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "look", "arguments": "{\"at\":1}"}});
-            let told = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "seen"});
+            let reported = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "seen"});
             json!({"messages": [system(), user(),
-                {"role": "assistant", "content": "I look.", "tool_calls": [call("a"), call("b")]}, told("a"), told("b"),
-                {"role": "assistant", "content": null, "tool_calls": [call("c")]}, told("c"), last(), user(),
+                {"role": "assistant", "content": "I look.", "tool_calls": [call("a"), call("b")]}, reported("a"), reported("b"),
+                {"role": "assistant", "content": null, "tool_calls": [call("c")]}, reported("c"), last(), user(),
             ], "tools": [{"type": "function", "function": {"name": "look"}}]})
 
     }
@@ -182,7 +189,7 @@ impl Protocol for Chat {
     }
 }
 
-impl Said {
+impl ScriptedAnswer {
     /// Appends a choice with this delta.
     fn delta(self, delta: &Value) -> Self {
         self.json(&json!({ "id": "c", "object": "chat.completion.chunk", "choices": [{ "index": 0, "delta": delta }] }))
@@ -216,7 +223,7 @@ pub(super) fn messages(
     read_call: impl Fn(&Value) -> Result<Call, String>,
     read_answer: impl Fn(&Value) -> Result<Answer, String>,
 ) -> Result<Conversation, String> {
-    let mut said = Vec::new();
+    let mut entries = Vec::new();
     for message in list(body, "messages")? {
         let calls = match &message["tool_calls"] {
             Value::Null => Vec::new(),
@@ -231,14 +238,14 @@ pub(super) fn messages(
             _ => return Err(format!("content is no text: {message}")),
         };
         match message["role"].as_str() {
-            Some("system") => said.push(Entry::Words { by: By::System, text: words }),
-            Some("user") => said.push(Entry::Words { by: By::User, text: words }),
-            Some("assistant") => said.push(spoken(words, calls)),
-            Some("tool") => answer(&mut said, read_answer(message)?),
+            Some("system") => entries.push(Entry::Words { by: By::System, text: words }),
+            Some("user") => entries.push(Entry::Words { by: By::User, text: words }),
+            Some("assistant") => entries.push(spoken(words, calls)),
+            Some("tool") => answer(&mut entries, read_answer(message)?),
             _ => return Err(format!("a role that there is not: {message}")),
         }
     }
-    Ok(Conversation { said, tools: tool_names(&body["tools"], |tool| &tool["function"]["name"])? })
+    Ok(Conversation { entries, tools: tool_names(&body["tools"], |tool| &tool["function"]["name"])? })
 }
 
 /// Three kinds of servers. Each would accept the state of another as its own.

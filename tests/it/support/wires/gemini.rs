@@ -1,6 +1,6 @@
 //! `:streamGenerateContent` of Google.
 
-use super::{Ending, Facts, Foreign, Protocol, Said, Wire};
+use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
@@ -64,53 +64,60 @@ impl Protocol for Gemini {
         None
     }
 
-    fn words(&self, said: Said, _at: usize, pieces: &[&str]) -> Said {
-        pieces.iter().fold(said, |said, piece| said.parts(&json!({ "text": piece }).to_string()))
+    fn words(&self, answer: ScriptedAnswer, _at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        pieces.iter().fold(answer, |answer, piece| answer.parts(&json!({ "text": piece }).to_string()))
     }
 
-    fn thinks(&self, said: Said, _at: usize, pieces: &[&str]) -> Said {
-        pieces
-            .iter()
-            .fold(said, |said, piece| said.parts(&json!({ "text": piece, "thought": true }).to_string()))
+    fn thinks(&self, answer: ScriptedAnswer, _at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        pieces.iter().fold(answer, |answer, piece| {
+            answer.parts(&json!({ "text": piece, "thought": true }).to_string())
+        })
     }
 
-    fn source(&self, said: Said, _at: usize, url: &str, title: Option<&str>) -> Said {
+    fn source(&self, answer: ScriptedAnswer, _at: usize, url: &str, title: Option<&str>) -> ScriptedAnswer {
         let chunks =
             json!([{ "web": { "uri": url, "title": title } }, { "retrievedContext": { "uri": "gs://x" } }]);
         let grounding = json!({ "groundingChunks": chunks, "webSearchQueries": ["x"] });
-        said.json(&json!({ "candidates": [{ "groundingMetadata": grounding, "index": 0 }] }))
+        answer.json(&json!({ "candidates": [{ "groundingMetadata": grounding, "index": 0 }] }))
     }
 
     fn begin_call(
         &self,
-        said: Said,
+        answer: ScriptedAnswer,
         _at: usize,
         _number: usize,
         id: &str,
         tool: &str,
         arguments: &[&str],
-    ) -> Said {
+    ) -> ScriptedAnswer {
         let (quoted_id, quoted_tool) = (json!(id), json!(tool));
 
         let arguments = arguments.concat();
-        said.parts(&format!(
+        answer.parts(&format!(
             r#"{{"functionCall":{{"id":{quoted_id},"name":{quoted_tool},"args":{arguments}}}}}"#
         ))
     }
 
-    fn end_call(&self, said: Said, _at: usize, _id: &str, _tool: &str, _whole: &str) -> Said {
-        said
+    fn end_call(
+        &self,
+        answer: ScriptedAnswer,
+        _at: usize,
+        _id: &str,
+        _tool: &str,
+        _whole: &str,
+    ) -> ScriptedAnswer {
+        answer
     }
 
-    fn ends(&self, said: Said, why: Ending) -> Said {
+    fn ends(&self, answer: ScriptedAnswer, why: Ending) -> ScriptedAnswer {
         let reason = why.word("STOP", "STOP", "MAX_TOKENS", "SAFETY");
         let candidate = json!({ "content": { "role": "model", "parts": [{ "text": "" }] }, "finishReason": reason, "index": 0 });
         let usage = json!({ "promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15 });
-        said.json(&json!({ "candidates": [candidate], "usageMetadata": usage }))
+        answer.json(&json!({ "candidates": [candidate], "usageMetadata": usage }))
     }
 
-    fn nonsense(&self) -> Vec<(&'static str, Said)> {
-        let on = || Said::on(WIRE);
+    fn nonsense(&self) -> Vec<(&'static str, ScriptedAnswer)> {
+        let on = || ScriptedAnswer::on(WIRE);
         let nameless = r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"args":{"note":"1"}}}]}}]}"#;
         vec![("a call without a name", on().event(nameless).end())]
     }
@@ -123,11 +130,11 @@ impl Protocol for Gemini {
     fn valid_body(&self) -> Value {
             let words = |role: &str, text: &str| json!({"role": role, "parts": [{"text": text}]});
             let call = |id: &str| json!({"functionCall": {"id": id, "name": "look", "args": {"at": 1}}});
-            let told = |id: &str| json!({"functionResponse": {"id": id, "name": "look", "response": {"result": "seen"}}});
+            let reported = |id: &str| json!({"functionResponse": {"id": id, "name": "look", "response": {"result": "seen"}}});
             json!({"systemInstruction": {"parts": [{"text": "be kind"}]}, "contents": [words("user", "go"),
                 {"role": "model", "parts": [{"text": "hm", "thought": true}, {"text": "I look."}, {"text": "", "thoughtSignature": "x"}, call("a"), call("b")]},
-                {"role": "user", "parts": [told("a"), told("b")]},
-                {"role": "model", "parts": [call("c")]}, {"role": "user", "parts": [told("c")]}, words("model", "done"), words("user", "go"),
+                {"role": "user", "parts": [reported("a"), reported("b")]},
+                {"role": "model", "parts": [call("c")]}, {"role": "user", "parts": [reported("c")]}, words("model", "done"), words("user", "go"),
             ], "tools": [{"functionDeclarations": [{"name": "look"}]}]})
 
     }
@@ -165,7 +172,7 @@ impl Protocol for Gemini {
     }
 }
 
-impl Said {
+impl ScriptedAnswer {
     /// Appends an event with these parts, written as they are.
     pub(crate) fn parts(self, parts: &str) -> Self {
         self.event(format!(
@@ -176,11 +183,11 @@ impl Said {
 
 /// `:streamGenerateContent`.
 fn read(body: &Value) -> Result<Conversation, String> {
-    let mut said = Vec::new();
+    let mut entries = Vec::new();
     if !body["systemInstruction"].is_null() {
         let parts = list(&body["systemInstruction"], "parts")?;
         let text = parts.iter().map(|part| text(part, "text")).collect::<Result<_, _>>()?;
-        said.push(Entry::Words { by: By::System, text });
+        entries.push(Entry::Words { by: By::System, text });
     }
     for content in list(body, "contents")? {
         let parts = list(content, "parts")?;
@@ -195,15 +202,15 @@ fn read(body: &Value) -> Result<Conversation, String> {
             }
             _ => return Err(format!("a role that there is not: {content}")),
         };
-        if let (Entry::Calls { .. }, Some(Entry::Words { by: By::Model, .. })) = (&entry, said.last()) {
+        if let (Entry::Calls { .. }, Some(Entry::Words { by: By::Model, .. })) = (&entry, entries.last()) {
             return Err("a call stands behind other words of the model".to_owned());
         }
-        said.push(entry);
+        entries.push(entry);
     }
     let groups = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = groups.iter().map(|group| tool_names(&group["functionDeclarations"], |tool| &tool["name"]));
     let tools = names.collect::<Result<Vec<_>, _>>()?.concat();
-    Ok(Conversation { said, tools })
+    Ok(Conversation { entries, tools })
 }
 
 fn model(parts: &[Value]) -> Result<Entry, String> {
@@ -230,12 +237,12 @@ fn function_response(part: &Value) -> Result<Answer, String> {
     let answer = &part["functionResponse"];
     let response = answer["response"].as_object().ok_or(format!("response is no object: {part}"))?;
     // A result alone under this name is unwrapped; any other response is kept as it is.
-    let told = match response.get("result").and_then(Value::as_str) {
+    let reported = match response.get("result").and_then(Value::as_str) {
         Some(result) if response.len() == 1 => result.to_owned(),
         _ if response.is_empty() => String::new(),
         _ => Value::Object(response.clone()).to_string(),
     };
-    Ok(Answer { id: id(answer, "id")?, tool: Some(text(answer, "name")?), text: told })
+    Ok(Answer { id: id(answer, "id")?, tool: Some(text(answer, "name")?), text: reported })
 }
 
 static SERVERS: [StrictServer; 1] =
@@ -246,7 +253,7 @@ fn sealed() -> [Script; 2] {
     let chunk = |parts: Value| json!({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}}]});
     let last = |parts: Value| json!({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "thoughtsTokenCount": 3}});
-    let said = |parts: Value| json!({"role": "model", "parts": parts});
+    let step = |parts: Value| json!({"role": "model", "parts": parts});
     let thought = |half: &str| chunk(json!([{"text": half, "thought": true}]));
     let [one, other] = halves(THOUGHTS);
     let announced = json!({"text": ANNOUNCED, "thoughtSignature": seal("text")});
@@ -258,15 +265,15 @@ fn sealed() -> [Script; 2] {
     // The last signature may arrive without text.
     let empty = json!({"text": "", "thoughtSignature": seal("end")});
     let unsigned = json!({"text": DONE, "thoughtSignature": null});
-    let [begun, rest] = halves(DONE).map(|half| chunk(json!([{"text": half}])));
+    let [started, rest] = halves(DONE).map(|half| chunk(json!([{"text": half}])));
     [
         Script {
             events: vec![thought(one), thought(other), chunk(json!([announced])), last(json!([list, delete]))],
-            back: vec![said(json!([announced, list, deleted]))],
+            back: vec![step(json!([announced, list, deleted]))],
         },
         Script {
-            events: vec![thought(one), begun, rest, last(json!([empty]))],
-            back: vec![said(json!([unsigned, empty]))],
+            events: vec![thought(one), started, rest, last(json!([empty]))],
+            back: vec![step(json!([unsigned, empty]))],
         },
     ]
 }

@@ -105,7 +105,7 @@ pub(crate) struct Facts {
     pub(crate) provider: &'static str,
     /// The path of the base URL.
     pub(crate) base_path: &'static str,
-    /// The path of a request below the base URL. `{model}` stands for the name of the model.
+    /// The path of a request below the base URL. `{model}` is the name of the model.
     path: &'static str,
     /// Whether the stream consists of server-sent events. The others are lines of JSON.
     pub(crate) is_sse: bool,
@@ -155,33 +155,40 @@ pub(crate) trait Protocol: Debug + Sync {
     fn begin(&self) -> Option<Value>;
 
     /// Appends text as item `at` of the answer, in these deltas.
-    fn words(&self, said: Said, at: usize, pieces: &[&str]) -> Said;
+    fn words(&self, answer: ScriptedAnswer, at: usize, pieces: &[&str]) -> ScriptedAnswer;
 
     /// Appends reasoning, in these deltas.
-    fn thinks(&self, said: Said, at: usize, pieces: &[&str]) -> Said;
+    fn thinks(&self, answer: ScriptedAnswer, at: usize, pieces: &[&str]) -> ScriptedAnswer;
 
     /// Appends a web source of the text, if the wire has sources.
-    fn source(&self, said: Said, at: usize, url: &str, title: Option<&str>) -> Said;
+    fn source(&self, answer: ScriptedAnswer, at: usize, url: &str, title: Option<&str>) -> ScriptedAnswer;
 
     /// Appends the begin of call `number` as item `at`, with these deltas of its arguments.
     fn begin_call(
         &self,
-        said: Said,
+        answer: ScriptedAnswer,
         at: usize,
         number: usize,
         id: &str,
         tool: &str,
         arguments: &[&str],
-    ) -> Said;
+    ) -> ScriptedAnswer;
 
     /// Ends the call that is item `at`.
-    fn end_call(&self, said: Said, at: usize, id: &str, tool: &str, arguments: &str) -> Said;
+    fn end_call(
+        &self,
+        answer: ScriptedAnswer,
+        at: usize,
+        id: &str,
+        tool: &str,
+        arguments: &str,
+    ) -> ScriptedAnswer;
 
     /// Ends the answer for this reason.
-    fn ends(&self, said: Said, why: Ending) -> Said;
+    fn ends(&self, answer: ScriptedAnswer, why: Ending) -> ScriptedAnswer;
 
     /// Answers without a valid reading, each with a label.
-    fn nonsense(&self) -> Vec<(&'static str, Said)>;
+    fn nonsense(&self) -> Vec<(&'static str, ScriptedAnswer)>;
 
     /// The conversation in the body of a request, which has to follow the rules of the provider.
     fn read(&self, body: &Value) -> Result<Conversation, String>;
@@ -234,13 +241,13 @@ impl dyn Protocol {
         }
     }
 
-    fn said_in(&self, request: &Value) -> Vec<Entry> {
-        conversation(self.path_end(), request).unwrap().said
+    fn entries_in(&self, request: &Value) -> Vec<Entry> {
+        conversation(self.path_end(), request).unwrap().entries
     }
 
     /// The answers to calls in a request, oldest first.
-    pub(crate) fn told(&self, request: &Value) -> Vec<String> {
-        let answers = self.said_in(request).into_iter().filter_map(|entry| match entry {
+    pub(crate) fn tool_results(&self, request: &Value) -> Vec<String> {
+        let answers = self.entries_in(request).into_iter().filter_map(|entry| match entry {
             Entry::Answers(answers) => Some(answers),
             Entry::Words { .. } | Entry::Calls { .. } => None,
         });
@@ -249,7 +256,7 @@ impl dyn Protocol {
 
     /// The calls in a request, oldest first: tool and arguments.
     pub(crate) fn calls(&self, request: &Value) -> Vec<(String, Value)> {
-        let calls = self.said_in(request).into_iter().filter_map(|entry| match entry {
+        let calls = self.entries_in(request).into_iter().filter_map(|entry| match entry {
             Entry::Calls { calls, .. } => Some(calls),
             Entry::Words { .. } | Entry::Answers(_) => None,
         });
@@ -259,7 +266,7 @@ impl dyn Protocol {
 
 /// An answer as the data of its events. Tests break the answer here.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct ScriptedAnswer {
     pub(crate) wire: Wire,
     pub(crate) events: Vec<String>,
     /// The number of items in the answer so far, including calls.
@@ -269,7 +276,7 @@ pub(crate) struct Said {
     items: Vec<String>,
 }
 
-impl Said {
+impl ScriptedAnswer {
     /// Begins an answer.
     pub(crate) fn on(wire: Wire) -> Self {
         let events = wire.begin().iter().map(Value::to_string).collect();

@@ -1,7 +1,7 @@
 //! `/api/chat` of Ollama.
 
 use super::chat::messages;
-use super::{Ending, Facts, Foreign, Protocol, Said, Wire};
+use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, Swap, UNANSWERED, Wrong,
@@ -58,54 +58,61 @@ impl Protocol for Ollama {
         None
     }
 
-    fn words(&self, said: Said, _at: usize, pieces: &[&str]) -> Said {
-        pieces.iter().fold(said, |said, piece| {
-            said.json(
+    fn words(&self, answer: ScriptedAnswer, _at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        pieces.iter().fold(answer, |answer, piece| {
+            answer.json(
                 &json!({ "model": "m", "message": { "role": "assistant", "content": piece }, "done": false }),
             )
         })
     }
 
-    fn thinks(&self, said: Said, _at: usize, pieces: &[&str]) -> Said {
-        pieces.iter().fold(said, |said, piece| {
+    fn thinks(&self, answer: ScriptedAnswer, _at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        pieces.iter().fold(answer, |answer, piece| {
             let message = json!({ "role": "assistant", "content": "", "thinking": piece });
-            said.json(&json!({ "model": "m", "message": message, "done": false }))
+            answer.json(&json!({ "model": "m", "message": message, "done": false }))
         })
     }
 
-    fn source(&self, said: Said, _at: usize, _url: &str, _title: Option<&str>) -> Said {
-        said
+    fn source(&self, answer: ScriptedAnswer, _at: usize, _url: &str, _title: Option<&str>) -> ScriptedAnswer {
+        answer
     }
 
     fn begin_call(
         &self,
-        said: Said,
+        answer: ScriptedAnswer,
         _at: usize,
         _number: usize,
         id: &str,
         tool: &str,
         arguments: &[&str],
-    ) -> Said {
+    ) -> ScriptedAnswer {
         let (quoted_id, quoted_tool) = (json!(id), json!(tool));
 
         let function = format!(r#"{{"name":{quoted_tool},"arguments":{}}}"#, arguments.concat());
-        said.event(format!(
+        answer.event(format!(
                     r#"{{"model":"m","message":{{"role":"assistant","content":"","tool_calls":[{{"id":{quoted_id},"function":{function}}}]}},"done":false}}"#
                 ))
     }
 
-    fn end_call(&self, said: Said, _at: usize, _id: &str, _tool: &str, _whole: &str) -> Said {
-        said
+    fn end_call(
+        &self,
+        answer: ScriptedAnswer,
+        _at: usize,
+        _id: &str,
+        _tool: &str,
+        _whole: &str,
+    ) -> ScriptedAnswer {
+        answer
     }
 
-    fn ends(&self, said: Said, why: Ending) -> Said {
+    fn ends(&self, answer: ScriptedAnswer, why: Ending) -> ScriptedAnswer {
         let reason = why.word("stop", "stop", "length", "stop");
         let message = json!({ "role": "assistant", "content": "" });
-        said.json(&json!({ "model": "m", "message": message, "done": true, "done_reason": reason, "prompt_eval_count": 10, "eval_count": 5 }))
+        answer.json(&json!({ "model": "m", "message": message, "done": true, "done_reason": reason, "prompt_eval_count": 10, "eval_count": 5 }))
     }
 
-    fn nonsense(&self) -> Vec<(&'static str, Said)> {
-        let on = || Said::on(WIRE);
+    fn nonsense(&self) -> Vec<(&'static str, ScriptedAnswer)> {
+        let on = || ScriptedAnswer::on(WIRE);
         let nameless = r#"{"message":{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":{"note":"1"}}}]},"done":false}"#;
         vec![("a call without a name", on().event(nameless).end())]
     }
@@ -120,10 +127,10 @@ impl Protocol for Ollama {
         let system = || json!({"role": "system", "content": "be kind"});
         let last = || json!({"role": "assistant", "content": "done"});
             let call = |id: &str| json!({"id": id, "function": {"name": "look", "arguments": {"at": 1}}});
-            let told = |id: &str| json!({"role": "tool", "tool_call_id": id, "tool_name": "look", "content": "seen"});
+            let reported = |id: &str| json!({"role": "tool", "tool_call_id": id, "tool_name": "look", "content": "seen"});
             json!({"messages": [system(), user(),
-                {"role": "assistant", "content": "I look.", "tool_calls": [call("a"), call("b")]}, told("a"), told("b"),
-                {"role": "assistant", "content": "", "tool_calls": [call("c")]}, told("c"), last(), user(),
+                {"role": "assistant", "content": "I look.", "tool_calls": [call("a"), call("b")]}, reported("a"), reported("b"),
+                {"role": "assistant", "content": "", "tool_calls": [call("c")]}, reported("c"), last(), user(),
             ], "tools": [{"type": "function", "function": {"name": "look"}}]})
 
     }

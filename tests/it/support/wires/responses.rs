@@ -1,6 +1,6 @@
 //! `/responses` of OpenAI.
 
-use super::{Ending, Facts, Foreign, Protocol, Said, Wire};
+use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, MIXED_UP, Swap, UNANSWERED, Wrong,
@@ -67,16 +67,16 @@ impl Protocol for Responses {
         )
     }
 
-    fn words(&self, said: Said, at: usize, pieces: &[&str]) -> Said {
+    fn words(&self, answer: ScriptedAnswer, at: usize, pieces: &[&str]) -> ScriptedAnswer {
         let id = format!("msg_{at}");
 
         let item = json!({ "type": "message", "id": id, "role": "assistant", "content": [] });
         let part = json!({ "type": "output_text", "text": "", "annotations": [] });
-        let begun = said
+        let started = answer
                     .json(&json!({ "type": "response.output_item.added", "output_index": at, "item": item }))
                     .json(&json!({ "type": "response.content_part.added", "item_id": id, "output_index": at, "content_index": 0, "part": part }));
-        let written = pieces.iter().fold(begun, |said, piece| {
-                    said.json(&json!({ "type": "response.output_text.delta", "item_id": id, "output_index": at, "content_index": 0, "delta": piece }))
+        let written = pieces.iter().fold(started, |answer, piece| {
+                    answer.json(&json!({ "type": "response.output_text.delta", "item_id": id, "output_index": at, "content_index": 0, "delta": piece }))
                 });
         let text = pieces.concat();
         let part = json!({ "type": "output_text", "text": text, "annotations": [] });
@@ -86,60 +86,67 @@ impl Protocol for Responses {
                     .item_done(at, item.to_string())
     }
 
-    fn thinks(&self, mut said: Said, at: usize, pieces: &[&str]) -> Said {
-        said.places += 1;
-        pieces.iter().fold(said, |said, piece| {
-                    said.json(&json!({ "type": "response.reasoning_summary_text.delta", "item_id": "rs_1", "output_index": at, "summary_index": 0, "delta": piece }))
+    fn thinks(&self, mut answer: ScriptedAnswer, at: usize, pieces: &[&str]) -> ScriptedAnswer {
+        answer.places += 1;
+        pieces.iter().fold(answer, |answer, piece| {
+                    answer.json(&json!({ "type": "response.reasoning_summary_text.delta", "item_id": "rs_1", "output_index": at, "summary_index": 0, "delta": piece }))
                 })
     }
 
-    fn source(&self, said: Said, _at: usize, url: &str, title: Option<&str>) -> Said {
+    fn source(&self, answer: ScriptedAnswer, _at: usize, url: &str, title: Option<&str>) -> ScriptedAnswer {
         let page =
             json!({ "type": "url_citation", "url": url, "title": title, "start_index": 0, "end_index": 1 });
-        said.json(&json!({ "type": "response.output_text.annotation.added", "item_id": "msg_0", "output_index": 0, "content_index": 0, "annotation_index": 0, "annotation": page }))
+        answer.json(&json!({ "type": "response.output_text.annotation.added", "item_id": "msg_0", "output_index": 0, "content_index": 0, "annotation_index": 0, "annotation": page }))
     }
 
     fn begin_call(
         &self,
-        said: Said,
+        answer: ScriptedAnswer,
         at: usize,
         _number: usize,
         id: &str,
         tool: &str,
         arguments: &[&str],
-    ) -> Said {
+    ) -> ScriptedAnswer {
         let item_id = format!("fc_{at}");
         let item =
             json!({ "type": "function_call", "id": item_id, "call_id": id, "name": tool, "arguments": "" });
-        let begun =
-            said.json(&json!({ "type": "response.output_item.added", "output_index": at, "item": item }));
-        arguments.iter().fold(begun, |said, piece| {
-                    said.json(&json!({ "type": "response.function_call_arguments.delta", "item_id": item_id, "output_index": at, "delta": piece }))
+        let started =
+            answer.json(&json!({ "type": "response.output_item.added", "output_index": at, "item": item }));
+        arguments.iter().fold(started, |answer, piece| {
+                    answer.json(&json!({ "type": "response.function_call_arguments.delta", "item_id": item_id, "output_index": at, "delta": piece }))
                 })
     }
 
-    fn end_call(&self, said: Said, at: usize, id: &str, tool: &str, whole: &str) -> Said {
+    fn end_call(
+        &self,
+        answer: ScriptedAnswer,
+        at: usize,
+        id: &str,
+        tool: &str,
+        whole: &str,
+    ) -> ScriptedAnswer {
         let item = json!({ "type": "function_call", "id": format!("fc_{at}"), "call_id": id, "name": tool, "arguments": whole, "status": "completed" });
-        said
+        answer
                     .json(&json!({ "type": "response.function_call_arguments.done", "item_id": format!("fc_{at}"), "output_index": at, "arguments": whole }))
                     .item_done(at, item.to_string())
     }
 
-    fn ends(&self, said: Said, why: Ending) -> Said {
+    fn ends(&self, answer: ScriptedAnswer, why: Ending) -> ScriptedAnswer {
         let status = why.word("completed", "completed", "incomplete", "incomplete");
         let details = match why {
             Ending::Length => json!({ "reason": "max_output_tokens" }),
             Ending::Filtered => json!({ "reason": "content_filter" }),
             Ending::Stop | Ending::Calls => Value::Null,
         };
-        let items = said.items.join(",");
-        said.event(format!(
+        let items = answer.items.join(",");
+        answer.event(format!(
                     r#"{{"type":"response.{status}","response":{{"id":"resp_1","status":"{status}","incomplete_details":{details},"output":[{items}],"usage":{{"input_tokens":10,"output_tokens":5,"total_tokens":15}}}}}}"#
                 ))
     }
 
-    fn nonsense(&self) -> Vec<(&'static str, Said)> {
-        let on = || Said::on(WIRE);
+    fn nonsense(&self) -> Vec<(&'static str, ScriptedAnswer)> {
+        let on = || ScriptedAnswer::on(WIRE);
         let whole = r#"{"note":"1"}"#;
         let delta = json!({ "type": "response.function_call_arguments.delta", "item_id": "fc_9", "output_index": 9, "delta": whole });
         vec![("arguments for a call that never began", on().event(delta.to_string()).end())]
@@ -154,11 +161,11 @@ impl Protocol for Responses {
         let user = || json!({"role": "user", "content": "go"});
         let last = || json!({"role": "assistant", "content": "done"});
             let call = |id: &str| json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "look", "arguments": "{\"at\":1}"});
-            let told = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "seen"});
+            let reported = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "seen"});
             json!({"store": false, "instructions": "be kind", "input": [user(),
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
                 {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
-                call("a"), call("b"), told("a"), told("b"), call("c"), told("c"), last(), user(),
+                call("a"), call("b"), reported("a"), reported("b"), call("c"), reported("c"), last(), user(),
             ], "tools": [{"type": "function", "name": "look"}]})
 
     }
@@ -200,7 +207,7 @@ impl Protocol for Responses {
     }
 }
 
-impl Said {
+impl ScriptedAnswer {
     fn item_done(mut self, at: usize, item: String) -> Self {
         let done = format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item}}}"#);
         self.items.push(item);
@@ -210,9 +217,9 @@ impl Said {
 
 /// `/responses`: the items of one step are consecutive, without another author's items in between.
 fn read(body: &Value) -> Result<Conversation, String> {
-    let mut said = Vec::new();
+    let mut entries = Vec::new();
     if !body["instructions"].is_null() {
-        said.push(Entry::Words { by: By::System, text: text(body, "instructions")? });
+        entries.push(Entry::Words { by: By::System, text: text(body, "instructions")? });
     }
     let mut ids = HashSet::new();
     let mut step = Step::default();
@@ -221,7 +228,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
             return Err(format!("the item {id} is there twice"));
         }
         match (item["type"].as_str().unwrap_or("message"), item["role"].as_str()) {
-            ("message", Some("assistant")) => step.says(&words(item)?),
+            ("message", Some("assistant")) => step.add_text(&words(item)?),
             ("reasoning", None) => step.thinks(item, body)?,
             ("function_call", None) => {
                 let (id, arguments) = (text(item, "call_id")?, arguments(item)?);
@@ -231,19 +238,19 @@ fn read(body: &Value) -> Result<Conversation, String> {
                 step.calls(Call { id: Some(id), tool: text(item, "name")?, arguments });
             }
             ("message", Some("user")) => {
-                step.end(&mut said)?;
-                said.push(Entry::Words { by: By::User, text: words(item)? });
+                step.end(&mut entries)?;
+                entries.push(Entry::Words { by: By::User, text: words(item)? });
             }
             ("function_call_output", None) => {
-                step.end(&mut said)?;
+                step.end(&mut entries)?;
                 let id = Some(text(item, "call_id")?);
-                answer(&mut said, Answer { id, tool: None, text: text(item, "output")? });
+                answer(&mut entries, Answer { id, tool: None, text: text(item, "output")? });
             }
             _ => return Err(format!("an item that there is not: {item}")),
         }
     }
-    step.end(&mut said)?;
-    Ok(Conversation { said, tools: tool_names(&body["tools"], |tool| &tool["name"])? })
+    step.end(&mut entries)?;
+    Ok(Conversation { entries, tools: tool_names(&body["tools"], |tool| &tool["name"])? })
 }
 
 /// Consecutive items of the model.
@@ -251,20 +258,20 @@ fn read(body: &Value) -> Result<Conversation, String> {
 struct Step {
     text: String,
     calls: Vec<Call>,
-    begun: bool,
+    started: bool,
     /// Whether reasoning is not followed by a text or a call yet.
     thinking: bool,
 }
 
 impl Step {
-    fn says(&mut self, text: &str) {
+    fn add_text(&mut self, text: &str) {
         self.text.push_str(text);
-        (self.begun, self.thinking) = (true, false);
+        (self.started, self.thinking) = (true, false);
     }
 
     fn calls(&mut self, call: Call) {
         self.calls.push(call);
-        (self.begun, self.thinking) = (true, false);
+        (self.started, self.thinking) = (true, false);
     }
 
     fn thinks(&mut self, item: &Value, body: &Value) -> Result<(), String> {
@@ -274,17 +281,17 @@ impl Step {
             // The server has not stored the item, so the id alone is not enough.
             text(item, "encrypted_content")?;
         }
-        (self.begun, self.thinking) = (true, true);
+        (self.started, self.thinking) = (true, true);
         Ok(())
     }
 
-    fn end(&mut self, said: &mut Vec<Entry>) -> Result<(), String> {
-        let Self { text, calls, begun, thinking } = std::mem::take(self);
+    fn end(&mut self, entries: &mut Vec<Entry>) -> Result<(), String> {
+        let Self { text, calls, started, thinking } = std::mem::take(self);
         if thinking {
             return Err("a reasoning item stands without what it led to".to_owned());
         }
-        if begun {
-            said.push(spoken(text, calls));
+        if started {
+            entries.push(spoken(text, calls));
         }
         Ok(())
     }
@@ -303,8 +310,8 @@ static SERVERS: [StrictServer; 1] = [StrictServer { wire: WIRE, base: "/v1", thi
 #[rustfmt::skip]
 fn sealed() -> [Script; 2] {
     // An item differs between its begin and its end event.
-    let done = |place: usize, begun: Value, deltas: Vec<Value>, item: &Value| {
-        let mut events = vec![json!({"type": "response.output_item.added", "output_index": place, "item": begun})];
+    let done = |place: usize, started: Value, deltas: Vec<Value>, item: &Value| {
+        let mut events = vec![json!({"type": "response.output_item.added", "output_index": place, "item": started})];
         events.extend(deltas);
         events.push(json!({"type": "response.output_item.done", "output_index": place, "item": item}));
         events
@@ -315,14 +322,14 @@ fn sealed() -> [Script; 2] {
     let thought = |id: &str| json!({"type": "reasoning", "id": id, "encrypted_content": seal(id),
         "summary": [{"type": "summary_text", "text": THOUGHTS}]});
     let think = |id: &str| {
-        let begun = json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "not yet"});
-        let told = halves(THOUGHTS).map(|half| delta("reasoning_summary_text", 0, half));
-        done(0, begun, told.to_vec(), &thought(id))
+        let started = json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "not yet"});
+        let reported = halves(THOUGHTS).map(|half| delta("reasoning_summary_text", 0, half));
+        done(0, started, reported.to_vec(), &thought(id))
     };
     let speak = |id: &str, words: &str| {
         let item = |status: &str, content: Value| json!({"type": "message", "id": id, "role": "assistant", "status": status, "content": content});
-        let said = item("completed", json!([{"type": "output_text", "text": words, "annotations": []}]));
-        done(1, item("in_progress", json!([])), halves(words).map(|half| delta("output_text", 1, half)).to_vec(), &said)
+        let step = item("completed", json!([{"type": "output_text", "text": words, "annotations": []}]));
+        done(1, item("in_progress", json!([])), halves(words).map(|half| delta("output_text", 1, half)).to_vec(), &step)
     };
     let call = |place: usize, id: &str, call_id: &str, name: &str, arguments: &str| {
         let item = |arguments: &str| json!({"type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments});

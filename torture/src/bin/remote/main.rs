@@ -166,7 +166,7 @@ impl Bench {
         let mut acknowledged = false;
         for _ in 0..TRIES {
             let response = request().send(server).await;
-            let told = match response.ok().filter(|response| response.cut.is_none()).map(|it| it.status) {
+            let report = match response.ok().filter(|response| response.cut.is_none()).map(|it| it.status) {
                 Some(200) if acknowledged => break,
                 Some(200) => {
                     if outcome.is_ok() {
@@ -183,7 +183,7 @@ impl Bench {
                     continue;
                 }
             };
-            self.0.write(&job.line("told", Some(told))).await?;
+            self.0.write(&job.line("reported", Some(report))).await?;
             if acknowledged {
                 break;
             }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How long the calls of a client that has gone may take to end. Some hang.
+/// How long the calls of a disconnected client may take to end. Some hang.
 const LEFT: Duration = Duration::from_secs(3);
 /// The error of JSON-RPC for an unknown method.
 const NO_METHOD: i32 = -32601;
@@ -20,7 +20,7 @@ const NO_METHOD: i32 = -32601;
 /// The number of the next execution.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Serves until the client has gone, and then ends the calls that it began: a client that dies stops no tool.
+/// Serves until the client disconnects, and then ends the calls that it began: a client that dies stops no tool.
 pub(crate) async fn serve(bench: Bench, names: Vec<String>) -> Result<()> {
     let (sender, mut lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -39,7 +39,7 @@ pub(crate) async fn serve(bench: Bench, names: Vec<String>) -> Result<()> {
                 Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
                 Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
             };
-            // A client that has gone reads no answer.
+            // A disconnected client reads no answer.
             let _gone = writeln!(stdout(), "{answer}").and_then(|()| stdout().flush());
         });
         while calls.try_join_next().is_some() {}

@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 struct Service {
     bench: Bench,
     keys: Hmac<Sha256>,
-    /// The calls under way. A server that disconnects stops none.
+    /// The calls in progress. A server that disconnects stops none.
     running: Mutex<JoinSet<()>>,
 }
 

@@ -108,7 +108,7 @@ impl Worker {
         self.bench.report(&job, &outcome, self.server, settle).await
     }
 
-    /// Renews the lease, and tells when the call is asked to stop. Completes after a time that only a call that hangs
+    /// Renews the lease, and reports when a cancel of the call is requested. Completes after a time that only a call that hangs
     /// takes, and not with the lease: the end of a lease stops no effect.
     async fn renew(&self, call: &str, permit: &str, lease: Duration, stop: watch::Sender<bool>) {
         let path = format!("/tool_calls/{call}/renew");

@@ -101,8 +101,8 @@ impl FromStr for Fault {
         let expected = || {
             format!("{text:?}: expected before|after:POINT=die|refuse|lose|pause:MILLISECONDS[@PROBABILITY]")
         };
-        let (place, what) = text.split_once('=').ok_or_else(expected)?;
-        let (side, point) = place.split_once(':').ok_or_else(expected)?;
+        let (point_of_commit, what) = text.split_once('=').ok_or_else(expected)?;
+        let (side, point) = point_of_commit.split_once(':').ok_or_else(expected)?;
         let (action, probability) = what.split_once('@').unwrap_or((what, "1"));
         let side = match side {
             "before" => Side::Before,

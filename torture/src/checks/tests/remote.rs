@@ -41,19 +41,19 @@ fn a_second_execution_of_one_call_and_an_execution_of_no_call_are_found() {
 
 #[test]
 fn a_report_that_was_acknowledged_and_is_not_in_force_is_found() {
-    let told = |outcome: &str| {
+    let report = |outcome: &str| {
         let mut records = valid_records();
-        records.ledger.push(LedgerLine { outcome: Some(outcome.to_owned()), ..line("told", 6) });
+        records.ledger.push(LedgerLine { outcome: Some(outcome.to_owned()), ..line("reported", 6) });
         all(&records).iter().map(|violation| violation.id).collect::<Vec<_>>()
     };
-    assert_eq!(told("ok"), [""; 0]);
-    assert_eq!(told("fail"), ["D9"]);
-    assert_eq!(told("refused"), ["D9"]);
+    assert_eq!(report("ok"), [""; 0]);
+    assert_eq!(report("fail"), ["D9"]);
+    assert_eq!(report("refused"), ["D9"]);
 }
 
 #[test]
 fn only_a_service_may_begin_with_a_call_whose_server_is_dead() {
-    let begun = |tool: &str, seen: &str, at: i64| {
+    let started = |tool: &str, seen: &str, at: i64| {
         let mut records = valid_records();
         for line in &mut records.ledger {
             line.tool = tool.to_owned();
@@ -63,9 +63,9 @@ fn only_a_service_may_begin_with_a_call_whose_server_is_dead() {
         all(&records).iter().filter(|violation| violation.id == "S1").count()
     };
     let at = valid_records().ledger[0].at;
-    assert_eq!(begun("pay_http", "interrupted", at), 0);
-    assert_eq!(begun("bank__pay", "interrupted", at), 1);
-    assert_eq!(begun("pay_http", "approved", at), 1);
+    assert_eq!(started("pay_http", "interrupted", at), 0);
+    assert_eq!(started("bank__pay", "interrupted", at), 1);
+    assert_eq!(started("pay_http", "approved", at), 1);
     // Before its claim there was no request.
-    assert!(begun("pay_http", "interrupted", SECOND) > 0);
+    assert!(started("pay_http", "interrupted", SECOND) > 0);
 }

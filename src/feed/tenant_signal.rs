@@ -1,18 +1,18 @@
-//! The news that a tenant may have new events.
+//! The signal that a tenant may have new events.
 
 use super::Batch;
 use std::sync::Arc;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Tells when a tenant may have new events with numbers. The rows are the truth.
+/// Completes when a tenant may have new events with numbers. The rows are the truth.
 #[derive(Debug)]
-pub(crate) struct TenantNews {
+pub(crate) struct TenantSignal {
     tenant_id: String,
     batches: broadcast::Receiver<Arc<Batch>>,
 }
 
-impl TenantNews {
+impl TenantSignal {
     pub(super) fn new(tenant_id: String, batches: broadcast::Receiver<Arc<Batch>>) -> Self {
         Self { tenant_id, batches }
     }

@@ -1,4 +1,4 @@
-// The requests of tools that run: their list above the calls, and the form of one.
+// The requests of executing tools: their list above the calls, and the form of one request.
 import { answer, requests } from './api.js';
 import { blank } from './edit.js';
 import { changed, guard, setBusy } from './inert.js';
@@ -7,8 +7,8 @@ import { el, fill, person, title } from './text.js';
 import { clock } from './time.js';
 
 const pane = document.getElementById('detail');
-const place = document.getElementById('asks');
-const rows = place.querySelector('ul');
+const section = document.getElementById('tool-requests');
+const rows = section.querySelector('ul');
 
 /** The open requests, newest first, and the one that is shown. */
 let listed = [];
@@ -32,13 +32,13 @@ export async function reload() {
   draw();
 }
 
-const asker = ({ mcp, tool_name: tool }) => (mcp ? `${mcp.tool} of ${mcp.server}` : tool);
+const toolOf = ({ mcp, tool_name: tool }) => (mcp ? `${mcp.tool} of ${mcp.server}` : tool);
 
 function draw() {
-  place.hidden = listed.length === 0;
+  section.hidden = listed.length === 0;
   fill(rows, listed.map(item => el('li', {}, el('a', { href: `#/request/${item.request_id}`, 'aria-current': item.request_id === shown?.id ? 'true' : undefined },
     el('span', { className: 'headline' }, item.message),
-    el('span', { className: 'facts' }, el('code', {}, asker(item)), el('span', {}, `for ${person(item.requested_by)}`)),
+    el('span', { className: 'facts' }, el('code', {}, toolOf(item)), el('span', {}, `for ${person(item.requested_by)}`)),
     el('span', { className: 'state' }, 'waits for ', clock(item.expires_at, 'no time: it is over'))))));
 }
 
@@ -72,9 +72,9 @@ export function close() {
   draw();
 }
 
-function end(told) {
+function end(text) {
   fill(pane, el('div', { className: 'body' }, el('a', { className: 'back', href: '#/' }, 'Back to the list'),
-    el('h2', { tabIndex: -1 }, 'Request of a tool'), el('p', { className: 'outcome', role: 'status' }, told)));
+    el('h2', { tabIndex: -1 }, 'Request of a tool'), el('p', { className: 'outcome', role: 'status' }, text)));
   pane.querySelector('h2').focus();
 }
 
@@ -86,7 +86,7 @@ function build(item) {
   const send = action => {
     const content = action === 'accept' ? form.read() : undefined;
     if (typeof content === 'string') fill(message, content);
-    else give(item, { action, content }, { form, fields, message });
+    else submit(item, { action, content }, { form, fields, message });
   };
   const button = (action, className, words) => guard(el('button', { type: 'button', className }, words), () => send(action));
   shown.bar = el('div', { className: 'bar' }, message, !item.can_decline ? el('p', {}, 'You see this request, and others answer it.')
@@ -94,7 +94,7 @@ function build(item) {
       item.can_accept && button('accept', 'approve', 'Send the answer')));
   fill(pane, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Request' },
     el('a', { className: 'back', href: '#/' }, 'Back to the list'), heading,
-    el('p', { className: 'facts' }, el('code', {}, asker(item)), el('span', {}, 'runs for ', el('b', {}, person(item.requested_by))),
+    el('p', { className: 'facts' }, el('code', {}, toolOf(item)), el('span', {}, 'runs for ', el('b', {}, person(item.requested_by))),
       el('span', {}, 'time to answer: ', clock(item.expires_at, 'over'))),
     el('p', {}, 'What you enter goes to this tool alone. Enter nothing that it must not have.'),
     el('h3', {}, 'Its message'), el('p', { className: 'value text' }, item.message),
@@ -104,16 +104,16 @@ function build(item) {
   heading.focus();
 }
 
-const TOLD = { accepted: 'Sent. The tool continues.', declined: 'Declined. The tool continues without an answer.', cancelled: 'Cancelled. The tool gets a request to end.' };
+const OUTCOMES = { accepted: 'Sent. The tool continues.', declined: 'Declined. The tool continues without an answer.', cancelled: 'Cancelled. The tool gets a request to end.' };
 
-async function give(item, body, { form, fields, message }) {
+async function submit(item, body, { form, fields, message }) {
   const own = shown;
   const controls = [...own.bar.querySelectorAll('button')];
   setBusy(controls, true);
   fill(message, 'Sending…');
   try {
     const { state } = await answer(item.request_id, body);
-    if (own === shown) end(TOLD[state]);
+    if (own === shown) end(OUTCOMES[state]);
   } catch (error) {
     if (own !== shown) return;
     setBusy(controls, false);

@@ -4,29 +4,29 @@ import assert from 'node:assert/strict';
 export default async function ({ facts, open, until }) {
   const tab = await open();
   const { page } = tab;
-  await page.locator('#asks a', { hasText: 'Which PIN?' }).click();
-  await tab.says('Act asks');
-  await tab.says('act of s');
+  await page.locator('#tool-requests a', { hasText: 'Which PIN?' }).click();
+  await tab.shows('Act asks');
+  await tab.shows('act of s');
   await tab.axe('the request');
   const pin = page.getByLabel('pin required');
   await pin.fill('1');
   await tab.presses('Send the answer');
-  await tab.says('The request stays open.');
+  await tab.shows('The request stays open.');
   tab.expected.push('422');
   await page.getByLabel('send attempts').check();
   await page.getByLabel('attempts', { exact: true }).fill('2');
   await pin.fill(facts.pin);
   await tab.axe('the refused answer');
   await tab.presses('Send the answer');
-  await tab.says('Sent. The tool continues.');
-  await until('the request', () => page.locator('#asks').isHidden());
+  await tab.shows('Sent. The tool continues.');
+  await until('the request', () => page.locator('#tool-requests').isHidden());
   const sent = tab.requests.filter(request => request.url().endsWith('/answer')).map(request => request.postDataJSON());
   assert.deepEqual(sent.at(-1), { action: 'accept', content: { pin: facts.pin, attempts: 2 } });
   // Another request comes while the page is open, and is declined.
   await fetch(`${facts.server}/qa/validate_tool`, { method: 'POST', headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ toolCallId: facts.next, isValidated: true }) });
-  await page.locator('#asks a', { hasText: 'Which other PIN?' }).click();
-  await tab.says('Which other PIN?');
+  await page.locator('#tool-requests a', { hasText: 'Which other PIN?' }).click();
+  await tab.shows('Which other PIN?');
   await tab.presses('Decline');
-  await tab.says('Declined.');
+  await tab.shows('Declined.');
 }

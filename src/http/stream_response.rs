@@ -40,7 +40,7 @@ impl ApiResponse for ChatStream {
     fn meta() -> MetaResponses {
         MetaResponses {
             responses: vec![stream_response(
-                "The events of the turn as they happen. Failures after the response has begun are in the stream.",
+                "The events of the turn as they happen. Failures after the response has started are in the stream.",
             )],
         }
     }

@@ -36,7 +36,7 @@ const LEDGER: &str = "ledger";
 /// Tools that are called wait while this file exists.
 const NOT_YET: &str = "not-yet";
 /// Waiting tools and answers continue when this file exists.
-const GO: &str = "go";
+const RELEASED: &str = "go";
 
 /// Waits without a deadline; the test has its own.
 async fn wait_until(condition: impl Fn() -> bool) {
@@ -53,7 +53,7 @@ fn record(line: String) {
 
 async fn record_and_wait(line: String) {
     record(line);
-    wait_until(|| Path::new(GO).exists()).await;
+    wait_until(|| Path::new(RELEASED).exists()).await;
 }
 
 /// The body of a tool without retries: the first line is its effect.
@@ -176,20 +176,20 @@ impl LanguageModel for Parrot {
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         valid_question(request).unwrap_or_else(|wrong| panic!("{wrong}: {request:#?}"));
         let end = |reason| ModelEvent::Finished { reason, usage: None, provider_state: None };
-        let said = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
+        let output = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
         let events = match request.messages.last() {
             Some(ModelMessage::User(words)) if words == "think" => {
-                let begun = stream::iter([Ok(ModelEvent::Text("Half an ".to_owned()))]);
+                let started = stream::iter([Ok(ModelEvent::Text("Half an ".to_owned()))]);
                 let rest = stream::once(record_and_wait("think".to_owned())).flat_map(move |()| {
                     stream::iter([ModelEvent::Text("answer.".to_owned()), end(FinishReason::Stop)])
                 });
-                return begun.chain(rest.map(Ok)).boxed();
+                return started.chain(rest.map(Ok)).boxed();
             }
             Some(ModelMessage::User(words)) if let Some(words) = words.strip_prefix("ponder ") => {
-                let mut asked = request.clone();
-                asked.messages.pop();
-                asked.messages.push(ModelMessage::User(words.to_owned()));
-                let answer = self.stream(&asked);
+                let mut requested = request.clone();
+                requested.messages.pop();
+                requested.messages.push(ModelMessage::User(words.to_owned()));
+                let answer = self.stream(&requested);
                 let pondered = record_and_wait("ponder".to_owned());
                 return stream::once(async move {
                     pondered.await;
@@ -209,10 +209,10 @@ impl LanguageModel for Parrot {
                 Some((tool_name, note)) => {
                     called(0, tool_name, note).into_iter().chain([end(FinishReason::ToolCalls)]).collect()
                 }
-                None => said(words),
+                None => output(words),
             },
-            Some(ModelMessage::Tool { text, .. }) => said(text),
-            Some(ModelMessage::Assistant { .. }) | None => said("nobody asked"),
+            Some(ModelMessage::Tool { text, .. }) => output(text),
+            Some(ModelMessage::Assistant { .. }) | None => output("nobody asked"),
         };
         stream::iter(events.into_iter().map(Ok)).boxed()
     }
@@ -237,11 +237,11 @@ fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent
     let [started, arguments, finished] = called(0, "transfer", &note);
     let ModelEvent::CallArguments { index, mut delta } = arguments else { unreachable!() };
     let rest = delta.split_off(5);
-    let begun = stream::iter([started, ModelEvent::CallArguments { index, delta }]);
+    let started = stream::iter([started, ModelEvent::CallArguments { index, delta }]);
     let paused = stream::once(record_and_wait("slowly".to_owned()));
     let rest = [ModelEvent::CallArguments { index, delta: rest }, finished];
     let rest = paused.flat_map(move |()| stream::iter(rest.clone()));
-    let all_but_end = begun.chain(rest);
+    let all_but_end = started.chain(rest);
     let ended = stream::once(async move {
         record("all is said".to_owned());
         end
@@ -251,7 +251,7 @@ fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent
 
 /// Not a test: the server process.
 #[test]
-#[ignore = "serves until it is stopped; a `Place` starts it"]
+#[ignore = "serves until it is stopped; a `Deployment` starts it"]
 fn child_server() {
     #[expect(clippy::disallowed_methods, reason = "tells the child from a test run with --ignored")]
     if std::env::var_os(CHILD).is_none() {
@@ -259,7 +259,7 @@ fn child_server() {
     }
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let config = Config::load(&Flags::default()).unwrap();
-        #[expect(clippy::disallowed_methods, reason = "the order of the `Place`, no configuration")]
+        #[expect(clippy::disallowed_methods, reason = "set by `Deployment`, not by the configuration")]
         let telemetry = match std::env::var_os(STATEMENTS.0) {
             Some(file) => {
                 log_statements(Path::new(&file));
@@ -294,7 +294,7 @@ fn child_server() {
 }
 
 /// The folder and the database.
-pub(crate) struct Place {
+pub(crate) struct Deployment {
     dir: TempDir,
     database: String,
 }
@@ -302,7 +302,7 @@ pub(crate) struct Place {
 /// The lease of runs and calls: as short as a busy machine allows.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-impl Place {
+impl Deployment {
     /// On the database chosen for the tests.
     pub(crate) async fn new() -> Self {
         match postgres_if_chosen().await {
@@ -347,7 +347,7 @@ impl Place {
     pub(crate) fn command(&self, wait: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--ignored", "--exact", "support::place::child_server", "--nocapture"])
+            .args(["--ignored", "--exact", "support::deployment::child_server", "--nocapture"])
             .current_dir(self.dir.path())
             .env(CHILD, "1")
             .env("RUST_BACKTRACE", "0")
@@ -371,7 +371,7 @@ impl Place {
         let thread = server.client.thread().await;
         let id = self.hold(&server.client, &thread, "10").await;
         assert_eq!(server.client.approve(&id).await.status, 202);
-        self.wait_begun(&["transfer 10"]).await;
+        self.wait_started(&["transfer 10"]).await;
         (server, thread, id)
     }
 
@@ -382,7 +382,7 @@ impl Place {
 
     /// The same with this message: a tool and its note.
     pub(crate) async fn hold_of(&self, client: &Client, thread: &str, words: &str) -> String {
-        let turn = client.say(thread, words).await;
+        let turn = client.send_message(thread, words).await;
         let pending = turn.pending();
         assert_eq!(pending.len(), 1, "{}", turn.raw);
         pending[0].clone()
@@ -390,7 +390,7 @@ impl Place {
 
     /// Waits until the ledger has these lines. If the last one is of the model, also waits until a turn runs:
     /// the request to the model leaves before the commit that begins the turn.
-    pub(crate) async fn wait_begun(&self, lines: &[&str]) {
+    pub(crate) async fn wait_started(&self, lines: &[&str]) {
         eventually("the ledger has these lines", async || (self.ledger() == lines).then_some(())).await;
         if lines.last().is_some_and(|last| MODEL_LINES.contains(last)) {
             let rows = self.rows().await;
@@ -401,8 +401,8 @@ impl Place {
     }
 
     /// Releases waiting tools and answers, including later ones.
-    pub(crate) fn go(&self) {
-        std::fs::write(self.dir.path().join(GO), "").unwrap();
+    pub(crate) fn release(&self) {
+        std::fs::write(self.dir.path().join(RELEASED), "").unwrap();
     }
 
     /// Makes tools wait before their effect.
