@@ -10,6 +10,7 @@ use crate::domain::call::{Execution, Outcome, State};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::model_texts;
+use crate::domain::owner::Owner;
 use crate::domain::permit::Permit;
 use crate::domain::waited::Waited;
 use crate::metrics::Metrics;
@@ -74,7 +75,7 @@ impl Executor {
         );
         let run = async {
             match self.gate().assignment(&permit) {
-                None => self.run_and_settle(permit.asking(asks)).await,
+                None => self.run_and_settle(permit, asks).await,
                 Some(assignment) => self.delegate(permit, assignment).await,
             }
         };
@@ -121,11 +122,12 @@ impl Executor {
     /// Runs the tool and settles its call. The tool has had its effect before the call is settled. So a busy
     /// or restarting database does not discard the outcome: the write is retried until the lease of the
     /// execution is over.
-    async fn run_and_settle(&self, permit: Permit) -> Result<Ran, StoreError> {
+    async fn run_and_settle(&self, permit: Permit, asks: Arc<dyn Asks>) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (requested, ran) = (permit.requested().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
         let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
+        let permit = permit.asking(asks.clone());
         let heartbeat = self.keep(tool_call_id, execution);
         let executor = self.clone();
         // In a task of its own: a tool that does not stop when asked to continues, and is not dropped.
@@ -137,7 +139,9 @@ impl Executor {
             Ok(Returned::Outcome(outcome)) => {
                 return self.write_down(tool_call_id, execution, &requested, &ran, outcome).await;
             }
-            Ok(Returned::Accepted(within)) => return self.hand_over(tool_call_id, execution, within).await,
+            Ok(Returned::Accepted(owner)) => {
+                return self.hand_over(tool_call_id, execution, &owner, asks).await;
+            }
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
@@ -149,18 +153,23 @@ impl Executor {
     }
 
     /// Hands a call over to the service that accepted it. Until that commit only the lease says that the call goes
-    /// on, so the write is retried until the lease is over. A report of the service settles the call in any case.
+    /// on, so the write is retried until the lease is over. A report of the service settles the call in any case. The
+    /// outcome of a task is polled from then on.
     async fn hand_over(
         &self,
         tool_call_id: ToolCallId,
         execution: Execution,
-        within: Duration,
+        owner: &Owner,
+        asks: Arc<dyn Asks>,
     ) -> Result<Ran, StoreError> {
         let hand_over = || async {
             let write = self.store.urgent_write().await?;
-            write.hand_over(tool_call_id, execution, within).await
+            write.hand_over(tool_call_id, execution, owner, self.lease).await
         };
         if persist(self.lease, hand_over).await?.value {
+            if owner.task.is_some() {
+                self.poll_handed_over(tool_call_id, execution, asks).await;
+            }
             return Ok(Ran::Delegated);
         }
         Ok(self.settled_elsewhere(tool_call_id).await?.1)

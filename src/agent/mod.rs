@@ -9,6 +9,7 @@ mod execution;
 mod heartbeat;
 mod history;
 mod judge;
+mod polling;
 mod previews;
 mod retry;
 mod step;

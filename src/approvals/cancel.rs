@@ -44,7 +44,7 @@ impl Approvals {
             }
             CancelOutcome::Requested => {
                 self.renew_cancelled(vec![id]);
-                // An owner is not asked, and may take days.
+                // An owner may take days.
                 if call.result_deadline().is_some() { Ok(call) } else { Ok(self.outcome(call).await?) }
             }
             CancelOutcome::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),

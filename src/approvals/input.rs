@@ -74,23 +74,29 @@ pub(crate) struct RequestStatus {
 
 impl Asks for Approvals {
     fn ask(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer> {
-        let (tool_call_id, _) = of;
+        async move { self.ask_until_dropped(of, None, question).await.unwrap_or(Answer::Cancel) }.boxed()
+    }
+
+    fn ask_once(
+        &self,
+        of: (ToolCallId, Execution),
+        key: String,
+        question: Question,
+    ) -> BoxFuture<'_, Option<Answer>> {
+        self.ask_until_dropped(of, Some(key), question).boxed()
+    }
+
+    fn withdraw(&self, of: (ToolCallId, Execution), key: String) -> BoxFuture<'_, ()> {
         async move {
-            let given_up = CancellationToken::new();
-            // The task reads and writes the database, and database work must not be dropped midway.
-            let _until_dropped = given_up.clone().drop_guard();
-            let approvals = self.clone();
-            let asking = async move { approvals.ask_people(of, question, &given_up).await };
-            match self.tasks().spawn(asking.in_current_span()).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(error)) => {
-                    tracing::warn!(%tool_call_id, %error, "a tool could not ask");
-                    Answer::Cancel
+            let withdraw = async {
+                let request = self.store.read_once().await?.request_with(of, &key).await?;
+                match request.filter(|request| request.state == RequestState::Open) {
+                    Some(request) => self.end_request(&request, RequestState::Withdrawn).await,
+                    None => Ok(()),
                 }
-                Err(_broken) => {
-                    tracing::error!(%tool_call_id, "the task for a request of a tool failed");
-                    Answer::Cancel
-                }
+            };
+            if let Err(error) = withdraw.await {
+                tracing::warn!(tool_call_id = %of.0, %error, "could not withdraw a request of a tool");
             }
         }
         .boxed()
@@ -98,34 +104,65 @@ impl Asks for Approvals {
 }
 
 impl Approvals {
-    /// Stores the request of an execution, and waits for the answer until the request expires or the tool gives up.
+    /// Asks people, and returns their answer; `None` if the database failed.
+    async fn ask_until_dropped(
+        &self,
+        of: (ToolCallId, Execution),
+        key: Option<String>,
+        question: Question,
+    ) -> Option<Answer> {
+        let (tool_call_id, _) = of;
+        let given_up = CancellationToken::new();
+        // The task reads and writes the database, and database work must not be dropped midway.
+        let _until_dropped = given_up.clone().drop_guard();
+        let approvals = self.clone();
+        let asking = async move { approvals.ask_people(of, key.as_deref(), question, &given_up).await };
+        match self.tasks().spawn(asking.in_current_span()).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                tracing::warn!(%tool_call_id, %error, "a tool could not ask");
+                None
+            }
+            Err(_broken) => {
+                tracing::error!(%tool_call_id, "the task for a request of a tool failed");
+                None
+            }
+        }
+    }
+
+    /// Stores the request of an execution, and waits for the answer until the request expires or the tool gives up. A
+    /// request with a key is stored once, and stays open for the next process if this one gives up: `None`.
     async fn ask_people(
         &self,
         of: (ToolCallId, Execution),
+        key: Option<&str>,
         question: Question,
         given_up: &CancellationToken,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<Option<Answer>, StoreError> {
         let schema_bytes = Value::Object(question.schema.clone()).to_string().len();
         if question.message.len() > MESSAGE_BYTES_MAX || schema_bytes > SCHEMA_BYTES_MAX {
             tracing::warn!(tool_call_id = %of.0, "a request of a tool is too long; it is declined");
-            return Ok(Answer::Decline);
+            return Ok(Some(Answer::Decline));
         }
         // Before the request can be answered, so that no answer of this process is missed.
         let mut wake = self.wake_signal();
         let (write, time) = (self.store.urgent_write().await?, self.approval.answer_timeout);
-        let Some(asked) = write.ask(of, question, time, REQUESTS_MAX).await? else {
+        let Some(asked) = write.ask(of, question, key, time, REQUESTS_MAX).await? else {
             tracing::warn!(tool_call_id = %of.0, "a call may not ask any more; its request is declined");
-            return Ok(Answer::Decline);
+            return Ok(Some(Answer::Decline));
         };
+        let time = asked.request.expires_at.since(write.now());
         if let Err(error) = write.commit().await {
-            // If the commit was made all the same, no person may answer a request that no tool waits for.
-            self.end_request(&asked.request, RequestState::Withdrawn).await?;
+            if key.is_none() {
+                // If the commit was made all the same, no person may answer a request that no tool waits for.
+                self.end_request(&asked.request, RequestState::Withdrawn).await?;
+            }
             return Err(error);
         }
         let (id, thread) = (asked.request.id, asked.thread.id);
         let over = given_up.child_token();
         let _when_ended = over.clone().drop_guard();
-        if self.has_handler() {
+        if self.has_handler() && asked.request.state == RequestState::Open {
             let (approvals, asked) = (self.clone(), asked.clone());
             let span = tracing::error_span!("handler", request_id = %id);
             self.tasks()
@@ -140,8 +177,8 @@ impl Approvals {
         });
         loop {
             match self.end_of_request(id).await {
-                Ok(RequestEnd::Answered(answer)) => return Ok(answer),
-                Ok(RequestEnd::Unanswered) => return Ok(Answer::Cancel),
+                Ok(RequestEnd::Answered(answer)) => return Ok(Some(answer)),
+                Ok(RequestEnd::Unanswered) => return Ok(Some(Answer::Cancel)),
                 Ok(RequestEnd::None) => {}
                 // The database may be back at the next look.
                 Err(error) => tracing::warn!(request_id = %id, %error, "could not look for an answer"),
@@ -152,13 +189,16 @@ impl Approvals {
             wait.for_next_look(wake.woken_in(|woken| woken == thread)).await;
         }
         let gave_up = given_up.is_cancelled() || self.tasks().is_aborted();
+        if gave_up && key.is_some() {
+            return Ok(None);
+        }
         let ended = if gave_up { RequestState::Withdrawn } else { RequestState::Expired };
         self.end_request(&asked.request, ended).await?;
         // An answer may have come just now.
-        Ok(match self.end_of_request(id).await? {
+        Ok(Some(match self.end_of_request(id).await? {
             RequestEnd::Answered(answer) => answer,
             RequestEnd::None | RequestEnd::Unanswered => Answer::Cancel,
-        })
+        }))
     }
 
     /// Ends a request that is still open. Until then a person could answer it, so the write is retried until the lease

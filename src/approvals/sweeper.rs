@@ -8,6 +8,7 @@ use crate::store::{Claimed, Due, DueCall, StoreError, Swept};
 use futures::FutureExt;
 use futures::future::join_all;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Approvals {
@@ -33,16 +34,19 @@ impl Approvals {
 
     /// Sweeps each kind separately, so that a backlog of one kind delays no other. Most sweeps find nothing.
     async fn sweep_found(&self) -> Result<(), StoreError> {
-        let work = self.store.sweep_work(&self.approval, &self.verified_tools()).await?;
+        let servers: Vec<String> =
+            self.gate().registry().connected().into_iter().map(str::to_owned).collect();
+        let work = self.store.sweep_work(&self.approval, &self.verified_tools(), &servers).await?;
         if work.is_empty() {
             return Ok(());
         }
         let calls = join_all(work.calls.into_iter().map(|due| self.sweep_calls(due)));
         let turns = async { if work.turns { self.sweep_turns().await } else { Ok(()) } };
-        let (calls, turns) = tokio::join!(calls, turns);
+        let polls = async { if work.unpolled { self.take_unpolled(&servers).await } else { Ok(()) } };
+        let (calls, turns, polls) = tokio::join!(calls, turns, polls);
         // Also if no call was in doubt: the sweep may have interrupted some.
         let verified = self.verify_doubtful().await;
-        for swept in calls.into_iter().chain([turns, verified]) {
+        for swept in calls.into_iter().chain([turns, polls, verified]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep failed");
             }
@@ -129,6 +133,33 @@ impl Approvals {
             Ok(None) => {}
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),
         }
+    }
+
+    /// Polls the tasks at these servers that no process polls.
+    async fn take_unpolled(&self, servers: &[String]) -> Result<(), StoreError> {
+        let read = self.store.timed_read().await?;
+        let found = read.unpolled_calls(servers).await?;
+        drop(read);
+        for id in found {
+            if self.tasks().is_stopping() {
+                return Ok(());
+            }
+            if let Err(error) = self.take_polls(id).await {
+                tracing::warn!(tool_call_id = %id, %error, "could not poll the task of a call");
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_polls(&self, id: ToolCallId) -> Result<(), StoreError> {
+        let write = self.store.write().await?;
+        let taken = write.take_polls(id, self.approval.lease).await?;
+        write.commit().await?;
+        if let Some(polled) = taken {
+            self.executor.metrics.swept("polled");
+            self.executor.start_polls(polled, Arc::new(self.clone()));
+        }
+        Ok(())
     }
 
     async fn sweep_turns(&self) -> Result<(), StoreError> {

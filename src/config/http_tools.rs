@@ -12,9 +12,9 @@ use std::time::Duration;
 /// The longest time that a service has to answer, unless the tool has a `timeout` of its own.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a service has to report the outcome of a call that it accepted, unless the tool has a `result_deadline`
-/// of its own.
-const RESULT_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the outcome of a call that a service accepted may take, unless the tool or the MCP server has a
+/// `result_deadline` of its own.
+pub(super) const RESULT_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `[[http_tools]]`
 #[derive(Clone, Deserialize, Serialize)]

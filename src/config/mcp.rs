@@ -1,5 +1,6 @@
 //! `[[mcp]]`: MCP servers, whose tools the model may call.
 
+use super::http_tools::RESULT_DEADLINE;
 use super::sources::text_of_file;
 use super::{ConfigError, Egress, ToolRisk, Tools, duration, shown, wrong};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -72,6 +73,9 @@ pub struct McpServer {
     /// `timeout`: how long the server has to answer. At most `tools.timeout`.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// `result_deadline`: how long a task of the server may take. After it the outcome is unknown.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub result_deadline: Option<Duration>,
     /// `risk`: the risk of a call, shown to the approver. Defaults to high if a person has to approve, else low.
     #[serde(
         default,
@@ -117,6 +121,11 @@ impl McpServer {
     /// Returns how long the server has to answer.
     pub(crate) fn timeout(&self, tools: &Tools) -> Duration {
         self.timeout.unwrap_or_else(|| TIMEOUT.min(tools.timeout))
+    }
+
+    /// Returns how long a task of the server may take.
+    pub(crate) fn result_deadline(&self) -> Duration {
+        self.result_deadline.unwrap_or(RESULT_DEADLINE)
     }
 
     /// Whether a person has to approve the calls of a tool, by its name at the server.
@@ -185,6 +194,13 @@ impl McpServer {
             _ => return wrong(key("command"), "expected either this or url"),
         }
         self.check_names(key)?;
+        match self.result_deadline {
+            Some(deadline) if deadline.is_zero() => {
+                return wrong(key("result_deadline"), "expected more than 0s");
+            }
+            Some(deadline) => duration(&key("result_deadline"), deadline)?,
+            None => {}
+        }
         match self.timeout {
             Some(timeout) if timeout.is_zero() => wrong(key("timeout"), "expected more than 0s"),
             Some(timeout) if timeout > tools.timeout => {

@@ -16,6 +16,39 @@ pub(crate) trait Asks: Send + Sync {
     /// Asks those that may decide the call, and returns their answer. Without one the answer is [`Answer::Cancel`],
     /// and [`Answer::Decline`] for a request beyond the limits. A dropped future withdraws the request.
     fn ask(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer>;
+
+    /// Asks in the same way, and once for each key of an execution: a repeated question is the same request, also after
+    /// a restart. A dropped future leaves the request open. `None` if the question could not be asked now.
+    fn ask_once(
+        &self,
+        of: (ToolCallId, Execution),
+        key: String,
+        question: Question,
+    ) -> BoxFuture<'_, Option<Answer>>;
+
+    /// Withdraws the request of [`ask_once`](Self::ask_once) if it is still open.
+    fn withdraw(&self, of: (ToolCallId, Execution), key: String) -> BoxFuture<'_, ()>;
+}
+
+/// Answers nothing, and counts the questions.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Silent(pub(crate) AtomicU64);
+
+#[cfg(test)]
+impl Asks for Silent {
+    fn ask(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Answer::Cancel })
+    }
+
+    fn ask_once(&self, _: (ToolCallId, Execution), _: String, _: Question) -> BoxFuture<'_, Option<Answer>> {
+        Box::pin(async { None })
+    }
+
+    fn withdraw(&self, _: (ToolCallId, Execution), _: String) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// The right of one execution to ask.
@@ -65,19 +98,9 @@ mod tests {
     use crate::domain::tool_request::RequestKind;
     use futures::FutureExt;
 
-    #[derive(Default)]
-    struct Counts(AtomicU64);
-
-    impl Asks for Counts {
-        fn ask(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            async { Answer::Cancel }.boxed()
-        }
-    }
-
     #[test]
     fn questions_beyond_the_limit_are_declined_without_being_asked() {
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(Silent::default());
         let asker = Asker::for_test(counts.clone());
         let ask = |asker: &Asker| {
             let question = Question::new(RequestKind::Custom, "?", Input::new());

@@ -25,6 +25,7 @@ pub(crate) mod message;
 pub(crate) mod model_texts;
 pub(crate) mod nesting;
 pub(crate) mod output;
+pub(crate) mod owner;
 pub(crate) mod permit;
 pub(crate) mod pointer;
 pub(crate) mod policy;

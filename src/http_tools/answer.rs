@@ -1,6 +1,7 @@
 //! What the answer of a service says about a call.
 
 use crate::domain::output::DEPTH_MAX;
+use crate::domain::owner::Owner;
 use crate::domain::strict_json;
 use crate::tools::{ToolError, Verified};
 use serde_json::Value;
@@ -30,7 +31,9 @@ impl ServiceResponse {
     /// can report one.
     pub(super) fn into_result(self, later: Option<Duration>) -> Result<Value, ToolError> {
         match (self, later) {
-            (Self::Status { status: ACCEPTED, .. }, Some(within)) => Err(ToolError::accepted(within)),
+            (Self::Status { status: ACCEPTED, .. }, Some(within)) => {
+                Err(ToolError::accepted(Owner { within, task: None }))
+            }
             (answered, _) => answered.into_outcome(),
         }
     }
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn a_202_alone_accepts_a_call_of_a_service_that_can_report() {
         let later = Some(Duration::from_secs(5));
-        let accepted = Err(ToolError::accepted(Duration::from_secs(5)));
+        let accepted = Err(ToolError::accepted(Owner { within: Duration::from_secs(5), task: None }));
         for body in ["", "{}", r#"{"error":"later"}"#] {
             assert_eq!(status(202, body).into_result(later), accepted, "{body}");
         }

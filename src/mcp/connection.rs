@@ -6,11 +6,13 @@ use super::redaction::Redaction;
 use super::{Route, output};
 use crate::agent::Tasks;
 use crate::domain::asking::Asker;
+use crate::domain::owner::TaskId;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability,
-    Implementation, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, ClientConfig,
+    DetailedTask, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
+    FormElicitationCapability, GetTaskParams, Implementation, InputResponses, JsonObject,
+    PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::{ClientInitializeError, NotificationContext, RequestContext, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -53,6 +55,14 @@ pub(super) struct Connection {
     _closing: DropGuard,
 }
 
+/// What a server answered to a call.
+pub(super) enum Called {
+    /// The result.
+    Result(Value),
+    /// The server executes the call as this task.
+    Task(TaskId),
+}
+
 /// What a server may ask of holdpoint: the fields of a form. A server may also say that its tools have changed.
 #[derive(Clone)]
 struct Handler {
@@ -64,6 +74,8 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("holdpoint", env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
+        let extensions = [(TASKS_EXTENSION_ID.to_owned(), JsonObject::new())];
+        capabilities.extensions = Some(extensions.into());
         capabilities.elicitation =
             Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
         ClientConfig::new(capabilities, own).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
@@ -163,7 +175,11 @@ impl Connection {
     }
 
     /// Calls a tool once, and asks people for the input that the server requires meanwhile.
-    pub(super) async fn call(&self, params: CallToolRequestParams, asker: Asker) -> Result<Value, ToolError> {
+    pub(super) async fn call(
+        &self,
+        params: CallToolRequestParams,
+        asker: Asker,
+    ) -> Result<Called, ToolError> {
         let flight = self.in_flight.begin(asker.clone());
         let answered = self.call_until_answered(params, &asker).await;
         flight.landed();
@@ -174,13 +190,16 @@ impl Connection {
         &self,
         mut params: CallToolRequestParams,
         asker: &Asker,
-    ) -> Result<Value, ToolError> {
+    ) -> Result<Called, ToolError> {
         for _round in 0..ROUNDS_MAX {
             match self.peer.call_tool_once(params.clone()).await {
-                Ok(CallToolResponse::Complete(result)) if result.is_error == Some(true) => {
-                    return Err(ToolError::new(output::text(&result.content)));
+                Ok(CallToolResponse::Complete(result)) => {
+                    return output::outcome(result).map(Called::Result).map_err(ToolError::new);
                 }
-                Ok(CallToolResponse::Complete(result)) => return Ok(output::output(result)),
+                Ok(CallToolResponse::Task(created)) => {
+                    let Some(id) = TaskId::new(created.task.task_id) else { break };
+                    return Ok(Called::Task(id));
+                }
                 Ok(CallToolResponse::InputRequired(asked)) => {
                     let Some((responses, state)) = answer_all(asked, asker).await else { break };
                     params.input_responses = Some(responses);
@@ -192,6 +211,34 @@ impl Connection {
         }
         tracing::warn!("an MCP server answered a call in a way that holdpoint does not support");
         Err(ToolError::outcome_unknown())
+    }
+
+    /// Returns the state of a task.
+    pub(super) async fn task(&self, id: &TaskId) -> Result<DetailedTask, ServiceError> {
+        let found = self.peer.get_task(GetTaskParams::new(id.as_str())).await;
+        Ok(self.checked(found)?.task)
+    }
+
+    /// Sends the answer to an input request of a task.
+    pub(super) async fn update_task(
+        &self,
+        id: &TaskId,
+        responses: InputResponses,
+    ) -> Result<(), ServiceError> {
+        self.checked(self.peer.update_task(UpdateTaskParams::new(id.as_str(), responses)).await)
+    }
+
+    /// Asks the server to end a task.
+    pub(super) async fn cancel_task(&self, id: &TaskId) -> Result<(), ServiceError> {
+        self.checked(self.peer.cancel_task(CancelTaskParams::new(id.as_str())).await)
+    }
+
+    /// Has the connection made again if this answer shows that it is lost.
+    fn checked<T>(&self, answer: Result<T, ServiceError>) -> Result<T, ServiceError> {
+        if matches!(answer, Err(ServiceError::TransportSend(_) | ServiceError::TransportClosed)) {
+            self.over.cancel();
+        }
+        answer
     }
 
     /// Returns the end of a call without a result.

@@ -72,7 +72,12 @@ pub(super) async fn result_of(asked: ElicitRequestParams, asker: Option<Asker>) 
         tracing::warn!("a request of an MCP server is declined: it is no form, or its call is not certain");
         return ElicitResult::new(ElicitationAction::Decline);
     };
-    match asker.ask(question).await {
+    result(asker.ask(question).await)
+}
+
+/// Returns an answer as its server reads it.
+pub(super) fn result(answer: Answer) -> ElicitResult {
+    match answer {
         Answer::Accept(content) => {
             ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content))
         }
@@ -100,8 +105,8 @@ pub(super) async fn answer_all(
     (!answers.is_empty()).then_some((answers, asked.request_state))
 }
 
-/// Returns the question of a form.
-fn question(asked: ElicitRequestParams) -> Option<Question> {
+/// Returns the question of a form, `None` for a page that a person should visit.
+pub(super) fn question(asked: ElicitRequestParams) -> Option<Question> {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = asked else {
         return None;
     };
@@ -112,19 +117,7 @@ fn question(asked: ElicitRequestParams) -> Option<Question> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::asking::Asks;
-    use crate::domain::call::Execution;
-    use crate::domain::id::ToolCallId;
-    use futures::FutureExt;
-    use futures::future::BoxFuture;
-
-    struct Never;
-
-    impl Asks for Never {
-        fn ask(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
-            std::future::pending().boxed()
-        }
-    }
+    use crate::domain::asking::Silent;
 
     #[tokio::test]
     async fn a_page_to_visit_is_declined_and_nothing_is_asked() {
@@ -134,14 +127,14 @@ mod tests {
             url: "https://evil.example/".to_owned(),
             elicitation_id: "1".to_owned(),
         };
-        let result = result_of(page, Some(Asker::for_test(Arc::new(Never)))).await;
+        let result = result_of(page, Some(Asker::for_test(Arc::new(Silent::default())))).await;
         assert_eq!(result, ElicitResult::new(ElicitationAction::Decline));
     }
 
     #[test]
     fn a_request_without_a_call_belongs_to_the_only_call_that_it_can_belong_to() {
         let calls = Arc::<CallsInFlight>::default();
-        let asker = || Asker::for_test(Arc::new(Never));
+        let asker = || Asker::for_test(Arc::new(Silent::default()));
         assert!(calls.only().is_none());
         let first = calls.begin(asker());
         assert!(calls.only().is_some());

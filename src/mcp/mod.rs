@@ -3,7 +3,7 @@
 //! Each process of a deployment connects for itself. A server is not trusted: its hints change nothing, its
 //! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the fields of a form. One execution of
 //! a call is one `tools/call`, which is repeated only with the answers that the server requires. A call whose answer is
-//! lost has an unknown outcome.
+//! lost has an unknown outcome. If the answer is a task, the call has an owner, and any process polls the task.
 
 mod connection;
 mod definition;
@@ -14,6 +14,7 @@ mod pins;
 mod process;
 mod redaction;
 mod stderr;
+mod tasks;
 mod tool;
 
 pub(crate) use names::local_name;
@@ -77,10 +78,14 @@ enum Route {
 
 /// What the tools of a server share.
 struct Link {
+    /// The name of the server.
+    server: String,
     /// The connection, if there is one now.
     connection: Mutex<Option<Arc<Connection>>>,
     /// How long the server has to answer.
     timeout: Duration,
+    /// How long a task of the server may take.
+    result_deadline: Duration,
 }
 
 /// Returns the names that the tools of a server of the configuration can have.
@@ -116,7 +121,12 @@ impl Server {
                 Route::Http { url, client, headers }
             }
         };
-        let link = Arc::new(Link { connection: Mutex::new(None), timeout: server.timeout(&config.tools) });
+        let link = Arc::new(Link {
+            server: server.name.clone(),
+            connection: Mutex::new(None),
+            timeout: server.timeout(&config.tools),
+            result_deadline: server.result_deadline(),
+        });
         let redaction = Redaction::new(secrets);
         Ok(Self { config: server.clone(), route, link, tools, store, redaction })
     }
@@ -287,7 +297,8 @@ impl Server {
         let remote = Remote { server: server.to_owned(), tool: name.clone() };
         let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
         let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
-        let tool = Registered::of_server(tool, remote, hash).map_err(|error| error.to_string())?;
+        let tool = Registered::of_server(tool, remote, hash, self.link.clone())
+            .map_err(|error| error.to_string())?;
         Ok(Usable { tool, listed })
     }
 }

@@ -3,8 +3,13 @@
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
+/// Returns the output of a call, or why it failed.
+pub(super) fn outcome(result: CallToolResult) -> Result<Value, String> {
+    if result.is_error == Some(true) { Err(text(&result.content)) } else { Ok(output(result)) }
+}
+
 /// Returns the output of a call. A text, unless the structured content says all that the texts say.
-pub(super) fn output(result: CallToolResult) -> Value {
+fn output(result: CallToolResult) -> Value {
     let text = text(&result.content);
     let Some(structured) = result.structured_content else { return Value::String(text) };
     if text.is_empty() || serde_json::from_str::<Value>(&text).is_ok_and(|same| same == structured) {
@@ -14,7 +19,7 @@ pub(super) fn output(result: CallToolResult) -> Value {
 }
 
 /// Returns the content as a text. What is no text is named in its place.
-pub(super) fn text(content: &[ContentBlock]) -> String {
+fn text(content: &[ContentBlock]) -> String {
     content.iter().map(block).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,6 +1,8 @@
 //! A tool of a server.
 
 use super::Link;
+use super::connection::Called;
+use crate::domain::owner::{Owner, RemoteTask};
 use crate::tools::asking::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
 use futures::FutureExt;
@@ -30,7 +32,13 @@ impl McpTool {
         // A dropped call tells the server that the answer is not wanted any more.
         tokio::select! {
             biased;
-            answered = connection.call(params, permit.asker()) => answered,
+            answered = connection.call(params, permit.asker()) => match answered? {
+                Called::Result(output) => Ok(output),
+                Called::Task(id) => {
+                    let task = RemoteTask { server: self.link.server.clone(), id };
+                    Err(ToolError::accepted(Owner { within: self.link.result_deadline, task: Some(task) }))
+                }
+            },
             () = time_without_waits(self.link.timeout, permit.waited()) => Err(ToolError::outcome_unknown()),
             () = cancellation.cancelled() => Err(ToolError::outcome_unknown()),
         }

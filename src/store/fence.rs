@@ -66,7 +66,7 @@ impl Read {
 }
 
 impl TimedRead {
-    /// Returns the number of turns and executions with a valid lease.
+    /// Returns the number of turns, executions and polls of tasks with a valid lease.
     pub(crate) async fn leases_held(&self) -> Result<u64, StoreError> {
         let now = self.now.as_micros();
         let turns = run::Entity::find()
@@ -76,7 +76,7 @@ impl TimedRead {
             .await?;
         let calls = tool_call::Entity::find()
             .filter(tool_call::Column::State.eq(StateKind::Executing))
-            .filter(tool_call::Column::LeaseUntil.gte(now))
+            .filter(tool_call::Column::LeaseUntil.gte(now).or(tool_call::Column::PolledUntil.gte(now)))
             .count(&self.tx)
             .await?;
         Ok(turns + calls)

@@ -1,27 +1,90 @@
-//! Calls with an owner: an external service that accepted the call, and reports its outcome later. Such a call has a
+//! Calls with an owner: an external service that accepted the call, and whose outcome comes later. Such a call has a
 //! result deadline in place of a lease. Its execution id does not change, so a report settles it as the process of a
 //! lease does: with [`Write::settle`], also after the deadline.
+//!
+//! The outcome of a task of an MCP server is polled, by one process at a time. Its polls end nothing: if they stop,
+//! another process goes on with them.
 
 use super::entity::tool_call;
 use super::events::{OfCall, Subject};
-use super::{LockedRow, StoreError, Write, rows};
-use crate::domain::call::{Execution, StateKind};
+use super::sweep_work::is_unpolled;
+use super::{LockedRow, Read, Renewed, Settled, StoreError, TimedRead, Write, rows};
+use crate::domain::call::{Execution, Outcome, StateKind, ToolCall};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::ToolCallId;
-use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use crate::domain::owner::{Owner, RemoteTask, TaskId};
+use sea_orm::sea_query::{Expr, Query};
+use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
 use std::time::Duration;
 
+/// Maximum number of calls whose polls one look finds. The next look finds the rest.
+const PAGE: u64 = 100;
+
+/// The right to poll the task of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Polls {
+    pub(crate) call: ToolCallId,
+    pub(crate) execution: Execution,
+    /// The name of the holder. Each process that takes the polls over has another one.
+    by: String,
+}
+
+/// A call whose task this process polls.
+#[derive(Debug)]
+pub(crate) struct PolledCall {
+    pub(crate) polls: Polls,
+    pub(crate) call: ToolCall,
+    pub(crate) task: RemoteTask,
+}
+
+impl Polls {
+    /// Returns the polls of the process that hands the call over.
+    pub(crate) fn first(call: ToolCallId, execution: Execution) -> Self {
+        Self { call, execution, by: execution.id.to_string() }
+    }
+}
+
+impl Read {
+    /// Returns the call that these polls are about, if they go on.
+    pub(crate) async fn polled_call(&self, polls: Polls) -> Result<Option<PolledCall>, StoreError> {
+        let found = tool_call::Entity::find_by_id(polls.call.to_string())
+            .filter(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
+            .filter(tool_call::Column::PolledBy.eq(&polls.by));
+        let Some(row) = found.one(&self.tx).await? else { return Ok(None) };
+        let task = row.task_server.clone().zip(row.task_id.clone().and_then(TaskId::new));
+        let Some((server, id)) = task else { return Ok(None) };
+        Ok(Some(PolledCall { polls, call: rows::call(row, None)?, task: RemoteTask { server, id } }))
+    }
+}
+
+impl TimedRead {
+    /// Returns calls whose tasks at these servers no process polls, the longest alone first.
+    pub(crate) async fn unpolled_calls(&self, servers: &[String]) -> Result<Vec<ToolCallId>, StoreError> {
+        let found: Vec<String> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ToolCallId)
+            .filter(is_unpolled(Expr::value(self.now.as_micros()), servers))
+            .order_by_asc(tool_call::Column::PolledUntil)
+            .limit(PAGE)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        found.iter().map(|id| rows::id("tool_calls", id)).collect()
+    }
+}
+
 impl Write {
-    /// Hands an execution over to the owner of the call, which reports the outcome within this time, and commits.
-    /// Returns false if the execution does not hold the call: it was settled, by a report that came first or without
-    /// this execution. A retry after an unconfirmed commit finds the owner.
+    /// Hands an execution over to the owner of the call, and commits. If the owner is a task, the first process that
+    /// polls it is this one, for the time of `lease`. Returns false if the execution does not hold the call: it was
+    /// settled, by a report that came first or without this execution. A retry after an unconfirmed commit finds the
+    /// owner.
     pub(crate) async fn hand_over(
         self,
         call: ToolCallId,
         execution: Execution,
-        within: Duration,
+        owner: &Owner,
+        lease: Duration,
     ) -> Result<bool, StoreError> {
         let own = execution.id.to_string();
         let locked = self.lock_row(call).await?.filter(|it| it.call.exec_id.as_ref() == Some(&own));
@@ -29,10 +92,17 @@ impl Write {
         if locked.call.result_deadline.is_some() {
             return Ok(true);
         }
-        let until = self.now.plus(within);
+        let until = self.now.plus(owner.within);
+        let task = owner.task.as_ref();
+        let polls = task.map(|_| Polls::first(call, execution));
+        let polled_until = polls.as_ref().map(|_| self.now.plus(lease).as_micros());
         let handed = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::ResultDeadline, Expr::value(until.as_micros()))
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
+            .col_expr(tool_call::Column::TaskServer, Expr::value(task.map(|task| task.server.clone())))
+            .col_expr(tool_call::Column::TaskId, Expr::value(task.map(|task| task.id.as_str().to_owned())))
+            .col_expr(tool_call::Column::PolledBy, Expr::value(polls.map(|polls| polls.by)))
+            .col_expr(tool_call::Column::PolledUntil, Expr::value(polled_until))
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
             .filter(tool_call::Column::State.eq(StateKind::Executing))
             .filter(tool_call::Column::ExecId.eq(own))
@@ -55,6 +125,75 @@ impl Write {
         self.event(EventType::ToolAccepted, actor, &subject, facts);
         self.commit().await?;
         Ok(true)
+    }
+
+    /// Takes the polls of a call over, if no process polls its task.
+    pub(crate) async fn take_polls(
+        &self,
+        call: ToolCallId,
+        lease: Duration,
+    ) -> Result<Option<PolledCall>, StoreError> {
+        let by = self.clock.uuid().to_string();
+        let taken = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::PolledBy, Expr::value(&by))
+            .col_expr(tool_call::Column::PolledUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
+            .filter(tool_call::Column::PolledUntil.lte(self.now.as_micros()))
+            .exec(&self.tx)
+            .await?;
+        if taken.rows_affected == 0 {
+            return Ok(None);
+        }
+        let Some(execution) = self.any_call(call).await?.and_then(|call| call.execution()) else {
+            return Ok(None);
+        };
+        self.polled_call(Polls { call, execution, by }).await
+    }
+
+    /// Keeps the polls of a task for the time of `lease`, or ends them now if it is zero.
+    pub(crate) async fn renew_polls(&self, polls: &Polls, lease: Duration) -> Result<Renewed, StoreError> {
+        self.name_commit("call.renewed", Some(polls.call));
+        let renewal = Query::update()
+            .table(tool_call::Entity.table_ref())
+            .value(tool_call::Column::PolledUntil, self.now.plus(lease).as_micros())
+            .and_where(tool_call::Column::ToolCallId.eq(polls.call.to_string()))
+            .and_where(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
+            .and_where(tool_call::Column::State.eq(StateKind::Executing))
+            .and_where(tool_call::Column::PolledBy.eq(&polls.by))
+            .returning_col(tool_call::Column::CancelRequestedAt)
+            .to_owned();
+        self.renewed(&renewal).await
+    }
+
+    /// Ends the polls of every task. Only for a database with one process, before that process starts any work.
+    pub(super) async fn end_all_polls(&self) -> Result<(), StoreError> {
+        tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::PolledUntil, Expr::value(self.now.as_micros()))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
+            .filter(tool_call::Column::PolledUntil.gt(self.now.as_micros()))
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Settles a call with the outcome of its task. The server resumes the run: no turn and no client waits. That the
+    /// outcome is unknown counts only while these polls go on: another process may know it.
+    pub(crate) async fn settle_polled(
+        &self,
+        polls: &Polls,
+        outcome: &Outcome,
+        result: String,
+    ) -> Result<Settled, StoreError> {
+        let Some(locked) = self.lock_row(polls.call).await? else { return Ok(Settled::Nothing) };
+        if *outcome == Outcome::Interrupted && locked.call.polled_by.as_ref() != Some(&polls.by) {
+            return Ok(Settled::Nothing);
+        }
+        let settled = self.settle_row(&locked, polls.execution, outcome, result, Duration::ZERO).await?;
+        if matches!(settled, Settled::Ended(_)) && locked.call.finished_at.is_none() {
+            self.set_server_resumes(&locked.thread, rows::id("tool_calls", &locked.call.run_id)?).await?;
+        }
+        Ok(settled)
     }
 
     /// Ends a call whose result deadline is reached: its outcome is unknown, and the server resumes its run.

@@ -165,6 +165,7 @@ impl Write {
             .erasing::<tool_request::Entity>(tool_request::Column::ErasedAt)
             .col_expr(tool_request::Column::Message, Expr::value(""))
             .col_expr(tool_request::Column::AnswerSchema, Expr::value("{}"))
+            .col_expr(tool_request::Column::ServerKey, Expr::value(None::<String>))
             .filter(tool_request::Column::RequestId.in_subquery(batch))
             .filter(ended)
             .exec(&self.tx)

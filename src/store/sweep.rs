@@ -274,6 +274,7 @@ impl Write {
     /// process starts any work. An executing call may have had its effect, and runs again only if it is
     /// idempotent.
     pub(crate) async fn recover(&self, start_deadline: Duration) -> Result<Recovered, StoreError> {
+        self.end_all_polls().await?;
         let any = || Expr::value(true);
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
         // A call that a child run or an owner executes continues with it. A worker does not stop with the server: it

@@ -69,6 +69,12 @@ fn in_state(state: StateKind) -> SimpleExpr {
     ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state))
 }
 
+/// Matches the calls whose tasks at these servers no process polls.
+pub(super) fn is_unpolled(now: SimpleExpr, servers: &[String]) -> SimpleExpr {
+    let over = ExprTrait::lte(tool_call::Column::PolledUntil.into_expr(), now);
+    in_state(StateKind::Executing).and(over).and(tool_call::Column::TaskServer.is_in(servers))
+}
+
 /// Matches the calls that were interrupted within this time.
 pub(super) fn is_doubtful(now: SimpleExpr, within: Duration) -> SimpleExpr {
     let ended = tool_call::Column::FinishedAt.into_expr();
@@ -94,6 +100,8 @@ pub(crate) struct SweepWork {
     pub(crate) turns: bool,
     /// Whether a call is in doubt.
     pub(crate) doubtful: bool,
+    /// Whether no process polls the task of a call.
+    pub(crate) unpolled: bool,
 }
 
 impl SweepWork {
@@ -114,14 +122,17 @@ struct SweepWorkRow {
     unescalated: bool,
     turns: bool,
     doubtful: bool,
+    unpolled: bool,
 }
 
 impl Store {
-    /// Returns which kinds of work a sweep would find, with one statement.
+    /// Returns which kinds of work a sweep would find, with one statement, in a process with these tools and connected
+    /// to these MCP servers.
     pub(crate) async fn sweep_work(
         &self,
         times: &Approval,
         tools: &[String],
+        servers: &[String],
     ) -> Result<SweepWork, StoreError> {
         let Read { tx } = self.read_once().await?;
         let now = || match tx.get_database_backend() {
@@ -144,6 +155,7 @@ impl Store {
             .expr_as(due(Due::Unescalated), "unescalated")
             .expr_as(exists(run::Entity.table_ref(), is_dead(now())), "turns")
             .expr_as(call(doubtful), "doubtful")
+            .expr_as(call(is_unpolled(now(), servers)), "unpolled")
             .to_owned();
         let work = SweepWorkRow::find_by_statement(tx.get_database_backend().build(&work)).one(&tx).await?;
         let Some(work) = work else { return Ok(SweepWork::default()) };
@@ -157,6 +169,6 @@ impl Store {
             (work.unescalated, Due::Unescalated),
         ];
         let calls = calls.into_iter().filter_map(|(found, due)| found.then_some(due)).collect();
-        Ok(SweepWork { calls, turns: work.turns, doubtful: work.doubtful })
+        Ok(SweepWork { calls, turns: work.turns, doubtful: work.doubtful, unpolled: work.unpolled })
     }
 }

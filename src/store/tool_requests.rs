@@ -79,6 +79,19 @@ impl Read {
         found.map(request).transpose()
     }
 
+    /// Returns the request of an execution with this key at its server.
+    pub(crate) async fn request_with(
+        &self,
+        (call, execution): (ToolCallId, Execution),
+        key: &str,
+    ) -> Result<Option<ToolRequest>, StoreError> {
+        let found = tool_request::Entity::find()
+            .filter(tool_request::Column::ToolCallId.eq(call.to_string()))
+            .filter(tool_request::Column::ExecId.eq(execution.id.to_string()))
+            .filter(tool_request::Column::ServerKey.eq(key));
+        found.one(&self.tx).await?.map(request).transpose()
+    }
+
     /// Returns what became of a request. The content of an answer is there as long as its call executes.
     pub(crate) async fn request_end(&self, id: RequestId) -> Result<RequestEnd, StoreError> {
         let found = tool_request::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
@@ -137,22 +150,31 @@ impl Read {
 }
 
 impl Write {
-    /// Stores a request of an execution, which waits for the answer within this time. Returns `None` if the execution
-    /// does not hold the call any more, a cancel is requested, or the call has had this number of requests.
+    /// Stores a request of an execution, which waits for the answer within this time. If the execution has a request
+    /// with this key already, returns that one. Returns `None` if the execution does not hold the call any more, a
+    /// cancel is requested, or the call has had this number of requests.
     pub(crate) async fn ask(
         &self,
         (call, execution): (ToolCallId, Execution),
         question: Question,
+        key: Option<&str>,
         within: Duration,
         requests_max: u64,
     ) -> Result<Option<Asked>, StoreError> {
         let own = execution.id.to_string();
         let holds = |row: &LockedRow| {
-            row.call.state == StateKind::Executing.word()
-                && row.call.exec_id.as_ref() == Some(&own)
-                && row.call.cancel_requested_at.is_none()
+            row.call.state == StateKind::Executing.word() && row.call.exec_id.as_ref() == Some(&own)
         };
         let Some(locked) = self.lock_row(call).await?.filter(holds) else { return Ok(None) };
+        if let Some(key) = key
+            && let Some(request) = self.request_with((call, execution), key).await?
+        {
+            let LockedRow { call, thread, .. } = locked;
+            return Ok(Some(Asked { request, call: rows::call(call, None)?, thread }));
+        }
+        if locked.call.cancel_requested_at.is_some() {
+            return Ok(None);
+        }
         let of_call = tool_request::Column::ToolCallId.eq(call.to_string());
         if tool_request::Entity::find().filter(of_call).count(&self.tx).await? >= requests_max {
             return Ok(None);
@@ -172,6 +194,7 @@ impl Write {
             tool_call_id: Set(call.to_string()),
             tenant_id: Set(locked.call.tenant_id.clone()),
             exec_id: Set(own),
+            server_key: Set(key.map(str::to_owned)),
             kind: Set(request.question.kind.word().to_owned()),
             message: Set(request.question.message.clone()),
             answer_schema: Set(Value::Object(request.question.schema.clone()).to_string()),

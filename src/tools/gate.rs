@@ -4,6 +4,7 @@
 //! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
 
 use super::registry::{Does, Registered};
+use super::remote_tasks::TaskServer;
 use super::rules;
 use super::{
     CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
@@ -18,6 +19,7 @@ use crate::domain::id::GrantId;
 use crate::domain::input::Input;
 use crate::domain::model_texts;
 use crate::domain::output::Output;
+use crate::domain::owner::Owner;
 use crate::domain::policy::{
     ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
     Source,
@@ -93,8 +95,8 @@ pub(crate) enum Recheck {
 pub(crate) enum Returned {
     /// The outcome of the call.
     Outcome(Outcome),
-    /// A service owns the call now, and reports the outcome within this time.
-    Accepted(Duration),
+    /// A service owns the call now, and the outcome comes later.
+    Accepted(Owner),
 }
 
 impl From<Outcome> for Returned {
@@ -423,7 +425,7 @@ impl Gate {
         let ran = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind().await;
         let outcome = match ran {
             Ok(Ok(output)) => self.succeeded(output),
-            Ok(Err(ToolError(Why::Accepted(within)))) => return Returned::Accepted(within),
+            Ok(Err(ToolError(Why::Accepted(owner)))) => return Returned::Accepted(owner),
             Ok(Err(ToolError(Why::OutcomeUnknown))) => Outcome::Lost,
             Ok(Err(ToolError(Why::Failed(message)))) => Outcome::Failed(message),
             Err(_panic) => {
@@ -495,6 +497,11 @@ impl Gate {
                 Preview::failed("the tool did not say it in time")
             }
         }
+    }
+
+    /// Returns the MCP server of this name, if it is connected and has tools.
+    pub(crate) fn task_server(&self, name: &str) -> Option<Arc<dyn TaskServer>> {
+        self.registry.task_server(name)
     }
 
     /// Returns the outcome of a call with this output.

@@ -12,6 +12,7 @@ pub(crate) mod gate;
 mod headline;
 mod output;
 mod registry;
+pub(crate) mod remote_tasks;
 mod rules;
 mod schema;
 mod sub_agent;
@@ -20,6 +21,7 @@ mod unmatched;
 pub use crate::domain::call::RiskLevel;
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::input::Input;
+use crate::domain::owner::Owner;
 pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub(crate) use crate::domain::preview::Preview;
 pub use crate::domain::tool_request::Answer;
@@ -33,7 +35,6 @@ pub(crate) use unmatched::Unmatched;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
 
 /// An action that a model may call.
 ///
@@ -217,8 +218,8 @@ enum Why {
     Failed(String),
     #[error("the outcome is unknown")]
     OutcomeUnknown,
-    #[error("a service reports the outcome later")]
-    Accepted(Duration),
+    #[error("the outcome comes later")]
+    Accepted(Owner),
 }
 
 impl ToolError {
@@ -237,8 +238,8 @@ impl ToolError {
     }
 
     /// Creates the reason of a tool whose service accepted the call: there is no output yet. The service owns the
-    /// call from now on, and reports the outcome within this time.
-    pub(crate) const fn accepted(within: Duration) -> Self {
-        Self(Why::Accepted(within))
+    /// call from now on.
+    pub(crate) const fn accepted(owner: Owner) -> Self {
+        Self(Why::Accepted(owner))
     }
 }

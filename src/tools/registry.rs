@@ -3,6 +3,7 @@
 use super::current::ServerTools;
 use super::headline::Headline;
 use super::output::as_json;
+use super::remote_tasks::TaskServer;
 use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, Requester, RiskLevel, Tool, ToolError, Verified};
@@ -16,7 +17,7 @@ use crate::standard_webhooks::Signer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -215,6 +216,8 @@ pub(crate) struct Registered {
     pub(crate) schema_hash: String,
     /// The place of the tool, if an MCP server has it.
     pub(crate) remote: Option<Remote>,
+    /// The server itself, which may execute a call as a task.
+    tasks: Option<Arc<dyn TaskServer>>,
     /// Whether what an MCP server says about the tool is accepted.
     pub(crate) acceptance: Acceptance,
     /// The operator's rules for the tool.
@@ -256,7 +259,19 @@ impl Registered {
         };
         let rules = ToolRules::default();
         let (acceptance, callback_keys) = (Acceptance::Accepted, None);
-        Ok(Self { spec, schema_hash, remote, acceptance, rules, does, callback_keys, headline, validator })
+        let tasks = None;
+        Ok(Self {
+            spec,
+            schema_hash,
+            remote,
+            tasks,
+            acceptance,
+            rules,
+            does,
+            callback_keys,
+            headline,
+            validator,
+        })
     }
 
     /// Checks a tool of an MCP server. [`with_acceptance`](Self::with_acceptance) sets whether its definition is accepted.
@@ -267,8 +282,10 @@ impl Registered {
         tool: Arc<dyn DynTool>,
         remote: Remote,
         definition_hash: String,
+        tasks: Arc<dyn TaskServer>,
     ) -> Result<Self, RegistryError> {
-        Self::new(tool.spec(), Does::Execute(tool), Some((remote, definition_hash)))
+        let tool = Self::new(tool.spec(), Does::Execute(tool), Some((remote, definition_hash)))?;
+        Ok(Self { tasks: Some(tasks), ..tool })
     }
 
     /// Returns the tool with its definition accepted or not.
@@ -409,6 +426,16 @@ impl ToolRegistry {
     pub(crate) fn executing(&self) -> impl Iterator<Item = &String> {
         let executing = |(_, tool): &(&String, &Arc<Registered>)| tool.executes() && tool.remote.is_none();
         self.tools.iter().filter(executing).map(|(name, _)| name)
+    }
+
+    /// Returns the MCP servers that are connected and have tools.
+    pub(crate) fn connected(&self) -> BTreeSet<&str> {
+        self.tools.values().filter_map(|tool| Some(tool.remote.as_ref()?.server.as_str())).collect()
+    }
+
+    pub(super) fn task_server(&self, name: &str) -> Option<Arc<dyn TaskServer>> {
+        let is_of_server = |tool: &&Arc<Registered>| tool.remote.as_ref().is_some_and(|it| it.server == name);
+        self.tools.values().find(is_of_server)?.tasks.clone()
     }
 
     pub(crate) fn registered(&self) -> impl Iterator<Item = &Arc<Registered>> {

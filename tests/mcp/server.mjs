@@ -1,9 +1,11 @@
 // An MCP server that a test steers through the folder STATE: it lists the tools of tools.json, reads the file again
 // for each listing, says that its tools have changed after a change of the file, and writes each call to calls.log.
+// A call may become a task. Its state is the file task.json, which survives the process, and the test changes it.
 
-import { Server } from '@modelcontextprotocol/server';
+import { ProtocolError, ProtocolErrorCode, Server } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
-import { appendFileSync, readFileSync, watch } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { appendFileSync, existsSync, readFileSync, renameSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const state = process.env.STATE;
@@ -25,7 +27,28 @@ const answered = (responses) => {
   return text(Object.values(responses).map((response) => response.action).join(' '));
 };
 
+const taskFile = join(state, 'task.json');
+const writeTask = (task) => {
+  writeFileSync(`${taskFile}.new`, JSON.stringify(task));
+  renameSync(`${taskFile}.new`, taskFile);
+};
+const knownTask = (id) => {
+  const task = existsSync(taskFile) ? JSON.parse(readFileSync(taskFile, 'utf8')) : {};
+  if (task.taskId !== id) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'there is no such task');
+  return task;
+};
+const anyParams = { params: { '~standard': { version: 1, vendor: 'test', validate: (value) => ({ value }) } } };
+
 const does = {
+  // Becomes a task, if the client can have one.
+  task: (_, { envelope }) => {
+    const capabilities = envelope?.['io.modelcontextprotocol/clientCapabilities'];
+    if (!capabilities?.extensions?.['io.modelcontextprotocol/tasks']) return text('the client has no tasks');
+    const now = new Date().toISOString();
+    const task = { taskId: randomUUID(), status: 'working', createdAt: now, lastUpdatedAt: now, ttlMs: null, pollIntervalMs: 500 };
+    writeTask(task);
+    return { resultType: 'task', ...task };
+  },
   say: ({ note }) => text(`said ${note}`),
   environment: () => text(Object.keys(process.env).sort().join(' ')),
   fail: () => ({ ...text('it is closed today'), isError: true }),
@@ -71,6 +94,23 @@ serveStdio(() => {
     log(params.name);
     const what = does[params.arguments?.do ?? 'say'];
     return what(params.arguments ?? {}, mcpReq);
+  });
+  server.setRequestHandler('tasks/get', anyParams, ({ taskId }) => {
+    log(`poll ${process.pid}`);
+    return knownTask(taskId);
+  });
+  // The SDK takes the responses out of the parameters, whatever the method is.
+  server.setRequestHandler('tasks/update', anyParams, ({ taskId }, { mcpReq }) => {
+    const { inputRequests, ...task } = knownTask(taskId);
+    writeTask({ ...task, status: 'completed', result: answered(mcpReq.inputResponses) });
+    return {};
+  });
+  // A task that is told to stop has stopped, unless it is past that.
+  server.setRequestHandler('tasks/cancel', anyParams, ({ taskId }) => {
+    const task = knownTask(taskId);
+    log('cancel');
+    if (!task.stubborn) writeTask({ ...task, status: 'cancelled' });
+    return {};
   });
   watch(join(state, 'tools.json'), () => server.sendToolListChanged().catch(() => {}));
   return server;

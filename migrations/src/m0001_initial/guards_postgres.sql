@@ -84,8 +84,9 @@ BEGIN
             WHERE runs.run_id = NEW.child_run_id AND runs.status = 'waiting'
                 AND threads.parent_id = NEW.thread_id AND threads.tenant_id = NEW.tenant_id))
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
-    IF NEW.result_deadline IS DISTINCT FROM OLD.result_deadline AND NOT (OLD.result_deadline IS NULL
-        AND OLD.state = 'executing' AND NEW.state = 'executing')
+    IF (NEW.result_deadline, NEW.task_server, NEW.task_id)
+            IS DISTINCT FROM (OLD.result_deadline, OLD.task_server, OLD.task_id)
+        AND NOT (OLD.result_deadline IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing')
     THEN RAISE EXCEPTION 'a running call gets an owner once'; END IF;
     IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
         AND (OLD.result, OLD.output, OLD.finished_at)
@@ -389,8 +390,8 @@ BEGIN
         OR (OLD.request_id, OLD.tool_call_id, OLD.tenant_id, OLD.exec_id, OLD.kind, OLD.created_at, OLD.expires_at)
            IS DISTINCT FROM
            (NEW.request_id, NEW.tool_call_id, NEW.tenant_id, NEW.exec_id, NEW.kind, NEW.created_at, NEW.expires_at)
-        OR ((OLD.message, OLD.answer_schema) IS DISTINCT FROM (NEW.message, NEW.answer_schema)
-            AND NEW.erased_at IS NULL)
+        OR ((OLD.message, OLD.answer_schema, OLD.server_key)
+            IS DISTINCT FROM (NEW.message, NEW.answer_schema, NEW.server_key) AND NEW.erased_at IS NULL)
         OR (OLD.state <> 'open' AND (
             (OLD.state, OLD.answered_by, OLD.answered_at, OLD.content_hash)
                 IS DISTINCT FROM (NEW.state, NEW.answered_by, NEW.answered_at, NEW.content_hash)

@@ -99,8 +99,9 @@ WHEN NEW.result_deadline IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'a running call gets an owner once'); END;
 
 CREATE TRIGGER tool_calls_owned BEFORE UPDATE ON tool_calls
-WHEN NEW.result_deadline IS NOT OLD.result_deadline AND NOT (OLD.result_deadline IS NULL
-  AND OLD.state = 'executing' AND NEW.state = 'executing')
+WHEN (NEW.result_deadline IS NOT OLD.result_deadline OR NEW.task_server IS NOT OLD.task_server
+    OR NEW.task_id IS NOT OLD.task_id)
+  AND NOT (OLD.result_deadline IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing')
 BEGIN SELECT RAISE(ABORT, 'a running call gets an owner once'); END;
 
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
@@ -315,7 +316,8 @@ WHEN NEW.state <> 'open' OR NEW.erased_at IS NOT NULL OR NOT EXISTS (
 BEGIN SELECT RAISE(ABORT, 'a request begins as open, while its call executes'); END;
 
 CREATE TRIGGER tool_requests_new BEFORE INSERT ON tool_requests
-WHEN EXISTS (SELECT 1 FROM tool_requests WHERE request_id = NEW.request_id)
+WHEN EXISTS (SELECT 1 FROM tool_requests WHERE request_id = NEW.request_id
+    OR (tool_call_id = NEW.tool_call_id AND exec_id = NEW.exec_id AND server_key = NEW.server_key))
 BEGIN SELECT RAISE(ABORT, 'requests are never replaced'); END;
 
 CREATE TRIGGER tool_requests_fixed BEFORE UPDATE ON tool_requests
@@ -323,7 +325,8 @@ WHEN OLD.erased_at IS NOT NULL
   OR OLD.request_id IS NOT NEW.request_id OR OLD.tool_call_id IS NOT NEW.tool_call_id
   OR OLD.tenant_id IS NOT NEW.tenant_id OR OLD.exec_id IS NOT NEW.exec_id OR OLD.kind IS NOT NEW.kind
   OR OLD.created_at IS NOT NEW.created_at OR OLD.expires_at IS NOT NEW.expires_at
-  OR ((OLD.message IS NOT NEW.message OR OLD.answer_schema IS NOT NEW.answer_schema) AND NEW.erased_at IS NULL)
+  OR ((OLD.message IS NOT NEW.message OR OLD.answer_schema IS NOT NEW.answer_schema
+      OR OLD.server_key IS NOT NEW.server_key) AND NEW.erased_at IS NULL)
   OR (OLD.state <> 'open' AND (OLD.state IS NOT NEW.state OR OLD.answered_by IS NOT NEW.answered_by
       OR OLD.answered_at IS NOT NEW.answered_at OR OLD.content_hash IS NOT NEW.content_hash
       OR (NEW.content IS NOT NULL AND OLD.content IS NOT NEW.content)))

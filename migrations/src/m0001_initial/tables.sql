@@ -169,6 +169,12 @@ CREATE TABLE tool_calls (
     permit_hash         TEXT,
     -- Set if the call has or had an owner: a service that accepted the call and reports its outcome before this time.
     result_deadline     BIGINT,
+    -- Set if the owner is a task of an MCP server: the name of the server and the id of the task. The processes of
+    -- holdpoint poll the task, one at a time: polled_by, until polled_until.
+    task_server         TEXT,
+    task_id             TEXT,
+    polled_by           TEXT,
+    polled_until        BIGINT,
     cancel_requested_at BIGINT,
     output              TEXT,
     result              TEXT,
@@ -225,6 +231,10 @@ CREATE TABLE tool_calls (
     CHECK (lease_until IS NULL OR (state = 'executing' AND child_run_id IS NULL AND result_deadline IS NULL)),
     CHECK (state <> 'executing' OR lease_until IS NOT NULL OR child_run_id IS NOT NULL
            OR result_deadline IS NOT NULL),
+    CHECK ((task_id IS NULL) = (task_server IS NULL)),
+    CHECK (task_id IS NULL OR (result_deadline IS NOT NULL AND length(task_id) BETWEEN 1 AND 1024)),
+    CHECK ((polled_until IS NOT NULL) = (state = 'executing' AND task_id IS NOT NULL)),
+    CHECK ((polled_until IS NULL) = (polled_by IS NULL)),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- A call has a text for the model if and only if the call has ended.
@@ -241,6 +251,8 @@ CREATE INDEX tool_calls_run ON tool_calls (run_id);
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
 
 CREATE INDEX tool_calls_result ON tool_calls (result_deadline) WHERE state = 'executing';
+
+CREATE INDEX tool_calls_polled ON tool_calls (polled_until) WHERE state = 'executing';
 
 CREATE INDEX tool_calls_delegated ON tool_calls (tool_call_id) WHERE state = 'executing' AND child_run_id IS NOT NULL;
 
@@ -332,6 +344,8 @@ CREATE TABLE tool_requests (
     -- The tenant of the thread, copied so that lists of the requests of a tenant use an index.
     tenant_id     TEXT NOT NULL,
     exec_id       TEXT NOT NULL,
+    -- The name of the request at an MCP server that states its open requests again and again.
+    server_key    TEXT,
     kind          TEXT NOT NULL,
     message       TEXT NOT NULL,
     -- The JSON Schema of the content of an answer.
@@ -347,6 +361,7 @@ CREATE TABLE tool_requests (
     answered_at   BIGINT,
     erased_at     BIGINT,
     CHECK (kind IN ('elicitation', 'custom')),
+    CHECK (server_key IS NULL OR length(server_key) <= 1024),
     CHECK (state IN ('open', 'accepted', 'declined', 'cancelled', 'expired', 'withdrawn')),
     CHECK ((state IN ('accepted', 'declined', 'cancelled')) = (answered_by IS NOT NULL)),
     CHECK ((answered_by IS NULL) = (answered_at IS NULL)),
@@ -354,10 +369,13 @@ CREATE TABLE tool_requests (
     CHECK (content IS NULL OR state = 'accepted'),
     CHECK (content_hash IS NULL OR length(content_hash) = 64),
     CHECK (answered_by NOT LIKE 'system:%'),
-    CHECK (erased_at IS NULL OR (state <> 'open' AND content IS NULL AND message = ''))
+    CHECK (erased_at IS NULL OR (state <> 'open' AND content IS NULL AND message = '' AND server_key IS NULL))
 );
 
 CREATE INDEX tool_requests_call ON tool_requests (tool_call_id);
+
+CREATE UNIQUE INDEX tool_requests_key ON tool_requests (tool_call_id, exec_id, server_key)
+    WHERE server_key IS NOT NULL;
 
 CREATE INDEX tool_requests_inbox ON tool_requests (tenant_id, state, request_id);
 

@@ -10,6 +10,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) tool_call_id: String,
     pub(in crate::store) tenant_id: String,
     pub(in crate::store) exec_id: String,
+    pub(in crate::store) server_key: Option<String>,
     pub(in crate::store) kind: String,
     pub(in crate::store) message: String,
     pub(in crate::store) answer_schema: String,

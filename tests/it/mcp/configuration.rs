@@ -38,6 +38,11 @@ fn a_wrong_entry_is_refused_with_its_key() {
         ("name = \"a\"\ncommand = \"x\"\nrequire_approval = [\"write\"]", "mcp[0].tools: expected the list"),
         ("name = \"a\"\ncommand = \"x\"\ntimeout = \"0s\"", "mcp[0].timeout: expected more than 0s"),
         ("name = \"a\"\ncommand = \"x\"\ntimeout = \"2h\"", "mcp[0].timeout: expected at most tools.timeout"),
+        (
+            "name = \"a\"\ncommand = \"x\"\nresult_deadline = \"0s\"",
+            "mcp[0].result_deadline: expected more than 0s",
+        ),
+        ("name = \"a\"\ncommand = \"x\"\nresult_deadline = \"4000 days\"", "mcp[0].result_deadline"),
         ("name = \"a\"\ncommand = \"x\"\nrisk = \"some\"", "mcp[0].risk"),
         ("name = \"a\"\ncommand = \"x\"\nhints = true", "mcp[0].hints"),
         (

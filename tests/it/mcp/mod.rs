@@ -11,6 +11,7 @@ mod pins;
 mod python;
 mod reach;
 mod schema;
+mod tasks;
 
 use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen, sqlite};
 use holdpoint::config::{Config, McpServer};
@@ -136,6 +137,15 @@ impl Steered {
     pub(crate) async fn deployment(&self) -> Deployment {
         let dir = tempfile::tempdir().unwrap();
         let database = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
+        self.place_in(dir, database)
+    }
+
+    /// The same on this database.
+    pub(crate) fn place_on(&self, database: String) -> Place {
+        self.place_in(tempfile::tempdir().unwrap(), database)
+    }
+
+    fn place_in(&self, dir: TempDir, database: String) -> Place {
         let toml = format!(
             "tools.demo = false\n[[mcp]]\nname = \"s\"\ncommand = \"node\"\nargs = [{:?}]\nenv = {{ STATE = {:?} }}\n",
             packages().join("server.mjs"),

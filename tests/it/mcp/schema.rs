@@ -50,6 +50,7 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
         (change("answer_schema = '{}'"), once),
         (change("expires_at = 0"), once),
         (change("exec_id = 'x'"), once),
+        (change("server_key = 'x'"), once),
         (change("state = 'accepted'"), ""),
         (change("state = 'declined'"), ""),
         (change("state = 'expired', answered_by = 'user:x', answered_at = 1"), ""),
@@ -81,4 +82,53 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
     server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let row = server.rows.all("SELECT message, answer_schema, content_hash FROM tool_requests").await;
     assert_eq!(row, [json!({ "message": "", "answer_schema": "{}", "content_hash": hash })]);
+}
+
+#[tokio::test]
+async fn a_task_is_not_forged() {
+    const ONCE: &str = "a running call gets an owner once";
+    let steered = Steered::with("act");
+    let change = |config: &mut Config| {
+        config.mcp = vec![steered.entry("s", &json!({}))];
+        config.approval.wait = Duration::ZERO;
+    };
+    let server = Box::pin(Embedded::with(change)).await;
+    tool(&server.client, "s__act").await;
+    let pending = hold(&server, "s__act", &json!({ "do": "hang" })).await;
+    let running = hold(&server, "s__act", &json!({ "do": "hang" })).await;
+    let owned = hold(&server, "s__act", &json!({ "do": "task" })).await;
+    for call in [&running, &owned] {
+        server.client.approve(call).await;
+    }
+    let has_owner = async || server.client.call(&owned).await["result_deadline"].is_string().then_some(());
+    eventually("the call has an owner", has_owner).await;
+    let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
+    let task = "task_server = 's', task_id = 't', polled_by = 'x', polled_until = 1";
+    // The renewals of the polls change nothing else.
+    let fixed = "SELECT tool_call_id, state, task_server, task_id, polled_by, result_deadline, lease_until
+                 FROM tool_calls ORDER BY tool_call_id";
+    let before = server.rows.all(fixed).await;
+    for (sql, words) in [
+        // It comes with the owner, stays, and is whole.
+        (call(&owned, "task_id = 'another'"), ONCE),
+        (call(&owned, "task_server = 'another'"), ONCE),
+        (call(&owned, "task_id = NULL, task_server = NULL, polled_by = NULL, polled_until = NULL"), ONCE),
+        (call(&pending, task), ""),
+        (call(&running, task), ""),
+        (call(&running, "lease_until = NULL, result_deadline = 1, task_id = 't'"), ""),
+        (call(&running, "lease_until = NULL, result_deadline = 1, task_server = 's'"), ""),
+        (call(&running, &format!("lease_until = NULL, result_deadline = 1, {task}, task_id = ''")), ""),
+        // A task of an executing call is polled, and no other call is.
+        (call(&running, "lease_until = NULL, result_deadline = 1, task_server = 's', task_id = 't'"), ""),
+        (call(&owned, "polled_until = NULL, polled_by = NULL"), ""),
+        (call(&owned, "polled_by = NULL"), ""),
+        (call(&running, "polled_by = 'x', polled_until = 1"), ""),
+        (call(&owned, "state = 'interrupted', result = 'x', finished_at = 1"), ""),
+    ] {
+        let refused = server.rows.change(&sql).await.expect_err(&sql);
+        assert!(refused.contains(words), "{sql}: {refused}");
+    }
+    assert_eq!(server.rows.all(fixed).await, before);
+    let owner = call(&running, &format!("lease_until = NULL, result_deadline = 1, {task}"));
+    assert_eq!(server.rows.change(&owner).await, Ok(1), "a schema that refuses everything protects nothing");
 }

@@ -22,7 +22,7 @@ pub(crate) enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 25] = [
+const KNOWN: [(Purpose, How, &str); 26] = [
     (Purpose::Count, How::Contains, "pg_stat_statements"),
     (Purpose::Frame, How::Begins, "BEGIN"),
     (Purpose::Frame, How::Begins, "COMMIT"),
@@ -64,6 +64,8 @@ const KNOWN: [(Purpose, How, &str); 25] = [
         How::Begins,
         r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."name", "tool_calls"."schema_hash", "tool_calls"."exec_id""#,
     ),
+    // The sweeper: tasks of MCP servers that no process polls.
+    (Purpose::Look, How::Contains, r#"ORDER BY "tool_calls"."polled_until""#),
     // The resumer: delegated calls whose child needs an action, and runs to resume.
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."child_run_id" FROM"#),
     (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE (server_resumes"#),

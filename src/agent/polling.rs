@@ -1,0 +1,225 @@
+//! Polls of tasks: the outcome of a call that an MCP server executes as a task.
+//!
+//! One process polls a task at a time, and keeps the right to with a heartbeat. Everything that another process needs
+//! to go on is in the rows: the task, and the answers to its questions.
+
+use super::execution::Executor;
+use super::heartbeat::{Halt, Heartbeat};
+use super::retry::persist;
+use super::tasks::Work;
+use crate::domain::asking::Asks;
+use crate::domain::call::{Execution, Outcome};
+use crate::domain::id::ToolCallId;
+use crate::domain::tool_request::{Answer, Question};
+use crate::store::{PolledCall, Polls, Settled, StoreError};
+use crate::tools::remote_tasks::Polled;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tracing::Instrument;
+
+/// The time between two polls, unless the server wants another one, and its limits.
+const POLLED_EVERY: Duration = Duration::from_secs(5);
+const POLLED_EVERY_MIN: Duration = Duration::from_millis(500);
+const POLLED_EVERY_MAX: Duration = Duration::from_secs(60);
+/// How long a server has for each answer about a task.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why the polls of a process end.
+enum End {
+    /// The call has this outcome.
+    Outcome(Outcome),
+    /// Another process is to go on.
+    Leave,
+    /// The call has ended, or another process polls.
+    Lost,
+}
+
+/// The open questions of a task that this process asks people.
+struct Questions {
+    asks: Arc<dyn Asks>,
+    of: (ToolCallId, Execution),
+    /// The keys of the questions that have no answer yet.
+    keys: HashSet<String>,
+    answers: FuturesUnordered<BoxFuture<'static, Answered>>,
+}
+
+/// The key of a question, and its answer. `None` if the question could not be asked.
+type Answered = (String, Option<Answer>);
+
+impl Executor {
+    /// Starts to poll the task of a call that this process has handed over.
+    pub(super) async fn poll_handed_over(&self, call: ToolCallId, execution: Execution, asks: Arc<dyn Asks>) {
+        let read = async { self.store.urgent_read().await?.polled_call(Polls::first(call, execution)).await };
+        match read.await {
+            Ok(Some(polled)) => self.start_polls(polled, asks),
+            Ok(None) => {}
+            // A sweeper finds the task after the lease.
+            Err(error) => tracing::warn!(%error, "could not begin to poll a task"),
+        }
+    }
+
+    /// Starts to poll the task of this call, until its end or that of this process.
+    pub(crate) fn start_polls(&self, polled: PolledCall, asks: Arc<dyn Asks>) {
+        let span = tracing::error_span!("task", tool_call_id = %polled.call.id, tool = polled.call.name);
+        let executor = self.clone();
+        self.tasks.spawn(
+            async move {
+                if let Err(error) = executor.keep_polling(polled, asks).await {
+                    tracing::error!(%error, "the polls of a task broke off; they begin again");
+                }
+            }
+            .instrument(span),
+        );
+    }
+
+    async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn Asks>) -> Result<(), StoreError> {
+        let heartbeat = self.keep_polls(polled.polls.clone());
+        let ended = self.poll_until_end(&polled, &heartbeat, asks).await;
+        drop(heartbeat);
+        let PolledCall { polls, call, .. } = polled;
+        match ended {
+            End::Outcome(outcome) => {
+                let outcome = outcome.of_attempt(polls.execution.attempt);
+                let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+                let settle = || async {
+                    let write = self.store.urgent_write().await?;
+                    let settled = write.settle_polled(&polls, &outcome, result.clone()).await?;
+                    write.commit().await?;
+                    Ok(settled)
+                };
+                if matches!(persist(self.lease, settle).await?.value, Settled::Ended(_)) {
+                    self.wake.send_in(call.thread_id);
+                }
+            }
+            End::Leave => {
+                let write = self.store.urgent_write().await?;
+                write.renew_polls(&polls, Duration::ZERO).await?;
+                write.commit().await?;
+            }
+            End::Lost => {}
+        }
+        Ok(())
+    }
+
+    async fn poll_until_end(&self, polled: &PolledCall, heartbeat: &Heartbeat, asks: Arc<dyn Asks>) -> End {
+        let PolledCall { polls, call, task } = polled;
+        let mut questions = Questions::new(asks, (call.id, polls.execution));
+        let mut is_cancelled = false;
+        loop {
+            // The connection may be another one after each poll.
+            let Some(server) = self.gate().task_server(&task.server) else { return End::Leave };
+            let polled = tokio::select! {
+                polled = timeout(ANSWER_TIMEOUT, server.poll(&task.id)) => polled.unwrap_or(Polled::Unanswered),
+                () = self.tasks.stopping() => return End::Leave,
+            };
+            let again = match polled {
+                Polled::Ended(Ok(output)) => return End::Outcome(self.gate().succeeded(output)),
+                Polled::Ended(Err(why)) => return End::Outcome(Outcome::Failed(why)),
+                Polled::Unknown => {
+                    tracing::warn!("a server does not know the task of a call; the outcome is unknown");
+                    return End::Outcome(Outcome::Interrupted);
+                }
+                Polled::Unanswered => None,
+                Polled::Open { asks, is_stuck, again } => {
+                    questions.are(asks).await;
+                    if is_stuck {
+                        tracing::warn!("a task waits for what holdpoint does not have; it is asked to end");
+                        within(server.cancel(&task.id)).await;
+                    }
+                    again
+                }
+            };
+            let again = again.unwrap_or(POLLED_EVERY).clamp(POLLED_EVERY_MIN, POLLED_EVERY_MAX);
+            tokio::select! {
+                halt = heartbeat.halt(), if !is_cancelled => match halt {
+                    Halt::Cancelled => {
+                        is_cancelled = true;
+                        within(server.cancel(&task.id)).await;
+                    }
+                    Halt::Lost => return End::Lost,
+                    Halt::Leaving => return End::Leave,
+                },
+                Some(first) = questions.answers.next(), if !questions.answers.is_empty() => {
+                    let answers = questions.answered(first);
+                    if !answers.is_empty() {
+                        within(server.answer(&task.id, answers)).await;
+                    }
+                    // A server that asks without end is not polled without a pause.
+                    sleep(POLLED_EVERY_MIN).await;
+                }
+                () = sleep(again) => {}
+                () = self.tasks.stopping() => return End::Leave,
+            }
+            if matches!(heartbeat.halt().now_or_never(), Some(Halt::Lost)) {
+                return End::Lost;
+            }
+        }
+    }
+
+    fn keep_polls(&self, polls: Polls) -> Heartbeat {
+        let (store, lease) = (self.store.clone(), self.lease);
+        Heartbeat::begin(&self.tasks, &self.metrics, Work::Call(polls.call), lease, move || {
+            let (store, polls) = (store.clone(), polls.clone());
+            async move {
+                let write = store.urgent_write().await?;
+                let renewed = write.renew_polls(&polls, lease).await?;
+                write.commit().await?;
+                Ok(renewed)
+            }
+        })
+    }
+}
+
+impl Questions {
+    fn new(asks: Arc<dyn Asks>, of: (ToolCallId, Execution)) -> Self {
+        Self { asks, of, keys: HashSet::new(), answers: FuturesUnordered::new() }
+    }
+
+    /// Asks the questions that are new, and withdraws those that the task does not ask any more.
+    async fn are(&mut self, now: Vec<(String, Option<Question>)>) {
+        let gone: Vec<String> =
+            self.keys.iter().filter(|key| !now.iter().any(|(other, _)| other == *key)).cloned().collect();
+        for key in gone {
+            self.asks.withdraw(self.of, key.clone()).await;
+            self.keys.remove(&key);
+        }
+        for (key, question) in now {
+            if !self.keys.insert(key.clone()) {
+                continue;
+            }
+            let (asks, of) = (self.asks.clone(), self.of);
+            self.answers.push(
+                async move {
+                    let answer = match question {
+                        Some(question) => asks.ask_once(of, key.clone(), question).await,
+                        None => Some(Answer::Decline),
+                    };
+                    (key, answer)
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    /// Returns this answer and those that are there already. A question without an answer is asked again by the next
+    /// poll, and an answer to what the task does not ask any more is dropped.
+    fn answered(&mut self, first: Answered) -> Vec<(String, Answer)> {
+        let mut answers = vec![first];
+        while let Some(Some(more)) = self.answers.next().now_or_never() {
+            answers.push(more);
+        }
+        let mut is_asked = |key: &String| self.keys.remove(key);
+        answers.into_iter().filter_map(|(key, answer)| is_asked(&key).then_some((key, answer?))).collect()
+    }
+}
+
+/// Waits for an answer about a task, for a limited time. The next poll shows what came of it.
+async fn within(answer: impl Future<Output = ()>) {
+    if timeout(ANSWER_TIMEOUT, answer).await.is_err() {
+        tracing::warn!("a server did not answer about a task in time");
+    }
+}
