@@ -1,7 +1,7 @@
 //! The task of one endpoint: it delivers what is due, and waits for more.
 
 use super::Deliveries;
-use super::webhook::{Failed, Webhook};
+use super::receiver::{Failed, Receiver};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Endpoint, EndpointState};
 use crate::store::{Delivery, DueEvent, NextEvent, Standing, StoreError, Then};
@@ -41,9 +41,9 @@ struct Known {
 impl Deliveries {
     /// Runs until the process stops.
     pub(super) async fn keep_delivering(self: Arc<Self>, place: usize) {
-        let Some(webhook) = self.webhooks.get(place) else { return };
+        let Some(receiver) = self.receivers.get(place) else { return };
         // Before the first look at the rows: an event that gets its number in between is in the news.
-        let mut news = self.feed.news_of(&webhook.wanted.tenant_id);
+        let mut news = self.feed.news_of(&receiver.wanted.tenant_id);
         let mut known = Known::default();
         while !self.tasks.is_stopping() {
             // In a task: database work must not be dropped midway, and a panic ends this round only.
@@ -60,14 +60,14 @@ impl Deliveries {
                 }
                 Ok((Err(error), after)) => {
                     if !known.fails {
-                        tracing::warn!(webhook = webhook.name, %error, "events could not be delivered");
+                        tracing::warn!(endpoint = receiver.name, %error, "events could not be delivered");
                     }
                     known = Known { fails: true, ..after };
                     Again::After(REST)
                 }
                 Err(error) => {
                     tracing::error!(
-                        webhook = webhook.name,
+                        endpoint = receiver.name,
                         panicked = error.is_panic(),
                         "a round of deliveries failed"
                     );
@@ -82,7 +82,7 @@ impl Deliveries {
             };
             tokio::select! {
                 () = due => {}
-                () = webhook.enabled.notified() => {}
+                () = receiver.enabled.notified() => {}
                 () = self.tasks.stopping() => return,
             }
         }
@@ -90,9 +90,9 @@ impl Deliveries {
 
     /// Delivers all events that are due.
     async fn round(&self, place: usize, known: &mut Known) -> Result<Again, StoreError> {
-        let Some(webhook) = self.webhooks.get(place) else { return Ok(Again::News) };
+        let Some(receiver) = self.receivers.get(place) else { return Ok(Again::News) };
         let read = self.store.timed_read().await?;
-        let Some(Standing { endpoint, held }) = read.endpoint(&webhook.name).await? else {
+        let Some(Standing { endpoint, held }) = read.endpoint(&receiver.name).await? else {
             return Ok(Again::After(LOOK));
         };
         if endpoint.state.is_disabled() {
@@ -103,13 +103,13 @@ impl Deliveries {
             known.gap_checked = true;
             if read.has_gap_after(endpoint.cursor).await? {
                 tracing::error!(
-                    webhook = webhook.name,
+                    endpoint = receiver.name,
                     cursor = endpoint.cursor,
-                    "events after the cursor of a webhook are gone, and are not delivered"
+                    "events after the cursor of an endpoint are gone, and are not delivered"
                 );
             }
         }
-        let next = read.next_event(&webhook.wanted, endpoint.cursor.max(known.passed)).await?;
+        let next = read.next_event(&receiver.wanted, endpoint.cursor.max(known.passed)).await?;
         let now = read.now();
         // A view keeps a connection.
         drop(read);
@@ -128,7 +128,7 @@ impl Deliveries {
         if let Some(wait) = self.wait(&endpoint, held.as_ref(), now) {
             return Ok(Again::After(wait.min(LOOK)));
         }
-        self.deliver(webhook, endpoint, due).await
+        self.deliver(receiver, endpoint, due).await
     }
 
     /// Returns how long an attempt has to wait, if it has to: for its time, or for another process.
@@ -149,11 +149,11 @@ impl Deliveries {
     /// Takes the endpoint and delivers this event and those after it, until none is left or an attempt fails.
     async fn deliver(
         &self,
-        webhook: &Webhook,
+        receiver: &Receiver,
         endpoint: Endpoint,
         mut due: DueEvent,
     ) -> Result<Again, StoreError> {
-        let lease = webhook.timeout + MARGIN;
+        let lease = receiver.timeout + MARGIN;
         let mut held_since = Instant::now();
         let write = self.store.write().await?;
         let claimed = write.claim_endpoint(&endpoint, &self.holder, lease).await?;
@@ -162,12 +162,12 @@ impl Deliveries {
         let Some(mut delivery) = claimed else { return Ok(Again::After(LOOK)) };
         let mut state = endpoint.state;
         loop {
-            let until = Instant::now() + webhook.timeout;
+            let until = Instant::now() + receiver.timeout;
             if until > held_since + lease {
                 // Slow reads and writes have used the time up. Another process may deliver now.
                 return Ok(Again::After(Duration::ZERO));
             }
-            let attempt = webhook.attempt(&due, self.form, self.clock.now(), until);
+            let attempt = receiver.attempt(&due, self.form, self.clock.now(), until);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,
                 () = self.tasks.aborted() => {
@@ -178,13 +178,13 @@ impl Deliveries {
                 }
             };
             if let Err(failed) = attempted {
-                return self.failed(webhook, &delivery, &state, &due, failed).await;
+                return self.failed(receiver, &delivery, &state, &due, failed).await;
             }
-            self.metrics.webhook_attempted(&webhook.name, true);
+            self.metrics.webhook_attempted(&receiver.name, true);
             state = EndpointState::Delivering;
             let seq = due.event.seq;
             // A failed look must not keep the delivery from being recorded.
-            let next = if self.tasks.is_stopping() { None } else { self.after(webhook, seq).await.ok() };
+            let next = if self.tasks.is_stopping() { None } else { self.after(receiver, seq).await.ok() };
             let (up_to, following) = match next {
                 Some(NextEvent::Due(following)) => (seq, Some(*following)),
                 Some(NextEvent::NoneUpTo { passed, .. }) => (passed.max(seq), None),
@@ -203,41 +203,41 @@ impl Deliveries {
         }
     }
 
-    async fn after(&self, webhook: &Webhook, seq: i64) -> Result<NextEvent, StoreError> {
-        self.store.read().await?.next_event(&webhook.wanted, seq).await
+    async fn after(&self, receiver: &Receiver, seq: i64) -> Result<NextEvent, StoreError> {
+        self.store.read().await?.next_event(&receiver.wanted, seq).await
     }
 
     /// Records a failed attempt.
     async fn failed(
         &self,
-        webhook: &Webhook,
+        receiver: &Receiver,
         delivery: &Delivery,
         state: &EndpointState,
         due: &DueEvent,
         failed: Failed,
     ) -> Result<Again, StoreError> {
-        self.metrics.webhook_attempted(&webhook.name, false);
+        self.metrics.webhook_attempted(&receiver.name, false);
         let Failed { failure, follow, why } = failed;
         let write = self.store.write().await?;
         let now = write.now();
         let state = state.failed(failure, follow, now);
         let recorded = write.failed(delivery, &state).await?;
         write.commit().await?;
-        let (name, event) = (&webhook.name, &due.event.event_id);
+        let (name, event) = (&receiver.name, &due.event.event_id);
         Ok(match state {
             EndpointState::Failing { next_attempt_at, failures } if recorded => {
                 let wait = next_attempt_at.since(now);
                 let attempts = failures.count;
-                tracing::warn!(webhook = name, event, why, attempts, ?wait, "a delivery failed");
+                tracing::warn!(endpoint = name, event, why, attempts, ?wait, "a delivery failed");
                 Again::After(wait.min(LOOK))
             }
             EndpointState::Disabled { reason, .. } if recorded => {
                 tracing::error!(
-                    webhook = name,
+                    endpoint = name,
                     event,
                     why,
                     ?reason,
-                    "a webhook is disabled, and its cursor is kept; enable it to go on"
+                    "an endpoint is disabled, and its cursor is kept; enable it to go on"
                 );
                 Again::After(LOOK)
             }

@@ -1,4 +1,4 @@
-//! Endpoints: addresses that get the events of a tenant, one after the other, with retries.
+//! Endpoints: receivers of the events of a tenant, one after the other, with retries.
 
 use super::clock::Timestamp;
 use std::time::Duration;
@@ -19,10 +19,19 @@ pub(crate) struct Endpoint {
     pub(crate) name: String,
     /// The tenant whose events it gets.
     pub(crate) tenant_id: String,
+    /// The way in which it gets them.
+    pub(crate) channel: ChannelKind,
     /// The number up to which each event is delivered, or is of no type that the endpoint gets.
     pub(crate) cursor: i64,
     /// How the delivery goes.
     pub(crate) state: EndpointState,
+}
+
+/// The way in which an endpoint gets events, without the facts of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChannelKind {
+    /// One signed request for each event.
+    Webhook,
 }
 
 /// How the delivery to an endpoint goes.
@@ -62,7 +71,7 @@ pub(crate) struct Failures {
 /// Why an endpoint is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisabledReason {
-    /// It answered that it is gone for good.
+    /// A webhook answered that it is gone for good.
     Gone,
     /// The attempts failed for three days.
     FailedTooLong,

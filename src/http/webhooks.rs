@@ -93,7 +93,7 @@ struct WebhookList {
 
 impl WebhookView {
     fn of(status: EndpointStatus) -> Self {
-        let EndpointStatus { endpoint, origin, types, waiting_since, has_gap } = status;
+        let EndpointStatus { endpoint, address: origin, types, waiting_since, has_gap } = status;
         let failures = endpoint.state.failures().map(FailuresView::of);
         let (state, next_attempt_at, disabled) = match endpoint.state {
             EndpointState::Delivering => (WebhookState::Delivering, None, None),

@@ -6,7 +6,7 @@ use super::events::event;
 use super::words::Word;
 use super::{Read, Store, StoreError, TimedRead, Write, rows};
 use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Endpoint, EndpointState, Failure, Failures};
+use crate::domain::endpoint::{ChannelKind, Endpoint, EndpointState, Failure, Failures};
 use crate::domain::event::{Event, EventType};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
@@ -183,13 +183,19 @@ impl TimedRead {
 }
 
 impl Store {
-    /// Makes sure that an endpoint of this name has a row. A new endpoint, and one of another tenant than before,
-    /// begins at the end of the events.
-    pub(crate) async fn place_endpoint(&self, name: &str, tenant_id: &str) -> Result<(), StoreError> {
+    /// Makes sure that an endpoint of this name has a row. A new endpoint, and one of another tenant or channel than
+    /// before, begins at the end of the events.
+    pub(crate) async fn place_endpoint(
+        &self,
+        name: &str,
+        tenant_id: &str,
+        channel: ChannelKind,
+    ) -> Result<(), StoreError> {
         // The lease of an earlier process on SQLite, which has ended.
         let is_left = |standing: &Standing| self.has_one_writer() && standing.held.is_some();
         let found = self.read().await?.endpoint(name).await?;
-        if found.is_some_and(|it| it.endpoint.tenant_id == tenant_id && !is_left(&it)) {
+        let is_same = |it: &Endpoint| it.tenant_id == tenant_id && it.channel == channel;
+        if found.is_some_and(|it| is_same(&it.endpoint) && !is_left(&it)) {
             return Ok(());
         }
         let write = self.write().await?;
@@ -197,6 +203,7 @@ impl Store {
         let row = endpoint::ActiveModel {
             name: Set(name.to_owned()),
             tenant_id: Set(tenant_id.to_owned()),
+            channel: Set(channel.word().to_owned()),
             cursor: Set(last),
             state: Set(DELIVERING.to_owned()),
             failures: Set(0),
@@ -214,11 +221,15 @@ impl Store {
         if self.has_one_writer() {
             released(endpoint::Entity::update_many()).filter(named.clone()).exec(&write.tx).await?;
         }
+        let is_other = Condition::any()
+            .add(endpoint::Column::TenantId.ne(tenant_id))
+            .add(endpoint::Column::Channel.ne(channel));
         released(in_state(&EndpointState::Delivering))
             .col_expr(endpoint::Column::TenantId, Expr::value(tenant_id))
+            .col_expr(endpoint::Column::Channel, Expr::value(channel))
             .col_expr(endpoint::Column::Cursor, Expr::value(last))
             .filter(named)
-            .filter(endpoint::Column::TenantId.ne(tenant_id))
+            .filter(is_other)
             .exec(&write.tx)
             .await?;
         write.commit().await
@@ -375,7 +386,8 @@ fn standing(row: endpoint::Model) -> Result<Standing, StoreError> {
         },
         other => return Err(rows::inconsistent(TABLE, format_args!("{other:?} is not a state"))),
     };
-    let endpoint = Endpoint { name: row.name, tenant_id: row.tenant_id, cursor: row.cursor, state };
+    let channel = rows::word(TABLE, &row.channel)?;
+    let endpoint = Endpoint { name: row.name, tenant_id: row.tenant_id, channel, cursor: row.cursor, state };
     Ok(Standing { endpoint, held })
 }
 

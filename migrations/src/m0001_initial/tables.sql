@@ -507,11 +507,12 @@ CREATE TABLE accepted_definitions (
 
 CREATE INDEX accepted_definitions_server ON accepted_definitions (server);
 
--- The endpoints of events, as `[[webhooks]]` names them, and how far the delivery to each went. The numbered events
+-- The endpoints of events, as the configuration names them, and how far the delivery to each went. The numbered events
 -- are the queue.
 CREATE TABLE endpoints (
     name            TEXT NOT NULL PRIMARY KEY,
     tenant_id       TEXT NOT NULL,
+    channel         TEXT NOT NULL,
     -- Each event of the tenant up to this number is delivered, or is of no type that the endpoint gets.
     cursor          BIGINT NOT NULL,
     state           TEXT NOT NULL,
@@ -535,6 +536,7 @@ CREATE TABLE endpoints (
     CHECK ((state = 'disabled') = (disabled_at IS NOT NULL)),
     CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
     CHECK (disabled_reason IN ('gone', 'failed_too_long')),
+    CHECK (channel IN ('webhook')),
     CHECK ((holder IS NULL) = (lease_until IS NULL)),
     CHECK (state <> 'disabled' OR holder IS NULL)
 );

@@ -8,6 +8,7 @@ pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) name: String,
     pub(in crate::store) tenant_id: String,
+    pub(in crate::store) channel: String,
     pub(in crate::store) cursor: i64,
     pub(in crate::store) state: String,
     pub(in crate::store) failures: i32,
