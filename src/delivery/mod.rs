@@ -3,11 +3,15 @@
 //! The numbered events are the queue. The row of an endpoint has a cursor, and one process at a time holds the row
 //! while it delivers. A delivery that succeeds moves the cursor, by compare-and-set.
 
+mod letter;
+mod mail;
 mod receiver;
 mod rounds;
+mod smtp;
 mod webhook;
 
 use crate::agent::Tasks;
+use crate::approvals::Approvals;
 use crate::config::{AuthMode, Config, ConfigError};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
@@ -17,6 +21,7 @@ use crate::egress::Reach;
 use crate::feed::Feed;
 use crate::metrics::{EndpointFound, Metrics};
 use crate::store::{Read, Standing, Store, StoreError};
+use mail::Mail;
 use receiver::Receiver;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -31,6 +36,7 @@ pub(crate) struct Deliveries {
     receivers: Vec<Receiver>,
     /// The roles of operators; `None` if the one user of the server operates it.
     operators: Option<Vec<String>>,
+    approvals: Approvals,
     store: Store,
     feed: Feed,
     tasks: Tasks,
@@ -43,6 +49,7 @@ pub(crate) struct Deliveries {
 
 /// What the deliveries need of a server.
 pub(crate) struct Needs {
+    pub(crate) approvals: Approvals,
     pub(crate) store: Store,
     pub(crate) feed: Feed,
     pub(crate) tasks: Tasks,
@@ -90,14 +97,15 @@ impl Deliveries {
     /// Prepares the endpoints of the configuration, and sends nothing.
     pub(crate) fn new(config: &Config, reach: &Reach, needs: Needs) -> Result<Self, ConfigError> {
         let webhooks = config.webhooks.iter().enumerate();
-        let receivers = webhooks
+        let mut receivers: Vec<Receiver> = webhooks
             .map(|(place, it)| Webhook::receiver(config, place, it, reach))
             .collect::<Result<_, _>>()?;
+        receivers.extend(Mail::receivers(config)?);
         let has_roles = config.auth.mode != AuthMode::None;
         let operators = has_roles.then(|| config.auth.operator_roles.clone());
-        let Needs { store, feed, tasks, clock, metrics, form } = needs;
+        let Needs { approvals, store, feed, tasks, clock, metrics, form } = needs;
         let holder = clock.uuid().to_string();
-        Ok(Self { receivers, operators, store, feed, tasks, clock, metrics, form, holder })
+        Ok(Self { receivers, operators, approvals, store, feed, tasks, clock, metrics, form, holder })
     }
 
     /// Gives each endpoint its row, and starts the tasks that deliver, one for each endpoint. A new endpoint gets the
@@ -164,6 +172,7 @@ impl Deliveries {
             let Some(Standing { endpoint, .. }) = read.endpoint(&receiver.name).await? else { continue };
             let waiting = read.waiting_since(&receiver.wanted, endpoint.cursor).await?;
             found.push(EndpointFound {
+                channel: receiver.channel.kind().into(),
                 name: receiver.name.clone(),
                 disabled: endpoint.state.is_disabled(),
                 lag: waiting.map(|since| self.clock.now().since(since)).unwrap_or_default(),

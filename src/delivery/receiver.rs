@@ -1,10 +1,14 @@
 //! Receivers: the endpoints as the configuration describes them.
 
 use super::PublicForm;
+use super::letter::Letter;
+use super::mail::{Mail, Meaning};
 use super::webhook::Webhook;
+use crate::approvals::Approvals;
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{ChannelKind, Failure, Follow};
-use crate::store::{DueEvent, Wanted};
+use crate::metrics;
+use crate::store::{Attempted, DueEvent, Read, StoreError, Wanted};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -23,6 +27,28 @@ pub(super) struct Receiver {
 /// The way in which a receiver gets events.
 pub(super) enum Channel {
     Webhook(Webhook),
+    Mail(Mail),
+}
+
+/// An event that the receiver gets, in the form of its channel.
+pub(super) struct Outgoing<'a> {
+    pub(super) due: DueEvent,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Request(&'a Webhook),
+    Letter(&'a Mail, Box<Letter>),
+}
+
+/// What the receiver gets of an event.
+pub(super) enum Prepared<'a> {
+    /// This.
+    Outgoing(Box<Outgoing<'a>>),
+    /// Nothing: the event does not concern the receiver.
+    Nothing,
+    /// Not known before the server has the tool of the call again.
+    Unknown,
 }
 
 /// A failed attempt.
@@ -38,6 +64,7 @@ impl Channel {
     pub(super) fn kind(&self) -> ChannelKind {
         match self {
             Self::Webhook(_) => ChannelKind::Webhook,
+            Self::Mail(_) => ChannelKind::Mail,
         }
     }
 
@@ -45,6 +72,16 @@ impl Channel {
     pub(super) fn address(&self) -> String {
         match self {
             Self::Webhook(webhook) => webhook.origin(),
+            Self::Mail(mail) => mail.address(),
+        }
+    }
+}
+
+impl From<ChannelKind> for metrics::Channel {
+    fn from(kind: ChannelKind) -> Self {
+        match kind {
+            ChannelKind::Webhook => Self::Webhook,
+            ChannelKind::Mail => Self::Mail,
         }
     }
 }
@@ -54,16 +91,37 @@ impl Receiver {
         Self { name: name.to_owned(), wanted, timeout, channel, enabled: Notify::new() }
     }
 
+    /// Returns what the receiver gets of an event of a wanted type.
+    pub(super) async fn prepare(
+        &self,
+        approvals: &Approvals,
+        read: &Read,
+        due: DueEvent,
+    ) -> Result<Prepared<'_>, StoreError> {
+        let form = match &self.channel {
+            Channel::Webhook(webhook) => Form::Request(webhook),
+            Channel::Mail(mail) => match mail.meaning(approvals, read, &due).await? {
+                Meaning::Letter(letter) => Form::Letter(mail, letter),
+                Meaning::Nothing => return Ok(Prepared::Nothing),
+                Meaning::Unknown => return Ok(Prepared::Unknown),
+            },
+        };
+        Ok(Prepared::Outgoing(Box::new(Outgoing { due, form })))
+    }
+
     /// Makes one attempt to deliver an event, which ends `until` this time.
     pub(super) async fn attempt(
         &self,
-        due: &DueEvent,
-        form: PublicForm,
+        Outgoing { due, form }: &Outgoing<'_>,
+        public_form: PublicForm,
         now: Timestamp,
         until: Instant,
-    ) -> Result<(), Failed> {
-        match &self.channel {
-            Channel::Webhook(webhook) => webhook.attempt(due, form, now, until).await,
+    ) -> Result<Attempted, Failed> {
+        match form {
+            Form::Request(webhook) => {
+                webhook.attempt(due, public_form, now, until).await.map(|()| Attempted::Accepted)
+            }
+            Form::Letter(mail, letter) => mail.attempt(&self.name, letter, now, until).await,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The task of one endpoint: it delivers what is due, and waits for more.
 
 use super::Deliveries;
-use super::receiver::{Failed, Receiver};
+use super::receiver::{Failed, Outgoing, Prepared, Receiver};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Endpoint, EndpointState};
-use crate::store::{Delivery, DueEvent, NextEvent, Standing, StoreError, Then};
+use crate::store::{Attempted, Delivery, NextEvent, Read, Standing, StoreError, Then};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,6 +17,10 @@ const LOOK: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(1);
 /// The number of events that the endpoint does not get, after which the cursor moves over them.
 const PASSED_MAX: i64 = 1000;
+/// The number of events of wanted types that one look prepares.
+const PREPARED_MAX: usize = 50;
+/// How long an event waits for the tool of its call: the MCP server of the tool may be connecting.
+const TOOL_WAIT: Duration = Duration::from_secs(60);
 
 /// When to look at an endpoint again, unless an operator enables it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,22 @@ enum Again {
     News,
     /// After this time. New events change nothing before.
     After(Duration),
+}
+
+/// What the receiver gets next.
+enum Next<'a> {
+    /// This.
+    Send(Box<Outgoing<'a>>),
+    /// Nothing up to this number.
+    NoneUpTo {
+        passed: i64,
+        /// Whether later rows were not looked at.
+        more: bool,
+        /// Whether events of wanted types are among the passed ones. They are not looked at again.
+        skipped: bool,
+    },
+    /// Nothing before the server has the tool of a call again.
+    NoTool,
 }
 
 /// What a process knows of the endpoint between two rounds.
@@ -36,6 +56,8 @@ struct Known {
     gap_checked: bool,
     /// Whether the last round failed.
     fails: bool,
+    /// Since when the server lacks the tool of the next call.
+    no_tool_since: Option<Instant>,
 }
 
 impl Deliveries {
@@ -109,26 +131,33 @@ impl Deliveries {
                 );
             }
         }
-        let next = read.next_event(&receiver.wanted, endpoint.cursor.max(known.passed)).await?;
+        let waits_for_tool = known.no_tool_since.is_none_or(|since| since.elapsed() < TOOL_WAIT);
+        let after = endpoint.cursor.max(known.passed);
+        let next = self.next(&read, receiver, (after, waits_for_tool)).await?;
         let now = read.now();
         // A view keeps a connection.
         drop(read);
-        let due = match next {
-            NextEvent::Due(due) => *due,
-            NextEvent::NoneUpTo { passed, more } => {
+        known.no_tool_since = match next {
+            Next::NoTool => known.no_tool_since.or_else(|| Some(Instant::now())),
+            Next::Send(_) | Next::NoneUpTo { .. } => None,
+        };
+        let outgoing = match next {
+            Next::Send(outgoing) => outgoing,
+            Next::NoneUpTo { passed, more, skipped } => {
                 known.passed = passed;
-                if passed - endpoint.cursor >= PASSED_MAX {
+                if skipped || passed - endpoint.cursor >= PASSED_MAX {
                     let write = self.store.write().await?;
                     write.pass_events(&endpoint, passed).await?;
                     write.commit().await?;
                 }
                 return Ok(if more { Again::After(Duration::ZERO) } else { Again::News });
             }
+            Next::NoTool => return Ok(Again::After(REST)),
         };
         if let Some(wait) = self.wait(&endpoint, held.as_ref(), now) {
             return Ok(Again::After(wait.min(LOOK)));
         }
-        self.deliver(receiver, endpoint, due).await
+        self.deliver(receiver, endpoint, outgoing).await
     }
 
     /// Returns how long an attempt has to wait, if it has to: for its time, or for another process.
@@ -147,11 +176,11 @@ impl Deliveries {
     }
 
     /// Takes the endpoint and delivers this event and those after it, until none is left or an attempt fails.
-    async fn deliver(
+    async fn deliver<'a>(
         &self,
-        receiver: &Receiver,
+        receiver: &'a Receiver,
         endpoint: Endpoint,
-        mut due: DueEvent,
+        mut outgoing: Box<Outgoing<'a>>,
     ) -> Result<Again, StoreError> {
         let lease = receiver.timeout + MARGIN;
         let mut held_since = Instant::now();
@@ -167,7 +196,7 @@ impl Deliveries {
                 // Slow reads and writes have used the time up. Another process may deliver now.
                 return Ok(Again::After(Duration::ZERO));
             }
-            let attempt = receiver.attempt(&due, self.form, self.clock.now(), until);
+            let attempt = receiver.attempt(&outgoing, self.form, self.clock.now(), until);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,
                 () = self.tasks.aborted() => {
@@ -177,34 +206,90 @@ impl Deliveries {
                     return Ok(Again::News);
                 }
             };
-            if let Err(failed) = attempted {
-                return self.failed(receiver, &delivery, &state, &due, failed).await;
-            }
-            self.metrics.webhook_attempted(&receiver.name, true);
+            let attempted = match attempted {
+                Ok(attempted) => attempted,
+                Err(failed) => return self.failed(receiver, &delivery, &state, (&outgoing, failed)).await,
+            };
+            self.count(receiver, &outgoing, attempted);
             state = EndpointState::Delivering;
-            let seq = due.event.seq;
+            let seq = outgoing.due.event.seq;
             // A failed look must not keep the delivery from being recorded.
             let next = if self.tasks.is_stopping() { None } else { self.after(receiver, seq).await.ok() };
             let (up_to, following) = match next {
-                Some(NextEvent::Due(following)) => (seq, Some(*following)),
-                Some(NextEvent::NoneUpTo { passed, .. }) => (passed.max(seq), None),
-                None => (seq, None),
+                Some(Next::Send(following)) => (seq, Some(following)),
+                Some(Next::NoneUpTo { passed, .. }) => (passed.max(seq), None),
+                Some(Next::NoTool) | None => (seq, None),
             };
             let then = if following.is_some() { Then::Hold(lease) } else { Then::Release };
             held_since = Instant::now();
             let write = self.store.write().await?;
-            let holds = write.delivered(&mut delivery, up_to, then).await?;
+            let holds = write.delivered(&mut delivery, (attempted, up_to), then).await?;
             write.commit().await?;
             match following {
-                Some(following) if holds => due = following,
+                Some(following) if holds => outgoing = following,
                 // There may be more: a look that failed, or a scan that ended early.
                 _ => return Ok(Again::After(Duration::ZERO)),
             }
         }
     }
 
-    async fn after(&self, receiver: &Receiver, seq: i64) -> Result<NextEvent, StoreError> {
-        self.store.read().await?.next_event(&receiver.wanted, seq).await
+    async fn after<'a>(&self, receiver: &'a Receiver, seq: i64) -> Result<Next<'a>, StoreError> {
+        self.next(&self.store.read().await?, receiver, (seq, true)).await
+    }
+
+    /// Returns what the receiver gets after this number. An event about a call whose tool the server lacks is passed
+    /// over, unless the receiver `waits_for_tool`.
+    async fn next<'a>(
+        &self,
+        read: &Read,
+        receiver: &'a Receiver,
+        (mut after, waits_for_tool): (i64, bool),
+    ) -> Result<Next<'a>, StoreError> {
+        let mut skipped = false;
+        for _ in 0..PREPARED_MAX {
+            let due = match read.next_event(&receiver.wanted, after).await? {
+                NextEvent::Due(due) => *due,
+                NextEvent::NoneUpTo { passed, more } => return Ok(Next::NoneUpTo { passed, more, skipped }),
+            };
+            let (seq, event_id) = (due.event.seq, due.event.event_id.clone());
+            match receiver.prepare(&self.approvals, read, due).await? {
+                Prepared::Outgoing(outgoing) => return Ok(Next::Send(outgoing)),
+                Prepared::Unknown if waits_for_tool && !skipped => return Ok(Next::NoTool),
+                // The cursor moves over the skipped events first.
+                Prepared::Unknown if waits_for_tool => {
+                    return Ok(Next::NoneUpTo { passed: after, more: true, skipped });
+                }
+                Prepared::Unknown => {
+                    let endpoint = &receiver.name;
+                    tracing::warn!(
+                        endpoint,
+                        event = event_id,
+                        "no message: the server lacks the tool of the call"
+                    );
+                }
+                Prepared::Nothing => {}
+            }
+            (after, skipped) = (seq, true);
+        }
+        Ok(Next::NoneUpTo { passed: after, more: true, skipped })
+    }
+
+    /// Counts an attempt after which the delivery goes on.
+    fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: Attempted) {
+        let outcome = match attempted {
+            Attempted::Accepted => "delivered",
+            Attempted::Refused(status) => {
+                let (endpoint, event) = (&receiver.name, &outgoing.due.event.event_id);
+                tracing::error!(
+                    endpoint,
+                    event,
+                    status,
+                    "the mail server refused a message, which is not sent again"
+                );
+                "refused"
+            }
+        };
+        self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, outcome);
     }
 
     /// Records a failed attempt.
@@ -213,17 +298,16 @@ impl Deliveries {
         receiver: &Receiver,
         delivery: &Delivery,
         state: &EndpointState,
-        due: &DueEvent,
-        failed: Failed,
+        (outgoing, failed): (&Outgoing<'_>, Failed),
     ) -> Result<Again, StoreError> {
-        self.metrics.webhook_attempted(&receiver.name, false);
+        self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, "failed");
         let Failed { failure, follow, why } = failed;
         let write = self.store.write().await?;
         let now = write.now();
         let state = state.failed(failure, follow, now);
         let recorded = write.failed(delivery, &state).await?;
         write.commit().await?;
-        let (name, event) = (&receiver.name, &due.event.event_id);
+        let (name, event) = (&receiver.name, &outgoing.due.event.event_id);
         Ok(match state {
             EndpointState::Failing { next_attempt_at, failures } if recorded => {
                 let wait = next_attempt_at.since(now);

@@ -177,6 +177,7 @@ words! {
     }
     ChannelKind {
         Webhook "webhook",
+        Mail "mail",
     }
     DisabledReason {
         Gone "gone",

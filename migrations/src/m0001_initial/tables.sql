@@ -523,6 +523,10 @@ CREATE TABLE endpoints (
     next_attempt_at BIGINT,
     disabled_at     BIGINT,
     disabled_reason TEXT,
+    -- The messages that a mail server refused for good. The delivery went on after each.
+    refused         INTEGER NOT NULL,
+    refused_at      BIGINT,
+    refused_status  INTEGER,
     -- The one process that delivers, until the lease ends.
     holder          TEXT,
     lease_until     BIGINT,
@@ -536,7 +540,12 @@ CREATE TABLE endpoints (
     CHECK ((state = 'disabled') = (disabled_at IS NOT NULL)),
     CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
     CHECK (disabled_reason IN ('gone', 'failed_too_long')),
-    CHECK (channel IN ('webhook')),
+    CHECK (channel IN ('webhook', 'mail')),
+    CHECK (channel = 'webhook' OR disabled_reason <> 'gone'),
+    CHECK (channel = 'mail' OR refused = 0),
+    CHECK (refused >= 0),
+    CHECK ((refused = 0) = (refused_at IS NULL)),
+    CHECK ((refused_at IS NULL) = (refused_status IS NULL)),
     CHECK ((holder IS NULL) = (lease_until IS NULL)),
     CHECK (state <> 'disabled' OR holder IS NULL)
 );

@@ -17,6 +17,9 @@ pub(in crate::store) struct Model {
     pub(in crate::store) next_attempt_at: Option<i64>,
     pub(in crate::store) disabled_at: Option<i64>,
     pub(in crate::store) disabled_reason: Option<String>,
+    pub(in crate::store) refused: i32,
+    pub(in crate::store) refused_at: Option<i64>,
+    pub(in crate::store) refused_status: Option<i32>,
     /// The process that delivers, until `lease_until`.
     pub(in crate::store) holder: Option<String>,
     pub(in crate::store) lease_until: Option<i64>,
