@@ -50,7 +50,7 @@ pub use model::Model;
 #[cfg(test)]
 pub(crate) use model::OWN_FIELDS;
 pub use notify::Notify;
-pub(crate) use notify::key as notify_key;
+pub(crate) use notify::{QuietHours, key as notify_key};
 pub use provider::Provider;
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;

@@ -104,6 +104,8 @@ pub(super) struct Letter {
     pub(super) requester: String,
     pub(super) risk: &'static str,
     pub(super) deadline: Option<Timestamp>,
+    /// When the message is sent at the latest, also in quiet hours. `None` if it has time until their end.
+    pub(super) urgent_at: Option<Timestamp>,
     /// What the recipient may read of the arguments.
     pub(super) shared: Option<Shared>,
     /// The address of the call in the console, if there is one.
@@ -216,6 +218,7 @@ mod tests {
             requester: "user:alice".to_owned(),
             risk: "high",
             deadline: Some(Timestamp::from_micros(1_769_860_800_000_000)),
+            urgent_at: None,
             shared: None,
             url: Some("https://chat.example/#/call/1".to_owned()),
         }

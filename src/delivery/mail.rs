@@ -1,6 +1,7 @@
 //! Mail: one message for each event that is of concern to a recipient.
 
 use super::letter::{Envelope, Letter, Occasion, Shared};
+use super::quiet::Quiet;
 use super::receiver::{Channel, Failed, Receiver};
 use super::smtp::MailServer;
 use crate::approvals::{Approvals, title_of};
@@ -21,6 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// How long before the deadline of a call without a reminder its message is urgent.
+const URGENT: Duration = Duration::from_secs(60 * 60);
+
 /// A recipient of messages.
 pub(super) struct Mail {
     server: Arc<MailServer>,
@@ -29,6 +33,7 @@ pub(super) struct Mail {
     reader: Principal,
     shares_arguments: bool,
     zone: TimeZone,
+    quiet: Option<Quiet>,
     /// The address of the console, if it has one.
     console: Option<String>,
 }
@@ -65,12 +70,15 @@ impl Mail {
             user_id: notify.user.clone().unwrap_or_default(),
             roles: notify.role.iter().cloned().collect(),
         };
+        let zone = notify.zone(&key)?;
+        let quiet = notify.quiet_hours(&key)?.map(|hours| Quiet { hours, zone: zone.clone() });
         let channel = Channel::Mail(Self {
             server: server.clone(),
             to: notify.mailbox(&key)?,
             reader,
             shares_arguments: notify.share_arguments,
-            zone: notify.zone(&key)?,
+            zone,
+            quiet,
             console: config.server.public_url.clone().filter(|_| config.serves_console()),
         });
         let wanted = Wanted { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() };
@@ -80,6 +88,11 @@ impl Mail {
     /// Returns the address of the recipient as a URL.
     pub(super) fn address(&self) -> String {
         format!("mailto:{}", self.to.email)
+    }
+
+    /// Returns the end of the quiet hours, if this moment is in them.
+    pub(super) fn quiet_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.quiet.as_ref()?.end(now)
     }
 
     /// Returns what the event means for the recipient at this moment.
@@ -130,6 +143,7 @@ impl Mail {
             requester: thread.actor(),
             risk: risk(call),
             deadline: call.expires_at,
+            urgent_at: urgent_at(occasion, event, call),
             shared,
             url: self.console.as_ref().map(url),
         })))
@@ -161,6 +175,17 @@ impl Mail {
                 follow: Follow::Retry(None),
                 why: "the message cannot be written".to_owned(),
             }),
+        }
+    }
+}
+
+/// Returns when a message is urgent: at the reminder of the deadline. A message about an end never is.
+fn urgent_at(occasion: Occasion, event: &Event, call: &ToolCall) -> Option<Timestamp> {
+    match occasion {
+        Occasion::Ended(_) => None,
+        Occasion::Reminded => Some(event.at),
+        Occasion::Held | Occasion::Escalated | Occasion::Delegated => {
+            call.remind_at.or_else(|| call.expires_at.map(|deadline| deadline.minus(URGENT)))
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod letter;
 mod mail;
+mod quiet;
 mod receiver;
 mod rounds;
 mod smtp;

@@ -77,6 +77,16 @@ impl Channel {
     }
 }
 
+impl Outgoing<'_> {
+    /// Returns when the event is delivered at the latest, also in quiet hours.
+    pub(super) fn urgent_at(&self) -> Option<Timestamp> {
+        match &self.form {
+            Form::Request(_) => None,
+            Form::Letter(_, letter) => letter.urgent_at,
+        }
+    }
+}
+
 impl From<ChannelKind> for metrics::Channel {
     fn from(kind: ChannelKind) -> Self {
         match kind {
@@ -89,6 +99,14 @@ impl From<ChannelKind> for metrics::Channel {
 impl Receiver {
     pub(super) fn new(name: &str, wanted: Wanted, timeout: Duration, channel: Channel) -> Self {
         Self { name: name.to_owned(), wanted, timeout, channel, enabled: Notify::new() }
+    }
+
+    /// Returns the end of the quiet hours, if the receiver has any and this moment is in them.
+    pub(super) fn quiet_until(&self, now: Timestamp) -> Option<Timestamp> {
+        match &self.channel {
+            Channel::Webhook(_) => None,
+            Channel::Mail(mail) => mail.quiet_until(now),
+        }
     }
 
     /// Returns what the receiver gets of an event of a wanted type.

@@ -135,6 +135,10 @@ impl Deliveries {
         let after = endpoint.cursor.max(known.passed);
         let next = self.next(&read, receiver, (after, waits_for_tool)).await?;
         let now = read.now();
+        let quiet_until = match &next {
+            Next::Send(first) => self.quiet_until(&read, receiver, (first, now)).await?,
+            Next::NoneUpTo { .. } | Next::NoTool => None,
+        };
         // A view keeps a connection.
         drop(read);
         known.no_tool_since = match next {
@@ -154,6 +158,9 @@ impl Deliveries {
             }
             Next::NoTool => return Ok(Again::After(REST)),
         };
+        if let Some(until) = quiet_until {
+            return Ok(Again::After(until.since(now).min(LOOK)));
+        }
         if let Some(wait) = self.wait(&endpoint, held.as_ref(), now) {
             return Ok(Again::After(wait.min(LOOK)));
         }
@@ -214,7 +221,8 @@ impl Deliveries {
             state = EndpointState::Delivering;
             let seq = outgoing.due.event.seq;
             // A failed look must not keep the delivery from being recorded.
-            let next = if self.tasks.is_stopping() { None } else { self.after(receiver, seq).await.ok() };
+            let pauses = self.tasks.is_stopping() || receiver.quiet_until(self.clock.now()).is_some();
+            let next = if pauses { None } else { self.after(receiver, seq).await.ok() };
             let (up_to, following) = match next {
                 Some(Next::Send(following)) => (seq, Some(following)),
                 Some(Next::NoneUpTo { passed, .. }) => (passed.max(seq), None),
@@ -231,6 +239,34 @@ impl Deliveries {
                 _ => return Ok(Again::After(Duration::ZERO)),
             }
         }
+    }
+
+    /// Returns until when the events wait for the end of the quiet hours of the receiver. An urgent event ends the wait
+    /// of those before it too, because the order stays.
+    async fn quiet_until(
+        &self,
+        read: &Read,
+        receiver: &Receiver,
+        (first, now): (&Outgoing<'_>, Timestamp),
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let Some(end) = receiver.quiet_until(now) else { return Ok(None) };
+        let earlier = |until: Timestamp, outgoing: &Outgoing<'_>| {
+            outgoing.urgent_at().map_or(until, |urgent| urgent.min(until))
+        };
+        let (mut until, mut after) = (earlier(end, first), first.due.event.seq);
+        for _ in 0..PREPARED_MAX {
+            if until <= now {
+                break;
+            }
+            match self.next(read, receiver, (after, true)).await? {
+                Next::Send(outgoing) => {
+                    (until, after) = (earlier(until, &outgoing), outgoing.due.event.seq);
+                }
+                Next::NoneUpTo { passed, more: true, .. } => after = passed,
+                Next::NoneUpTo { .. } | Next::NoTool => break,
+            }
+        }
+        Ok(Some(until).filter(|until| *until > now))
     }
 
     async fn after<'a>(&self, receiver: &'a Receiver, seq: i64) -> Result<Next<'a>, StoreError> {

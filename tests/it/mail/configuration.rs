@@ -74,6 +74,10 @@ fn a_recipient_that_cannot_be_used_keeps_the_server_from_starting() {
         (&[("mail", "\"\"")], "notify[0].mail: expected a mail address"),
         (&[("share_arguments", "\"perhaps\"")], "notify[0].share_arguments"),
         (&[("time_zone", "\"Mars/Base\"")], "notify[0].time_zone: expected the IANA name of a time zone"),
+        (&[("quiet", "\"22-7\"")], "notify[0].quiet: expected two different times of the day"),
+        (&[("quiet", "\"22:00-24:00\"")], "notify[0].quiet: expected two different times of the day"),
+        (&[("quiet", "\"+2:00-07:00\"")], "notify[0].quiet: expected two different times of the day"),
+        (&[("quiet", "\"07:00-07:00\"")], "notify[0].quiet: expected two different times of the day"),
         (&[("slack", "\"U1\"")], "notify[0].slack: there is no such key"),
     ] {
         refused(&format!("{}{}", mail(&[]), notify(lines)), why);

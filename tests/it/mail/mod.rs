@@ -4,6 +4,7 @@ mod configuration;
 mod crashes;
 mod failures;
 mod messages;
+mod quiet;
 
 use crate::support::{Embedded, eventually};
 use crate::webhooks::{becomes, numbered};

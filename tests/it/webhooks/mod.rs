@@ -8,6 +8,8 @@ mod failures;
 mod guards;
 mod operators;
 
+pub(super) use failures::Moved;
+
 use crate::support::{Client, Does, Embedded, Received, RemoteTool, Rows, eventually};
 use holdpoint::config::{Config, Webhook, WebhookBody};
 use serde_json::{Value, json};
