@@ -434,7 +434,7 @@ impl App {
             default_ui_dialect: config.stream.default_ui_dialect,
             hint: DialectHint::default(),
         };
-        let deliveries = deliveries::deliveries(&config, &store, &feed, &tasks, &clock, &metrics)?;
+        let deliveries = deliveries::prepare(&config, &store, &feed, &tasks, &clock, &metrics, &approvals)?;
         let scrape = Scrape::new(&store, &metrics, &tasks, &clock, &deliveries);
         let decisions_max = config.limits.batch;
         let api = Api {

@@ -57,7 +57,7 @@ enum Command {
     /// List the tools of MCP servers, and accept their definitions
     #[command(subcommand)]
     Tools(Tools),
-    /// Show how the delivery of events to webhooks goes, and enable a webhook
+    /// Show how the delivery of events to webhooks and mail recipients goes, and enable one
     #[command(subcommand)]
     Webhooks(Webhooks),
     /// After a restore or a failover that lost commits: close all open work, so that nothing is rerun
@@ -122,11 +122,11 @@ enum Tools {
 
 #[derive(Debug, Subcommand)]
 enum Webhooks {
-    /// List the webhooks of all tenants
+    /// List the webhooks and mail recipients of all tenants
     List,
-    /// Forget the failed attempts of a webhook. The servers continue with the first event that was not delivered
+    /// Forget the failed attempts of a webhook or a mail recipient. The servers continue with the first event that was not delivered
     Enable {
-        /// Name of the webhook
+        /// Name of the webhook or the mail recipient
         name: String,
     },
 }
@@ -296,7 +296,8 @@ async fn list_database(config: &Config, list: &List) -> anyhow::Result<()> {
 
 async fn list_webhooks(config: &Config) -> anyhow::Result<()> {
     let webhooks = app::operator(config).await?.webhooks().await?;
-    let head = ["NAME", "STATE", "TENANT", "CURSOR", "FAILURES", "LAST", "FAILING SINCE"];
+    let head =
+        ["NAME", "CHANNEL", "STATE", "TENANT", "CURSOR", "REFUSED", "FAILURES", "LAST", "FAILING SINCE"];
     print_table(head, webhooks.iter().map(WebhookLine::cells))
 }
 

@@ -110,17 +110,6 @@ struct ModelCall {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Webhook {
-    webhook: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Attempt {
-    webhook: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Pool {
     pool: &'static str,
 }
@@ -151,9 +140,8 @@ struct Inner {
     model_first: Timed<Provider>,
     model_seconds: Timed<ModelCall>,
     model_retries: Family<Provider, Counter>,
-    webhook_attempts: Family<Attempt, Counter>,
-    webhooks_disabled: Family<Webhook, Gauge>,
-    webhook_lag: Family<Webhook, Gauge<f64, AtomicU64>>,
+    webhooks: Endpoints,
+    recipients: Endpoints,
     connection_seconds: Timed<Pool>,
     connection_timeouts: Family<Pool, Counter>,
 }
@@ -259,25 +247,8 @@ impl Metrics {
                 timed(works),
             ),
             model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
-            webhook_attempts: add(
-                of,
-                "webhook_attempts",
-                "Attempts of this process to deliver an event, by outcome",
-                Family::default(),
-            ),
-            webhooks_disabled: add(
-                of,
-                "webhook_disabled",
-                "1 if nothing is delivered to the webhook until an operator enables it; absent while the database does \
-                 not respond",
-                Family::default(),
-            ),
-            webhook_lag: add(
-                of,
-                "webhook_lag_seconds",
-                "Age of the oldest event that is not delivered; absent while the database does not respond",
-                Family::default(),
-            ),
+            webhooks: Endpoints::new(of, "webhook", "webhook"),
+            recipients: Endpoints::new(of, "mail", "recipient"),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
@@ -416,21 +387,31 @@ impl Metrics {
         self.0.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
     }
 
-    /// Records an attempt to deliver an event to a webhook.
-    pub(crate) fn webhook_attempted(&self, webhook: &str, delivered: bool) {
-        let outcome = if delivered { "delivered" } else { "failed" };
-        self.0.webhook_attempts.get_or_create(&Attempt { webhook: webhook.to_owned(), outcome }).inc();
+    /// Records an attempt to deliver an event to an endpoint.
+    pub(crate) fn delivery_attempted(&self, channel: Channel, name: &str, outcome: &'static str) {
+        let endpoints = self.of_channel(channel);
+        let labels = [(endpoints.label, name.to_owned()), ("outcome", outcome.to_owned())];
+        endpoints.attempts.get_or_create(&labels).inc();
     }
 
     /// Sets the values of endpoints that only the database has; none while they are unknown.
     pub(crate) fn endpoints(&self, found: Vec<EndpointFound>) {
-        let Inner { webhooks_disabled, webhook_lag, .. } = &*self.0;
-        webhooks_disabled.clear();
-        webhook_lag.clear();
-        for EndpointFound { name, disabled, lag } in found {
-            let label = Webhook { webhook: name };
-            webhooks_disabled.get_or_create(&label).set(disabled.into());
-            webhook_lag.get_or_create(&label).set(lag.as_secs_f64());
+        for endpoints in [&self.0.webhooks, &self.0.recipients] {
+            endpoints.disabled.clear();
+            endpoints.lag.clear();
+        }
+        for EndpointFound { channel, name, disabled, lag } in found {
+            let endpoints = self.of_channel(channel);
+            let label = [(endpoints.label, name)];
+            endpoints.disabled.get_or_create(&label).set(disabled.into());
+            endpoints.lag.get_or_create(&label).set(lag.as_secs_f64());
+        }
+    }
+
+    fn of_channel(&self, channel: Channel) -> &Endpoints {
+        match channel {
+            Channel::Webhook => &self.0.webhooks,
+            Channel::Mail => &self.0.recipients,
         }
     }
 
@@ -483,9 +464,45 @@ pub(crate) struct Found {
     pub(crate) unnumbered_events: u64,
 }
 
+/// The channel of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Webhook,
+    Mail,
+}
+
+/// The metrics of the endpoints of one channel.
+#[derive(Debug)]
+struct Endpoints {
+    /// The label with the name of the endpoint.
+    label: &'static str,
+    attempts: Family<[(&'static str, String); 2], Counter>,
+    disabled: Family<[(&'static str, String); 1], Gauge>,
+    lag: Family<[(&'static str, String); 1], Gauge<f64, AtomicU64>>,
+}
+
+impl Endpoints {
+    fn new(of: &mut Registry, channel: &str, label: &'static str) -> Self {
+        let attempts = "Attempts of this process to deliver an event, by outcome";
+        let disabled = format!(
+            "1 if nothing is delivered to the {label} until an operator enables it; absent while the database does \
+             not respond"
+        );
+        let lag = "Age of the oldest event that is not delivered; absent while the database does not respond";
+        Self {
+            label,
+            attempts: add(of, &format!("{channel}_attempts"), attempts, Family::default()),
+            disabled: add(of, &format!("{channel}_disabled"), &disabled, Family::default()),
+            lag: add(of, &format!("{channel}_lag_seconds"), lag, Family::default()),
+        }
+    }
+}
+
 /// Values of one endpoint that only the database has.
 #[derive(Debug, Clone)]
 pub(crate) struct EndpointFound {
+    /// The channel of the endpoint.
+    pub(crate) channel: Channel,
     /// The name in the configuration.
     pub(crate) name: String,
     /// Whether the endpoint is disabled.

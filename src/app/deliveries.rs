@@ -2,6 +2,7 @@
 
 use super::tools::reach;
 use crate::agent::Tasks;
+use crate::approvals::Approvals;
 use crate::config::{Config, ConfigError};
 use crate::delivery::{Deliveries, Needs};
 use crate::domain::clock::Clock;
@@ -12,15 +13,17 @@ use crate::store::Store;
 use std::sync::Arc;
 
 /// Prepares the deliveries, which begin with their start.
-pub(super) fn deliveries(
+pub(super) fn prepare(
     config: &Config,
     store: &Store,
     feed: &Feed,
     tasks: &Tasks,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
+    approvals: &Approvals,
 ) -> Result<Arc<Deliveries>, ConfigError> {
     let needs = Needs {
+        approvals: approvals.clone(),
         store: store.clone(),
         feed: feed.clone(),
         tasks: tasks.clone(),

@@ -6,6 +6,7 @@ use crate::domain::call::input_hash;
 use crate::domain::hold::{Card, Hold};
 use crate::domain::policy::MayDecide;
 use crate::stream::Cards;
+use crate::tools::ToolRegistry;
 use crate::tools::gate::Gates;
 
 /// The cards for the user of a thread.
@@ -33,7 +34,7 @@ impl Cards for RequesterCards {
         let unaccepted = tool.and_then(|tool| tool.acceptance.unaccepted()).cloned();
         let schema_hash = tool.map_or(&hold.schema_hash, |tool| &tool.schema_hash);
         Card {
-            title: title(tool.and_then(|tool| tool.remote.as_ref()).map_or(&hold.tool_name, |it| &it.tool)),
+            title: title_of(registry, &hold.tool_name),
             description: tool.map(|tool| tool.spec.description.clone()),
             headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&hold.input)),
             mcp: tool.and_then(|tool| tool.remote.clone()),
@@ -50,6 +51,12 @@ impl Cards for RequesterCards {
     fn reader(&self) -> String {
         self.requester.actor()
     }
+}
+
+/// Returns the name of a tool for people. The tool of an MCP server has the name that the server gives it.
+pub(crate) fn title_of(registry: &ToolRegistry, tool_name: &str) -> String {
+    let remote = registry.get(tool_name).and_then(|tool| tool.remote.as_ref());
+    title(remote.map_or(tool_name, |remote| &remote.tool))
 }
 
 /// Returns the name of a tool in words: `Delete file` for `delete_file`.

@@ -30,6 +30,13 @@ pub(crate) struct DecisionStatus<'a> {
 }
 
 impl Approvals {
+    /// Whether this principal may approve a held call, or might have approved it before its end.
+    pub(crate) fn concerns(gate: &Gate, principal: &Principal, seen: &VisibleCall) -> bool {
+        let VisibleCall { call, thread, delegations, .. } = seen;
+        let is_delegate = delegations.iter().any(|it| it.is_ever_to(principal));
+        is_delegate || own_right(gate, principal, thread, call) == MayDecide::ApproveOrReject
+    }
+
     /// Returns the status of the decision about a call, for this principal.
     pub(crate) fn decision_status<'a>(
         &self,

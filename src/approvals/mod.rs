@@ -40,6 +40,7 @@ mod sweeper;
 mod verify;
 mod workers;
 
+pub(crate) use cards::title_of;
 pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest};
 pub(crate) use definitions::AcceptError;
 pub(crate) use delegate::{DelegateError, NotDelegated};

@@ -12,8 +12,10 @@ mod egress;
 mod http_tools;
 mod limits;
 mod log;
+mod mail;
 mod mcp;
 mod model;
+mod notify;
 mod provider;
 mod rules;
 mod server;
@@ -41,11 +43,14 @@ pub(crate) use http_tools::key as http_tool_key;
 pub(crate) use limits::Caps;
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
+pub use mail::{Mail, MailTls};
 pub use mcp::McpServer;
 pub(crate) use mcp::{Reached, key as mcp_key};
 pub use model::Model;
 #[cfg(test)]
 pub(crate) use model::OWN_FIELDS;
+pub use notify::Notify;
+pub(crate) use notify::{QuietHours, key as notify_key};
 pub use provider::Provider;
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
@@ -102,6 +107,12 @@ pub struct Config {
     /// Addresses that get the events of a tenant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<Webhook>,
+    /// The mail server by which messages are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mail: Option<Mail>,
+    /// People that get a mail about held calls that they may decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Notify>,
 }
 
 /// The values of command line flags, which override all other sources.
@@ -175,6 +186,9 @@ impl Config {
         worker_tools::check(&self.worker_tools)?;
         mcp::check(&self.mcp, &self.tools, &self.egress)?;
         webhooks::check(&self.webhooks, &self.egress, self.auth.mode)?;
+        self.mail.as_ref().map_or(Ok(()), Mail::check)?;
+        notify::check(&self.notify, self.mail.as_ref(), self.auth.mode)?;
+        self.check_endpoint_names()?;
         self.auth.check(&self.server)?;
         self.check_people()?;
         self.check_workers()?;
@@ -206,6 +220,13 @@ impl Config {
             );
         }
         Ok(())
+    }
+
+    /// Refuses two endpoints of one name, which would share their place in the events.
+    fn check_endpoint_names(&self) -> Result<(), ConfigError> {
+        let webhooks = self.webhooks.iter().enumerate().map(|(place, it)| (webhook_key(place), &it.name));
+        let notify = self.notify.iter().enumerate().map(|(place, it)| (notify_key(place), &it.name));
+        webhooks::check_names(webhooks.chain(notify))
     }
 
     /// Returns whether the server serves `/docs`.

@@ -151,8 +151,13 @@ pub(super) fn usual_variables() -> config::Map<String, String> {
 
 /// Keys whose value can be in a separate file, which `<key>_file` names. Orchestrators mount secrets as
 /// files.
-const SECRETS: [(&str, &str); 4] =
-    [("auth", "secret"), ("model", "api_key"), ("database", "url"), ("database", "direct_url")];
+const SECRETS: [(&str, &str); 5] = [
+    ("auth", "secret"),
+    ("model", "api_key"),
+    ("database", "url"),
+    ("database", "direct_url"),
+    ("mail", "password"),
+];
 
 /// Reads the values in separate files, without their line ends.
 pub(super) fn read_secrets(read: config::Config) -> Result<config::Value, ConfigError> {

@@ -66,19 +66,9 @@ impl Webhook {
     }
 
     fn check(&self, key: &str, egress: &Egress, mode: AuthMode) -> Result<(), ConfigError> {
+        check_name(key, &self.name)?;
+        check_tenant(key, &self.tenant, mode)?;
         let key = |field: &str| format!("{key}.{field}");
-        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if !(1..=64).contains(&self.name.len()) || !self.name.chars().all(usable) {
-            return wrong(key("name"), "expected 1 to 64 of a-z, A-Z, 0-9, _ and -");
-        }
-        if self.tenant.is_empty() {
-            return wrong(key("tenant"), "expected the tenant whose events the endpoint gets");
-        }
-        if mode == AuthMode::None && self.tenant != ONLY_TENANT {
-            let why =
-                "expected \"default\", or auth.mode = \"jwt\": without authentication there is one tenant";
-            return wrong(key("tenant"), why);
-        }
         egress.check_url(&key("url"), &self.url)?;
         if self.events.as_ref().is_some_and(Vec::is_empty) {
             return wrong(key("events"), "expected types of events, or no such key for all types");
@@ -88,6 +78,28 @@ impl Webhook {
         }
         Ok(())
     }
+}
+
+/// Checks the name of an endpoint.
+pub(super) fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
+    let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !(1..=64).contains(&name.len()) || !name.chars().all(usable) {
+        return wrong(format!("{key}.name"), "expected 1 to 64 of a-z, A-Z, 0-9, _ and -");
+    }
+    Ok(())
+}
+
+/// Checks the tenant of an endpoint.
+pub(super) fn check_tenant(key: &str, tenant: &str, mode: AuthMode) -> Result<(), ConfigError> {
+    let key = format!("{key}.tenant");
+    if tenant.is_empty() {
+        return wrong(key, "expected the tenant whose events the endpoint gets");
+    }
+    if mode == AuthMode::None && tenant != ONLY_TENANT {
+        let why = "expected \"default\", or auth.mode = \"jwt\": without authentication there is one tenant";
+        return wrong(key, why);
+    }
+    Ok(())
 }
 
 const fn timeout() -> Duration {
@@ -100,12 +112,16 @@ pub(crate) fn key(index: usize) -> String {
 }
 
 pub(super) fn check(all: &[Webhook], egress: &Egress, mode: AuthMode) -> Result<(), ConfigError> {
+    all.iter().enumerate().try_for_each(|(place, webhook)| webhook.check(&key(place), egress, mode))
+}
+
+/// Refuses two endpoints of one name. `names` are the keys of the entries, with their names.
+pub(super) fn check_names<'a>(names: impl Iterator<Item = (String, &'a String)>) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
-    for (index, webhook) in all.iter().enumerate() {
-        webhook.check(&key(index), egress, mode)?;
-        if !seen.insert(&webhook.name) {
-            let why = format!("expected another name than {:?}, which another webhook has", webhook.name);
-            return wrong(format!("{}.name", key(index)), why);
+    for (key, name) in names {
+        if !seen.insert(name) {
+            let why = format!("expected another name than {name:?}, which another endpoint has");
+            return wrong(format!("{key}.name"), why);
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-// The webhooks of the tenant, and the state of the delivery to each.
+// The webhooks and mail recipients of the tenant, and the state of the delivery to each.
 import { enableWebhook, webhooks } from './api.js';
 import { changed, guard, setBusy } from './inert.js';
 import { address } from './list.js';
@@ -22,7 +22,7 @@ export async function open(notice = '') {
     el('a', { className: 'back', href: address() }, 'Back to the list'), heading,
     notice && el('p', { role: 'status', className: 'outcome' }, notice),
     found instanceof Error ? el('p', {}, found.message)
-      : found.results.length === 0 ? el('p', {}, 'The configuration names no webhook of your tenant.')
+      : found.results.length === 0 ? el('p', {}, 'The configuration names no webhook and no mail recipient of your tenant.')
         : el('ul', { className: 'policy' }, found.results.map(draw))));
   heading.focus();
   changed();
@@ -33,14 +33,16 @@ export function close() {
 }
 
 function draw(webhook) {
-  const { name, origin, events, state, cursor, failures } = webhook;
+  const { name, channel, origin, events, state, cursor, failures, refused } = webhook;
+  const place = channel === 'mail' ? `by mail to ${origin.replace('mailto:', '')}` : `at ${origin}`;
   const status = el('p', { role: 'status' });
   return el('li', {},
-    el('p', {}, el('code', {}, name), ' ', el('b', {}, state), ' ', el('small', {}, `at ${origin}`)),
+    el('p', {}, el('code', {}, name), ' ', el('b', {}, state), ' ', el('small', {}, place)),
     webhook.disabled_reason && el('p', {}, 'Disabled since ', date(webhook.disabled_at), ': ', REASONS[webhook.disabled_reason] ?? webhook.disabled_reason, '.'),
     failures && el('p', {}, `${failures.count} failed ${failures.count === 1 ? 'attempt' : 'attempts'} since `, date(failures.since),
       '; the last one: ', FAILURES[failures.last] ?? `status ${failures.last_status}`, '.',
       webhook.next_attempt_at && [' The next attempt is in ', clock(webhook.next_attempt_at, 'no time'), '.']),
+    refused && el('p', { className: 'notice' }, `The mail server refused ${refused.count} ${refused.count === 1 ? 'message' : 'messages'}, the last with status ${refused.last_status}, `, date(refused.last_at), '.'),
     webhook.waiting_since ? el('p', {}, 'The oldest event that is not delivered is of ', clock(webhook.waiting_since), '.')
       : el('p', {}, 'Every event is delivered.'),
     webhook.has_gap && el('p', { className: 'notice' }, 'Events were deleted before they were delivered.'),

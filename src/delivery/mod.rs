@@ -3,10 +3,16 @@
 //! The numbered events are the queue. The row of an endpoint has a cursor, and one process at a time holds the row
 //! while it delivers. A delivery that succeeds moves the cursor, by compare-and-set.
 
+mod letter;
+mod mail;
+mod quiet;
+mod receiver;
 mod rounds;
+mod smtp;
 mod webhook;
 
 use crate::agent::Tasks;
+use crate::approvals::Approvals;
 use crate::config::{AuthMode, Config, ConfigError};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
@@ -16,6 +22,8 @@ use crate::egress::Reach;
 use crate::feed::Feed;
 use crate::metrics::{EndpointFound, Metrics};
 use crate::store::{Read, Standing, Store, StoreError};
+use mail::Mail;
+use receiver::Receiver;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
@@ -26,9 +34,10 @@ pub(crate) type PublicForm = fn(&Event) -> Map<String, Value>;
 
 /// The endpoints of one server.
 pub(crate) struct Deliveries {
-    webhooks: Vec<Webhook>,
+    receivers: Vec<Receiver>,
     /// The roles of operators; `None` if the one user of the server operates it.
     operators: Option<Vec<String>>,
+    approvals: Approvals,
     store: Store,
     feed: Feed,
     tasks: Tasks,
@@ -41,6 +50,7 @@ pub(crate) struct Deliveries {
 
 /// What the deliveries need of a server.
 pub(crate) struct Needs {
+    pub(crate) approvals: Approvals,
     pub(crate) store: Store,
     pub(crate) feed: Feed,
     pub(crate) tasks: Tasks,
@@ -53,8 +63,8 @@ pub(crate) struct Needs {
 #[derive(Debug)]
 pub(crate) struct EndpointStatus {
     pub(crate) endpoint: Endpoint,
-    /// The address without its path.
-    pub(crate) origin: String,
+    /// The address without its secret parts.
+    pub(crate) address: String,
     /// The types of events that it gets.
     pub(crate) types: Vec<EventType>,
     /// The time of the first event that it has not got.
@@ -79,8 +89,8 @@ pub(crate) enum EndpointError {
 
 impl fmt::Debug for Deliveries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.webhooks.iter().map(|webhook| &webhook.name).collect();
-        f.debug_struct("Deliveries").field("webhooks", &names).finish_non_exhaustive()
+        let names: Vec<_> = self.receivers.iter().map(|receiver| &receiver.name).collect();
+        f.debug_struct("Deliveries").field("receivers", &names).finish_non_exhaustive()
     }
 }
 
@@ -88,20 +98,23 @@ impl Deliveries {
     /// Prepares the endpoints of the configuration, and sends nothing.
     pub(crate) fn new(config: &Config, reach: &Reach, needs: Needs) -> Result<Self, ConfigError> {
         let webhooks = config.webhooks.iter().enumerate();
-        let webhooks =
-            webhooks.map(|(place, it)| Webhook::new(config, place, it, reach)).collect::<Result<_, _>>()?;
+        let mut receivers: Vec<Receiver> = webhooks
+            .map(|(place, it)| Webhook::receiver(config, place, it, reach))
+            .collect::<Result<_, _>>()?;
+        receivers.extend(Mail::receivers(config)?);
         let has_roles = config.auth.mode != AuthMode::None;
         let operators = has_roles.then(|| config.auth.operator_roles.clone());
-        let Needs { store, feed, tasks, clock, metrics, form } = needs;
+        let Needs { approvals, store, feed, tasks, clock, metrics, form } = needs;
         let holder = clock.uuid().to_string();
-        Ok(Self { webhooks, operators, store, feed, tasks, clock, metrics, form, holder })
+        Ok(Self { receivers, operators, approvals, store, feed, tasks, clock, metrics, form, holder })
     }
 
     /// Gives each endpoint its row, and starts the tasks that deliver, one for each endpoint. A new endpoint gets the
     /// events from now on.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
-        for (place, webhook) in self.webhooks.iter().enumerate() {
-            self.store.place_endpoint(&webhook.name, &webhook.wanted.tenant_id).await?;
+        for (place, receiver) in self.receivers.iter().enumerate() {
+            let Receiver { name, wanted, channel, .. } = receiver;
+            self.store.place_endpoint(name, &wanted.tenant_id, channel.kind()).await?;
             let deliveries = self.clone();
             self.tasks.spawn(async move { deliveries.keep_delivering(place).await });
         }
@@ -110,15 +123,15 @@ impl Deliveries {
 
     /// Returns the endpoints of the operator's tenant.
     pub(crate) async fn list(&self, principal: &Principal) -> Result<Vec<EndpointStatus>, EndpointError> {
-        let own: Vec<&Webhook> = self.operated_by(principal)?.collect();
+        let own: Vec<&Receiver> = self.operated_by(principal)?.collect();
         let mut list = Vec::new();
         if own.is_empty() {
             return Ok(list);
         }
         let read = self.store.read().await?;
-        for webhook in own {
-            if let Some(Standing { endpoint, .. }) = read.endpoint(&webhook.name).await? {
-                list.push(webhook.status(&read, endpoint).await?);
+        for receiver in own {
+            if let Some(Standing { endpoint, .. }) = read.endpoint(&receiver.name).await? {
+                list.push(receiver.status(&read, endpoint).await?);
             }
         }
         Ok(list)
@@ -130,37 +143,38 @@ impl Deliveries {
         principal: &Principal,
         name: &str,
     ) -> Result<EndpointStatus, EndpointError> {
-        let webhook = self.operated_by(principal)?.find(|webhook| webhook.name == name);
-        let webhook = webhook.ok_or(EndpointError::NotFound)?;
+        let receiver = self.operated_by(principal)?.find(|receiver| receiver.name == name);
+        let receiver = receiver.ok_or(EndpointError::NotFound)?;
         let write = self.store.write().await?;
         write.enable_endpoint(name).await?;
         write.commit().await?;
-        webhook.enabled.notify_one();
-        tracing::info!(webhook = name, by = principal.actor(), "an operator enabled a webhook");
+        receiver.enabled.notify_one();
+        tracing::info!(endpoint = name, by = principal.actor(), "an operator enabled an endpoint");
         let read = self.store.read().await?;
         let found = read.endpoint(name).await?.ok_or(EndpointError::NotFound)?;
-        Ok(webhook.status(&read, found.endpoint).await?)
+        Ok(receiver.status(&read, found.endpoint).await?)
     }
 
     fn operated_by<'a>(
         &'a self,
         principal: &'a Principal,
-    ) -> Result<impl Iterator<Item = &'a Webhook>, EndpointError> {
+    ) -> Result<impl Iterator<Item = &'a Receiver>, EndpointError> {
         let operates = self.operators.as_ref().is_none_or(|roles| principal.has_one_of(roles));
         if !operates {
             return Err(EndpointError::NoOperator);
         }
-        Ok(self.webhooks.iter().filter(|webhook| webhook.wanted.tenant_id == principal.tenant_id))
+        Ok(self.receivers.iter().filter(|receiver| receiver.wanted.tenant_id == principal.tenant_id))
     }
 
     /// Returns the values of the endpoints that only the database has. Reads nothing if there are no endpoints.
     pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointFound>, StoreError> {
         let mut found = Vec::new();
-        for webhook in &self.webhooks {
-            let Some(Standing { endpoint, .. }) = read.endpoint(&webhook.name).await? else { continue };
-            let waiting = read.waiting_since(&webhook.wanted, endpoint.cursor).await?;
+        for receiver in &self.receivers {
+            let Some(Standing { endpoint, .. }) = read.endpoint(&receiver.name).await? else { continue };
+            let waiting = read.waiting_since(&receiver.wanted, endpoint.cursor).await?;
             found.push(EndpointFound {
-                name: webhook.name.clone(),
+                channel: receiver.channel.kind().into(),
+                name: receiver.name.clone(),
                 disabled: endpoint.state.is_disabled(),
                 lag: waiting.map(|since| self.clock.now().since(since)).unwrap_or_default(),
             });
@@ -169,10 +183,10 @@ impl Deliveries {
     }
 }
 
-impl Webhook {
+impl Receiver {
     async fn status(&self, read: &Read, endpoint: Endpoint) -> Result<EndpointStatus, StoreError> {
         Ok(EndpointStatus {
-            origin: self.origin(),
+            address: self.channel.address(),
             types: self.wanted.types.clone(),
             waiting_since: read.waiting_since(&self.wanted, endpoint.cursor).await?,
             has_gap: read.has_gap_after(endpoint.cursor).await?,

@@ -1,10 +1,10 @@
 //! The task of one endpoint: it delivers what is due, and waits for more.
 
 use super::Deliveries;
-use super::webhook::{Failed, Webhook};
+use super::receiver::{Failed, Outgoing, Prepared, Receiver};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Endpoint, EndpointState};
-use crate::store::{Delivery, DueEvent, NextEvent, Standing, StoreError, Then};
+use crate::store::{Attempted, Delivery, NextEvent, Read, Standing, StoreError, Then};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,6 +17,10 @@ const LOOK: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(1);
 /// The number of events that the endpoint does not get, after which the cursor moves over them.
 const PASSED_MAX: i64 = 1000;
+/// The number of events of wanted types that one look prepares.
+const PREPARED_MAX: usize = 50;
+/// How long an event waits for the tool of its call: the MCP server of the tool may be connecting.
+const TOOL_WAIT: Duration = Duration::from_secs(60);
 
 /// When to look at an endpoint again, unless an operator enables it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,22 @@ enum Again {
     News,
     /// After this time. New events change nothing before.
     After(Duration),
+}
+
+/// What the receiver gets next.
+enum Next<'a> {
+    /// This.
+    Send(Box<Outgoing<'a>>),
+    /// Nothing up to this number.
+    NoneUpTo {
+        passed: i64,
+        /// Whether later rows were not looked at.
+        more: bool,
+        /// Whether events of wanted types are among the passed ones. They are not looked at again.
+        skipped: bool,
+    },
+    /// Nothing before the server has the tool of a call again.
+    NoTool,
 }
 
 /// What a process knows of the endpoint between two rounds.
@@ -36,14 +56,16 @@ struct Known {
     gap_checked: bool,
     /// Whether the last round failed.
     fails: bool,
+    /// Since when the server lacks the tool of the next call.
+    no_tool_since: Option<Instant>,
 }
 
 impl Deliveries {
     /// Runs until the process stops.
     pub(super) async fn keep_delivering(self: Arc<Self>, place: usize) {
-        let Some(webhook) = self.webhooks.get(place) else { return };
+        let Some(receiver) = self.receivers.get(place) else { return };
         // Before the first look at the rows: an event that gets its number in between is in the news.
-        let mut news = self.feed.tenant_signal(&webhook.wanted.tenant_id);
+        let mut news = self.feed.tenant_signal(&receiver.wanted.tenant_id);
         let mut known = Known::default();
         while !self.tasks.is_stopping() {
             // In a task: database work must not be dropped midway, and a panic ends this round only.
@@ -60,14 +82,14 @@ impl Deliveries {
                 }
                 Ok((Err(error), after)) => {
                     if !known.fails {
-                        tracing::warn!(webhook = webhook.name, %error, "events could not be delivered");
+                        tracing::warn!(endpoint = receiver.name, %error, "events could not be delivered");
                     }
                     known = Known { fails: true, ..after };
                     Again::After(REST)
                 }
                 Err(error) => {
                     tracing::error!(
-                        webhook = webhook.name,
+                        endpoint = receiver.name,
                         panicked = error.is_panic(),
                         "a round of deliveries failed"
                     );
@@ -82,7 +104,7 @@ impl Deliveries {
             };
             tokio::select! {
                 () = due => {}
-                () = webhook.enabled.notified() => {}
+                () = receiver.enabled.notified() => {}
                 () = self.tasks.stopping() => return,
             }
         }
@@ -90,9 +112,9 @@ impl Deliveries {
 
     /// Delivers all events that are due.
     async fn round(&self, place: usize, known: &mut Known) -> Result<Again, StoreError> {
-        let Some(webhook) = self.webhooks.get(place) else { return Ok(Again::News) };
+        let Some(receiver) = self.receivers.get(place) else { return Ok(Again::News) };
         let read = self.store.timed_read().await?;
-        let Some(Standing { endpoint, held }) = read.endpoint(&webhook.name).await? else {
+        let Some(Standing { endpoint, held }) = read.endpoint(&receiver.name).await? else {
             return Ok(Again::After(LOOK));
         };
         if endpoint.state.is_disabled() {
@@ -103,32 +125,46 @@ impl Deliveries {
             known.gap_checked = true;
             if read.has_gap_after(endpoint.cursor).await? {
                 tracing::error!(
-                    webhook = webhook.name,
+                    endpoint = receiver.name,
                     cursor = endpoint.cursor,
-                    "events after the cursor of a webhook are gone, and are not delivered"
+                    "events after the cursor of an endpoint are gone, and are not delivered"
                 );
             }
         }
-        let next = read.next_event(&webhook.wanted, endpoint.cursor.max(known.passed)).await?;
+        let waits_for_tool = known.no_tool_since.is_none_or(|since| since.elapsed() < TOOL_WAIT);
+        let after = endpoint.cursor.max(known.passed);
+        let next = self.next(&read, receiver, (after, waits_for_tool)).await?;
         let now = read.now();
+        let quiet_until = match &next {
+            Next::Send(first) => self.quiet_until(&read, receiver, (first, now)).await?,
+            Next::NoneUpTo { .. } | Next::NoTool => None,
+        };
         // A view keeps a connection.
         drop(read);
-        let due = match next {
-            NextEvent::Due(due) => *due,
-            NextEvent::NoneUpTo { passed, more } => {
+        known.no_tool_since = match next {
+            Next::NoTool => known.no_tool_since.or_else(|| Some(Instant::now())),
+            Next::Send(_) | Next::NoneUpTo { .. } => None,
+        };
+        let outgoing = match next {
+            Next::Send(outgoing) => outgoing,
+            Next::NoneUpTo { passed, more, skipped } => {
                 known.passed = passed;
-                if passed - endpoint.cursor >= PASSED_MAX {
+                if skipped || passed - endpoint.cursor >= PASSED_MAX {
                     let write = self.store.write().await?;
                     write.pass_events(&endpoint, passed).await?;
                     write.commit().await?;
                 }
                 return Ok(if more { Again::After(Duration::ZERO) } else { Again::News });
             }
+            Next::NoTool => return Ok(Again::After(REST)),
         };
+        if let Some(until) = quiet_until {
+            return Ok(Again::After(until.since(now).min(LOOK)));
+        }
         if let Some(wait) = self.wait(&endpoint, held.as_ref(), now) {
             return Ok(Again::After(wait.min(LOOK)));
         }
-        self.deliver(webhook, endpoint, due).await
+        self.deliver(receiver, endpoint, outgoing).await
     }
 
     /// Returns how long an attempt has to wait, if it has to: for its time, or for another process.
@@ -147,13 +183,13 @@ impl Deliveries {
     }
 
     /// Takes the endpoint and delivers this event and those after it, until none is left or an attempt fails.
-    async fn deliver(
+    async fn deliver<'a>(
         &self,
-        webhook: &Webhook,
+        receiver: &'a Receiver,
         endpoint: Endpoint,
-        mut due: DueEvent,
+        mut outgoing: Box<Outgoing<'a>>,
     ) -> Result<Again, StoreError> {
-        let lease = webhook.timeout + MARGIN;
+        let lease = receiver.timeout + MARGIN;
         let mut held_since = Instant::now();
         let write = self.store.write().await?;
         let claimed = write.claim_endpoint(&endpoint, &self.holder, lease).await?;
@@ -162,12 +198,12 @@ impl Deliveries {
         let Some(mut delivery) = claimed else { return Ok(Again::After(LOOK)) };
         let mut state = endpoint.state;
         loop {
-            let until = Instant::now() + webhook.timeout;
+            let until = Instant::now() + receiver.timeout;
             if until > held_since + lease {
                 // Slow reads and writes have used the time up. Another process may deliver now.
                 return Ok(Again::After(Duration::ZERO));
             }
-            let attempt = webhook.attempt(&due, self.form, self.clock.now(), until);
+            let attempt = receiver.attempt(&outgoing, self.form, self.clock.now(), until);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,
                 () = self.tasks.aborted() => {
@@ -177,67 +213,151 @@ impl Deliveries {
                     return Ok(Again::News);
                 }
             };
-            if let Err(failed) = attempted {
-                return self.failed(webhook, &delivery, &state, &due, failed).await;
-            }
-            self.metrics.webhook_attempted(&webhook.name, true);
+            let attempted = match attempted {
+                Ok(attempted) => attempted,
+                Err(failed) => return self.failed(receiver, &delivery, &state, (&outgoing, failed)).await,
+            };
+            self.count(receiver, &outgoing, attempted);
             state = EndpointState::Delivering;
-            let seq = due.event.seq;
+            let seq = outgoing.due.event.seq;
             // A failed look must not keep the delivery from being recorded.
-            let next = if self.tasks.is_stopping() { None } else { self.after(webhook, seq).await.ok() };
+            let pauses = self.tasks.is_stopping() || receiver.quiet_until(self.clock.now()).is_some();
+            let next = if pauses { None } else { self.after(receiver, seq).await.ok() };
             let (up_to, following) = match next {
-                Some(NextEvent::Due(following)) => (seq, Some(*following)),
-                Some(NextEvent::NoneUpTo { passed, .. }) => (passed.max(seq), None),
-                None => (seq, None),
+                Some(Next::Send(following)) => (seq, Some(following)),
+                Some(Next::NoneUpTo { passed, .. }) => (passed.max(seq), None),
+                Some(Next::NoTool) | None => (seq, None),
             };
             let then = if following.is_some() { Then::Hold(lease) } else { Then::Release };
             held_since = Instant::now();
             let write = self.store.write().await?;
-            let holds = write.delivered(&mut delivery, up_to, then).await?;
+            let holds = write.delivered(&mut delivery, (attempted, up_to), then).await?;
             write.commit().await?;
             match following {
-                Some(following) if holds => due = following,
+                Some(following) if holds => outgoing = following,
                 // There may be more: a look that failed, or a scan that ended early.
                 _ => return Ok(Again::After(Duration::ZERO)),
             }
         }
     }
 
-    async fn after(&self, webhook: &Webhook, seq: i64) -> Result<NextEvent, StoreError> {
-        self.store.read().await?.next_event(&webhook.wanted, seq).await
+    /// Returns until when the events wait for the end of the quiet hours of the receiver. An urgent event ends the wait
+    /// of those before it too, because the order stays.
+    async fn quiet_until(
+        &self,
+        read: &Read,
+        receiver: &Receiver,
+        (first, now): (&Outgoing<'_>, Timestamp),
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let Some(end) = receiver.quiet_until(now) else { return Ok(None) };
+        let earlier = |until: Timestamp, outgoing: &Outgoing<'_>| {
+            outgoing.urgent_at().map_or(until, |urgent| urgent.min(until))
+        };
+        let (mut until, mut after) = (earlier(end, first), first.due.event.seq);
+        for _ in 0..PREPARED_MAX {
+            if until <= now {
+                break;
+            }
+            match self.next(read, receiver, (after, true)).await? {
+                Next::Send(outgoing) => {
+                    (until, after) = (earlier(until, &outgoing), outgoing.due.event.seq);
+                }
+                Next::NoneUpTo { passed, more: true, .. } => after = passed,
+                Next::NoneUpTo { .. } | Next::NoTool => break,
+            }
+        }
+        Ok(Some(until).filter(|until| *until > now))
+    }
+
+    async fn after<'a>(&self, receiver: &'a Receiver, seq: i64) -> Result<Next<'a>, StoreError> {
+        self.next(&self.store.read().await?, receiver, (seq, true)).await
+    }
+
+    /// Returns what the receiver gets after this number. An event about a call whose tool the server lacks is passed
+    /// over, unless the receiver `waits_for_tool`.
+    async fn next<'a>(
+        &self,
+        read: &Read,
+        receiver: &'a Receiver,
+        (mut after, waits_for_tool): (i64, bool),
+    ) -> Result<Next<'a>, StoreError> {
+        let mut skipped = false;
+        for _ in 0..PREPARED_MAX {
+            let due = match read.next_event(&receiver.wanted, after).await? {
+                NextEvent::Due(due) => *due,
+                NextEvent::NoneUpTo { passed, more } => return Ok(Next::NoneUpTo { passed, more, skipped }),
+            };
+            let (seq, event_id) = (due.event.seq, due.event.event_id.clone());
+            match receiver.prepare(&self.approvals, read, due).await? {
+                Prepared::Outgoing(outgoing) => return Ok(Next::Send(outgoing)),
+                Prepared::Unknown if waits_for_tool && !skipped => return Ok(Next::NoTool),
+                // The cursor moves over the skipped events first.
+                Prepared::Unknown if waits_for_tool => {
+                    return Ok(Next::NoneUpTo { passed: after, more: true, skipped });
+                }
+                Prepared::Unknown => {
+                    let endpoint = &receiver.name;
+                    tracing::warn!(
+                        endpoint,
+                        event = event_id,
+                        "no message: the server lacks the tool of the call"
+                    );
+                }
+                Prepared::Nothing => {}
+            }
+            (after, skipped) = (seq, true);
+        }
+        Ok(Next::NoneUpTo { passed: after, more: true, skipped })
+    }
+
+    /// Counts an attempt after which the delivery goes on.
+    fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: Attempted) {
+        let outcome = match attempted {
+            Attempted::Accepted => "delivered",
+            Attempted::Refused(status) => {
+                let (endpoint, event) = (&receiver.name, &outgoing.due.event.event_id);
+                tracing::error!(
+                    endpoint,
+                    event,
+                    status,
+                    "the mail server refused a message, which is not sent again"
+                );
+                "refused"
+            }
+        };
+        self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, outcome);
     }
 
     /// Records a failed attempt.
     async fn failed(
         &self,
-        webhook: &Webhook,
+        receiver: &Receiver,
         delivery: &Delivery,
         state: &EndpointState,
-        due: &DueEvent,
-        failed: Failed,
+        (outgoing, failed): (&Outgoing<'_>, Failed),
     ) -> Result<Again, StoreError> {
-        self.metrics.webhook_attempted(&webhook.name, false);
+        self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, "failed");
         let Failed { failure, follow, why } = failed;
         let write = self.store.write().await?;
         let now = write.now();
         let state = state.failed(failure, follow, now);
         let recorded = write.failed(delivery, &state).await?;
         write.commit().await?;
-        let (name, event) = (&webhook.name, &due.event.event_id);
+        let (name, event) = (&receiver.name, &outgoing.due.event.event_id);
         Ok(match state {
             EndpointState::Failing { next_attempt_at, failures } if recorded => {
                 let wait = next_attempt_at.since(now);
                 let attempts = failures.count;
-                tracing::warn!(webhook = name, event, why, attempts, ?wait, "a delivery failed");
+                tracing::warn!(endpoint = name, event, why, attempts, ?wait, "a delivery failed");
                 Again::After(wait.min(LOOK))
             }
             EndpointState::Disabled { reason, .. } if recorded => {
                 tracing::error!(
-                    webhook = name,
+                    endpoint = name,
                     event,
                     why,
                     ?reason,
-                    "a webhook is disabled, and its cursor is kept; enable it to go on"
+                    "an endpoint is disabled, and its cursor is kept; enable it to go on"
                 );
                 Again::After(LOOK)
             }

@@ -1,6 +1,7 @@
 //! Webhooks: one signed POST for each event, by Standard Webhooks.
 
 use super::PublicForm;
+use super::receiver::{Channel, Failed, Receiver};
 use crate::config::{self, Config, ConfigError, WebhookBody};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Failure, Follow};
@@ -12,7 +13,6 @@ use reqwest::Response;
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The status of an endpoint that wants nothing any more.
@@ -25,37 +25,23 @@ const IDS: [&str; 5] = ["seq", "session_id", "thread_id", "run_id", "tool_call_i
 /// The same, of the facts about the call.
 const FACTS: [&str; 3] = ["tool_name", "risk_level", "input_hash"];
 
-/// An endpoint of the configuration.
+/// An address that gets a request for each event.
 pub(super) struct Webhook {
-    pub(super) name: String,
-    pub(super) wanted: Wanted,
-    /// How long the endpoint has to answer.
-    pub(super) timeout: Duration,
-    /// Notified when an operator enables the endpoint in this process.
-    pub(super) enabled: Notify,
     post: SignedPost,
     body: WebhookBody,
+    tenant_id: String,
     /// The address of the console, if it has one.
     console: Option<String>,
 }
 
-/// A failed attempt.
-#[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) failure: Failure,
-    pub(super) follow: Follow,
-    /// The cause, for the log. It does not contain the URL.
-    pub(super) why: String,
-}
-
 impl Webhook {
-    /// Prepares the webhook of the entry at this place of the configuration, and sends nothing.
-    pub(super) fn new(
+    /// Prepares the receiver of the entry at this place of the configuration, and sends nothing.
+    pub(super) fn receiver(
         config: &Config,
         place: usize,
         webhook: &config::Webhook,
         reach: &Reach,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Receiver, ConfigError> {
         let key = config::webhook_key(place);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
         let secrets = webhook.read_secrets(&key)?;
@@ -72,15 +58,14 @@ impl Webhook {
             })
         };
         let types = words.iter().map(known).collect::<Result<_, _>>()?;
-        Ok(Self {
-            name: webhook.name.clone(),
-            wanted: Wanted { tenant_id: webhook.tenant.clone(), types },
-            timeout: webhook.timeout,
-            enabled: Notify::new(),
+        let channel = Channel::Webhook(Self {
             post,
             body: webhook.body,
+            tenant_id: webhook.tenant.clone(),
             console: config.server.public_url.clone().filter(|_| config.serves_console()),
-        })
+        });
+        let wanted = Wanted { tenant_id: webhook.tenant.clone(), types };
+        Ok(Receiver::new(&webhook.name, wanted, webhook.timeout, channel))
     }
 
     /// Returns the address without its path, which may contain a secret.
@@ -88,8 +73,7 @@ impl Webhook {
         self.post.origin()
     }
 
-    /// Makes one attempt to deliver an event, which ends `until` this time. Only a status of success is a delivery.
-    /// The body of an answer is not read.
+    /// Sends one request. Only a status of success is a delivery. The body of an answer is not read.
     pub(super) async fn attempt(
         &self,
         due: &DueEvent,
@@ -115,7 +99,7 @@ impl Webhook {
         let public = form(&due.event);
         let facts = public.get("data");
         let mut data = Map::new();
-        data.insert("tenant_id".to_owned(), json!(self.wanted.tenant_id));
+        data.insert("tenant_id".to_owned(), json!(self.tenant_id));
         let ids = IDS.iter().map(|name| (*name, public.get(*name)));
         let facts = FACTS.iter().map(|name| (*name, facts.and_then(|facts| facts.get(*name))));
         for (name, value) in ids.chain(facts) {

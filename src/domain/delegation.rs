@@ -21,8 +21,13 @@ pub(crate) struct Delegation {
 impl Delegation {
     /// Whether this principal decides in place of the delegator at this time.
     pub(crate) fn is_to(&self, principal: &Principal, now: Timestamp) -> bool {
+        self.is_ever_to(principal) && now < self.until
+    }
+
+    /// Whether this principal is the delegate, before the end of the delegation or after it.
+    pub(crate) fn is_ever_to(&self, principal: &Principal) -> bool {
         let Principal { tenant_id, user_id, .. } = principal;
-        *tenant_id == self.delegator.tenant_id && *user_id == self.delegate && now < self.until
+        *tenant_id == self.delegator.tenant_id && *user_id == self.delegate
     }
 
     /// Returns the delegate as the actor of decisions.

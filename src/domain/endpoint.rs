@@ -1,4 +1,4 @@
-//! Endpoints: addresses that get the events of a tenant, one after the other, with retries.
+//! Endpoints: receivers of the events of a tenant, one after the other, with retries.
 
 use super::clock::Timestamp;
 use std::time::Duration;
@@ -19,10 +19,34 @@ pub(crate) struct Endpoint {
     pub(crate) name: String,
     /// The tenant whose events it gets.
     pub(crate) tenant_id: String,
+    /// The way in which it gets them.
+    pub(crate) channel: ChannelKind,
     /// The number up to which each event is delivered, or is of no type that the endpoint gets.
     pub(crate) cursor: i64,
     /// How the delivery goes.
     pub(crate) state: EndpointState,
+    /// The messages that were refused for good, if there are any. The delivery went on after each.
+    pub(crate) refusals: Option<Refusals>,
+}
+
+/// The messages that a mail server refused for good, since the endpoint is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    /// The number of messages.
+    pub(crate) count: u32,
+    /// When the last one was refused.
+    pub(crate) at: Timestamp,
+    /// The status with which the last one was refused.
+    pub(crate) status: u16,
+}
+
+/// The way in which an endpoint gets events, without the facts of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChannelKind {
+    /// One signed request for each event.
+    Webhook,
+    /// One mail for each event that is of concern to the recipient.
+    Mail,
 }
 
 /// How the delivery to an endpoint goes.
@@ -62,7 +86,7 @@ pub(crate) struct Failures {
 /// Why an endpoint is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisabledReason {
-    /// It answered that it is gone for good.
+    /// A webhook answered that it is gone for good.
     Gone,
     /// The attempts failed for three days.
     FailedTooLong,
@@ -71,11 +95,11 @@ pub(crate) enum DisabledReason {
 /// What came of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The endpoint answered with this status.
+    /// The endpoint, or the mail server, answered with this status.
     Status(u16),
-    /// The request was sent, and no answer came in time, or the connection broke.
+    /// The request or the message was sent, and no answer came in time, or the connection broke.
     NoAnswer,
-    /// The request was not sent: no connection, or an address that the server may not reach.
+    /// The request or the message was not sent: no connection, or an address that the server may not reach.
     NotSent,
 }
 

@@ -1,4 +1,4 @@
-//! The routes of webhooks, for operators.
+//! The routes of endpoints, which are webhooks and mail recipients, for operators.
 
 use super::Api;
 use super::auth::Caller;
@@ -10,6 +10,16 @@ use crate::delivery::EndpointStatus;
 use crate::domain::endpoint::{self, EndpointState, Failure};
 use poem_openapi::param::Path;
 use poem_openapi::{Enum, Object, OpenApi};
+
+/// The way in which an endpoint gets events: a signed request for each, or a mail for each that concerns the recipient.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename = "WebhookChannel", rename_all = "snake_case", remote = "endpoint::ChannelKind")]
+enum Channel {
+    /// One signed request for each event (`[[webhooks]]`).
+    Webhook,
+    /// One mail for each event that concerns the recipient (`[[notify]]`).
+    Mail,
+}
 
 /// How the delivery to a webhook goes.
 #[derive(Debug, Clone, Copy, Enum)]
@@ -23,7 +33,8 @@ enum WebhookState {
     Disabled,
 }
 
-/// Why a webhook is disabled: it answered 410, or the attempts failed for three days.
+/// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A mail recipient is disabled for the
+/// second reason only.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case", remote = "endpoint::DisabledReason")]
 enum DisabledReason {
@@ -37,11 +48,11 @@ enum DisabledReason {
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case")]
 enum WebhookFailure {
-    /// The webhook answered with another status than 2xx.
+    /// The webhook answered with another status than 2xx, or the mail server with 4xx or 5xx.
     Status,
-    /// The request was sent, and no answer came in time.
+    /// The request or the message was sent, and no answer came in time.
     NoAnswer,
-    /// The request was not sent.
+    /// The request or the message was not sent.
     NotSent,
 }
 
@@ -58,13 +69,26 @@ struct FailuresView {
     last_status: Option<u16>,
 }
 
+/// The messages to a recipient that the mail server refused for good. They are not sent again.
+#[derive(Debug, Object)]
+#[oai(rename = "MailRefusals")]
+struct RefusalsView {
+    /// The number of messages.
+    count: u32,
+    /// When the last of them was refused.
+    last_at: Time,
+    /// The status with which the last of them was refused.
+    last_status: u16,
+}
+
 /// An address that gets the events of the tenant.
 #[derive(Debug, Object)]
 #[oai(rename = "Webhook", skip_serializing_if_is_none)]
 struct WebhookView {
     /// The name in the configuration.
     name: String,
-    /// The scheme, host and port of the address.
+    channel: Channel,
+    /// The scheme, host and port of the address of a webhook. Of a mail recipient: `mailto:` and the address.
     origin: String,
     /// The types of events that it gets.
     events: Vec<EventType>,
@@ -79,6 +103,7 @@ struct WebhookView {
     /// When the webhook was disabled, if it is.
     disabled_at: Option<Time>,
     disabled_reason: Option<DisabledReason>,
+    refused: Option<RefusalsView>,
     /// Whether events after `cursor` are gone, and cannot be delivered.
     has_gap: bool,
 }
@@ -93,7 +118,7 @@ struct WebhookList {
 
 impl WebhookView {
     fn of(status: EndpointStatus) -> Self {
-        let EndpointStatus { endpoint, origin, types, waiting_since, has_gap } = status;
+        let EndpointStatus { endpoint, address: origin, types, waiting_since, has_gap } = status;
         let failures = endpoint.state.failures().map(FailuresView::of);
         let (state, next_attempt_at, disabled) = match endpoint.state {
             EndpointState::Delivering => (WebhookState::Delivering, None, None),
@@ -107,6 +132,7 @@ impl WebhookView {
         let (disabled_at, disabled_reason) = disabled.unzip();
         Self {
             name: endpoint.name,
+            channel: endpoint.channel.into(),
             origin,
             events: types.into_iter().map(EventType::from).collect(),
             state,
@@ -116,8 +142,16 @@ impl WebhookView {
             next_attempt_at,
             disabled_at,
             disabled_reason,
+            refused: endpoint.refusals.map(RefusalsView::of),
             has_gap,
         }
+    }
+}
+
+impl RefusalsView {
+    fn of(refusals: endpoint::Refusals) -> Self {
+        let endpoint::Refusals { count, at, status } = refusals;
+        Self { count, last_at: at.into(), last_status: status }
     }
 }
 
@@ -138,7 +172,8 @@ pub(super) struct Webhooks(pub(super) Api);
 impl Webhooks {
     /// List the webhooks
     ///
-    /// Returns the webhooks of the caller's tenant, and how the delivery of events to each goes. Allowed for operators.
+    /// Returns the webhooks of the caller's tenant, then its mail recipients, and how the delivery of events to each goes.
+    /// Allowed for operators.
     #[oai(path = "/webhooks", method = "get", operation_id = "listWebhooks")]
     async fn list(&self, caller: Caller) -> Result<Json<WebhookList>, ApiError> {
         let list = self.0.deliveries.list(&caller.0).await?;
@@ -147,7 +182,7 @@ impl Webhooks {
 
     /// Enable a webhook
     ///
-    /// Forgets the failed attempts. The delivery continues at once with the first event that was not delivered, also if
+    /// Enables a webhook or a mail recipient. Forgets the failed attempts. The delivery continues at once with the first event that was not delivered, also if
     /// the webhook was not disabled. Allowed for operators.
     #[oai(path = "/webhooks/:name/enable", method = "post", operation_id = "enableWebhook")]
     async fn enable(

@@ -1,15 +1,17 @@
-//! The operator's commands about webhooks.
+//! The operator's commands about webhooks and mail recipients.
 
 use super::{Operator, OperatorError};
-use crate::domain::endpoint::{DisabledReason, EndpointState, Failure};
+use crate::domain::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
 use crate::domain::visible::visible;
 use crate::store::Standing;
 
-/// A webhook in a list.
+/// A webhook or a mail recipient in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookLine {
     /// The name in the configuration.
     pub name: String,
+    /// `webhook` or `mail`.
+    pub channel: &'static str,
     /// The tenant whose events the webhook gets.
     pub tenant_id: String,
     /// How the delivery goes: `delivering`, `failing`, or `disabled` with the reason. `not configured` if the
@@ -23,17 +25,23 @@ pub struct WebhookLine {
     pub last_failure: String,
     /// When the attempts began to fail, RFC 3339, or nothing.
     pub since: String,
+    /// The number of messages that the mail server refused for good.
+    pub refused: u32,
 }
 
 impl Operator {
-    /// Returns the webhooks of all tenants, in the order of their names.
+    /// Returns the webhooks and mail recipients of all tenants, in the order of their names.
     ///
     /// # Errors
     /// Returns an error if the database fails.
     pub async fn webhooks(&self) -> Result<Vec<WebhookLine>, OperatorError> {
         let standings = self.store.read().await?.endpoints().await?;
-        let is_configured = |name: &str| self.config.webhooks.iter().any(|webhook| webhook.name == name);
-        Ok(standings.into_iter().map(|it| WebhookLine::of(&it, is_configured(&it.endpoint.name))).collect())
+        let is_configured = |name: &str, channel: ChannelKind| match channel {
+            ChannelKind::Webhook => self.config.webhooks.iter().any(|webhook| webhook.name == name),
+            ChannelKind::Mail => self.config.notify.iter().any(|notify| notify.name == name),
+        };
+        let line = |it: Standing| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
+        Ok(standings.into_iter().map(line).collect())
     }
 
     /// Forgets the failed attempts of a webhook, so that its delivery continues. Servers notice within 5 s.
@@ -69,19 +77,26 @@ impl WebhookLine {
         });
         Self {
             name: endpoint.name.clone(),
+            channel: match endpoint.channel {
+                ChannelKind::Webhook => "webhook",
+                ChannelKind::Mail => "mail",
+            },
             tenant_id: endpoint.tenant_id.clone(),
             state: state.to_owned(),
             cursor: endpoint.cursor,
             failures: failures.map_or(0, |it| it.count),
             last_failure: last_failure.unwrap_or_default(),
             since: failures.map(|it| it.since.to_rfc3339()).unwrap_or_default(),
+            refused: endpoint.refusals.map_or(0, |it| it.count),
         }
     }
 
     /// Returns the fields, in order, in a form that is safe for a terminal.
-    pub fn cells(&self) -> [String; 7] {
-        let Self { name, tenant_id, state, cursor, failures, last_failure, since } = self;
-        let (cursor, failures) = (cursor.to_string(), failures.to_string());
-        [name, state, tenant_id, &cursor, &failures, last_failure, since].map(|text| visible(text))
+    pub fn cells(&self) -> [String; 9] {
+        let Self { name, channel, tenant_id, state, cursor, failures, last_failure, since, refused } = self;
+        let (cursor, failures, refused) = (cursor.to_string(), failures.to_string(), refused.to_string());
+        let cells: [&str; 9] =
+            [name, channel, state, tenant_id, &cursor, &refused, &failures, last_failure, since];
+        cells.map(visible)
     }
 }

@@ -4,9 +4,9 @@
 use super::entity::{endpoint, event, thread};
 use super::events::event;
 use super::words::Word;
-use super::{Read, Store, StoreError, TimedRead, Write, rows};
+use super::{Read, Store, StoreError, Thread, TimedRead, VisibleCall, Write, rows};
 use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Endpoint, EndpointState, Failure, Failures};
+use crate::domain::endpoint::{ChannelKind, Endpoint, EndpointState, Failure, Failures, Refusals};
 use crate::domain::event::{Event, EventType};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
@@ -68,6 +68,15 @@ pub(crate) struct Delivery {
     name: String,
     holder: String,
     cursor: i64,
+}
+
+/// What came of an attempt after which the delivery goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempted {
+    /// The endpoint has the event.
+    Accepted,
+    /// A mail server refused the message for good, with this status.
+    Refused(u16),
 }
 
 /// What follows a delivery.
@@ -162,6 +171,16 @@ impl Read {
         Ok(NextEvent::Due(Box::new(DueEvent { event, of_deleted_thread: deleted.flatten().is_some() })))
     }
 
+    /// Returns the held call of an event, with the people that may decide it. `None` if the event is about no held call.
+    pub(crate) async fn hold_of(&self, event: &Event) -> Result<Option<VisibleCall>, StoreError> {
+        let Some(call) = event.call.clone().filter(|call| call.held) else { return Ok(None) };
+        let thread = thread::Entity::find_by_id(&event.thread_id).one(&self.tx).await?;
+        let Some(thread) = thread.map(Thread::of).transpose()? else { return Ok(None) };
+        let votes = self.votes_of(call.id).await?;
+        let delegations = self.delegations_of(call.id).await?;
+        Ok(Some(VisibleCall { call, thread, votes, delegations }))
+    }
+
     async fn next_row(&self, wanted: &Wanted, after: i64) -> Result<Option<event::Model>, StoreError> {
         let first = Query::select()
             .columns(event::Column::iter())
@@ -183,13 +202,19 @@ impl TimedRead {
 }
 
 impl Store {
-    /// Makes sure that an endpoint of this name has a row. A new endpoint, and one of another tenant than before,
-    /// begins at the end of the events.
-    pub(crate) async fn place_endpoint(&self, name: &str, tenant_id: &str) -> Result<(), StoreError> {
+    /// Makes sure that an endpoint of this name has a row. A new endpoint, and one of another tenant or channel than
+    /// before, begins at the end of the events.
+    pub(crate) async fn place_endpoint(
+        &self,
+        name: &str,
+        tenant_id: &str,
+        channel: ChannelKind,
+    ) -> Result<(), StoreError> {
         // The lease of an earlier process on SQLite, which has ended.
         let is_left = |standing: &Standing| self.has_one_writer() && standing.held.is_some();
         let found = self.read().await?.endpoint(name).await?;
-        if found.is_some_and(|it| it.endpoint.tenant_id == tenant_id && !is_left(&it)) {
+        let is_same = |it: &Endpoint| it.tenant_id == tenant_id && it.channel == channel;
+        if found.is_some_and(|it| is_same(&it.endpoint) && !is_left(&it)) {
             return Ok(());
         }
         let write = self.write().await?;
@@ -197,6 +222,7 @@ impl Store {
         let row = endpoint::ActiveModel {
             name: Set(name.to_owned()),
             tenant_id: Set(tenant_id.to_owned()),
+            channel: Set(channel.word().to_owned()),
             cursor: Set(last),
             state: Set(DELIVERING.to_owned()),
             failures: Set(0),
@@ -205,6 +231,9 @@ impl Store {
             next_attempt_at: NotSet,
             disabled_at: NotSet,
             disabled_reason: NotSet,
+            refused: Set(0),
+            refused_at: NotSet,
+            refused_status: NotSet,
             holder: NotSet,
             lease_until: NotSet,
         };
@@ -214,11 +243,18 @@ impl Store {
         if self.has_one_writer() {
             released(endpoint::Entity::update_many()).filter(named.clone()).exec(&write.tx).await?;
         }
+        let is_other = Condition::any()
+            .add(endpoint::Column::TenantId.ne(tenant_id))
+            .add(endpoint::Column::Channel.ne(channel));
         released(in_state(&EndpointState::Delivering))
             .col_expr(endpoint::Column::TenantId, Expr::value(tenant_id))
+            .col_expr(endpoint::Column::Channel, Expr::value(channel))
             .col_expr(endpoint::Column::Cursor, Expr::value(last))
+            .col_expr(endpoint::Column::Refused, Expr::value(0))
+            .col_expr(endpoint::Column::RefusedAt, Expr::value(None::<i64>))
+            .col_expr(endpoint::Column::RefusedStatus, Expr::value(None::<i32>))
             .filter(named)
-            .filter(endpoint::Column::TenantId.ne(tenant_id))
+            .filter(is_other)
             .exec(&write.tx)
             .await?;
         write.commit().await
@@ -255,15 +291,22 @@ impl Write {
         Ok((claimed.rows_affected == 1).then_some(Delivery { name, holder, cursor }))
     }
 
-    /// Records that everything up to this number is delivered. Returns false if the right is lost.
+    /// Records that everything up to this number is delivered or refused. Returns false if the right is lost.
     pub(crate) async fn delivered(
         &self,
         delivery: &mut Delivery,
-        up_to: i64,
+        (attempted, up_to): (Attempted, i64),
         then: Then,
     ) -> Result<bool, StoreError> {
         let update =
             in_state(&EndpointState::Delivering).col_expr(endpoint::Column::Cursor, Expr::value(up_to));
+        let update = match attempted {
+            Attempted::Accepted => update,
+            Attempted::Refused(status) => update
+                .col_expr(endpoint::Column::Refused, Expr::col(endpoint::Column::Refused).add(1))
+                .col_expr(endpoint::Column::RefusedAt, Expr::value(self.now.as_micros()))
+                .col_expr(endpoint::Column::RefusedStatus, Expr::value(i32::from(status))),
+        };
         let update = match then {
             Then::Hold(lease) => held(update, &delivery.holder, self.now.plus(lease)),
             Then::Release => released(update),
@@ -375,7 +418,10 @@ fn standing(row: endpoint::Model) -> Result<Standing, StoreError> {
         },
         other => return Err(rows::inconsistent(TABLE, format_args!("{other:?} is not a state"))),
     };
-    let endpoint = Endpoint { name: row.name, tenant_id: row.tenant_id, cursor: row.cursor, state };
+    let channel = rows::word(TABLE, &row.channel)?;
+    let refusals = refusals(&row)?;
+    let endpoint =
+        Endpoint { name: row.name, tenant_id: row.tenant_id, channel, cursor: row.cursor, state, refusals };
     Ok(Standing { endpoint, held })
 }
 
@@ -387,6 +433,18 @@ fn failures(row: &endpoint::Model) -> Result<Failures, StoreError> {
         since: Timestamp::from_micros(needed("failing_since", row.failing_since)?),
         last: failure_of(last).ok_or_else(unknown)?,
     })
+}
+
+fn refusals(row: &endpoint::Model) -> Result<Option<Refusals>, StoreError> {
+    if row.refused == 0 {
+        return Ok(None);
+    }
+    let status = needed("refused_status", row.refused_status)?;
+    Ok(Some(Refusals {
+        count: u32::try_from(row.refused).map_err(|error| rows::inconsistent(TABLE, error))?,
+        at: Timestamp::from_micros(needed("refused_at", row.refused_at)?),
+        status: u16::try_from(status).map_err(|error| rows::inconsistent(TABLE, error))?,
+    }))
 }
 
 fn needed<T>(column: &'static str, value: Option<T>) -> Result<T, StoreError> {

@@ -77,15 +77,22 @@ impl Read {
 
     /// Returns the part of the policy that holds this call, as the event of the hold names it.
     pub(crate) async fn hold_source(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
-        let held = event::Entity::find()
+        let data = self.hold_event(call).await?.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
+        Ok(data.and_then(|data| data.get("source")?.as_str().map(str::to_owned)))
+    }
+
+    /// Returns the id of the event of the hold.
+    pub(crate) async fn hold_event_id(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
+        Ok(self.hold_event(call).await?.map(|row| row.event_id))
+    }
+
+    async fn hold_event(&self, call: &ToolCall) -> Result<Option<event::Model>, StoreError> {
+        let of_hold = event::Entity::find()
             // By the run: the index of the calls leaves out events without a number.
             .filter(event::Column::RunId.eq(call.run_id.to_string()))
             .filter(event::Column::ToolCallId.eq(call.id.to_string()))
-            .filter(event::Column::EventType.eq(EventType::ToolRequiresApproval))
-            .one(&self.tx)
-            .await?;
-        let data = held.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
-        Ok(data.and_then(|data| data.get("source")?.as_str().map(str::to_owned)))
+            .filter(event::Column::EventType.eq(EventType::ToolRequiresApproval));
+        Ok(of_hold.one(&self.tx).await?)
     }
 
     /// Returns the calls of the same tool and requester that were approved or rejected last, the latest decision

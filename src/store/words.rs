@@ -7,7 +7,7 @@
 
 use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::{Remember, Surface, Verdict};
-use crate::domain::endpoint::DisabledReason;
+use crate::domain::endpoint::{ChannelKind, DisabledReason};
 use crate::domain::event::EventType;
 use crate::domain::message::{MessageStatus, StepStatus};
 use crate::domain::policy::{ApprovalMode, Source, ToolPolicy};
@@ -174,6 +174,10 @@ words! {
         Answer "answer",
         Placeholder "placeholder",
         Note "note",
+    }
+    ChannelKind {
+        Webhook "webhook",
+        Mail "mail",
     }
     DisabledReason {
         Gone "gone",

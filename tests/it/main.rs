@@ -47,6 +47,7 @@ mod json_turns;
 mod limits;
 mod linearizability;
 mod long_threads;
+mod mail;
 mod many_threads;
 mod mcp;
 mod memory;

@@ -150,6 +150,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
         scope.spawn(|| tooling::python_programs(root, &tooling::SCHEMATHESIS).is_ok());
         scope.spawn(|| tooling::python_programs(root, &tooling::CLIENTS).is_ok());
         scope.spawn(|| tooling::python_programs(root, &tooling::MCP).is_ok());
+        scope.spawn(|| tooling::python_programs(root, &tooling::MAIL).is_ok());
         scope.spawn(|| tooling::cargo_deny(root).is_ok());
         run_steps(root, STEPS.iter())
     })
@@ -321,6 +322,7 @@ fn prepare_tests(root: &Path) -> Result<()> {
     tooling::require_postgres()?;
     tooling::require_chromium()?;
     tooling::python_programs(root, &tooling::MCP)?;
+    tooling::python_programs(root, &tooling::MAIL)?;
     tooling::install_node_projects(root)
 }
 

@@ -54,6 +54,10 @@ pub(crate) const CLIENTS: PythonPackages =
 pub(crate) const MCP: PythonPackages =
     PythonPackages { list: "tests/mcp/requirements.txt", folder: "python-mcp" };
 
+/// The SMTP server of the tests of mail.
+pub(crate) const MAIL: PythonPackages =
+    PythonPackages { list: "tests/mail/requirements.txt", folder: "python-mail" };
+
 /// The file with the source of the installed `node_modules`. Modification times would not work, because a
 /// checkout gives every file a new time.
 const STAMP: &str = "node_modules/.installed-from";

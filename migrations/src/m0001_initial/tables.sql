@@ -528,11 +528,12 @@ CREATE TABLE accepted_definitions (
 
 CREATE INDEX accepted_definitions_server ON accepted_definitions (server);
 
--- The endpoints of events, as `[[webhooks]]` names them, and how far the delivery to each went. The numbered events
+-- The endpoints of events, as the configuration names them, and how far the delivery to each went. The numbered events
 -- are the queue.
 CREATE TABLE endpoints (
     name            TEXT NOT NULL PRIMARY KEY,
     tenant_id       TEXT NOT NULL,
+    channel         TEXT NOT NULL,
     -- Each event of the tenant up to this number is delivered, or is of no type that the endpoint gets.
     cursor          BIGINT NOT NULL,
     state           TEXT NOT NULL,
@@ -543,6 +544,10 @@ CREATE TABLE endpoints (
     next_attempt_at BIGINT,
     disabled_at     BIGINT,
     disabled_reason TEXT,
+    -- The messages that a mail server refused for good. The delivery went on after each.
+    refused         INTEGER NOT NULL,
+    refused_at      BIGINT,
+    refused_status  INTEGER,
     -- The one process that delivers, until the lease ends.
     holder          TEXT,
     lease_until     BIGINT,
@@ -556,6 +561,12 @@ CREATE TABLE endpoints (
     CHECK ((state = 'disabled') = (disabled_at IS NOT NULL)),
     CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
     CHECK (disabled_reason IN ('gone', 'failed_too_long')),
+    CHECK (channel IN ('webhook', 'mail')),
+    CHECK (channel = 'webhook' OR disabled_reason <> 'gone'),
+    CHECK (channel = 'mail' OR refused = 0),
+    CHECK (refused >= 0),
+    CHECK ((refused = 0) = (refused_at IS NULL)),
+    CHECK ((refused_at IS NULL) = (refused_status IS NULL)),
     CHECK ((holder IS NULL) = (lease_until IS NULL)),
     CHECK (state <> 'disabled' OR holder IS NULL)
 );

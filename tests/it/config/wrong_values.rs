@@ -113,6 +113,16 @@ const WRONG: &[(&str, &str)] = &[
     ("http_tools", "5"),
     ("worker_tools", "5"),
     ("webhooks", "5"),
+    ("mail", "5"),
+    ("mail.server", "[]"),
+    ("mail.tls", "\"maybe\""),
+    ("mail.ca_file", "[]"),
+    ("mail.from", "[]"),
+    ("mail.user", "[]"),
+    ("mail.password", "[]"),
+    ("mail.password_file", "\"/nowhere/secret\""),
+    ("mail.timeout", "\"soon\""),
+    ("notify", "5"),
     ("stream.default_ui_dialect", "\"ui-v8\""),
     ("stream.default_ui_dialect", "\"data-v1\""),
     ("stream.default_ui_dialect", "6"),
@@ -183,6 +193,7 @@ fn the_list_has_an_invalid_value_for_every_key() {
             "model = {{ name = \"m\", base_url = \"https://m\", api_key = \"k\", system_prompt = \"s\" }}\n\
              log = {{ format = \"json\", level = \"info\" }}\ntools.pay.run_roles = \"a\"\n\
              server.metrics_bind = \"127.0.0.1:0\"\n\
+             mail = {{ server = \"s\", from = \"a@b\", user = \"u\", password = \"p\", ca_file = \"c\" }}\n\
              auth = {{ mode = \"jwt\", issuer = \"i\", audience = \"a\", default_tenant = \"t\", {keys} }}",
         ));
         deployment.in_force(&[])

@@ -12,7 +12,7 @@ const DAYS_3_MICROS: i64 = 3 * 24 * 60 * 60 * 1_000_000;
 
 /// A clock that a test moves.
 #[derive(Debug, Default)]
-struct Moved(AtomicI64);
+pub(crate) struct Moved(AtomicI64);
 
 impl Clock for Moved {
     fn now(&self) -> Timestamp {
@@ -25,7 +25,7 @@ impl Clock for Moved {
 }
 
 impl Moved {
-    fn by_seconds(&self, seconds: i64) {
+    pub(crate) fn by_seconds(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     }
 }

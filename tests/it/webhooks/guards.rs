@@ -22,6 +22,7 @@ async fn a_cursor_only_grows_and_a_state_has_its_facts() {
         ("state = 'asleep'", "check constraint"),
         ("holder = 'x', lease_until = 1", "check constraint"),
         ("holder = 'x'", "check constraint"),
+        ("channel = 'pigeon'", "check constraint"),
     ] {
         let why = app.rows.change(&format!("UPDATE endpoints SET {set}")).await.expect_err(set);
         assert!(why.to_lowercase().contains(words), "{set}: {why}");

@@ -8,6 +8,8 @@ mod failures;
 mod guards;
 mod operators;
 
+pub(super) use failures::Moved;
+
 use crate::support::{Client, Does, Embedded, Received, RemoteTool, Rows, eventually};
 use holdpoint::config::{Config, Webhook, WebhookBody};
 use serde_json::{Value, json};
@@ -82,7 +84,7 @@ fn seq(received: &Received) -> i64 {
 }
 
 /// Waits until each event has its number, which it gets after its commit.
-async fn numbered(rows: &Rows) {
+pub(super) async fn numbered(rows: &Rows) {
     let all = async || (rows.count("events WHERE seq IS NULL").await == 0).then_some(());
     eventually("all events are numbered", all).await;
 }
@@ -97,7 +99,7 @@ async fn logged(app: &Embedded) -> Vec<(i64, String, String)> {
 }
 
 /// The webhook of this name, as operators see it.
-async fn shown(client: &Client, name: &str) -> Value {
+pub(super) async fn shown(client: &Client, name: &str) -> Value {
     let list = client.get("/webhooks").await;
     assert_eq!(list.status, 200, "{:?}", list.body);
     let results = list.body["results"].as_array().unwrap().clone();
@@ -105,13 +107,13 @@ async fn shown(client: &Client, name: &str) -> Value {
 }
 
 /// Waits until the webhook is in this state.
-async fn becomes(client: &Client, name: &str, state: &str) -> Value {
+pub(super) async fn becomes(client: &Client, name: &str, state: &str) -> Value {
     let reached = async || Some(shown(client, name).await).filter(|webhook| webhook["state"] == state);
     eventually(&format!("{name} is {state}"), reached).await
 }
 
 /// Enables a webhook.
-async fn enable(client: &Client, name: &str) -> Value {
+pub(super) async fn enable(client: &Client, name: &str) -> Value {
     let answer = client.post(&format!("/webhooks/{name}/enable"), &json!(null)).await;
     assert_eq!(answer.status, 200, "{:?}", answer.body);
     answer.body

@@ -30,6 +30,7 @@ async fn an_operator_sees_and_enables_the_webhooks_of_the_own_tenant_alone() {
     let disabled = becomes(&operator, "ours", "disabled").await;
     let expected = json!({
         "name": "ours",
+        "channel": "webhook",
         "origin": receiver.remote.base,
         "events": ["run.started"],
         "state": "disabled",
@@ -73,9 +74,12 @@ async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
     // The command reads the database, and knows no configuration of the test's server.
     let listed = app.operate(&["webhooks", "list"]).stdout_of_success();
     let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["NAME", "STATE", "TENANT", "CURSOR", "FAILURES", "LAST", "FAILING", "SINCE"]);
-    assert_eq!(lines[1][..8], ["gone", "not", "configured", "default", "0", "1", "status", "410"]);
-    app.operate(&["webhooks", "enable", "gne"]).refused_for("there is no webhook \"gne\"");
+    let head =
+        ["NAME", "CHANNEL", "STATE", "TENANT", "CURSOR", "REFUSED", "FAILURES", "LAST", "FAILING", "SINCE"];
+    assert_eq!(lines[0], head);
+    let line = ["gone", "webhook", "not", "configured", "default", "0", "0", "1", "status", "410"];
+    assert_eq!(lines[1][..10], line);
+    app.operate(&["webhooks", "enable", "gne"]).refused_for("there is no webhook or mail recipient \"gne\"");
     receiver.remote.now(Does::answers(204, ""));
     let said = app.operate(&["webhooks", "enable", "gone"]).stdout_of_success();
     assert!(said.contains("gone is enabled"), "{said}");

@@ -1,0 +1,133 @@
+//! `[[notify]]`: people that get a mail about held calls that they may decide.
+
+use super::webhooks::{check_name, check_tenant};
+use super::{AuthMode, ConfigError, Mail, mail, wrong};
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
+use lettre::message::Mailbox;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// The one user of a server without authentication.
+const ONLY_USER: &str = "local";
+
+/// `[[notify]]`
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Notify {
+    /// `name`: the name by which the server knows how far the delivery went.
+    pub name: String,
+    /// `tenant`: the tenant whose calls the messages are about.
+    pub tenant: String,
+    /// `user`: the user that reads the messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// `role`: the role of the user, or without `user` of all who read the messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// `mail`: the mail address.
+    pub mail: String,
+    /// `share_arguments`: whether the messages have the headline, the reason and the inputs of a call.
+    #[serde(default)]
+    pub share_arguments: bool,
+    /// `time_zone`: the time zone of `quiet`, and of deadlines in messages, by its IANA name. UTC, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+    /// `quiet`: the daily time in which messages wait, as `22:00-07:00`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<String>,
+}
+
+/// A daily time, which may include midnight. The two ends differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QuietHours {
+    /// The beginning.
+    pub(crate) from: Time,
+    /// The end, which is not a part of the time.
+    pub(crate) to: Time,
+}
+
+/// A text that is no daily time.
+#[derive(Debug)]
+pub(crate) struct NoQuietHours;
+
+impl FromStr for QuietHours {
+    type Err = NoQuietHours;
+
+    fn from_str(text: &str) -> Result<Self, NoQuietHours> {
+        let (from, to) = text.split_once('-').ok_or(NoQuietHours)?;
+        let (from, to) = (time(from).ok_or(NoQuietHours)?, time(to).ok_or(NoQuietHours)?);
+        if from == to { Err(NoQuietHours) } else { Ok(Self { from, to }) }
+    }
+}
+
+/// Parses `HH:MM`.
+fn time(text: &str) -> Option<Time> {
+    let two_digits = |text: &str| {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number)
+    };
+    let (hour, minute) = text.split_once(':')?;
+    Time::new(two_digits(hour)?, two_digits(minute)?, 0, 0).ok()
+}
+
+impl Notify {
+    /// Returns the address. `key` is the key of the entry.
+    pub(crate) fn mailbox(&self, key: &str) -> Result<Mailbox, ConfigError> {
+        mail::mailbox(&format!("{key}.mail"), &self.mail)
+    }
+
+    /// Returns the time zone. `key` is the key of the entry.
+    pub(crate) fn zone(&self, key: &str) -> Result<TimeZone, ConfigError> {
+        let Some(name) = &self.time_zone else { return Ok(TimeZone::UTC) };
+        TimeZone::get(name).map_err(|_| ConfigError::Value {
+            key: format!("{key}.time_zone"),
+            why: format!("expected the IANA name of a time zone, as Europe/Zurich, not {name:?}"),
+        })
+    }
+
+    /// Returns the quiet hours. `key` is the key of the entry.
+    pub(crate) fn quiet_hours(&self, key: &str) -> Result<Option<QuietHours>, ConfigError> {
+        let hours = self.quiet.as_deref().map(str::parse).transpose();
+        hours.map_err(|NoQuietHours| ConfigError::Value {
+            key: format!("{key}.quiet"),
+            why: "expected two different times of the day, as 22:00-07:00".to_owned(),
+        })
+    }
+
+    fn check(&self, key: &str, mail: Option<&Mail>, mode: AuthMode) -> Result<(), ConfigError> {
+        check_name(key, &self.name)?;
+        check_tenant(key, &self.tenant, mode)?;
+        for (field, value) in [("user", &self.user), ("role", &self.role)] {
+            if value.as_deref().is_some_and(|value| value.trim().is_empty()) {
+                return wrong(format!("{key}.{field}"), "expected a name");
+            }
+        }
+        match (&self.user, &self.role) {
+            (None, None) => wrong(format!("{key}.user"), "expected this or role, or both")?,
+            (user, role)
+                if mode == AuthMode::None && (role.is_some() || user.as_deref() != Some(ONLY_USER)) =>
+            {
+                let why = "expected \"local\" and no role, or auth.mode = \"jwt\": without authentication there \
+                           is one user";
+                wrong(format!("{key}.user"), why)?;
+            }
+            _ => {}
+        }
+        self.mailbox(key)?;
+        if mail.is_none() {
+            return wrong(format!("{key}.mail"), "expected a section [mail], with the mail server");
+        }
+        self.quiet_hours(key)?;
+        self.zone(key).map(drop)
+    }
+}
+
+/// Returns the key of an entry, for errors.
+pub(crate) fn key(place: usize) -> String {
+    format!("notify[{place}]")
+}
+
+pub(super) fn check(all: &[Notify], mail: Option<&Mail>, mode: AuthMode) -> Result<(), ConfigError> {
+    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), mail, mode))
+}
