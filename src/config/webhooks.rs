@@ -112,7 +112,7 @@ pub(crate) fn key(index: usize) -> String {
 }
 
 pub(super) fn check(all: &[Webhook], egress: &Egress, mode: AuthMode) -> Result<(), ConfigError> {
-    all.iter().enumerate().try_for_each(|(place, webhook)| webhook.check(&key(place), egress, mode))
+    all.iter().enumerate().try_for_each(|(index, webhook)| webhook.check(&key(index), egress, mode))
 }
 
 /// Refuses two endpoints of one name. `names` are the keys of the entries, with their names.
