@@ -62,14 +62,14 @@
 //! assert!(files.join("notes.txt").exists());
 //!
 //! // One validation. A person approves. The call runs, and the response contains its outcome.
-//! let yes = serde_json::json!({ "toolCallId": held[0]["toolCallId"], "isValidated": true });
-//! let done = http.post(format!("{url}/qa/validate_tool")).json(&yes).send().await?.text().await?;
+//! let approval = serde_json::json!({ "toolCallId": held[0]["toolCallId"], "isValidated": true });
+//! let done = http.post(format!("{url}/qa/validate_tool")).json(&approval).send().await?.text().await?;
 //! assert!(done.contains(r#""state":"succeeded""#), "{done}");
 //! assert!(!files.join("notes.txt").exists());
 //!
 //! // The next turn has no new message. The model reads the outcome.
-//! let go_on = serde_json::json!({ "id": "my-chat" });
-//! let turn = http.post(format!("{url}/qa/chat_streamed")).json(&go_on).send().await?.text().await?;
+//! let continuation = serde_json::json!({ "id": "my-chat" });
+//! let turn = http.post(format!("{url}/qa/chat_streamed")).json(&continuation).send().await?.text().await?;
 //! assert!(turn.contains(r#""validated":"approved""#), "{turn}");
 //! # Ok(())
 //! # }

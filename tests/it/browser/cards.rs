@@ -51,7 +51,7 @@ async fn an_edit_is_approved_after_what_the_tool_says_about_it() {
     tab.clicks_in(CARD, "Preview edited inputs").await;
     let label = "What the tool says that it would do with these inputs";
     tab.becomes(PREVIEW_RESULT, format!("{label}\nwipes 11")).await;
-    tab.becomes("document.activeElement.className", "said").await;
+    tab.becomes("document.activeElement.className", "preview-result").await;
     tab.becomes(BUTTONS, json!(["Approve edited inputs", "Back"])).await;
     assert_eq!(tab.faults().await, Vec::<String>::new());
     // Other inputs need a preview of their own.
