@@ -50,7 +50,7 @@ const OTHER_FILES: u64 = 100;
 /// A server that is ready to serve.
 #[derive(Debug)]
 pub struct App {
-    config: Config,
+    config: Box<Config>, // Boxed, so that it adds nothing to the future of `serve`.
     api: Api,
     auth: Arc<Authenticator>,
     tasks: Tasks,
@@ -454,7 +454,7 @@ impl App {
             decisions_max,
             page_bytes: config.limits.page_bytes,
         };
-        Ok(Self { config, api, auth, tasks, deadlines })
+        Ok(Self { config: Box::new(config), api, auth, tasks, deadlines })
     }
 
     fn warn_of_inexact_numbers(&self) {
