@@ -83,11 +83,11 @@ impl Executor {
         let PolledCall { polls, call, .. } = polled;
         match ended {
             End::Outcome(outcome) => {
+                let outcome = outcome.of_attempt(polls.execution.attempt);
                 let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
                 let settle = || async {
                     let write = self.store.urgent_write().await?;
-                    let settled =
-                        write.settle_owned(call.id, polls.execution, &outcome, result.clone()).await?;
+                    let settled = write.settle_polled(&polls, &outcome, result.clone()).await?;
                     write.commit().await?;
                     Ok(settled)
                 };

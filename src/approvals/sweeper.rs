@@ -144,13 +144,20 @@ impl Approvals {
             if self.tasks().is_stopping() {
                 return Ok(());
             }
-            let write = self.store.write().await?;
-            let taken = write.take_polls(id, self.approval.lease).await?;
-            write.commit().await?;
-            if let Some(polled) = taken {
-                self.executor.metrics.swept("polled");
-                self.executor.start_polls(polled, Arc::new(self.clone()));
+            if let Err(error) = self.take_polls(id).await {
+                tracing::warn!(tool_call_id = %id, %error, "could not poll the task of a call");
             }
+        }
+        Ok(())
+    }
+
+    async fn take_polls(&self, id: ToolCallId) -> Result<(), StoreError> {
+        let write = self.store.write().await?;
+        let taken = write.take_polls(id, self.approval.lease).await?;
+        write.commit().await?;
+        if let Some(polled) = taken {
+            self.executor.metrics.swept("polled");
+            self.executor.start_polls(polled, Arc::new(self.clone()));
         }
         Ok(())
     }

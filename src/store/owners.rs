@@ -177,16 +177,19 @@ impl Write {
         Ok(())
     }
 
-    /// Settles an execution of a call with an owner. The server resumes the run: no turn and no client waits.
-    pub(crate) async fn settle_owned(
+    /// Settles a call with the outcome of its task. The server resumes the run: no turn and no client waits. That the
+    /// outcome is unknown counts only while these polls go on: another process may know it.
+    pub(crate) async fn settle_polled(
         &self,
-        call: ToolCallId,
-        execution: Execution,
+        polls: &Polls,
         outcome: &Outcome,
         result: String,
     ) -> Result<Settled, StoreError> {
-        let Some(locked) = self.lock_row(call).await? else { return Ok(Settled::Nothing) };
-        let settled = self.settle_row(&locked, execution, outcome, result, Duration::ZERO).await?;
+        let Some(locked) = self.lock_row(polls.call).await? else { return Ok(Settled::Nothing) };
+        if *outcome == Outcome::Interrupted && locked.call.polled_by.as_ref() != Some(&polls.by) {
+            return Ok(Settled::Nothing);
+        }
+        let settled = self.settle_row(&locked, polls.execution, outcome, result, Duration::ZERO).await?;
         if matches!(settled, Settled::Ended(_)) && locked.call.finished_at.is_none() {
             self.set_server_resumes(&locked.thread, rows::id("tool_calls", &locked.call.run_id)?).await?;
         }

@@ -163,9 +163,7 @@ impl Write {
     ) -> Result<Option<Asked>, StoreError> {
         let own = execution.id.to_string();
         let holds = |row: &LockedRow| {
-            row.call.state == StateKind::Executing.word()
-                && row.call.exec_id.as_ref() == Some(&own)
-                && row.call.cancel_requested_at.is_none()
+            row.call.state == StateKind::Executing.word() && row.call.exec_id.as_ref() == Some(&own)
         };
         let Some(locked) = self.lock_row(call).await?.filter(holds) else { return Ok(None) };
         if let Some(key) = key
@@ -173,6 +171,9 @@ impl Write {
         {
             let LockedRow { call, thread, .. } = locked;
             return Ok(Some(Asked { request, call: rows::call(call, None)?, thread }));
+        }
+        if locked.call.cancel_requested_at.is_some() {
+            return Ok(None);
         }
         let of_call = tool_request::Column::ToolCallId.eq(call.to_string());
         if tool_request::Entity::find().filter(of_call).count(&self.tx).await? >= requests_max {
