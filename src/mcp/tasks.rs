@@ -1,4 +1,4 @@
-//! Tasks of a server: calls that it goes on with after its answer (`io.modelcontextprotocol/tasks`).
+//! Tasks of a server: calls that the server continues after its answer (`io.modelcontextprotocol/tasks`).
 
 use super::connection::Connection;
 use super::elicitation::{question, result};
@@ -34,7 +34,7 @@ impl TaskServer for Link {
             let Some(connection) = self.connected() else { return Polled::Unanswered };
             match connection.task(id).await {
                 Ok(task) => polled(task),
-                // It is the server's word that there is no such task.
+                // The server has answered that there is no such task.
                 Err(ServiceError::McpError(ErrorData {
                     code: ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND,
                     ..

@@ -3,7 +3,7 @@
 //! lease does: with [`Write::settle`], also after the deadline.
 //!
 //! The outcome of a task of an MCP server is polled, by one process at a time. Its polls end nothing: if they stop,
-//! another process goes on with them.
+//! another process continues them.
 
 use super::entity::tool_call;
 use super::events::{OfCall, Subject};

@@ -21,7 +21,7 @@ pub(crate) trait TaskServer: Send + Sync {
 /// What a poll of a task found.
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// The task goes on.
+    /// The task has not ended.
     Open {
         /// The questions that are open. A question without a form is declined.
         asks: Vec<(String, Option<Question>)>,
