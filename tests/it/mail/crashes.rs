@@ -40,7 +40,7 @@ impl Desk {
     }
 
     async fn hold(&self, server: &Process, path: &str) {
-        let turn = server.client.say(&server.client.thread().await, &format!("delete {path}")).await;
+        let turn = server.client.send_message(&server.client.thread().await, &format!("delete {path}")).await;
         assert_eq!(turn.pending().len(), 1, "{}", turn.raw);
     }
 
@@ -87,7 +87,7 @@ async fn after_a_kill_in_mid_delivery_nothing_is_lost_and_a_duplicate_has_the_sa
 async fn the_password_of_the_mail_server_is_in_no_answer_log_or_row() {
     let postbox = Postbox::with(MailTls::Starttls, json!({ "password": "another" }));
     let desk = Desk::at(postbox).await;
-    let server = Process::spawn_heard(desk.command().env("HOLDPOINT_LOG__LEVEL", "trace"));
+    let server = Process::spawn_captured(desk.command().env("HOLDPOINT_LOG__LEVEL", "trace"));
     desk.hold(&server, "a").await;
     let failing = becomes(&server.client, "desk", "failing").await;
     assert_eq!(failing["failures"]["last_status"], 535, "{failing}");

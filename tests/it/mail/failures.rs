@@ -34,7 +34,7 @@ async fn a_refused_message_is_dropped_and_shown_and_the_next_one_is_sent() {
             app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
         let sample = "holdpoint_mail_attempts_total{recipient=\"desk\",outcome=\"refused\"} 1";
         assert!(metrics.lines().any(|line| line == sample), "{metrics}");
-        let listed = app.operate(&["webhooks", "list"]).said();
+        let listed = app.operate(&["webhooks", "list"]).stdout_of_success();
         let line: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!((line[..2].to_vec(), line[6]), (vec!["desk", "mail"], "1"), "{listed}");
     }

@@ -137,15 +137,15 @@ impl Steered {
     pub(crate) async fn deployment(&self) -> Deployment {
         let dir = tempfile::tempdir().unwrap();
         let database = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
-        self.place_in(dir, database)
+        self.deployment_in(dir, database)
     }
 
     /// The same on this database.
-    pub(crate) fn place_on(&self, database: String) -> Place {
-        self.place_in(tempfile::tempdir().unwrap(), database)
+    pub(crate) fn deployment_on(&self, database: String) -> Deployment {
+        self.deployment_in(tempfile::tempdir().unwrap(), database)
     }
 
-    fn place_in(&self, dir: TempDir, database: String) -> Place {
+    fn deployment_in(&self, dir: TempDir, database: String) -> Deployment {
         let toml = format!(
             "tools.demo = false\n[[mcp]]\nname = \"s\"\ncommand = \"node\"\nargs = [{:?}]\nenv = {{ STATE = {:?} }}\n",
             packages().join("server.mjs"),

@@ -72,7 +72,7 @@ async fn started(lines: &Value) -> (Steered, Embedded) {
 /// Has the model make a call that becomes a task, and returns the call once it has an owner.
 async fn owned(server: &Embedded) -> String {
     let id = hold(server, "s__act", &serde_json::from_str(TASK).unwrap()).await;
-    server.scene.says("Done.");
+    server.scene.answers("Done.");
     assert_eq!(server.client.approve(&id).await.status, 202);
     has_owner(&server.client, &id).await;
     id
@@ -86,7 +86,7 @@ async fn has_owner(client: &Client, id: &str) {
 /// A call in a process of holdpoint that becomes a task.
 async fn owned_in(client: &Client) -> String {
     tool(client, "s__delete_file").await;
-    let turn = client.say(&client.thread().await, "delete a").await;
+    let turn = client.send_message(&client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     // The approver makes it a task.
     let inputs: Value = serde_json::from_str(TASK).unwrap();
@@ -245,7 +245,7 @@ async fn a_question_of_a_task_is_a_request_in_the_inbox_and_its_answer_goes_to_t
     run_becomes(&server.client, &run_of(&server.client, &id).await, "completed").await;
     let thread = server.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    server.operate(&["purge", "--older-than", "0s"]).said();
+    server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let erased = json!({ "server_key": Value::Null, "message": "", "content": Value::Null });
     assert_eq!(server.rows.all(row).await, [erased]);
     let answers = std::fs::read_to_string(steered.state.path().join("answers.log")).unwrap();
@@ -340,13 +340,13 @@ async fn a_server_that_is_killed_goes_on_with_its_task_after_its_next_start() {
 #[tokio::test]
 async fn after_a_kill_the_next_process_goes_on_with_the_task_and_its_question() {
     let steered = Steered::with("delete_file");
-    let place = steered.place().await;
-    let mut server = place.start();
+    let deployment = steered.deployment().await;
+    let mut server = deployment.start();
     let id = owned_in(&server.client).await;
     steered.task_asks("Which PIN?");
     let request = open(&server.client).await;
     server.kill();
-    let server = place.start();
+    let server = deployment.start();
     tool(&server.client, "s__delete_file").await;
     let before = steered.got("poll");
     steered.polled(before + 1).await;
@@ -360,8 +360,8 @@ async fn after_a_kill_the_next_process_goes_on_with_the_task_and_its_question() 
 #[tokio::test]
 async fn on_postgres_another_process_goes_on_with_the_task_of_a_killed_one() {
     let steered = Steered::with("delete_file");
-    let place = steered.place_on(postgres().await);
-    let (mut first, second) = (place.start(), place.start());
+    let deployment = steered.deployment_on(postgres().await);
+    let (mut first, second) = (deployment.start(), deployment.start());
     let id = owned_in(&first.client).await;
     tool(&second.client, "s__delete_file").await;
     let process = steered.polled(3).await;
