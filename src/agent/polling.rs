@@ -1,7 +1,7 @@
 //! Polls of tasks: the outcome of a call that an MCP server executes as a task.
 //!
 //! One process polls a task at a time, and keeps the right to with a heartbeat. Everything that another process needs
-//! to go on is in the rows: the task, and the answers to its questions.
+//! to take over is in the rows: the task, and the answers to its questions.
 
 use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 enum End {
     /// The call has this outcome.
     Outcome(Outcome),
-    /// Another process is to go on.
+    /// Another process takes over.
     Leave,
     /// The call has ended, or another process polls.
     Lost,

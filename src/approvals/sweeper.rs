@@ -43,6 +43,7 @@ impl Approvals {
         let calls = join_all(work.calls.into_iter().map(|due| self.sweep_calls(due)));
         let turns = async { if work.turns { self.sweep_turns().await } else { Ok(()) } };
         let polls = async { if work.unpolled { self.take_unpolled(&servers).await } else { Ok(()) } };
+        let polls = Box::pin(polls);
         let (calls, turns, polls) = tokio::join!(calls, turns, polls);
         // Also if no call was in doubt: the sweep may have interrupted some.
         let verified = self.verify_doubtful().await;

@@ -1,8 +1,8 @@
 //! Mail: one message for each event that is of concern to a recipient.
 
+use super::failed::Failed;
 use super::letter::{Envelope, Letter, Occasion, Shared};
 use super::quiet::Quiet;
-use super::receiver::{Channel, Failed, Receiver};
 use super::smtp::MailServer;
 use crate::approvals::{Approvals, title_of};
 use crate::config::{self, Config, ConfigError, notify_key};
@@ -49,22 +49,14 @@ pub(super) enum Meaning {
 }
 
 impl Mail {
-    /// Prepares the receivers of `[[notify]]`, and sends nothing.
-    pub(super) fn receivers(config: &Config) -> Result<Vec<Receiver>, ConfigError> {
-        let Some(mail) = &config.mail else { return Ok(Vec::new()) };
-        let server = Arc::new(MailServer::new(mail)?);
-        let entries = config.notify.iter().enumerate();
-        let receiver = |(place, notify)| Self::receiver(config, &server, (place, notify), mail.timeout);
-        entries.map(receiver).collect()
-    }
-
-    fn receiver(
+    /// Prepares the entry at this index of `[[notify]]`, and sends nothing. Returns the wanted events too.
+    pub(super) fn new(
         config: &Config,
         server: &Arc<MailServer>,
-        (place, notify): (usize, &config::Notify),
-        timeout: Duration,
-    ) -> Result<Receiver, ConfigError> {
-        let key = notify_key(place);
+        index: usize,
+        notify: &config::Notify,
+    ) -> Result<(Self, Wanted), ConfigError> {
+        let key = notify_key(index);
         let reader = Principal {
             tenant_id: notify.tenant.clone(),
             user_id: notify.user.clone().unwrap_or_default(),
@@ -72,7 +64,7 @@ impl Mail {
         };
         let zone = notify.zone(&key)?;
         let quiet = notify.quiet_hours(&key)?.map(|hours| Quiet { hours, zone: zone.clone() });
-        let channel = Channel::Mail(Self {
+        let made = Self {
             server: server.clone(),
             to: notify.mailbox(&key)?,
             reader,
@@ -80,9 +72,8 @@ impl Mail {
             zone,
             quiet,
             console: config.server.public_url.clone().filter(|_| config.serves_console()),
-        });
-        let wanted = Wanted { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() };
-        Ok(Receiver::new(&notify.name, wanted, timeout, channel))
+        };
+        Ok((made, Wanted { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() }))
     }
 
     /// Returns the address of the recipient as a URL.

@@ -3,6 +3,7 @@
 //! The numbered events are the queue. The row of an endpoint has a cursor, and one process at a time holds the row
 //! while it delivers. A delivery that succeeds moves the cursor, by compare-and-set.
 
+mod failed;
 mod letter;
 mod mail;
 mod quiet;
@@ -22,12 +23,10 @@ use crate::egress::Reach;
 use crate::feed::Feed;
 use crate::metrics::{EndpointFound, Metrics};
 use crate::store::{Read, Standing, Store, StoreError};
-use mail::Mail;
 use receiver::Receiver;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
-use webhook::Webhook;
 
 /// Writes an event as its readers get it.
 pub(crate) type PublicForm = fn(&Event) -> Map<String, Value>;
@@ -97,11 +96,7 @@ impl fmt::Debug for Deliveries {
 impl Deliveries {
     /// Prepares the endpoints of the configuration, and sends nothing.
     pub(crate) fn new(config: &Config, reach: &Reach, needs: Needs) -> Result<Self, ConfigError> {
-        let webhooks = config.webhooks.iter().enumerate();
-        let mut receivers: Vec<Receiver> = webhooks
-            .map(|(place, it)| Webhook::receiver(config, place, it, reach))
-            .collect::<Result<_, _>>()?;
-        receivers.extend(Mail::receivers(config)?);
+        let receivers = Receiver::all(config, reach)?;
         let has_roles = config.auth.mode != AuthMode::None;
         let operators = has_roles.then(|| config.auth.operator_roles.clone());
         let Needs { approvals, store, feed, tasks, clock, metrics, form } = needs;

@@ -1,14 +1,19 @@
 //! Receivers: the endpoints as the configuration describes them.
 
 use super::PublicForm;
+use super::failed::Failed;
 use super::letter::Letter;
 use super::mail::{Mail, Meaning};
+use super::smtp::MailServer;
 use super::webhook::Webhook;
 use crate::approvals::Approvals;
+use crate::config::{Config, ConfigError};
 use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{ChannelKind, Failure, Follow};
+use crate::domain::endpoint::ChannelKind;
+use crate::egress::Reach;
 use crate::metrics;
 use crate::store::{Attempted, DueEvent, Read, StoreError, Wanted};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -51,15 +56,6 @@ pub(super) enum Prepared<'a> {
     Unknown,
 }
 
-/// A failed attempt.
-#[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) failure: Failure,
-    pub(super) follow: Follow,
-    /// The cause, for the log. It contains no secret.
-    pub(super) why: String,
-}
-
 impl Channel {
     pub(super) fn kind(&self) -> ChannelKind {
         match self {
@@ -97,7 +93,23 @@ impl From<ChannelKind> for metrics::Channel {
 }
 
 impl Receiver {
-    pub(super) fn new(name: &str, wanted: Wanted, timeout: Duration, channel: Channel) -> Self {
+    /// Prepares the receivers of the configuration, and sends nothing.
+    pub(super) fn all(config: &Config, reach: &Reach) -> Result<Vec<Self>, ConfigError> {
+        let mut all = Vec::new();
+        for (index, webhook) in config.webhooks.iter().enumerate() {
+            let (channel, wanted) = Webhook::new(config, index, webhook, reach)?;
+            all.push(Self::new(&webhook.name, wanted, webhook.timeout, Channel::Webhook(channel)));
+        }
+        let Some(mail) = &config.mail else { return Ok(all) };
+        let server = Arc::new(MailServer::new(mail)?);
+        for (index, notify) in config.notify.iter().enumerate() {
+            let (channel, wanted) = Mail::new(config, &server, index, notify)?;
+            all.push(Self::new(&notify.name, wanted, mail.timeout, Channel::Mail(channel)));
+        }
+        Ok(all)
+    }
+
+    fn new(name: &str, wanted: Wanted, timeout: Duration, channel: Channel) -> Self {
         Self { name: name.to_owned(), wanted, timeout, channel, enabled: Notify::new() }
     }
 

@@ -1,7 +1,8 @@
 //! The task of one endpoint: it delivers what is due, and waits for more.
 
 use super::Deliveries;
-use super::receiver::{Failed, Outgoing, Prepared, Receiver};
+use super::failed::Failed;
+use super::receiver::{Outgoing, Prepared, Receiver};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Endpoint, EndpointState};
 use crate::store::{Attempted, Delivery, NextEvent, Read, Standing, StoreError, Then};
@@ -310,7 +311,7 @@ impl Deliveries {
         Ok(Next::NoneUpTo { passed: after, more: true, skipped })
     }
 
-    /// Counts an attempt after which the delivery goes on.
+    /// Counts an attempt after which the delivery continues.
     fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: Attempted) {
         let outcome = match attempted {
             Attempted::Accepted => "delivered",

@@ -1,6 +1,6 @@
 //! One message by SMTP (RFC 5321), over a connection of its own.
 
-use super::receiver::Failed;
+use super::failed::Failed;
 use crate::config::{ConfigError, Mail, MailTls};
 use crate::domain::endpoint::{Failure, Follow};
 use crate::store::Attempted;

@@ -1,7 +1,7 @@
 //! Webhooks: one signed POST for each event, by Standard Webhooks.
 
 use super::PublicForm;
-use super::receiver::{Channel, Failed, Receiver};
+use super::failed::Failed;
 use crate::config::{self, Config, ConfigError, WebhookBody};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Failure, Follow};
@@ -35,14 +35,14 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    /// Prepares the receiver of the entry at this place of the configuration, and sends nothing.
-    pub(super) fn receiver(
+    /// Prepares the entry at this index of the configuration, and sends nothing. Returns the wanted events too.
+    pub(super) fn new(
         config: &Config,
-        place: usize,
+        index: usize,
         webhook: &config::Webhook,
         reach: &Reach,
-    ) -> Result<Receiver, ConfigError> {
-        let key = config::webhook_key(place);
+    ) -> Result<(Self, Wanted), ConfigError> {
+        let key = config::webhook_key(index);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
         let secrets = webhook.read_secrets(&key)?;
         let signer = Signer::parse(&secrets).map_err(|why| wrong("secret_file", why.to_owned()))?;
@@ -58,14 +58,13 @@ impl Webhook {
             })
         };
         let types = words.iter().map(known).collect::<Result<_, _>>()?;
-        let channel = Channel::Webhook(Self {
+        let made = Self {
             post,
             body: webhook.body,
             tenant_id: webhook.tenant.clone(),
             console: config.server.public_url.clone().filter(|_| config.serves_console()),
-        });
-        let wanted = Wanted { tenant_id: webhook.tenant.clone(), types };
-        Ok(Receiver::new(&webhook.name, wanted, webhook.timeout, channel))
+        };
+        Ok((made, Wanted { tenant_id: webhook.tenant.clone(), types }))
     }
 
     /// Returns the address without its path, which may contain a secret.

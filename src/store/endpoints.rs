@@ -70,7 +70,7 @@ pub(crate) struct Delivery {
     cursor: i64,
 }
 
-/// What came of an attempt after which the delivery goes on.
+/// The outcome of an attempt after which the delivery continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempted {
     /// The endpoint has the event.

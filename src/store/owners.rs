@@ -46,7 +46,7 @@ impl Polls {
 }
 
 impl Read {
-    /// Returns the call that these polls are about, if they go on.
+    /// Returns the call of these polls, if this process still holds them.
     pub(crate) async fn polled_call(&self, polls: Polls) -> Result<Option<PolledCall>, StoreError> {
         let found = tool_call::Entity::find_by_id(polls.call.to_string())
             .filter(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
@@ -178,7 +178,7 @@ impl Write {
     }
 
     /// Settles a call with the outcome of its task. The server resumes the run: no turn and no client waits. That the
-    /// outcome is unknown counts only while these polls go on: another process may know it.
+    /// outcome is unknown counts only while this process holds the polls: another process may know it.
     pub(crate) async fn settle_polled(
         &self,
         polls: &Polls,

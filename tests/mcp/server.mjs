@@ -105,7 +105,7 @@ serveStdio(() => {
     writeTask({ ...task, status: 'completed', result: answered(mcpReq.inputResponses) });
     return {};
   });
-  // A task that is told to stop has stopped, unless it is past that.
+  // A task stops when it is cancelled, unless it has ended.
   server.setRequestHandler('tasks/cancel', anyParams, ({ taskId }) => {
     const task = knownTask(taskId);
     log('cancel');

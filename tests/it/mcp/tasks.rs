@@ -1,4 +1,4 @@
-//! Tasks: calls that a server goes on with after its answer, and whose outcome holdpoint polls.
+//! Tasks: calls that a server executes after its answer, and whose outcome holdpoint polls.
 
 use super::python::python;
 use super::{Steered, entry, hold, packages, tool};

@@ -1,0 +1,12 @@
+//! Failed attempts.
+
+use crate::domain::endpoint::{Failure, Follow};
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    pub(super) follow: Follow,
+    /// The cause, for the log. It contains no secret.
+    pub(super) why: String,
+}
