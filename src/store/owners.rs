@@ -14,7 +14,7 @@ use crate::domain::event::{EventType, system};
 use crate::domain::id::ToolCallId;
 use crate::domain::owner::{Owner, RemoteTask, TaskId};
 use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
 use std::time::Duration;
 
@@ -166,12 +166,19 @@ impl Write {
         self.renewed(&renewal).await
     }
 
-    /// Ends the polls of every task. Only for a database with one process, before that process starts any work.
+    /// Ends the polls of every task. Only for a database with one process, before that process starts any work. Writes
+    /// nothing where there are none, because the database may be read-only.
     pub(super) async fn end_all_polls(&self) -> Result<(), StoreError> {
+        let polled = Condition::all()
+            .add(tool_call::Column::State.eq(StateKind::Executing))
+            .add(tool_call::Column::PolledUntil.gt(self.now.as_micros()));
+        let any = tool_call::Entity::find().select_only().column(tool_call::Column::ToolCallId);
+        if any.filter(polled.clone()).into_tuple::<String>().one(&self.tx).await?.is_none() {
+            return Ok(());
+        }
         tool_call::Entity::update_many()
             .col_expr(tool_call::Column::PolledUntil, Expr::value(self.now.as_micros()))
-            .filter(tool_call::Column::State.eq(StateKind::Executing))
-            .filter(tool_call::Column::PolledUntil.gt(self.now.as_micros()))
+            .filter(polled)
             .exec(&self.tx)
             .await?;
         Ok(())

@@ -101,8 +101,8 @@ fn answer_to_another_user(operation: &str) -> u16 {
         // The other user's own events of a foreign thread: none.
         "streamEvents" | "streamEventsAlias" => 200,
         // The other user's own rows, or rows that all callers share.
-        "listThreads" | "listApprovals" | "listToolRequests" | "listTools" | "getTool" | "listModels"
-        | "getAuthSession" => 200,
+        "listThreads" | "listSessions" | "listApprovals" | "listToolRequests" | "listTools" | "getTool"
+        | "listModels" | "getAuthSession" => 200,
         // The result of each call is "not found".
         "validateTools" => 200,
         // The client name of a new thread of the other user.
