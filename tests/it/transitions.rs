@@ -90,8 +90,8 @@ impl Way {
         let repeatable = self.idempotent && self.attempts() < 3;
         legal.is_some_and(|(_, _, guard)| match *guard {
             "always" => true,
-            "never_begun" => self.attempts() == 0,
-            "begun_before" => self.attempts() > 0,
+            "never_claimed" => self.attempts() == 0,
+            "claimed_before" => self.attempts() > 0,
             "startable" => self.attempts() == 0 || repeatable,
             "repeatable" => repeatable,
             other => panic!("an unknown guard {other}"),
