@@ -6,15 +6,24 @@ use serde_json::Value;
 /// A superseded message with one step.
 const CUT_OFF: &str = "00000000-0000-7000-8000-000000000001";
 
-/// Adds this many superseded user messages to a thread, and a superseded message with as many calls.
-async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
-    let numbers = format!(
-        "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < {many})"
-    );
+/// More than a statement has parameters.
+fn many(app: &Embedded) -> u32 {
+    if app.rows.is_postgres() { 66_000 } else { 33_000 }
+}
+
+/// Adds this many superseded user messages to a thread, and a superseded message with this many calls.
+async fn lengthen(app: &Embedded, thread: &str, run: &str, messages: u32, calls: u32) {
+    let numbers = |up_to: u32| {
+        format!(
+            "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < {up_to})"
+        )
+    };
+    let rows = [(messages, numbers(messages)), (calls, numbers(calls))];
+    let [(message_rows, messages), (call_rows, calls)] = rows;
     let id = "'00000000-0000-7000-8000-' || (100000000000 + n)";
     let messages = format!(
         "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-         {numbers} SELECT {id}, '{thread}', '{run}', 2 + n, 'user', 'superseded', 'x', 1 FROM numbers"
+         {messages} SELECT {id}, '{thread}', '{run}', 2 + n, 'user', 'superseded', 'x', 1 FROM numbers"
     );
     let cut_off = format!(
         "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
@@ -28,22 +37,23 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
         "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id,
             provider_call_id, wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state,
             validated, decided_by, decided_at, exec_attempt, result, created_at, finished_at)
-         {numbers} SELECT {id}, '{thread}', 'default', '{CUT_OFF}', 0, n, '{run}', '', 'wire-' || n, 'nowhere', '{{}}',
+         {calls} SELECT {id}, '{thread}', 'default', '{CUT_OFF}', 0, n, '{run}', '', 'wire-' || n, 'nowhere', '{{}}',
             '', FALSE, FALSE, 'low', 'invalid', FALSE, 'system:invalid', 1, 0, 'No such tool.', 1, 1 FROM numbers"
     );
-    for (insert, rows) in [(messages, many), (cut_off, 1), (step, 1), (calls, many)] {
+    for (insert, rows) in [(messages, message_rows), (cut_off, 1), (step, 1), (calls, call_rows)] {
         assert_eq!(app.rows.change(&insert).await, Ok(u64::from(rows)));
     }
 }
 
-#[tokio::test]
-async fn a_thread_with_more_rows_than_statement_parameters_takes_a_turn_and_is_listed() {
+/// Takes a turn in a thread with these rows, and lists it.
+async fn takes_a_turn_and_is_listed(messages: impl Fn(u32) -> u32, calls: impl Fn(u32) -> u32) {
     let app = Embedded::with(|config| config.limits.thread_messages = 1_000_000).await;
-    let many = if app.rows.is_postgres() { 66_000 } else { 33_000 };
+    let many = many(&app);
     let thread = app.client.thread().await;
     app.scene.answers("Hello.");
     let turn = app.client.send_message(&thread, "hello").await;
-    lengthen(&app, &thread, turn.headers["x-run-id"].to_str().unwrap(), many).await;
+    let run = turn.headers["x-run-id"].to_str().unwrap();
+    lengthen(&app, &thread, run, messages(many), calls(many)).await;
 
     app.scene.answers("Still here.");
     let turn = app.client.send_message(&thread, "and now?").await;
@@ -55,4 +65,14 @@ async fn a_thread_with_more_rows_than_statement_parameters_takes_a_turn_and_is_l
     for path in [format!("/threads/{thread}"), format!("/threads/{thread}/approvals?state=invalid")] {
         assert_eq!(app.client.get(&path).await.status, 200, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_thread_with_more_messages_than_statement_parameters_takes_a_turn_and_is_listed() {
+    takes_a_turn_and_is_listed(|many| many, |_many| 1).await;
+}
+
+#[tokio::test]
+async fn a_thread_with_more_calls_than_statement_parameters_takes_a_turn_and_is_listed() {
+    takes_a_turn_and_is_listed(|_many| 1, |many| many).await;
 }
