@@ -96,6 +96,21 @@ async fn owned_in(client: &Client) -> String {
     id.clone()
 }
 
+/// Has the model make a call, and approves the call. The model then answers.
+async fn approved(server: &Embedded, tool: &str, input: &Value) -> String {
+    let id = hold(server, tool, input).await;
+    server.scene.answers("Done.");
+    server.client.approve(&id).await;
+    id
+}
+
+/// Waits for the end of a call and of its run, which the server resumes. The next answer of the model is not for this run.
+async fn ended(client: &Client, id: &str, state: &str) -> Value {
+    let call = client.becomes(id, state).await;
+    run_becomes(client, &run_of(client, id).await, "completed").await;
+    call
+}
+
 /// Waits for an open request, and returns it.
 async fn open(client: &Client) -> Value {
     let found = async || {
@@ -193,12 +208,12 @@ async fn a_cancel_reaches_the_server_and_the_state_of_the_task_is_the_outcome() 
         let before = steered.got("cancel");
         let cancel = server.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
         assert_eq!((cancel.status, &cancel.body["state"]), (202, &json!("executing")), "{:?}", cancel.body);
-        let told = async || (steered.got("cancel") > before).then_some(());
-        eventually("the server is asked to end the task", told).await;
+        let received = async || (steered.got("cancel") > before).then_some(());
+        eventually("the server is asked to end the task", received).await;
         if stubborn {
             steered.task_succeeds();
         }
-        server.client.becomes(&id, state).await;
+        ended(&server.client, &id, state).await;
         assert_eq!(steered.got("cancel"), before + 1);
     }
 }
@@ -297,27 +312,26 @@ async fn tasks_of_a_python_server_have_their_outcomes_and_end_with_its_memory() 
     let server = Box::pin(Embedded::with(change)).await;
     let client = &server.client;
     tool(client, "py__pay").await;
-    let paid = super::approved(&server, "py__pay", &json!({ "amount": 12 })).await;
-    let paid = client.becomes(paid["tool_call_id"].as_str().unwrap(), "succeeded").await;
-    assert_eq!(paid["output"], json!({ "paid": 12 }));
-    let failed = super::approved(&server, "py__fail", &json!({})).await;
-    let failed = client.becomes(failed["tool_call_id"].as_str().unwrap(), "failed").await;
+    let paid = approved(&server, "py__pay", &json!({ "amount": 12 })).await;
+    assert_eq!(ended(client, &paid, "succeeded").await["output"], json!({ "paid": 12 }));
+    let failed = approved(&server, "py__fail", &json!({})).await;
+    let failed = ended(client, &failed, "failed").await;
     assert!(failed["result"].as_str().unwrap().contains("it is closed today"), "{failed}");
 
-    let asked = super::approved(&server, "py__confirm", &json!({})).await;
+    let asked = approved(&server, "py__confirm", &json!({})).await;
     let request = open(client).await;
     assert_eq!(request["message"], "Which word?");
     let accept = json!({ "action": "accept", "content": { "word": "heron" } });
     assert_eq!(answer(client, &request, &accept).await, 200);
-    let asked = client.becomes(asked["tool_call_id"].as_str().unwrap(), "succeeded").await;
+    let asked = ended(client, &asked, "succeeded").await;
     assert!(asked["output"].to_string().contains("heron"), "{asked}");
 
-    let lost = super::approved(&server, "py__confirm", &json!({})).await;
+    let lost = approved(&server, "py__confirm", &json!({})).await;
     let request = open(client).await;
     let log = std::fs::read_to_string(state.path().join("calls.log")).unwrap();
     let process = log.lines().last().unwrap().trim_start_matches("confirm ");
     assert!(std::process::Command::new("kill").args(["-9", process]).status().unwrap().success());
-    client.becomes(lost["tool_call_id"].as_str().unwrap(), "interrupted").await;
+    client.becomes(&lost, "interrupted").await;
     assert_eq!(answer(client, &request, &accept).await, 409);
     let log = std::fs::read_to_string(state.path().join("calls.log")).unwrap();
     assert_eq!(log.lines().count(), 4, "{log}");
