@@ -38,8 +38,9 @@ const IDLE: f64 = 1.0;
 const IDLE_ON_SQLITE: f64 = 1.5;
 /// The most statements with which a transaction on SQLite numbers its events.
 const NUMBERING: usize = 2;
-/// The time in which the statements of an idle server are counted: two sweeps.
-const IDLE_TIME: Duration = Duration::from_secs(10);
+/// The time in which the statements of an idle server are counted: two sweeps, or three. At a multiple of their interval the third
+/// would be in or out by chance, and too large a part of the count.
+const IDLE_TIME: Duration = Duration::from_secs(13);
 /// The number of times that a part is measured. A slow machine may add a draft or a look.
 const TRIES: usize = 3;
 
