@@ -323,7 +323,7 @@ async fn shake_hands(
 /// Passes on what a server without sessions says about its tools. Only a subscription gets such messages, and not every
 /// server has them.
 async fn subscribe(peer: Peer<RoleClient>, changed: Arc<Notify>, over: CancellationToken) {
-    let told = async {
+    let forwarded = async {
         loop {
             let filter = SubscriptionFilter::builder().tools_list_changed().build();
             if let Ok(mut subscription) = peer.listen(filter).await {
@@ -337,7 +337,7 @@ async fn subscribe(peer: Peer<RoleClient>, changed: Arc<Notify>, over: Cancellat
         }
     };
     tokio::select! {
-        () = told => {}
+        () = forwarded => {}
         () = over.cancelled() => {}
     }
 }
