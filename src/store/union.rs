@@ -163,37 +163,48 @@ impl UnionRows {
         let Some((width, rows)) = self.tables.remove(E::default().table_name()) else {
             return Ok(Vec::new());
         };
-        rows.iter().map(|row| width.read::<E>(row)).collect()
+        let columns = width.columns::<E>();
+        rows.iter().map(|row| read::<E>(&columns, row)).collect()
     }
 }
 
 impl Width {
-    fn read<E>(self, row: &QueryResult) -> Result<E::Model, StoreError>
-    where
-        E: EntityTrait,
-        E::ActiveModel: TryIntoModel<E::Model>,
-    {
-        let mut read = <E::ActiveModel as ActiveModelTrait>::default();
+    /// Returns the columns of a table, each with its type and its position in the result.
+    fn columns<E: EntityTrait>(self) -> Vec<(E::Column, Kind, usize)> {
         let (mut text, mut number) = (1, 1 + self.texts);
         let mut truth = number + self.numbers;
-        for column in E::Column::iter() {
-            let value = match Kind::of(&column) {
-                Kind::Text => Value::String(row.try_get_by_index(next(&mut text))?),
-                Kind::BigInteger => Value::BigInt(row.try_get_by_index(next(&mut number))?),
-                Kind::Integer => {
-                    let number: Option<i64> = row.try_get_by_index(next(&mut number))?;
-                    Value::Int(number.and_then(|number| i32::try_from(number).ok()))
-                }
-                Kind::Boolean => Value::Bool(row.try_get_by_index(next(&mut truth))?),
+        let placed = E::Column::iter().map(|column| {
+            let kind = Kind::of(&column);
+            let next = match kind {
+                Kind::Text => &mut text,
+                Kind::BigInteger | Kind::Integer => &mut number,
+                Kind::Boolean => &mut truth,
             };
-            read.try_set(column, value)?;
-        }
-        Ok(read.try_into_model()?)
+            let position = *next;
+            *next += 1;
+            (column, kind, position)
+        });
+        placed.collect()
     }
 }
 
-fn next(position: &mut usize) -> usize {
-    let this = *position;
-    *position += 1;
-    this
+fn read<E>(columns: &[(E::Column, Kind, usize)], row: &QueryResult) -> Result<E::Model, StoreError>
+where
+    E: EntityTrait,
+    E::ActiveModel: TryIntoModel<E::Model>,
+{
+    let mut read = <E::ActiveModel as ActiveModelTrait>::default();
+    for (column, kind, position) in columns {
+        let value = match kind {
+            Kind::Text => Value::String(row.try_get_by_index(*position)?),
+            Kind::BigInteger => Value::BigInt(row.try_get_by_index(*position)?),
+            Kind::Integer => {
+                let number: Option<i64> = row.try_get_by_index(*position)?;
+                Value::Int(number.and_then(|number| i32::try_from(number).ok()))
+            }
+            Kind::Boolean => Value::Bool(row.try_get_by_index(*position)?),
+        };
+        read.try_set(*column, value)?;
+    }
+    Ok(read.try_into_model()?)
 }

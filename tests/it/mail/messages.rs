@@ -113,6 +113,8 @@ async fn a_message_goes_to_those_that_may_decide_the_call_alone() {
     let anonymous = app.client.clone();
     app.client = anonymous.as_user("acme", "ann", &["manager"]);
     let (_, call) = app.held("pay", "1").await;
+    // A call that is decided before its message is one message only.
+    postbox.got(2).await;
     assert_eq!(anonymous.as_user("acme", "dana", &["manager"]).reject(&call).await.status, 200);
     let to = |messages: &[serde_json::Value], subject: &str| {
         let mut to: Vec<String> = messages
