@@ -42,8 +42,9 @@ const ROUNDS_MAX: usize = 10;
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The pause before the next subscription, once one has ended.
 const SUBSCRIBED_EVERY: Duration = Duration::from_secs(30);
-/// The handshake takes longer than a request: an older server may leave its first request unanswered.
-const HANDSHAKE: Duration = Duration::from_secs(30);
+/// How long a handshake may take. An older server may leave its first request unanswered, and a command such as `npx`
+/// may download the server first.
+const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A connection. It closes when the last holder drops it.
 pub(super) struct Connection {

@@ -1,28 +1,20 @@
 #!/usr/bin/env node
-// One scenario of the console in Chromium: `console.mjs SCENARIO FACTS FOLDER`. The scenario is a function in
-// `console/SCENARIO.mjs`; FACTS is what the test knows, as JSON. In every scenario nothing may violate the content
-// security policy, fail in the page, or be requested from another origin. If the scenario fails, FOLDER gets a picture
-// and the content of each tab.
+// Scenarios of the console in one Chromium. Each command is {"id", "scenario", "facts", "folder"}. The scenario is a
+// function in `console/SCENARIO.mjs`; `facts` is what the test knows. In every scenario nothing may violate the content
+// security policy, fail in the page, or be requested from another origin. If the scenario fails, the folder gets a
+// picture and the content of each tab.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
-import { chromium } from 'playwright-core';
+import { launch, serve } from './driver.mjs';
 
-const [, , scenario, json, folder] = process.argv;
-const facts = JSON.parse(json);
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const PATIENCE = 30_000;
-
-const browser = await chromium.launch({
-  executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
-  args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
-});
-const tabs = [];
+const browser = await launch();
 
 /** Waits until the value is truthy or, with `wanted`, is that value. */
-export async function until(what, value, wanted) {
+async function until(what, value, wanted) {
   const end = Date.now() + PATIENCE;
   for (;;) {
     const found = await value();
@@ -32,12 +24,12 @@ export async function until(what, value, wanted) {
   }
 }
 
-/** A tab with the console, in a profile of its own. */
-async function open(at = '/', options = {}) {
+/** Opens a tab with the console, in a profile of its own. */
+async function open({ facts, tabs }, at = '/', options = {}) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
-  const tab = { page, requests: [], errors: [], expected: [], elsewhere: [] };
+  const tab = { context, page, requests: [], errors: [], expected: [], elsewhere: [] };
   tabs.push(tab);
   await context.addInitScript(() => {
     window.violations = [];
@@ -89,29 +81,35 @@ async function open(at = '/', options = {}) {
   });
 }
 
-try {
-  const { default: run } = await import(`./console/${scenario}.mjs`);
-  await run({ facts, open, until });
-  for (const { page, requests, errors, expected, elsewhere } of tabs) {
-    assert.deepEqual(await page.evaluate(() => window.violations), [], 'violations of the content security policy');
-    // Chromium logs each refused request.
-    const unexpected = errors.filter(error => !expected.some(known => error.includes(known)));
-    assert.deepEqual(unexpected, [], 'errors of the page');
-    // A person goes to the issuer; the page sends nothing there.
-    const sent = requests.filter(request => !(request.isNavigationRequest() && elsewhere.some(origin => request.url().startsWith(origin))));
-    const origins = new Set(sent.map(request => new URL(request.url())).filter(url => url.protocol !== 'data:').map(url => url.origin));
-    assert.deepEqual([...origins], [facts.server], 'origins of the requests');
+async function play({ scenario, facts, folder }) {
+  const tabs = [];
+  try {
+    const { default: run } = await import(`./console/${scenario}.mjs`);
+    await run({ facts, until, open: (...how) => open({ facts, tabs }, ...how) });
+    for (const tab of tabs) await check(tab, facts);
+  } catch (error) {
+    fs.rmSync(folder, { recursive: true, force: true });
+    fs.mkdirSync(folder, { recursive: true });
+    for (const [n, { page, errors }] of tabs.entries()) {
+      await page.screenshot({ path: path.join(folder, `${n}.png`) }).catch(() => {});
+      fs.writeFileSync(path.join(folder, `${n}.html`), await page.content().catch(() => ''));
+      fs.writeFileSync(path.join(folder, `${n}.errors`), errors.join('\n'));
+    }
+    throw error;
+  } finally {
+    await Promise.all(tabs.map(({ context }) => context.close()));
   }
-} catch (error) {
-  fs.rmSync(folder, { recursive: true, force: true });
-  fs.mkdirSync(folder, { recursive: true });
-  for (const [n, { page, errors }] of tabs.entries()) {
-    await page.screenshot({ path: path.join(folder, `${n}.png`) }).catch(() => {});
-    fs.writeFileSync(path.join(folder, `${n}.html`), await page.content().catch(() => ''));
-    fs.writeFileSync(path.join(folder, `${n}.errors`), errors.join('\n'));
-  }
-  console.error(error);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
 }
+
+async function check({ page, requests, errors, expected, elsewhere }, facts) {
+  assert.deepEqual(await page.evaluate(() => window.violations), [], 'violations of the content security policy');
+  // Chromium logs each refused request.
+  const unexpected = errors.filter(error => !expected.some(known => error.includes(known)));
+  assert.deepEqual(unexpected, [], 'errors of the page');
+  // A person goes to the issuer; the page sends nothing there.
+  const sent = requests.filter(request => !(request.isNavigationRequest() && elsewhere.some(origin => request.url().startsWith(origin))));
+  const origins = new Set(sent.map(request => new URL(request.url())).filter(url => url.protocol !== 'data:').map(url => url.origin));
+  assert.deepEqual([...origins], [facts.server], 'origins of the requests');
+}
+
+serve(play, () => browser.close());

@@ -1,17 +1,14 @@
 #!/usr/bin/env node
 // Chromium with an example page in it, for tests. The argument is the folder of the installed `@holdpoint/page`. Each page
 // is built once, for its first test, and served by Vite's own preview, which forwards the requests of the page to a test's
-// server. Each line of stdin is a command, {"id", "test", "do", ...}, and is answered by a line of stdout:
-// {"id", "ok": value} or {"id", "error": text}. A test has cookies, tabs and an address of its own, from `start` to
-// `close`; `fail` writes the contents of its tabs into a folder. The process ends with stdin.
+// server. Each command is {"id", "test", "do", ...}. A test has cookies, tabs and an address of its own, from `start` to
+// `close`; `fail` writes the contents of its tabs into a folder.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import readline from 'node:readline';
-import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import { chromium } from 'playwright-core';
+import { launch, serve as serveCommands } from './driver.mjs';
 
 const examples = path.resolve(import.meta.dirname, '../../examples');
 const inExample = createRequire(path.join(examples, 'page/package.json'));
@@ -23,11 +20,7 @@ const resolve = { alias: { '@holdpoint/page': process.argv[2] } };
 // Otherwise a preview ends this process with stdin, before its cleanup.
 process.env.CI = 'true';
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-page-'));
-const browser = await chromium.launch({
-  executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
-  // The browser connects to this machine only.
-  args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
-});
+const browser = await launch();
 
 // The folder of an example, such as `page`, to the site that is built from it.
 const sites = new Map();
@@ -208,21 +201,7 @@ async function run(command) {
   return forTest ? forTest(command) : inTab[command.do](tests.get(command.test).tabs.get(command.tab), command);
 }
 
-const pending = new Set();
-// The test process may have ended.
-process.stdout.on('error', () => {});
-// Commands that arrived during the start are still in stdin.
-const commands = readline.createInterface({ input: process.stdin });
-commands.on('line', line => {
-  const command = JSON.parse(line);
-  const answer = answer => console.log(JSON.stringify({ id: command.id, ...answer }));
-  const done = run(command).then(ok => answer({ ok: ok ?? null }), error => answer({ error: error.message }));
-  pending.add(done);
-  done.finally(() => pending.delete(done));
-});
-commands.on('close', async () => {
-  await Promise.all(pending);
+serveCommands(run, async () => {
   await browser.close();
   fs.rmSync(folder, { recursive: true });
-  process.exit(0);
 });

@@ -11,10 +11,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import readline from 'node:readline';
-import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import { chromium } from 'playwright-core';
+import { launch } from './driver.mjs';
 
 const [root, holdpointPage, server] = process.argv.slice(2);
 const inExample = createRequire(path.resolve(import.meta.dirname, '../../examples/page/package.json'));
@@ -27,10 +26,7 @@ const outDir = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-sample-'));
 const resolve = { alias: { '@holdpoint/page': holdpointPage }, dedupe: ['react', 'react-dom'] };
 const site = { root, logLevel: 'silent', resolve, build: { outDir, emptyOutDir: true } };
 const [browser, served] = await Promise.all([
-  chromium.launch({
-    executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
-    args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
-  }),
+  launch(),
   build(site).then(() => preview({ ...site, preview: { host: '127.0.0.1', port: 0 } })),
 ]);
 

@@ -136,7 +136,11 @@ pub(crate) fn require_postgres_server() -> Result<()> {
 
 /// Checks that Chromium is installed. The tests drive the example page in a browser.
 pub(crate) fn require_chromium() -> Result<()> {
-    require("command -v chromium", "chromium", "Chromium is missing, and the tests drive a page in a browser")
+    require(
+        "command -v chromium-headless-shell",
+        "chromium-headless-shell",
+        "Chromium is missing, and the tests drive a page in a browser",
+    )
 }
 
 /// Checks that Python has `venv`. The packages from PyPI are installed into a virtual environment.

@@ -6,24 +6,23 @@ mod files;
 mod sign_in;
 mod views;
 
-use crate::support::{Embedded, Process, call, eventually, token};
+use crate::support::{Driver, Embedded, Process, call, eventually, token};
 use holdpoint::config::{Config, ExactNumbers, ToolRules};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
+use std::sync::OnceLock;
 
-const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser, and install Debian's package chromium";
-
-/// Runs a scenario against the server at this address. `facts` is what the scenario knows besides.
+/// Runs a scenario against the server at this address. `facts` is what the scenario knows besides. All tests of this
+/// process share one Chromium.
 pub(crate) async fn play(scenario: &str, server: &str, mut facts: Value) {
+    static CHROMIUM: OnceLock<Driver> = OnceLock::new();
     facts["server"] = server.into();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console").join(scenario);
-    let mut command = Command::new("node");
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser"));
-    command.args(["console.mjs", scenario, &facts.to_string()]).arg(&folder);
-    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().expect(MISSING);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{scenario}: {stderr}\n{MISSING}; {} shows the tabs", folder.display());
+    let driver = CHROMIUM.get_or_init(|| Driver::start("console.mjs", None));
+    let command = json!({ "scenario": scenario, "facts": facts, "folder": folder });
+    if let Err(error) = driver.answer(command).await {
+        panic!("{scenario}: {error}\n{} shows the tabs", folder.display());
+    }
 }
 
 fn roles(names: &[&str]) -> Vec<String> {

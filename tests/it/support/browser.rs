@@ -1,77 +1,18 @@
 //! The example pages in a real Chromium, driven by a process of Node (`tests/browser`).
 
-use super::PagePackage;
+use super::{Driver, PagePackage};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use tokio::sync::oneshot;
+use std::sync::OnceLock;
 
-const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in each folder of examples, and install Debian's \
-                       package chromium; what went wrong stands above";
-
-/// The pending orders and the receivers of their answers.
-type Waiting = HashMap<u64, oneshot::Sender<Value>>;
-
-/// The driver process. All tests of this test process share it; it ends when its stdin is closed with this
-/// process.
-struct Driver {
-    stdin: Mutex<ChildStdin>,
-    /// `None` after the process has ended: no order can be answered then.
-    waiting: Arc<Mutex<Option<Waiting>>>,
-    ids: AtomicU64,
-}
-
-impl Driver {
-    fn shared() -> &'static Self {
-        static SHARED: OnceLock<Driver> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
-    }
-
-    fn start() -> Self {
-        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
-        let mut command = Command::new("node");
+/// The driver of the example pages. All tests of this process share it.
+fn driver() -> &'static Driver {
+    static SHARED: OnceLock<Driver> = OnceLock::new();
+    SHARED.get_or_init(|| {
         let package = PagePackage::installed().folder.join("node_modules/@holdpoint/page");
-        command.current_dir(project).arg("drive.mjs").arg(package);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("node is installed");
-        let stdin = Mutex::new(child.stdin.take().unwrap());
-        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
-        let waiting = Arc::new(Mutex::new(Some(Waiting::new())));
-        let answered = waiting.clone();
-        std::thread::spawn(move || {
-            for line in answers.map_while(Result::ok) {
-                let answer: Value = serde_json::from_str(&line).unwrap();
-                let mut waiting = answered.lock().unwrap();
-                let waiter = waiting.as_mut().unwrap().remove(&answer["id"].as_u64().unwrap());
-                // A test that has failed no longer waits.
-                let _closed = waiter.unwrap().send(answer);
-            }
-            *answered.lock().unwrap() = None;
-            child.wait().unwrap();
-        });
-        Self { stdin, waiting, ids: AtomicU64::new(0) }
-    }
-
-    /// Sends the order; the receiver gets the answer when the order is carried out.
-    fn send(&self, mut command: Value) -> oneshot::Receiver<Value> {
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        self.waiting.lock().unwrap().as_mut().expect(MISSING).insert(id, answer);
-        command["id"] = id.into();
-        writeln!(self.stdin.lock().unwrap(), "{command}").expect(MISSING);
-        answered
-    }
-
-    async fn command(&self, command: Value) -> Value {
-        let answer = self.send(command).await.expect(MISSING);
-        assert!(answer.get("error").is_none(), "{}", answer["error"].as_str().unwrap());
-        answer["ok"].clone()
-    }
+        Driver::start("drive.mjs", Some(&package))
+    })
 }
 
 /// A browser of one test. It has to be closed. If the test fails before that, the contents of its tabs are
@@ -96,7 +37,7 @@ impl Browser {
     /// Starts a browser with the page in this folder of `examples`.
     pub(crate) async fn start_example(example: &str, server: &str, test: &'static str) -> Self {
         let command = json!({ "do": "start", "test": test, "server": server, "example": example });
-        Driver::shared().command(command).await;
+        driver().command(command).await;
         Self { test }
     }
 
@@ -114,7 +55,7 @@ impl Browser {
 
     /// Closes the browser.
     pub(crate) async fn close(self) {
-        Driver::shared().command(json!({ "do": "close", "test": self.test })).await;
+        driver().command(json!({ "do": "close", "test": self.test })).await;
     }
 }
 
@@ -124,7 +65,7 @@ impl Drop for Browser {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser").join(self.test);
             let command = json!({ "do": "fail", "test": self.test, "folder": folder });
             // The driver does this while the test unwinds.
-            let _answer = Driver::shared().send(command);
+            let _answer = driver().send(command);
         }
     }
 }
@@ -134,7 +75,7 @@ impl Tab {
         command["test"] = self.test.into();
         command["tab"] = self.name.into();
         command["do"] = what.into();
-        Driver::shared().command(command).await
+        driver().command(command).await
     }
 
     /// The id of the tab's chat, from the URL.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// The time after which a condition counts as never true.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 /// The time between two polls.
 const REST: Duration = Duration::from_millis(10);
 
