@@ -22,9 +22,10 @@ use crate::domain::event::{Event, EventType};
 use crate::egress::Reach;
 use crate::feed::Feed;
 use crate::metrics::{EndpointFound, Metrics};
-use crate::store::{LeasedEndpoint, Read, Store, StoreError};
+use crate::store::{EndpointEvents, Read, Store, StoreError};
 use receiver::Receiver;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -119,17 +120,13 @@ impl Deliveries {
     /// Returns the endpoints of the operator's tenant.
     pub(crate) async fn list(&self, principal: &Principal) -> Result<Vec<EndpointStatus>, EndpointError> {
         let own: Vec<&Receiver> = self.operated_by(principal)?.collect();
-        let mut list = Vec::new();
         if own.is_empty() {
-            return Ok(list);
+            return Ok(Vec::new());
         }
         let read = self.store.read().await?;
-        for receiver in own {
-            if let Some(LeasedEndpoint { endpoint, .. }) = read.endpoint(&receiver.name).await? {
-                list.push(receiver.status(&read, endpoint).await?);
-            }
-        }
-        Ok(list)
+        let oldest = read.oldest_event().await?;
+        let found = Stored::of(&read, own).await?;
+        Ok(found.into_iter().map(|stored| stored.status(oldest)).collect())
     }
 
     /// Lets an endpoint of the operator's tenant be tried again now.
@@ -146,8 +143,9 @@ impl Deliveries {
         receiver.enabled.notify_one();
         tracing::info!(endpoint = name, by = principal.actor(), "an operator enabled an endpoint");
         let read = self.store.read().await?;
-        let found = read.endpoint(name).await?.ok_or(EndpointError::NotFound)?;
-        Ok(receiver.status(&read, found.endpoint).await?)
+        let oldest = read.oldest_event().await?;
+        let found = Stored::of(&read, [receiver]).await?.pop().ok_or(EndpointError::NotFound)?;
+        Ok(found.status(oldest))
     }
 
     fn operated_by<'a>(
@@ -163,31 +161,57 @@ impl Deliveries {
 
     /// Returns the values of the endpoints that only the database has. Reads nothing if there are no endpoints.
     pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointFound>, StoreError> {
-        let mut found = Vec::new();
-        for receiver in &self.receivers {
-            let Some(LeasedEndpoint { endpoint, .. }) = read.endpoint(&receiver.name).await? else {
-                continue;
-            };
-            let waiting = read.waiting_since(&receiver.wanted, endpoint.cursor).await?;
-            found.push(EndpointFound {
-                channel: receiver.channel.kind().into(),
-                name: receiver.name.clone(),
-                disabled: endpoint.state.is_disabled(),
-                lag: waiting.map(|since| self.clock.now().since(since)).unwrap_or_default(),
-            });
+        if self.receivers.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(found)
+        let found = Stored::of(read, &self.receivers).await?;
+        let measured = found.into_iter().map(|Stored { receiver, endpoint, waiting_since }| EndpointFound {
+            channel: receiver.channel.kind().into(),
+            name: receiver.name.clone(),
+            disabled: endpoint.state.is_disabled(),
+            lag: waiting_since.map(|since| self.clock.now().since(since)).unwrap_or_default(),
+        });
+        Ok(measured.collect())
     }
 }
 
-impl Receiver {
-    async fn status(&self, read: &Read, endpoint: Endpoint) -> Result<EndpointStatus, StoreError> {
-        Ok(EndpointStatus {
-            address: self.channel.address(),
-            types: self.wanted.types.clone(),
-            waiting_since: read.waiting_since(&self.wanted, endpoint.cursor).await?,
-            has_gap: read.has_gap_after(endpoint.cursor).await?,
-            endpoint,
-        })
+/// What the database has of a receiver.
+struct Stored<'a> {
+    receiver: &'a Receiver,
+    endpoint: Endpoint,
+    waiting_since: Option<Timestamp>,
+}
+
+impl<'a> Stored<'a> {
+    /// Reads the endpoints of these receivers, with two statements.
+    async fn of(
+        read: &Read,
+        receivers: impl IntoIterator<Item = &'a Receiver>,
+    ) -> Result<Vec<Self>, StoreError> {
+        let rows = read.endpoints().await?.into_iter();
+        let mut rows: HashMap<String, Endpoint> =
+            rows.map(|row| (row.endpoint.name.clone(), row.endpoint)).collect();
+        let found: Vec<(&Receiver, Endpoint)> = receivers
+            .into_iter()
+            .filter_map(|receiver| Some((receiver, rows.remove(&receiver.name)?)))
+            .collect();
+        let cursors: Vec<(&EndpointEvents, i64)> =
+            found.iter().map(|(receiver, endpoint)| (&receiver.wanted, endpoint.cursor)).collect();
+        let since = read.waiting_since(&cursors).await?;
+        let stored = found.into_iter().zip(since);
+        Ok(stored
+            .map(|((receiver, endpoint), waiting_since)| Self { receiver, endpoint, waiting_since })
+            .collect())
+    }
+
+    /// Returns the status of the endpoint, of which this event is the oldest that is not deleted.
+    fn status(self, oldest: i64) -> EndpointStatus {
+        EndpointStatus {
+            address: self.receiver.channel.address(),
+            types: self.receiver.wanted.types.clone(),
+            waiting_since: self.waiting_since,
+            has_gap: self.endpoint.has_gap(oldest),
+            endpoint: self.endpoint,
+        }
     }
 }

@@ -124,7 +124,7 @@ impl Deliveries {
         }
         if !known.gap_checked {
             known.gap_checked = true;
-            if read.has_gap_after(endpoint.cursor).await? {
+            if endpoint.has_gap(read.oldest_event().await?) {
                 tracing::error!(
                     endpoint = receiver.name,
                     cursor = endpoint.cursor,

@@ -29,6 +29,13 @@ pub(crate) struct Endpoint {
     pub(crate) refusals: Option<Refusals>,
 }
 
+impl Endpoint {
+    /// Whether events after the cursor are gone, if this one is the oldest that is not deleted. They cannot be delivered.
+    pub(crate) const fn has_gap(&self, oldest: i64) -> bool {
+        oldest > self.cursor.saturating_add(1)
+    }
+}
+
 /// The messages that a mail server refused for good, since the endpoint is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusals {

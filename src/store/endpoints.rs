@@ -9,7 +9,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{ChannelKind, Endpoint, EndpointState, Failure, Failures, Refusals};
 use crate::domain::event::{Event, EventType};
 use sea_orm::ActiveValue::{NotSet, Set};
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement, UnionType};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, FromQueryResult, Iterable, QueryFilter,
     QueryOrder, QuerySelect, UpdateMany,
@@ -89,6 +89,12 @@ pub(crate) enum Then {
 }
 
 #[derive(FromQueryResult)]
+struct Waiting {
+    place: i64,
+    at: Option<i64>,
+}
+
+#[derive(FromQueryResult)]
 struct Scanned {
     rows: i64,
     last: Option<i64>,
@@ -122,17 +128,37 @@ impl Read {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    /// Returns the time of the first event after this number, if one of the next rows is wanted.
+    /// Returns for each of these events, read from a number on, since when one of them waits: the time of the first event
+    /// among the next rows.
     pub(crate) async fn waiting_since(
         &self,
-        wanted: &EndpointEvents,
-        after: i64,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.next_row(wanted, after).await?.map(|row| Timestamp::from_micros(row.at)))
+        endpoints: &[(&EndpointEvents, i64)],
+    ) -> Result<Vec<Option<Timestamp>>, StoreError> {
+        let first = |(place, (wanted, after)): (i64, &(&EndpointEvents, i64))| {
+            Query::select()
+                .expr_as(Expr::value(place), "place")
+                .expr_as(Expr::col(event::Column::At).min(), "at")
+                .from_subquery(wanted.rows(*after), event::Entity)
+                .and_where(event::Column::EventType.is_in(wanted.types.iter().copied()))
+                .to_owned()
+        };
+        let mut selects = (0..).zip(endpoints).map(first);
+        let Some(mut all) = selects.next() else { return Ok(Vec::new()) };
+        for more in selects {
+            all.union(UnionType::All, more);
+        }
+        let all = self.tx.get_database_backend().build(&all);
+        let mut since = vec![None; endpoints.len()];
+        for Waiting { place, at } in Waiting::find_by_statement(all).all(&self.tx).await? {
+            if let Some(since) = usize::try_from(place).ok().and_then(|place| since.get_mut(place)) {
+                *since = at.map(Timestamp::from_micros);
+            }
+        }
+        Ok(since)
     }
 
-    /// Returns whether events after this number are gone, so that they cannot be delivered.
-    pub(crate) async fn has_gap_after(&self, cursor: i64) -> Result<bool, StoreError> {
+    /// Returns the number of the oldest event that is not deleted, or of the next event if there is none.
+    pub(crate) async fn oldest_event(&self) -> Result<i64, StoreError> {
         let first: Option<Option<i64>> = event::Entity::find()
             .select_only()
             .column_as(event::Column::Seq.min(), "first")
@@ -140,8 +166,8 @@ impl Read {
             .one(&self.tx)
             .await?;
         match first.flatten() {
-            Some(first) => Ok(first > cursor.saturating_add(1)),
-            None => Ok(self.numbered().await?.last > cursor),
+            Some(first) => Ok(first),
+            None => Ok(self.numbered().await?.last.saturating_add(1)),
         }
     }
 

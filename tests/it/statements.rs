@@ -1,6 +1,7 @@
 //! The number of statements of a list: the same for any number of items.
 
 use crate::support::{Cluster, Embedded, Purpose, Statements};
+use crate::webhooks::webhook;
 use holdpoint::config::RememberInputs;
 use serde_json::json;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 const ITEMS: usize = 4;
 /// The number of times that each request is counted.
 const TRIES: usize = 10;
+const SECRETS: &[&str] = &["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
 
 /// A server on Postgres, its thread with held calls, its session with grants, and a call that has ended.
 struct Lists {
@@ -105,4 +107,35 @@ async fn on_postgres_a_list_executes_as_many_statements_for_one_item_as_for_seve
         let differ = statements.differences(&more);
         assert_eq!(statements.total(), more.total(), "{path}, for one item and for several: {differ}");
     }
+}
+
+#[tokio::test]
+async fn on_postgres_the_endpoints_are_listed_with_as_many_statements_for_one_as_for_several() {
+    let cluster = Cluster::start();
+    Statements::count_on(&cluster).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut counted = Vec::new();
+    for count in [1, ITEMS] {
+        let names = (0..count).map(|n| format!("hook-{n}"));
+        let url = cluster.database().await;
+        let app = Embedded::with(|config| {
+            config.database.url = url.into();
+            config.approval.sweep = Duration::from_secs(3600);
+            config.webhooks =
+                names.map(|name| webhook(&name, "https://hooks.example", dir.path(), SECRETS)).collect();
+        })
+        .await;
+        Statements::begin(&app.rows).await;
+        let mut tries = Vec::new();
+        for _ in 0..TRIES {
+            Statements::reset(&app.rows).await;
+            let listed = app.client.get("/webhooks").await;
+            tries.push(Statements::counted(&app.rows).await.with(Purpose::Work));
+            assert_eq!(listed.body["results"].as_array().unwrap().len(), count);
+        }
+        counted.push(Statements::least(tries));
+    }
+    let [one, several] = counted.try_into().unwrap();
+    assert!(one.total() > 0, "{one}");
+    assert_eq!(one.total(), several.total(), "for one and for several: {}", one.differences(&several));
 }

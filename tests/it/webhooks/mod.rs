@@ -55,7 +55,7 @@ impl Receiver {
 }
 
 /// A webhook for all events, whose secrets are in this folder.
-fn webhook(name: &str, url: &str, dir: &Path, secrets: &[&str]) -> Webhook {
+pub(crate) fn webhook(name: &str, url: &str, dir: &Path, secrets: &[&str]) -> Webhook {
     let file = dir.join(format!("{name}.secrets"));
     std::fs::write(&file, secrets.join("\n")).unwrap();
     Webhook {
