@@ -192,7 +192,7 @@ async fn the_time_limit_of_a_call_leaves_out_the_wait_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_request_without_an_answer_expires_and_the_server_is_told_that_it_is_cancelled() {
+async fn a_request_without_an_answer_expires_and_the_server_receives_that_it_is_cancelled() {
     let (_steered, server) =
         steered(&json!({}), |config| config.approval.answer_timeout = Duration::from_secs(1)).await;
     let call = running(&server, "s__act", &json!({ "do": "ask" })).await;

@@ -231,7 +231,7 @@ async fn the_contents_of_a_deleted_thread_are_not_sent() {
 }
 
 #[tokio::test]
-async fn events_that_are_gone_before_their_delivery_are_told() {
+async fn events_that_are_deleted_before_their_delivery_are_reported() {
     let receiver = Receiver::start(Does::answers(410, "")).await;
     let app = receiver.server([receiver.webhook("late")]).await;
     app.held("pay", "1").await;
