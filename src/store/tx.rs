@@ -5,6 +5,8 @@
 
 use super::pool::{Connection, ConnectionPool};
 use super::schema::Schema;
+use futures::TryStreamExt;
+use futures::stream::BoxStream;
 use sea_orm::sqlx::postgres::PgRow;
 use sea_orm::sqlx::query_with;
 use sea_orm::sqlx::sqlite::SqliteRow;
@@ -17,8 +19,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
-/// How long the database may take to answer: slightly longer than its own statement timeout. Without this
-/// limit, a connection that never answers would block its caller for good, and the pool would lose the
+/// How long the database may take to answer, and then between two rows: slightly longer than its own statement timeout.
+/// Without this limit, a connection that never answers would block its caller for good, and the pool would lose the
 /// connection's place.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(7);
 /// A statement that checks whether the database answers.
@@ -144,30 +146,43 @@ impl Session {
     ) -> Result<T, DbErr> {
         // A caller may drop this future. The rest of the answer is read when the connection is cleaned.
         let was_open = std::mem::replace(&mut self.is_open, true);
-        let done = within_timeout(async { work(self.connection()?).await }).await;
+        let done = async { work(self.connection()?).await }.await;
         self.is_open = was_open;
         self.is_broken |= done.as_ref().is_err_and(is_broken_off);
         done
     }
 
+    async fn execute(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<ExecResult, sqlx::Error>,
+    ) -> Result<ExecResult, DbErr> {
+        let limited = async |connection: &mut Connection| {
+            within_timeout(async { work(connection).await.map_err(exec_error) }).await
+        };
+        self.run(limited).await
+    }
+
     async fn query(&mut self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let values = values_of(&mut statement);
         let sql = AssertSqlSafe(statement.sql);
-        let queried = self.run(async |connection| {
-            match connection {
-                Connection::Postgres(to) => {
-                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
-                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
-                }
-                Connection::Sqlite(to) => {
-                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
-                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
-                }
-            }
-            .map_err(query_error)
+        let queried = self.run(async |connection| match connection {
+            Connection::Postgres(to) => all(query_with(sql, values).fetch(&mut **to)).await,
+            Connection::Sqlite(to) => all(query_with(sql, values).fetch(&mut **to)).await,
         });
         queried.await
     }
+}
+
+/// Collects the rows of a query. The timeout is about each row: a database whose rows still arrive can be reached.
+async fn all<R>(mut rows: BoxStream<'_, Result<R, sqlx::Error>>) -> Result<Vec<QueryResult>, DbErr>
+where
+    QueryResult: From<R>,
+{
+    let mut found = Vec::new();
+    while let Some(row) = within_timeout(async { rows.try_next().await.map_err(query_error) }).await? {
+        found.push(QueryResult::from(row));
+    }
+    Ok(found)
 }
 
 impl Drop for Session {
@@ -245,16 +260,11 @@ impl ConnectionTrait for Tx {
         let values = values_of(&mut statement);
         let sql = AssertSqlSafe(self.schema.qualify(statement.sql));
         let mut session = self.session.lock().await;
-        let done = session.run(async |connection| {
-            match connection {
-                Connection::Postgres(to) => {
-                    query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
-                }
-                Connection::Sqlite(to) => {
-                    query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
-                }
+        let done = session.execute(async |connection| match connection {
+            Connection::Postgres(to) => {
+                query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
             }
-            .map_err(exec_error)
+            Connection::Sqlite(to) => query_with(sql, values).execute(&mut **to).await.map(ExecResult::from),
         });
         done.await
     }
@@ -262,12 +272,9 @@ impl ConnectionTrait for Tx {
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         let sql = AssertSqlSafe(self.schema.qualify(sql.to_owned()));
         let mut session = self.session.lock().await;
-        let done = session.run(async |connection| {
-            match connection {
-                Connection::Postgres(to) => to.execute(sql).await.map(ExecResult::from),
-                Connection::Sqlite(to) => to.execute(sql).await.map(ExecResult::from),
-            }
-            .map_err(exec_error)
+        let done = session.execute(async |connection| match connection {
+            Connection::Postgres(to) => to.execute(sql).await.map(ExecResult::from),
+            Connection::Sqlite(to) => to.execute(sql).await.map(ExecResult::from),
         });
         done.await
     }
