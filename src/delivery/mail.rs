@@ -4,7 +4,7 @@ use super::failed::Failed;
 use super::letter::{Envelope, Letter};
 use super::smtp::MailServer;
 use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Failure, Follow};
+use crate::domain::endpoint::{Failure, FailureAction};
 use crate::store::Attempted;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;
@@ -36,7 +36,7 @@ impl Mail {
             Some(message) => self.server.send(&self.to, &message, until).await,
             None => Err(Failed {
                 failure: Failure::NotSent,
-                follow: Follow::Retry(None),
+                action: FailureAction::Retry(None),
                 why: "the message cannot be written".to_owned(),
             }),
         }

@@ -5,7 +5,7 @@ use super::letter::Letter;
 use super::response::outcome;
 use super::template::{Given, Template};
 use crate::config::{ConfigError, NotifyPost};
-use crate::domain::endpoint::{Failure, Follow};
+use crate::domain::endpoint::{Failure, FailureAction};
 use crate::egress::{Post, Reach};
 use crate::standard_webhooks::ID;
 use jiff::tz::TimeZone;
@@ -50,7 +50,7 @@ impl TemplatePost {
         let mut headers = self.headers.clone();
         let Ok(id) = HeaderValue::from_str(&letter.event_id) else {
             let why = "the id of the event does not fit into a header".to_owned();
-            return Err(Failed { failure: Failure::NotSent, follow: Follow::Retry(None), why });
+            return Err(Failed { failure: Failure::NotSent, action: FailureAction::Retry(None), why });
         };
         headers.insert(HeaderName::from_static(ID), id);
         let body = self.template.filled(letter, zone).into_bytes();

@@ -10,7 +10,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::delegation::actor_of;
 use crate::domain::event::Event;
 use crate::domain::policy::MayDecide;
-use crate::store::{DueEvent, Read, StoreError, VisibleCall, Wanted};
+use crate::store::{DueEvent, EndpointEvents, Read, StoreError, VisibleCall};
 use crate::tools::gate::Gate;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -46,7 +46,7 @@ impl Recipient {
         config: &Config,
         key: &str,
         notify: &config::Notify,
-    ) -> Result<(Self, Wanted), ConfigError> {
+    ) -> Result<(Self, EndpointEvents), ConfigError> {
         let reader = Principal {
             tenant_id: notify.tenant.clone(),
             user_id: notify.user.clone().unwrap_or_default(),
@@ -56,7 +56,7 @@ impl Recipient {
         let quiet = notify.quiet_hours(key)?.map(|hours| Quiet { hours, zone: zone.clone() });
         let console = config.console_url().map(str::to_owned);
         let made = Self { reader, shares_arguments: notify.share_arguments, zone, quiet, console };
-        Ok((made, Wanted { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() }))
+        Ok((made, EndpointEvents { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() }))
     }
 
     /// Returns the end of the quiet hours, if this moment is in them.

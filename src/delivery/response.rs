@@ -1,7 +1,7 @@
 //! The answers of endpoints to POST requests.
 
 use super::failed::Failed;
-use crate::domain::endpoint::{Failure, Follow};
+use crate::domain::endpoint::{Failure, FailureAction};
 use crate::egress::Unanswered;
 use reqwest::Response;
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -20,18 +20,18 @@ pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), Fail
         Err(Unanswered::NotSent(why)) => (Failure::NotSent, why),
         Err(Unanswered::Unknown(why)) => (Failure::NoAnswer, why),
     };
-    Err(Failed { failure, follow: Follow::Retry(None), why })
+    Err(Failed { failure, action: FailureAction::Retry(None), why })
 }
 
 fn of_response(response: &Response) -> Result<(), Failed> {
     let status = response.status().as_u16();
-    let follow = match status {
+    let action = match status {
         200..=299 => return Ok(()),
-        GONE => Follow::Disable,
-        busy if BUSY.contains(&busy) => Follow::Retry(retry_after(response.headers())),
-        _ => Follow::Retry(None),
+        GONE => FailureAction::Disable,
+        busy if BUSY.contains(&busy) => FailureAction::Retry(retry_after(response.headers())),
+        _ => FailureAction::Retry(None),
     };
-    Err(Failed { failure: Failure::Status(status), follow, why: format!("it answered {status}") })
+    Err(Failed { failure: Failure::Status(status), action, why: format!("it answered {status}") })
 }
 
 /// Returns the wait that the endpoint asks for (RFC 9110, 10.2.3). A date is compared with the clock of the endpoint.

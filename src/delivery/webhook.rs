@@ -8,7 +8,7 @@ use crate::domain::clock::Timestamp;
 use crate::egress::Reach;
 use crate::signed_post::{Message, SignedPost};
 use crate::standard_webhooks::Signer;
-use crate::store::{DueEvent, Wanted, event_type, event_types};
+use crate::store::{DueEvent, EndpointEvents, event_type, event_types};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -33,7 +33,7 @@ impl Webhook {
         index: usize,
         webhook: &config::Webhook,
         reach: &Reach,
-    ) -> Result<(Self, Wanted), ConfigError> {
+    ) -> Result<(Self, EndpointEvents), ConfigError> {
         let key = config::webhook_key(index);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
         let secrets = webhook.read_secrets(&key)?;
@@ -56,7 +56,7 @@ impl Webhook {
             tenant_id: webhook.tenant.clone(),
             console: config.console_url().map(str::to_owned),
         };
-        Ok((made, Wanted { tenant_id: webhook.tenant.clone(), types }))
+        Ok((made, EndpointEvents { tenant_id: webhook.tenant.clone(), types }))
     }
 
     /// Returns the address without its path, which may contain a secret.

@@ -5,8 +5,8 @@ use super::process::Process;
 use super::redaction::Redaction;
 use super::{Route, output};
 use crate::agent::Tasks;
-use crate::domain::asking::Asker;
 use crate::domain::owner::TaskId;
+use crate::domain::request_sender::RequestSender;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, ClientConfig,
@@ -126,10 +126,10 @@ impl Connection {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        let mut made = shake_hands(server, route, (tasks, redaction), handler.clone(), lifecycle).await;
+        let mut made = handshake(server, route, (tasks, redaction), handler.clone(), lifecycle).await;
         if let Err(NoHandshake::Undiscovered(_)) = made {
             let lifecycle = ClientLifecycleMode::Initialize;
-            made = shake_hands(server, route, (tasks, redaction), handler, lifecycle).await;
+            made = handshake(server, route, (tasks, redaction), handler, lifecycle).await;
         }
         let (running, process) = made.map_err(NoHandshake::why)?;
         let (peer, over, closing) =
@@ -178,10 +178,10 @@ impl Connection {
     pub(super) async fn call(
         &self,
         params: CallToolRequestParams,
-        asker: Asker,
+        sender: RequestSender,
     ) -> Result<Called, ToolError> {
-        let flight = self.in_flight.begin(asker.clone());
-        let answered = self.call_until_answered(params, &asker).await;
+        let flight = self.in_flight.begin(sender.clone());
+        let answered = self.call_until_answered(params, &sender).await;
         flight.landed();
         answered
     }
@@ -189,7 +189,7 @@ impl Connection {
     async fn call_until_answered(
         &self,
         mut params: CallToolRequestParams,
-        asker: &Asker,
+        sender: &RequestSender,
     ) -> Result<Called, ToolError> {
         for _round in 0..ROUNDS_MAX {
             match self.peer.call_tool_once(params.clone()).await {
@@ -201,7 +201,7 @@ impl Connection {
                     return Ok(Called::Task(id));
                 }
                 Ok(CallToolResponse::InputRequired(asked)) => {
-                    let Some((responses, state)) = answer_all(asked, asker).await else { break };
+                    let Some((responses, state)) = answer_all(asked, sender).await else { break };
                     params.input_responses = Some(responses);
                     params.request_state = state;
                 }
@@ -279,7 +279,7 @@ impl NoHandshake {
 }
 
 /// Starts or reaches a server, and begins a session or discovers what it supports.
-async fn shake_hands(
+async fn handshake(
     server: &str,
     route: &Route,
     (tasks, redaction): (&Tasks, &Redaction),

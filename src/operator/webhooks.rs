@@ -3,7 +3,7 @@
 use super::{Operator, OperatorError};
 use crate::domain::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
 use crate::domain::visible::visible;
-use crate::store::Standing;
+use crate::store::LeasedEndpoint;
 
 /// A webhook or a recipient of messages in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,8 @@ impl Operator {
             ChannelKind::Mail => self.config.notify.iter().any(|it| it.name == name && it.mail.is_some()),
             ChannelKind::Template => self.config.notify.iter().any(|it| it.name == name && it.url.is_some()),
         };
-        let line = |it: Standing| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
+        let line =
+            |it: LeasedEndpoint| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
         Ok(standings.into_iter().map(line).collect())
     }
 
@@ -59,8 +60,8 @@ impl Operator {
 }
 
 impl WebhookLine {
-    fn of(standing: &Standing, is_configured: bool) -> Self {
-        let endpoint = &standing.endpoint;
+    fn of(leased: &LeasedEndpoint, is_configured: bool) -> Self {
+        let endpoint = &leased.endpoint;
         let state = match &endpoint.state {
             _ if !is_configured => "not configured",
             EndpointState::Delivering => "delivering",
