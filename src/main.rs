@@ -57,7 +57,7 @@ enum Command {
     /// List the tools of MCP servers, and accept their definitions
     #[command(subcommand)]
     Tools(Tools),
-    /// Show how the delivery of events to webhooks and mail recipients goes, and enable one
+    /// Show how the delivery of events to webhooks and recipients goes, and enable one
     #[command(subcommand)]
     Webhooks(Webhooks),
     /// After a restore or a failover that lost commits: close all open work, so that nothing is rerun
@@ -122,11 +122,11 @@ enum Tools {
 
 #[derive(Debug, Subcommand)]
 enum Webhooks {
-    /// List the webhooks and mail recipients of all tenants
+    /// List the webhooks and recipients of all tenants
     List,
-    /// Forget the failed attempts of a webhook or a mail recipient. The servers continue with the first event that was not delivered
+    /// Forget the failed attempts of a webhook or a recipient. The servers continue with the first event that was not delivered
     Enable {
-        /// Name of the webhook or the mail recipient
+        /// Name of the webhook or the recipient
         name: String,
     },
 }

@@ -141,7 +141,8 @@ struct Inner {
     model_seconds: Timed<ModelCall>,
     model_retries: Family<Provider, Counter>,
     webhooks: Endpoints,
-    recipients: Endpoints,
+    mail: Endpoints,
+    templates: Endpoints,
     connection_seconds: Timed<Pool>,
     connection_timeouts: Family<Pool, Counter>,
 }
@@ -248,7 +249,8 @@ impl Metrics {
             ),
             model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
             webhooks: Endpoints::new(of, "webhook", "webhook"),
-            recipients: Endpoints::new(of, "mail", "recipient"),
+            mail: Endpoints::new(of, "mail", "recipient"),
+            templates: Endpoints::new(of, "template", "recipient"),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
@@ -396,7 +398,7 @@ impl Metrics {
 
     /// Sets the values of endpoints that only the database has; none while they are unknown.
     pub(crate) fn endpoints(&self, found: Vec<EndpointFound>) {
-        for endpoints in [&self.0.webhooks, &self.0.recipients] {
+        for endpoints in [&self.0.webhooks, &self.0.mail, &self.0.templates] {
             endpoints.disabled.clear();
             endpoints.lag.clear();
         }
@@ -411,7 +413,8 @@ impl Metrics {
     fn of_channel(&self, channel: Channel) -> &Endpoints {
         match channel {
             Channel::Webhook => &self.0.webhooks,
-            Channel::Mail => &self.0.recipients,
+            Channel::Mail => &self.0.mail,
+            Channel::Template => &self.0.templates,
         }
     }
 
@@ -469,6 +472,7 @@ pub(crate) struct Found {
 pub(crate) enum Channel {
     Webhook,
     Mail,
+    Template,
 }
 
 /// The metrics of the endpoints of one channel.

@@ -144,8 +144,8 @@ pub enum OperatorError {
         current: String,
     },
 
-    /// No server has delivered to a webhook or a mail recipient of this name.
-    #[error("there is no webhook or mail recipient {0:?}; `holdpoint webhooks list` names them")]
+    /// No server has delivered to a webhook or a recipient of this name.
+    #[error("there is no webhook or recipient {0:?}; `holdpoint webhooks list` names them")]
     NoWebhook(String),
     /// The database failed.
     #[error("the database: {0}")]

@@ -1,9 +1,9 @@
 //! `[[mcp]]`: MCP servers, whose tools the model may call.
 
+use super::headers::{headers, with_files};
 use super::http_tools::RESULT_DEADLINE;
-use super::sources::text_of_file;
 use super::{ConfigError, Egress, ToolRisk, Tools, duration, shown, wrong};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -149,19 +149,7 @@ impl McpServer {
             let secrets = own.into_values().collect();
             return Ok(Reached::Process { command, args: self.args.clone(), env, secrets });
         }
-        let given = with_files(&format!("{key}.header_files"), &self.headers, &self.header_files)?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in given {
-            let unusable = |why: &str| ConfigError::Value {
-                key: format!("{key}.headers"),
-                why: format!("{name}: {why}"),
-            };
-            let header: HeaderName = name.parse().map_err(|_| unusable("expected the name of a header"))?;
-            let mut value: HeaderValue =
-                value.parse().map_err(|_| unusable("expected a value without line ends"))?;
-            value.set_sensitive(true);
-            headers.insert(header, value);
-        }
+        let headers = headers(key, &self.headers, &self.header_files)?;
         Ok(Reached::Http { url: self.url.clone().unwrap_or_default(), headers })
     }
 
@@ -245,22 +233,6 @@ impl McpServer {
 #[expect(clippy::disallowed_methods, reason = "config reads the environment")]
 fn inherited(names: &[String]) -> BTreeMap<String, OsString> {
     names.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?))).collect()
-}
-
-/// Returns the values with those of the files added.
-fn with_files(
-    key: &str,
-    values: &BTreeMap<String, String>,
-    files: &BTreeMap<String, PathBuf>,
-) -> Result<BTreeMap<String, String>, ConfigError> {
-    let mut all = values.clone();
-    for (name, path) in files {
-        let key = format!("{key}.{name}");
-        if all.insert(name.clone(), text_of_file(&key, path)?).is_some() {
-            wrong(key, "expected either a file or a value, not both")?;
-        }
-    }
-    Ok(all)
 }
 
 /// Returns the key of a server, for errors.

@@ -9,6 +9,7 @@ mod auth;
 mod client;
 mod database;
 mod egress;
+mod headers;
 mod http_tools;
 mod limits;
 mod log;
@@ -16,6 +17,7 @@ mod mail;
 mod mcp;
 mod model;
 mod notify;
+mod notify_post;
 mod provider;
 mod rules;
 mod server;
@@ -50,7 +52,8 @@ pub use model::Model;
 #[cfg(test)]
 pub(crate) use model::OWN_FIELDS;
 pub use notify::Notify;
-pub(crate) use notify::{QuietHours, key as notify_key};
+pub(crate) use notify::{NotifyBy, QuietHours, key as notify_key};
+pub(crate) use notify_post::{NotifyPost, TemplateFormat};
 pub use provider::Provider;
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
@@ -110,7 +113,7 @@ pub struct Config {
     /// The mail server by which messages are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mail: Option<Mail>,
-    /// People that get a mail about held calls that they may decide.
+    /// People that get messages about held calls that they may decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notify>,
 }
@@ -187,7 +190,7 @@ impl Config {
         mcp::check(&self.mcp, &self.tools, &self.egress)?;
         webhooks::check(&self.webhooks, &self.egress, self.auth.mode)?;
         self.mail.as_ref().map_or(Ok(()), Mail::check)?;
-        notify::check(&self.notify, self.mail.as_ref(), self.auth.mode)?;
+        notify::check(&self.notify, self)?;
         self.check_endpoint_names()?;
         self.auth.check(&self.server)?;
         self.check_people()?;
@@ -237,6 +240,11 @@ impl Config {
     /// Returns whether the server serves the console.
     pub(crate) fn serves_console(&self) -> bool {
         self.server.console.unwrap_or(self.auth.mode == AuthMode::Jwt || self.faces_only_this_machine())
+    }
+
+    /// Returns the address of the console, if other services can link to it.
+    pub(crate) fn console_url(&self) -> Option<&str> {
+        self.server.public_url.as_deref().filter(|_| self.serves_console())
     }
 
     /// Returns whether only this machine may call. Every caller is then the one user.

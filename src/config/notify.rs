@@ -1,18 +1,21 @@
-//! `[[notify]]`: people that get a mail about held calls that they may decide.
+//! `[[notify]]`: people that get messages about held calls that they may decide.
 
 use super::webhooks::{check_name, check_tenant};
-use super::{AuthMode, ConfigError, Mail, mail, wrong};
+use super::{AuthMode, Config, ConfigError, NotifyPost, mail, shown, wrong};
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The one user of a server without authentication.
 const ONLY_USER: &str = "local";
 
 /// `[[notify]]`
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Notify {
     /// `name`: the name by which the server knows how far the delivery went.
@@ -25,8 +28,27 @@ pub struct Notify {
     /// `role`: the role of the user, or without `user` of all who read the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// `mail`: the mail address.
-    pub mail: String,
+    /// `mail`: the mail address. Either this or `url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mail: Option<String>,
+    /// `url`: the address that gets a POST for each message.
+    #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// `headers`: headers of each request to `url`.
+    #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// `header_files`: headers of each request to `url`, each with the file that has the value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub header_files: BTreeMap<String, PathBuf>,
+    /// `content_type`: the type of the body of the requests. Default: `application/json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// `template`: the body of the requests, with placeholders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// `template_file`: the file with the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_file: Option<PathBuf>,
     /// `share_arguments`: whether the messages have the headline, the reason and the inputs of a call.
     #[serde(default)]
     pub share_arguments: bool,
@@ -36,6 +58,20 @@ pub struct Notify {
     /// `quiet`: the daily time in which messages wait, as `22:00-07:00`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet: Option<String>,
+}
+
+impl fmt::Debug for Notify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown::debug(self, f)
+    }
+}
+
+/// How a recipient gets messages.
+pub(crate) enum NotifyBy {
+    /// By mail to this address.
+    Mail(Mailbox),
+    /// As POST requests.
+    Post(Box<NotifyPost>),
 }
 
 /// A daily time, which may include midnight. The two ends differ.
@@ -72,9 +108,16 @@ fn time(text: &str) -> Option<Time> {
 }
 
 impl Notify {
-    /// Returns the address. `key` is the key of the entry.
-    pub(crate) fn mailbox(&self, key: &str) -> Result<Mailbox, ConfigError> {
-        mail::mailbox(&format!("{key}.mail"), &self.mail)
+    /// Returns how the recipient gets messages, with the contents of the files. `key` is the key of the entry.
+    pub(crate) fn by(&self, key: &str) -> Result<NotifyBy, ConfigError> {
+        match (&self.mail, &self.url) {
+            (Some(address), None) => mail::mailbox(&format!("{key}.mail"), address).map(NotifyBy::Mail),
+            (None, Some(url)) => Ok(NotifyBy::Post(Box::new(self.post(key, url)?))),
+            _ => Err(ConfigError::Value {
+                key: format!("{key}.mail"),
+                why: "expected either this or url".to_owned(),
+            }),
+        }
     }
 
     /// Returns the time zone. `key` is the key of the entry.
@@ -95,7 +138,8 @@ impl Notify {
         })
     }
 
-    fn check(&self, key: &str, mail: Option<&Mail>, mode: AuthMode) -> Result<(), ConfigError> {
+    fn check(&self, key: &str, config: &Config) -> Result<(), ConfigError> {
+        let mode = config.auth.mode;
         check_name(key, &self.name)?;
         check_tenant(key, &self.tenant, mode)?;
         for (field, value) in [("user", &self.user), ("role", &self.role)] {
@@ -114,9 +158,16 @@ impl Notify {
             }
             _ => {}
         }
-        self.mailbox(key)?;
-        if mail.is_none() {
-            return wrong(format!("{key}.mail"), "expected a section [mail], with the mail server");
+        match (&self.mail, &self.url) {
+            (Some(address), None) => {
+                mail::mailbox(&format!("{key}.mail"), address)?;
+                if config.mail.is_none() {
+                    return wrong(format!("{key}.mail"), "expected a section [mail], with the mail server");
+                }
+                self.check_no_post(key)?;
+            }
+            (None, Some(url)) => self.check_post(key, url, &config.egress)?,
+            _ => wrong(format!("{key}.mail"), "expected either this or url")?,
         }
         self.quiet_hours(key)?;
         self.zone(key).map(drop)
@@ -128,6 +179,6 @@ pub(crate) fn key(place: usize) -> String {
     format!("notify[{place}]")
 }
 
-pub(super) fn check(all: &[Notify], mail: Option<&Mail>, mode: AuthMode) -> Result<(), ConfigError> {
-    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), mail, mode))
+pub(super) fn check(all: &[Notify], config: &Config) -> Result<(), ConfigError> {
+    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), config))
 }

@@ -87,6 +87,18 @@ pub(super) fn plain_url<S: Serializer>(url: &str, to: S) -> Result<S::Ok, S::Err
     to.serialize_str(&masked(url))
 }
 
+/// Serializes the scheme, the host and the port of a URL whose path or query may be a secret.
+pub(super) fn secret_path<S: Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
+    let origin = |url: &String| match Url::parse(url) {
+        Ok(url) if url.has_host() => format!("{}/{MASK}", url.origin().ascii_serialization()),
+        _ => MASK.to_owned(),
+    };
+    match url {
+        Some(url) => to.serialize_some(&origin(url)),
+        None => to.serialize_none(),
+    }
+}
+
 /// Returns the URL without its password. A text that is not a URL is masked as a whole.
 pub(super) fn masked(url: &str) -> String {
     let Ok(mut parsed) = Url::parse(url) else { return MASK.to_owned() };

@@ -1,4 +1,4 @@
-// The webhooks and mail recipients of the tenant, and the state of the delivery to each.
+// The webhooks and recipients of the tenant, and the state of the delivery to each.
 import { enableWebhook, webhooks } from './api.js';
 import { changed, guard, setBusy } from './inert.js';
 import { address } from './list.js';
@@ -22,7 +22,7 @@ export async function open(notice = '') {
     el('a', { className: 'back', href: address() }, 'Back to the list'), heading,
     notice && el('p', { role: 'status', className: 'outcome' }, notice),
     found instanceof Error ? el('p', {}, found.message)
-      : found.results.length === 0 ? el('p', {}, 'The configuration names no webhook and no mail recipient of your tenant.')
+      : found.results.length === 0 ? el('p', {}, 'The configuration names no webhook and no recipient of your tenant.')
         : el('ul', { className: 'policy' }, found.results.map(draw))));
   heading.focus();
   changed();
@@ -34,7 +34,7 @@ export function close() {
 
 function draw(webhook) {
   const { name, channel, origin, events, state, cursor, failures, refused } = webhook;
-  const place = channel === 'mail' ? `by mail to ${origin.replace('mailto:', '')}` : `at ${origin}`;
+  const place = channel === 'mail' ? `by mail to ${origin.replace('mailto:', '')}` : channel === 'template' ? `messages at ${origin}` : `at ${origin}`;
   const status = el('p', { role: 'status' });
   return el('li', {},
     el('p', {}, el('code', {}, name), ' ', el('b', {}, state), ' ', el('small', {}, place)),

@@ -1,4 +1,4 @@
-//! The text of a mail about a held call.
+//! Messages about a held call: their facts and their words, and a mail of them.
 
 use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
@@ -74,6 +74,17 @@ impl Occasion {
         matches!(self, Self::Reminded | Self::Ended(_))
     }
 
+    /// Returns the state of the call when the message is about to be sent.
+    pub(super) fn state(self) -> &'static str {
+        match self {
+            Self::Held | Self::Reminded | Self::Escalated | Self::Delegated => "pending",
+            Self::Ended(End::Approved) => "approved",
+            Self::Ended(End::Rejected) => "rejected",
+            Self::Ended(End::Expired) => "expired",
+            Self::Ended(End::Cancelled) => "cancelled",
+        }
+    }
+
     fn sentence(self, actor: &str) -> String {
         match self {
             Self::Held => "A call waits for a decision.".to_owned(),
@@ -88,7 +99,7 @@ impl Occasion {
     }
 }
 
-/// The facts of a message.
+/// The facts of a message. Its texts are on one line each, in a form in which a reader recognizes each character.
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) occasion: Occasion,
@@ -100,6 +111,7 @@ pub(super) struct Letter {
     pub(super) actor: String,
     pub(super) title: String,
     pub(super) tool_name: String,
+    pub(super) call_id: String,
     /// The user on whose behalf the tool would run, as an actor.
     pub(super) requester: String,
     pub(super) risk: &'static str,
@@ -156,35 +168,80 @@ impl Letter {
 
     fn subject(&self) -> String {
         let again = if self.occasion.is_later() { "Re: " } else { "" };
-        format!("{again}Approval needed: {}", shown(&self.title, TITLE_BYTES))
+        format!("{again}Approval needed: {}", self.short_title())
     }
 
     fn body(&self, zone: &TimeZone) -> String {
-        let mut body = self.occasion.sentence(&shown(&self.actor, TEXT_BYTES));
+        let mut body = self.text(zone);
+        if let Some(url) = &self.url {
+            // Writing to a text does not fail.
+            let _written = writeln!(body, "\n{url}");
+        }
+        body
+    }
+
+    /// Returns what the message says, without the address of the call.
+    pub(super) fn text(&self, zone: &TimeZone) -> String {
+        let mut body = self.sentence();
         body.push_str("\n\n");
         let mut line = |name: &str, value: &str| {
             // Writing to a text does not fail.
             let _written = writeln!(body, "{name}: {value}");
         };
-        let named = format!("{} ({})", shown(&self.title, TITLE_BYTES), shown(&self.tool_name, TITLE_BYTES));
-        line("Tool", &named);
-        line("Requested by", &shown(&self.requester, TEXT_BYTES));
+        line("Tool", &self.tool());
+        line("Requested by", &self.requested_by());
         line("Risk", self.risk);
-        if let Some(deadline) = self.deadline.filter(|_| !matches!(self.occasion, Occasion::Ended(_))) {
-            line("Decide before", &local(deadline, zone));
+        if let Some(deadline) = self.deadline(zone) {
+            line("Decide before", &deadline);
         }
-        if let Some(Shared { headline, reason, inputs }) = &self.shared {
-            for (name, text) in [("Question", headline), ("Reason", reason)] {
+        if let Some(shared) = &self.shared {
+            for (name, text) in [("Question", shared.headline()), ("Reason", shared.reason())] {
                 if let Some(text) = text {
-                    line(name, &shown(text, TEXT_BYTES));
+                    line(name, &text);
                 }
             }
-            line("Inputs", &shown(inputs, INPUTS_BYTES));
-        }
-        if let Some(url) = &self.url {
-            let _written = writeln!(body, "\n{url}");
+            line("Inputs", &shared.inputs());
         }
         body
+    }
+
+    /// Returns what happened, in a sentence or two.
+    pub(super) fn sentence(&self) -> String {
+        self.occasion.sentence(&shown(&self.actor, TEXT_BYTES))
+    }
+
+    /// Returns the title of the tool.
+    pub(super) fn short_title(&self) -> String {
+        shown(&self.title, TITLE_BYTES)
+    }
+
+    /// Returns the title and the name of the tool.
+    pub(super) fn tool(&self) -> String {
+        format!("{} ({})", self.short_title(), shown(&self.tool_name, TITLE_BYTES))
+    }
+
+    pub(super) fn requested_by(&self) -> String {
+        shown(&self.requester, TEXT_BYTES)
+    }
+
+    /// Returns the deadline of a call that waits.
+    pub(super) fn deadline(&self, zone: &TimeZone) -> Option<String> {
+        let waits = !matches!(self.occasion, Occasion::Ended(_));
+        self.deadline.filter(|_| waits).map(|deadline| local(deadline, zone))
+    }
+}
+
+impl Shared {
+    pub(super) fn headline(&self) -> Option<String> {
+        self.headline.as_deref().map(|text| shown(text, TEXT_BYTES))
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        self.reason.as_deref().map(|text| shown(text, TEXT_BYTES))
+    }
+
+    pub(super) fn inputs(&self) -> String {
+        shown(&self.inputs, INPUTS_BYTES)
     }
 }
 
@@ -215,6 +272,7 @@ mod tests {
             actor: "user:olga".to_owned(),
             title: "Pay".to_owned(),
             tool_name: "pay".to_owned(),
+            call_id: "1".to_owned(),
             requester: "user:alice".to_owned(),
             risk: "high",
             deadline: Some(Timestamp::from_micros(1_769_860_800_000_000)),

@@ -6,10 +6,14 @@
 mod failed;
 mod letter;
 mod mail;
+mod post;
 mod quiet;
 mod receiver;
+mod recipient;
+mod response;
 mod rounds;
 mod smtp;
+mod template;
 mod webhook;
 
 use crate::agent::Tasks;

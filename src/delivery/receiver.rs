@@ -3,11 +3,14 @@
 use super::PublicForm;
 use super::failed::Failed;
 use super::letter::Letter;
-use super::mail::{Mail, Meaning};
+use super::mail::Mail;
+use super::post::TemplatePost;
+use super::recipient::{Meaning, Recipient};
 use super::smtp::MailServer;
+use super::template::Given;
 use super::webhook::Webhook;
 use crate::approvals::Approvals;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, NotifyBy, notify_key};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::ChannelKind;
 use crate::egress::Reach;
@@ -31,8 +34,16 @@ pub(super) struct Receiver {
 
 /// The way in which a receiver gets events.
 pub(super) enum Channel {
+    /// A request for each event.
     Webhook(Webhook),
+    /// A message for each event that is of concern to the recipient.
+    Recipient(Recipient, Box<By>),
+}
+
+/// How a recipient gets messages.
+pub(super) enum By {
     Mail(Mail),
+    Template(TemplatePost),
 }
 
 /// An event that the receiver gets, in the form of its channel.
@@ -43,7 +54,7 @@ pub(super) struct Outgoing<'a> {
 
 enum Form<'a> {
     Request(&'a Webhook),
-    Letter(&'a Mail, Box<Letter>),
+    Letter(&'a Recipient, &'a By, Box<Letter>),
 }
 
 /// What the receiver gets of an event.
@@ -60,7 +71,7 @@ impl Channel {
     pub(super) fn kind(&self) -> ChannelKind {
         match self {
             Self::Webhook(_) => ChannelKind::Webhook,
-            Self::Mail(_) => ChannelKind::Mail,
+            Self::Recipient(_, by) => by.kind(),
         }
     }
 
@@ -68,7 +79,23 @@ impl Channel {
     pub(super) fn address(&self) -> String {
         match self {
             Self::Webhook(webhook) => webhook.origin(),
+            Self::Recipient(_, by) => by.address(),
+        }
+    }
+}
+
+impl By {
+    fn kind(&self) -> ChannelKind {
+        match self {
+            Self::Mail(_) => ChannelKind::Mail,
+            Self::Template(_) => ChannelKind::Template,
+        }
+    }
+
+    fn address(&self) -> String {
+        match self {
             Self::Mail(mail) => mail.address(),
+            Self::Template(post) => post.origin(),
         }
     }
 }
@@ -78,7 +105,7 @@ impl Outgoing<'_> {
     pub(super) fn urgent_at(&self) -> Option<Timestamp> {
         match &self.form {
             Form::Request(_) => None,
-            Form::Letter(_, letter) => letter.urgent_at,
+            Form::Letter(_, _, letter) => letter.urgent_at,
         }
     }
 }
@@ -88,6 +115,7 @@ impl From<ChannelKind> for metrics::Channel {
         match kind {
             ChannelKind::Webhook => Self::Webhook,
             ChannelKind::Mail => Self::Mail,
+            ChannelKind::Template => Self::Template,
         }
     }
 }
@@ -100,11 +128,26 @@ impl Receiver {
             let (channel, wanted) = Webhook::new(config, index, webhook, reach)?;
             all.push(Self::new(&webhook.name, wanted, webhook.timeout, Channel::Webhook(channel)));
         }
-        let Some(mail) = &config.mail else { return Ok(all) };
-        let server = Arc::new(MailServer::new(mail)?);
+        let server = config.mail.as_ref().map(MailServer::new).transpose()?.map(Arc::new);
         for (index, notify) in config.notify.iter().enumerate() {
-            let (channel, wanted) = Mail::new(config, &server, index, notify)?;
-            all.push(Self::new(&notify.name, wanted, mail.timeout, Channel::Mail(channel)));
+            let key = notify_key(index);
+            let (recipient, wanted) = Recipient::new(config, &key, notify)?;
+            let (by, timeout) = match notify.by(&key)? {
+                NotifyBy::Mail(to) => {
+                    let Some((server, mail)) = server.clone().zip(config.mail.as_ref()) else {
+                        let why = "expected a section [mail], with the mail server".to_owned();
+                        return Err(ConfigError::Value { key: format!("{key}.mail"), why });
+                    };
+                    (By::Mail(Mail { server, to }), mail.timeout)
+                }
+                NotifyBy::Post(post) => {
+                    let given =
+                        Given { link: config.console_url().is_some(), arguments: notify.share_arguments };
+                    let timeout = post.timeout;
+                    (By::Template(TemplatePost::new(&key, *post, reach, given)?), timeout)
+                }
+            };
+            all.push(Self::new(&notify.name, wanted, timeout, Channel::Recipient(recipient, Box::new(by))));
         }
         Ok(all)
     }
@@ -117,7 +160,7 @@ impl Receiver {
     pub(super) fn quiet_until(&self, now: Timestamp) -> Option<Timestamp> {
         match &self.channel {
             Channel::Webhook(_) => None,
-            Channel::Mail(mail) => mail.quiet_until(now),
+            Channel::Recipient(recipient, _) => recipient.quiet_until(now),
         }
     }
 
@@ -130,8 +173,8 @@ impl Receiver {
     ) -> Result<Prepared<'_>, StoreError> {
         let form = match &self.channel {
             Channel::Webhook(webhook) => Form::Request(webhook),
-            Channel::Mail(mail) => match mail.meaning(approvals, read, &due).await? {
-                Meaning::Letter(letter) => Form::Letter(mail, letter),
+            Channel::Recipient(recipient, by) => match recipient.meaning(approvals, read, &due).await? {
+                Meaning::Letter(letter) => Form::Letter(recipient, by, letter),
                 Meaning::Nothing => return Ok(Prepared::Nothing),
                 Meaning::Unknown => return Ok(Prepared::Unknown),
             },
@@ -151,7 +194,12 @@ impl Receiver {
             Form::Request(webhook) => {
                 webhook.attempt(due, public_form, now, until).await.map(|()| Attempted::Accepted)
             }
-            Form::Letter(mail, letter) => mail.attempt(&self.name, letter, now, until).await,
+            Form::Letter(recipient, By::Mail(mail), letter) => {
+                mail.attempt(&self.name, (letter, &recipient.zone), now, until).await
+            }
+            Form::Letter(recipient, By::Template(post), letter) => {
+                post.attempt(letter, &recipient.zone, until).await.map(|()| Attempted::Accepted)
+            }
         }
     }
 }

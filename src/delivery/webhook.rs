@@ -2,23 +2,15 @@
 
 use super::PublicForm;
 use super::failed::Failed;
+use super::response::outcome;
 use crate::config::{self, Config, ConfigError, WebhookBody};
 use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Failure, FailureAction};
 use crate::egress::Reach;
-use crate::signed_post::{Message, SignedPost, Unanswered};
+use crate::signed_post::{Message, SignedPost};
 use crate::standard_webhooks::Signer;
 use crate::store::{DueEvent, EndpointEvents, event_type, event_types};
-use reqwest::Response;
-use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// The status of an endpoint that wants nothing any more.
-const GONE: u16 = 410;
-/// The statuses whose `retry-after` counts.
-const BUSY: [u16; 2] = [429, 503];
 
 /// The fields of the public form of an event that the thin body has too.
 const IDS: [&str; 5] = ["seq", "session_id", "thread_id", "run_id", "tool_call_id"];
@@ -62,7 +54,7 @@ impl Webhook {
             post,
             body: webhook.body,
             tenant_id: webhook.tenant.clone(),
-            console: config.server.public_url.clone().filter(|_| config.serves_console()),
+            console: config.console_url().map(str::to_owned),
         };
         Ok((made, EndpointEvents { tenant_id: webhook.tenant.clone(), types }))
     }
@@ -82,16 +74,7 @@ impl Webhook {
     ) -> Result<(), Failed> {
         let body = self.body(due, form).to_string().into_bytes();
         let message = Message { id: due.event.event_id.clone(), now, idempotency_key: None };
-        match self.post.send(&message, body, until).await {
-            Ok(response) => of_response(&response),
-            Err(unanswered) => {
-                let (failure, why) = match unanswered {
-                    Unanswered::NotSent(why) => (Failure::NotSent, why),
-                    Unanswered::Unknown(why) => (Failure::NoAnswer, why),
-                };
-                Err(Failed { failure, action: FailureAction::Retry(None), why })
-            }
-        }
+        outcome(self.post.send(&message, body, until).await)
     }
 
     fn body(&self, due: &DueEvent, form: PublicForm) -> Value {
@@ -115,54 +98,5 @@ impl Webhook {
             data.insert("event".to_owned(), Value::Object(public));
         }
         json!({ "type": event_type, "timestamp": at, "data": data })
-    }
-}
-
-fn of_response(response: &Response) -> Result<(), Failed> {
-    let status = response.status().as_u16();
-    let action = match status {
-        200..=299 => return Ok(()),
-        GONE => FailureAction::Disable,
-        busy if BUSY.contains(&busy) => FailureAction::Retry(retry_after(response.headers())),
-        _ => FailureAction::Retry(None),
-    };
-    Err(Failed { failure: Failure::Status(status), action, why: format!("it answered {status}") })
-}
-
-/// Returns the wait that the endpoint asks for (RFC 9110, 10.2.3). A date is compared with the clock of the endpoint.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let wanted = text(RETRY_AFTER)?;
-    if let Ok(seconds) = wanted.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let until = httpdate::parse_http_date(wanted).ok()?;
-    let now = httpdate::parse_http_date(text(DATE)?).ok()?;
-    Some(until.duration_since(now).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use reqwest::header::HeaderValue;
-
-    #[test]
-    fn a_wait_is_read_from_seconds_or_from_two_dates_of_the_endpoint() {
-        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        for (wanted, now, wait) in [
-            ("120", None, Some(120)),
-            (" 7 ", None, Some(7)),
-            ("-1", None, None),
-            ("soon", None, None),
-            ("Sun, 06 Nov 1994 08:50:07 GMT", Some(date), Some(30)),
-            ("Sun, 06 Nov 1994 08:40:07 GMT", Some(date), Some(0)),
-            ("Sun, 06 Nov 1994 08:50:07 GMT", None, None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(wanted));
-            headers.extend(now.map(|now| (DATE, HeaderValue::from_static(now))));
-            assert_eq!(retry_after(&headers), wait.map(Duration::from_secs), "{wanted}");
-        }
-        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

@@ -54,6 +54,8 @@ pub(crate) enum ChannelKind {
     Webhook,
     /// One mail for each event that is of concern to the recipient.
     Mail,
+    /// One request of a filled template for each event that is of concern to the recipient.
+    Template,
 }
 
 /// How the delivery to an endpoint goes.
@@ -93,7 +95,7 @@ pub(crate) struct Failures {
 /// Why an endpoint is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisabledReason {
-    /// A webhook answered that it is gone for good.
+    /// The address of a webhook or a template answered that it is gone for good.
     Gone,
     /// The attempts failed for three days.
     FailedTooLong,

@@ -26,6 +26,7 @@ pub(crate) mod nesting;
 pub(crate) mod output;
 pub(crate) mod owner;
 pub(crate) mod permit;
+pub(crate) mod placeholders;
 pub(crate) mod pointer;
 pub(crate) mod policy;
 pub(crate) mod preview;

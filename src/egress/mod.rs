@@ -1,12 +1,14 @@
 //! The HTTP clients for outgoing requests: one for addresses of the operator, such as models, and the [`Reach`]
-//! for the addresses of tools. [`Frames`] reads streamed responses.
+//! for the addresses of tools and endpoints, which get a [`Post`]. [`Frames`] reads streamed responses.
 
 mod addresses;
 mod frames;
+mod post;
 mod reach;
 mod trace;
 
 pub(crate) use frames::{Broken, Frame, Frames, Framing};
+pub(crate) use post::{Post, Unanswered};
 pub(crate) use reach::Reach;
 pub(crate) use trace::continue_trace;
 

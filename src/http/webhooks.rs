@@ -1,4 +1,4 @@
-//! The routes of endpoints, which are webhooks and mail recipients, for operators.
+//! The routes of endpoints, which are webhooks and recipients of messages, for operators.
 
 use super::Api;
 use super::auth::Caller;
@@ -11,7 +11,8 @@ use crate::domain::endpoint::{self, EndpointState, Failure};
 use poem_openapi::param::Path;
 use poem_openapi::{Enum, Object, OpenApi};
 
-/// The way in which an endpoint gets events: a signed request for each, or a mail for each that concerns the recipient.
+/// The way in which an endpoint gets events: a signed request for each, or a mail or a request of a template for each that
+/// concerns the recipient.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename = "WebhookChannel", rename_all = "snake_case", remote = "endpoint::ChannelKind")]
 enum Channel {
@@ -19,6 +20,8 @@ enum Channel {
     Webhook,
     /// One mail for each event that concerns the recipient (`[[notify]]`).
     Mail,
+    /// One request of a filled template for each event that concerns the recipient (`[[notify]]` with `url`).
+    Template,
 }
 
 /// How the delivery to a webhook goes.
@@ -33,8 +36,8 @@ enum WebhookState {
     Disabled,
 }
 
-/// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A mail recipient is disabled for the
-/// second reason only.
+/// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A recipient by mail is disabled for
+/// the second reason only.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case", remote = "endpoint::DisabledReason")]
 enum DisabledReason {
@@ -88,7 +91,7 @@ struct WebhookView {
     /// The name in the configuration.
     name: String,
     channel: Channel,
-    /// The scheme, host and port of the address of a webhook. Of a mail recipient: `mailto:` and the address.
+    /// The scheme, host and port of the address. Of a recipient by mail: `mailto:` and the address.
     origin: String,
     /// The types of events that it gets.
     events: Vec<EventType>,
@@ -172,7 +175,7 @@ pub(super) struct Webhooks(pub(super) Api);
 impl Webhooks {
     /// List the webhooks
     ///
-    /// Returns the webhooks of the caller's tenant, then its mail recipients, and how the delivery of events to each goes.
+    /// Returns the webhooks of the caller's tenant, then its recipients of messages, and how the delivery of events to each goes.
     /// Allowed for operators.
     #[oai(path = "/webhooks", method = "get", operation_id = "listWebhooks")]
     async fn list(&self, caller: Caller) -> Result<Json<WebhookList>, ApiError> {
@@ -182,7 +185,7 @@ impl Webhooks {
 
     /// Enable a webhook
     ///
-    /// Enables a webhook or a mail recipient. Forgets the failed attempts. The delivery continues at once with the first event that was not delivered, also if
+    /// Enables a webhook or a recipient of messages. Forgets the failed attempts. The delivery continues at once with the first event that was not delivered, also if
     /// the webhook was not disabled. Allowed for operators.
     #[oai(path = "/webhooks/:name/enable", method = "post", operation_id = "enableWebhook")]
     async fn enable(

@@ -117,7 +117,7 @@ fn value(body: String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signed_post::Unanswered;
+    use crate::egress::Unanswered;
     use serde_json::json;
 
     fn late() -> ServiceResponse {

@@ -1,8 +1,8 @@
 //! Requests to the service of a tool.
 
 use super::answer::{ACCEPTED, ServiceResponse};
-use crate::egress::{Reach, chain};
-use crate::signed_post::{Message, SignedPost, Unanswered};
+use crate::egress::{Reach, Unanswered, chain};
+use crate::signed_post::{Message, SignedPost};
 use crate::standard_webhooks::Signer;
 use reqwest::Response;
 use serde::Serialize;

@@ -1,16 +1,16 @@
-//! The operator's commands about webhooks and mail recipients.
+//! The operator's commands about webhooks and recipients of messages.
 
 use super::{Operator, OperatorError};
 use crate::domain::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
 use crate::domain::visible::visible;
 use crate::store::LeasedEndpoint;
 
-/// A webhook or a mail recipient in a list.
+/// A webhook or a recipient of messages in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookLine {
     /// The name in the configuration.
     pub name: String,
-    /// `webhook` or `mail`.
+    /// `webhook`, `mail` or `template`.
     pub channel: &'static str,
     /// The tenant whose events the webhook gets.
     pub tenant_id: String,
@@ -30,7 +30,7 @@ pub struct WebhookLine {
 }
 
 impl Operator {
-    /// Returns the webhooks and mail recipients of all tenants, in the order of their names.
+    /// Returns the webhooks and recipients of all tenants, in the order of their names.
     ///
     /// # Errors
     /// Returns an error if the database fails.
@@ -38,7 +38,8 @@ impl Operator {
         let standings = self.store.read().await?.endpoints().await?;
         let is_configured = |name: &str, channel: ChannelKind| match channel {
             ChannelKind::Webhook => self.config.webhooks.iter().any(|webhook| webhook.name == name),
-            ChannelKind::Mail => self.config.notify.iter().any(|notify| notify.name == name),
+            ChannelKind::Mail => self.config.notify.iter().any(|it| it.name == name && it.mail.is_some()),
+            ChannelKind::Template => self.config.notify.iter().any(|it| it.name == name && it.url.is_some()),
         };
         let line =
             |it: LeasedEndpoint| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
@@ -81,6 +82,7 @@ impl WebhookLine {
             channel: match endpoint.channel {
                 ChannelKind::Webhook => "webhook",
                 ChannelKind::Mail => "mail",
+                ChannelKind::Template => "template",
             },
             tenant_id: endpoint.tenant_id.clone(),
             state: state.to_owned(),

@@ -178,6 +178,7 @@ words! {
     ChannelKind {
         Webhook "webhook",
         Mail "mail",
+        Template "template",
     }
     DisabledReason {
         Gone "gone",

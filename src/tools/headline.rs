@@ -5,6 +5,7 @@
 //! beside the headline in any case.
 
 use crate::domain::input::Input;
+use crate::domain::placeholders::{self, Piece};
 use crate::domain::visible::push_visible;
 use icu_properties::CodePointMapData;
 use icu_properties::props::GeneralCategory;
@@ -16,59 +17,24 @@ const VALUE_MAX: usize = 120;
 /// In place of an absent input, and of the rest of a long one.
 const ELLIPSIS: char = '…';
 
-/// The headline of a tool.
+/// The headline of a tool. A placeholder is the name of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Headline(Vec<Piece>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    /// The value of the input with this name.
-    Input(String),
-}
+pub(super) struct Headline(Vec<Piece<String>>);
 
 impl Headline {
-    /// Parses the headline of a tool with this input schema. Two braces stand for one. The error is the reason.
+    /// Parses the headline of a tool with this input schema. The error is the reason.
     pub(super) fn parse(template: &str, input_schema: &Value) -> Result<Self, String> {
-        let known = properties(input_schema);
-        let (mut pieces, mut text) = (Vec::new(), String::new());
-        let mut rest = template.chars().peekable();
-        while let Some(c) = rest.next() {
-            match c {
-                '{' | '}' if rest.next_if_eq(&c).is_some() => text.push(c),
-                '{' => {
-                    let mut name = String::new();
-                    loop {
-                        match rest.next() {
-                            Some('}') => break,
-                            Some(c) => name.push(c),
-                            None => return Err(format!("placeholder {{{name}: expected a closing brace")),
-                        }
-                    }
-                    if !known.contains(name.as_str()) {
-                        return Err(format!("placeholder {{{name}}}: the inputs have no such property"));
-                    }
-                    pieces.push(Piece::Text(std::mem::take(&mut text)));
-                    pieces.push(Piece::Input(name));
-                }
-                '}' => return Err("a closing brace without a placeholder; write }} for one".to_owned()),
-                c => text.push(c),
-            }
-        }
-        pieces.push(Piece::Text(text));
-        Ok(Self(pieces))
+        let properties = properties(input_schema);
+        let known = |name: &str| match properties.contains(name) {
+            true => Ok(name.to_owned()),
+            false => Err("the inputs have no such property".to_owned()),
+        };
+        placeholders::parse(template, known).map(Self)
     }
 
     /// Returns the headline with these inputs.
     pub(super) fn filled(&self, input: &Input) -> String {
-        let mut filled = String::new();
-        for piece in &self.0 {
-            match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::Input(name) => push_value(&mut filled, input.get(name)),
-            }
-        }
-        filled
+        placeholders::filled(&self.0, |filled, name| push_value(filled, input.get(name)))
     }
 }
 

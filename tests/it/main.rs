@@ -91,6 +91,7 @@ mod support;
 mod surfaces;
 mod sweeper;
 mod tail;
+mod templates;
 mod terminal;
 mod third_party;
 mod thread_names;

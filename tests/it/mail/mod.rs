@@ -132,7 +132,7 @@ fn entry(name: &str) -> Notify {
     Notify {
         name: name.to_owned(),
         tenant: "acme".to_owned(),
-        mail: format!("{name}@example.com"),
+        mail: Some(format!("{name}@example.com")),
         ..Notify::default()
     }
 }
@@ -148,7 +148,7 @@ fn message_id(event: &str, endpoint: &str) -> String {
 }
 
 /// The events of a call with this type, in order.
-async fn event_ids(app: &Embedded, call: &str, kind: &str) -> Vec<String> {
+pub(super) async fn event_ids(app: &Embedded, call: &str, kind: &str) -> Vec<String> {
     numbered(&app.rows).await;
     let sql =
         format!("SELECT event_id FROM events WHERE tool_call_id = '{call}' AND type = '{kind}' ORDER BY seq");

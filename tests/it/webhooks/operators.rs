@@ -79,7 +79,7 @@ async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
     assert_eq!(lines[0], head);
     let line = ["gone", "webhook", "not", "configured", "default", "0", "0", "1", "status", "410"];
     assert_eq!(lines[1][..10], line);
-    app.operate(&["webhooks", "enable", "gne"]).refused_for("there is no webhook or mail recipient \"gne\"");
+    app.operate(&["webhooks", "enable", "gne"]).refused_for("there is no webhook or recipient \"gne\"");
     receiver.remote.now(Does::answers(204, ""));
     let said = app.operate(&["webhooks", "enable", "gone"]).stdout_of_success();
     assert!(said.contains("gone is enabled"), "{said}");

@@ -1,0 +1,277 @@
+//! Templates: texts of the configuration that the facts of a message fill.
+//!
+//! A template in JSON is read before it is filled, so the text of a call fills a text and nothing else.
+
+use super::letter::{End, Letter, Occasion, Shared};
+use crate::config::TemplateFormat;
+use crate::domain::placeholders::{self, Piece};
+use crate::domain::strict_json;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+/// The deepest nesting of a template in JSON.
+const DEPTH_MAX: usize = 64;
+
+/// A template.
+#[derive(Debug)]
+pub(super) enum Template {
+    Json(Node),
+    Text(Text),
+}
+
+type Text = Vec<Piece<Placeholder>>;
+
+/// A value of a template in JSON.
+#[derive(Debug)]
+pub(super) enum Node {
+    Fixed(Value),
+    Text(Text),
+    Items(Vec<Node>),
+    Fields(Vec<(String, Node)>),
+}
+
+/// A fact of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Placeholder {
+    Title,
+    Text,
+    Sentence,
+    State,
+    Tool,
+    RequestedBy,
+    Risk,
+    Deadline,
+    CallId,
+    Link,
+    Headline,
+    Reason,
+    Inputs,
+}
+
+/// What the entry of a recipient has for its messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    /// Whether the messages have the address of the call.
+    pub(super) link: bool,
+    /// Whether the messages may have what contains arguments.
+    pub(super) arguments: bool,
+}
+
+impl Placeholder {
+    const ALL: [(&'static str, Self); 13] = [
+        ("title", Self::Title),
+        ("text", Self::Text),
+        ("sentence", Self::Sentence),
+        ("state", Self::State),
+        ("tool", Self::Tool),
+        ("requested_by", Self::RequestedBy),
+        ("risk", Self::Risk),
+        ("deadline", Self::Deadline),
+        ("call_id", Self::CallId),
+        ("link", Self::Link),
+        ("headline", Self::Headline),
+        ("reason", Self::Reason),
+        ("inputs", Self::Inputs),
+    ];
+
+    /// Returns the placeholder of this name, or the reason why the messages have none.
+    fn named(name: &str, given: Given) -> Result<Self, String> {
+        let Some((_, found)) = Self::ALL.into_iter().find(|(known, _)| *known == name) else {
+            let known: Vec<String> = Self::ALL.iter().map(|(known, _)| format!("{{{known}}}")).collect();
+            return Err(format!("expected one of {}", known.join(", ")));
+        };
+        match found {
+            Self::Link if !given.link => {
+                Err("expected server.public_url and the console, which have the address of a call".to_owned())
+            }
+            Self::Headline | Self::Reason | Self::Inputs if !given.arguments => {
+                Err("expected share_arguments = true".to_owned())
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Returns the value, or an empty text if the call has none.
+    fn value(self, letter: &Letter, zone: &TimeZone) -> String {
+        let shared = letter.shared.as_ref();
+        match self {
+            Self::Title => title(letter),
+            Self::Text => letter.text(zone).trim_end().to_owned(),
+            Self::Sentence => letter.sentence(),
+            Self::State => letter.occasion.state().to_owned(),
+            Self::Tool => letter.tool(),
+            Self::RequestedBy => letter.requested_by(),
+            Self::Risk => letter.risk.to_owned(),
+            Self::Deadline => letter.deadline(zone).unwrap_or_default(),
+            Self::CallId => letter.call_id.clone(),
+            Self::Link => letter.url.clone().unwrap_or_default(),
+            Self::Headline => shared.and_then(Shared::headline).unwrap_or_default(),
+            Self::Reason => shared.and_then(Shared::reason).unwrap_or_default(),
+            Self::Inputs => shared.map(Shared::inputs).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the title of a message, with the title of the tool.
+fn title(letter: &Letter) -> String {
+    let what = match letter.occasion {
+        Occasion::Held | Occasion::Reminded | Occasion::Escalated | Occasion::Delegated => "Approval needed",
+        Occasion::Ended(End::Approved) => "Approved",
+        Occasion::Ended(End::Rejected) => "Rejected",
+        Occasion::Ended(End::Expired) => "Expired",
+        Occasion::Ended(End::Cancelled) => "Cancelled",
+    };
+    format!("{what}: {}", letter.short_title())
+}
+
+impl Template {
+    /// Reads a template. The error is the reason why it cannot be used.
+    pub(super) fn parse(template: &str, format: TemplateFormat, given: Given) -> Result<Self, String> {
+        if template.trim().is_empty() {
+            return Err("expected a text with placeholders".to_owned());
+        }
+        match format {
+            TemplateFormat::Text => text(template, given).map(Self::Text),
+            TemplateFormat::Json => {
+                let value = strict_json::parse(template, DEPTH_MAX)
+                    .map_err(|error| format!("expected JSON, with placeholders in its texts: {error}"))?;
+                Node::parse(value, given).map(Self::Json)
+            }
+        }
+    }
+
+    /// Returns the body of the message.
+    pub(super) fn filled(&self, letter: &Letter, zone: &TimeZone) -> String {
+        match self {
+            Self::Json(node) => node.filled(letter, zone).to_string(),
+            Self::Text(pieces) => fill(pieces, letter, zone),
+        }
+    }
+}
+
+impl Node {
+    fn parse(value: Value, given: Given) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(template) => Self::Text(text(&template, given)?),
+            Value::Array(items) => {
+                Self::Items(items.into_iter().map(|item| Self::parse(item, given)).collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let field = |(name, value): (String, Value)| {
+                    if name.contains(['{', '}']) {
+                        return Err(format!("field {name:?}: expected a name without placeholders"));
+                    }
+                    Ok((name, Self::parse(value, given)?))
+                };
+                Self::Fields(fields.into_iter().map(field).collect::<Result<_, _>>()?)
+            }
+            fixed @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Self::Fixed(fixed),
+        })
+    }
+
+    fn filled(&self, letter: &Letter, zone: &TimeZone) -> Value {
+        match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Text(pieces) => Value::String(fill(pieces, letter, zone)),
+            Self::Items(items) => items.iter().map(|item| item.filled(letter, zone)).collect(),
+            Self::Fields(fields) => {
+                let filled = fields.iter().map(|(name, node)| (name.clone(), node.filled(letter, zone)));
+                Value::Object(filled.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+fn text(template: &str, given: Given) -> Result<Text, String> {
+    placeholders::parse(template, |name| Placeholder::named(name, given))
+}
+
+fn fill(pieces: &Text, letter: &Letter, zone: &TimeZone) -> String {
+    placeholders::filled(pieces, |filled, placeholder| filled.push_str(&placeholder.value(letter, zone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const ALL: Given = Given { link: true, arguments: true };
+    const ATTACK: &str = "x\", \"topic\": \"planted\"}\r\n{inputs}\u{202e}\u{2028}\u{1b}[31m\\";
+
+    fn letter() -> Letter {
+        Letter {
+            occasion: Occasion::Held,
+            event_id: "e".to_owned(),
+            hold_id: None,
+            actor: ATTACK.to_owned(),
+            title: ATTACK.to_owned(),
+            tool_name: "pay".to_owned(),
+            call_id: "1".to_owned(),
+            requester: ATTACK.to_owned(),
+            risk: "high",
+            deadline: None,
+            urgent_at: None,
+            shared: Some(Shared {
+                headline: Some(ATTACK.to_owned()),
+                reason: None,
+                inputs: ATTACK.repeat(1000),
+            }),
+            url: Some("https://chat.example/#/call/1".to_owned()),
+        }
+    }
+
+    fn every_placeholder() -> String {
+        Placeholder::ALL.iter().map(|(name, _)| format!("{{{name}}}|")).collect()
+    }
+
+    #[test]
+    fn no_text_of_a_call_leaves_its_text_in_json() {
+        let body = json!({ "topic": "holds", "n": 5, "all": [every_placeholder()], "nested": { "a": "{{{tool}}}" } });
+        let template = Template::parse(&body.to_string(), TemplateFormat::Json, ALL).unwrap();
+        let filled = template.filled(&letter(), &TimeZone::UTC);
+        let read: Value = serde_json::from_str(&filled).unwrap();
+        let names: Vec<&String> = read.as_object().unwrap().keys().collect();
+        assert_eq!(names.len(), 4, "{filled}");
+        assert_eq!((&read["topic"], &read["n"]), (&json!("holds"), &json!(5)));
+        let nested = read["nested"]["a"].as_str().unwrap();
+        assert!(nested.starts_with("{x\", \"topic\"") && nested.ends_with("(pay)}"), "{nested}");
+        assert!(nested.contains("{inputs}"), "a value is not filled again: {nested}");
+        for hidden in ['\u{202e}', '\u{2028}', '\u{1b}', '\r'] {
+            assert!(!read["all"][0].as_str().unwrap().contains(hidden), "{filled}");
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_call_adds_a_line_to_a_plain_text() {
+        let template = Template::parse("{title}\n{headline}\n{inputs}", TemplateFormat::Text, ALL).unwrap();
+        let filled = template.filled(&letter(), &TimeZone::UTC);
+        assert_eq!(filled.lines().count(), 3, "{filled}");
+        assert!(!filled.contains(['\r', '\u{202e}', '\u{2028}', '\u{1b}']), "{filled}");
+        assert!(filled.len() < 10_000);
+    }
+
+    #[test]
+    fn a_template_that_cannot_be_filled_is_refused_with_its_reason() {
+        let none = Given { link: false, arguments: false };
+        for (template, format, given, why) in [
+            (" ", TemplateFormat::Text, ALL, "expected a text"),
+            (
+                "{headlines}",
+                TemplateFormat::Text,
+                ALL,
+                "placeholder {headlines}: expected one of {title}, {text}",
+            ),
+            ("{title", TemplateFormat::Text, ALL, "expected a closing brace"),
+            ("{link}", TemplateFormat::Text, none, "placeholder {link}: expected server.public_url"),
+            ("{inputs}", TemplateFormat::Text, none, "placeholder {inputs}: expected share_arguments"),
+            ("{\"a\": {title}}", TemplateFormat::Json, ALL, "expected JSON"),
+            ("{\"a\": \"{title}\"", TemplateFormat::Json, ALL, "expected JSON"),
+            ("{\"a\": [{\"b\": \"{titel}\"}]}", TemplateFormat::Json, ALL, "placeholder {titel}"),
+            ("{\"a\": 1, \"a\": 2}", TemplateFormat::Json, ALL, "expected JSON"),
+            ("{\"{title}\": 1}", TemplateFormat::Json, ALL, "field \"{title}\""),
+        ] {
+            let refused = Template::parse(template, format, given).unwrap_err();
+            assert!(refused.contains(why), "{template}: {refused}");
+        }
+    }
+}
