@@ -4,7 +4,7 @@
 //! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
 
 use super::registry::{Does, Registered};
-use super::remote_tasks::TaskServer;
+use super::remote_work::RemoteServer;
 use super::rules;
 use super::{
     CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
@@ -500,8 +500,8 @@ impl Gate {
     }
 
     /// Returns the MCP server of this name, if it is connected and has tools.
-    pub(crate) fn task_server(&self, name: &str) -> Option<Arc<dyn TaskServer>> {
-        self.registry.task_server(name)
+    pub(crate) fn remote_server(&self, name: &str) -> Option<Arc<dyn RemoteServer>> {
+        self.registry.remote_server(name)
     }
 
     /// Returns the outcome of a call with this output.
