@@ -67,7 +67,8 @@ impl Executor {
 
     /// Starts to poll the work of this call, until its end or that of this process.
     pub(crate) fn start_polls(&self, polled: PolledCall, asks: Arc<dyn Asks>) {
-        let span = tracing::error_span!("remote_work", tool_call_id = %polled.call.id, tool = polled.call.name);
+        let span =
+            tracing::error_span!("remote_work", tool_call_id = %polled.call.id, tool = polled.call.name);
         let executor = self.clone();
         self.tasks.spawn(
             async move {

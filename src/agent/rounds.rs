@@ -9,6 +9,7 @@ use super::polling::{End, Questions};
 use super::retry::persist;
 use crate::domain::call::Outcome;
 use crate::domain::owner::{Form, Next, Round};
+use crate::domain::remote::Remote;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
 use crate::store::{PolledCall, StoreError};
 use crate::tools::remote_work::{Again, RemoteServer};
@@ -21,7 +22,7 @@ use tokio::time::sleep;
 
 /// The pause before a question that could not be asked is asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// The pause before the polls are left to another process, if this one is not connected to the server.
+/// The pause before the polls are left to another process, if this one cannot send the call again.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 
 impl Executor {
@@ -36,7 +37,8 @@ impl Executor {
     ) -> Result<ControlFlow<End, Next>, StoreError> {
         let ready = async {
             let answers = answers(round, questions).await;
-            (answers, self.ready_server(&polled.server).await)
+            let remote = Remote { server: polled.server.clone(), tool: round.tool.clone() };
+            (answers, self.ready_server(&polled.call.name, &remote).await)
         };
         let (answers, server) = tokio::select! {
             biased;
@@ -75,10 +77,10 @@ impl Executor {
         Ok(if stored { ControlFlow::Continue(next) } else { ControlFlow::Break(End::Lost) })
     }
 
-    /// Returns the server if it can get a call again now. Waits before it returns `None`, so that polls that are left do
-    /// not come back at once.
-    async fn ready_server(&self, name: &str) -> Option<Arc<dyn RemoteServer>> {
-        let found = || self.gate().remote_server(name).filter(|server| server.takes_rounds());
+    /// Returns the server of a tool if it can get a call again now: the tool is still there, and its server has rounds.
+    /// Waits before it returns `None`, so that polls that are left do not come back at once.
+    async fn ready_server(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        let found = || self.gate().server_with(name, remote).filter(|server| server.takes_rounds());
         if let Some(server) = found() {
             return Some(server);
         }

@@ -123,9 +123,12 @@ mod tests {
             assert!(!format!("{:?}", Owner { within: Duration::ZERO, work }).contains("canary"));
         }
     }
+
     #[test]
     fn a_round_beyond_the_limits_is_none() {
-        let round = |rounds, state: &str| Round::after(rounds, "t".to_owned(), BTreeMap::new(), Some(state.to_owned()));
+        let round = |rounds, state: &str| {
+            Round::after(rounds, "t".to_owned(), BTreeMap::new(), Some(state.to_owned()))
+        };
         assert_eq!(round(9, &"x".repeat(STATE_BYTES_MAX)).unwrap().number, 10);
         assert!(round(0, &"x".repeat(STATE_BYTES_MAX + 1)).is_none());
         assert!(round(10, "x").is_none());

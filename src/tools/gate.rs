@@ -24,6 +24,7 @@ use crate::domain::policy::{
     ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
     Source,
 };
+use crate::domain::remote::Remote;
 use crate::domain::strict_json;
 use crate::domain::text::cut;
 use futures::FutureExt;
@@ -502,6 +503,11 @@ impl Gate {
     /// Returns the MCP server of this name, if it is connected and has tools.
     pub(crate) fn remote_server(&self, name: &str) -> Option<Arc<dyn RemoteServer>> {
         self.registry.remote_server(name)
+    }
+
+    /// Returns the MCP server of the tool of this name, if it is that tool of that server, and here now.
+    pub(crate) fn server_with(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        self.registry.server_with(name, remote)
     }
 
     /// Returns the outcome of a call with this output.

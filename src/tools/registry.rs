@@ -438,6 +438,10 @@ impl ToolRegistry {
         self.tools.values().find(is_of_server)?.server.clone()
     }
 
+    pub(super) fn server_with(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        self.get(name).filter(|tool| tool.remote.as_ref() == Some(remote))?.server.clone()
+    }
+
     pub(crate) fn registered(&self) -> impl Iterator<Item = &Arc<Registered>> {
         self.tools.values()
     }

@@ -70,7 +70,8 @@ async fn the_state_is_stored_before_the_wait_and_the_server_gets_it_back_with_th
     let left = server.rows.all("SELECT input_round, polled_by FROM tool_calls").await;
     assert_eq!(left, [json!({ "input_round": Value::Null, "polled_by": Value::Null })]);
     let events = events_of(&server.rows, &run).await;
-    let tail = ["tool.started", "tool.accepted", "tool.input_requested", "tool.input_ended", "tool.succeeded"];
+    let tail =
+        ["tool.started", "tool.accepted", "tool.input_requested", "tool.input_ended", "tool.succeeded"];
     assert_eq!(events[5..10], tail, "{events:?}");
     for table in ["events", "message_steps", "sent_answers", "tool_calls", "tool_requests"] {
         let rows = Value::from(server.rows.all(&format!("SELECT * FROM {table}")).await).to_string();
@@ -82,7 +83,8 @@ async fn the_state_is_stored_before_the_wait_and_the_server_gets_it_back_with_th
 #[tokio::test]
 async fn the_state_of_a_server_is_in_no_response_and_in_no_log() {
     let steered = Steered::with("delete_file");
-    let server = steered.deployment().await.start_logged();
+    let deployment = steered.deployment().await;
+    let server = deployment.start_logged();
     let id = owned_in_as(&server.client, &does("twoRounds")).await;
     let request = open(&server.client).await;
     let thread = server.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
@@ -97,7 +99,8 @@ async fn the_state_of_a_server_is_in_no_response_and_in_no_log() {
         assert!(!body.contains("canary") && !body.contains("input_round"), "{path}: {body}");
     }
     assert_eq!(answer(&server.client, &request, &accept()).await, 200);
-    let again = async || Some(open(&server.client).await).filter(|it| it["request_id"] != request["request_id"]);
+    let again =
+        async || Some(open(&server.client).await).filter(|it| it["request_id"] != request["request_id"]);
     let second = eventually("the second round asks", again).await;
     assert_eq!(answer(&server.client, &second, &accept()).await, 200);
     let call = server.client.becomes(&id, "succeeded").await;

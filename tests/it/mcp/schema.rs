@@ -157,7 +157,8 @@ async fn a_round_is_taken_once_and_is_not_forged() {
         super::tasks::has_owner(&server.client, call).await;
     }
     let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
-    let owner = "lease_until = NULL, result_deadline = 1, mcp_server = 's', polled_by = 'x', polled_until = 1";
+    let owner =
+        "lease_until = NULL, result_deadline = 1, mcp_server = 's', polled_by = 'x', polled_until = 1";
     let fixed = "SELECT tool_call_id, state, mcp_server, task_id, input_round, polled_by, result_deadline, lease_until
                  FROM tool_calls ORDER BY tool_call_id";
     let before = server.rows.all(fixed).await;
@@ -179,7 +180,13 @@ async fn a_round_is_taken_once_and_is_not_forged() {
         (call(&waiting, "input_round = NULL, cancel_requested_at = 1"), AGAIN),
         (call(&waiting, "mcp_server = 'another'"), ONCE),
         // It ends with the call.
-        (call(&waiting, "state = 'interrupted', result = 'x', finished_at = 1, polled_by = NULL, polled_until = NULL"), ""),
+        (
+            call(
+                &waiting,
+                "state = 'interrupted', result = 'x', finished_at = 1, polled_by = NULL, polled_until = NULL",
+            ),
+            "",
+        ),
     ] {
         let refused = server.rows.change(&sql).await.expect_err(&sql);
         assert!(refused.contains(words), "{sql}: {refused}");
