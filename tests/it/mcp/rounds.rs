@@ -92,8 +92,8 @@ async fn the_state_of_a_server_is_in_no_response_and_in_no_log() {
         format!("/tool_calls/{id}"),
         format!("/tool_calls/{id}/events"),
         format!("/threads/{thread}/messages"),
+        format!("/runs/{}/events", run_of(&server.client, &id).await),
         "/tool_requests".to_owned(),
-        "/events".to_owned(),
     ] {
         let body = server.client.get(&path).await.body.to_string();
         assert!(!body.contains("canary") && !body.contains("input_round"), "{path}: {body}");

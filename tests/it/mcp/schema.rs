@@ -113,7 +113,7 @@ async fn a_task_is_not_forged() {
         // It comes with the owner, stays, and is whole.
         (call(&owned, "task_id = 'another'"), AGAIN),
         (call(&owned, "mcp_server = 'another'"), ONCE),
-        (call(&owned, "task_id = NULL, mcp_server = NULL, polled_by = NULL, polled_until = NULL"), ONCE),
+        (call(&owned, "task_id = NULL, mcp_server = NULL, polled_by = NULL, polled_until = NULL"), "once"),
         (call(&pending, task), ""),
         (call(&running, task), ""),
         (call(&running, "lease_until = NULL, result_deadline = 1, task_id = 't'"), ""),
