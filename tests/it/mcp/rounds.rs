@@ -1,7 +1,7 @@
 //! Rounds: a server asks for input with a state, and gets the call again with the answers and its state.
 
 use super::tasks::{answer, ended, open, owned_as, owned_in_as, started};
-use super::{Deployment, Steered, hold, tool};
+use super::{Deployment, Steered, definition, hold, tool};
 use crate::runs::{events_of, run_of};
 use crate::support::{Embedded, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
@@ -281,6 +281,28 @@ async fn a_kill_after_the_call_was_sent_again_leaves_the_outcome_unknown_and_it_
     assert!(call["result"].as_str().unwrap().ends_with(UNKNOWN), "{call}");
     tool(&server.client, "s__delete_file").await;
     assert_eq!(server.client.call(&id).await["state"], "interrupted");
+    assert_eq!((steered.called().len(), steered.rounds().len()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_call_is_sent_again_only_while_its_tool_is_there() {
+    let steered = Steered::with("delete_file");
+    let deployment = steered.deployment().await;
+    let mut server = deployment.start();
+    let id = owned_in_as(&server.client, &does("round")).await;
+    let request = open(&server.client).await;
+    server.kill();
+    steered.lists(&json!([definition("another", "Does it.")]));
+    let server = deployment.start();
+    tool(&server.client, "s__another").await;
+    assert_eq!(answer(&server.client, &request, &accept()).await, 200);
+    let swept = async || {
+        (server.client.get("/tool_requests?state=open").await.body["results"] == json!([])).then_some(())
+    };
+    eventually("no request is open", swept).await;
+    assert_eq!((steered.called().len(), &server.client.call(&id).await["state"]), (1, &json!("executing")));
+    steered.lists(&json!([definition("delete_file", "Does it.")]));
+    assert_eq!(server.client.becomes(&id, "succeeded").await["output"], "accept");
     assert_eq!((steered.called().len(), steered.rounds().len()), (2, 1));
 }
 
