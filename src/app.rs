@@ -371,7 +371,7 @@ impl App {
         app.auth.prepare();
         for server in servers {
             let tasks = app.tasks.clone();
-            app.tasks.spawn_background(async move { server.keep_connected(tasks).await });
+            app.tasks.spawn_background(async move { server.run(tasks).await });
         }
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.run_sweeper(every).await });

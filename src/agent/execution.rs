@@ -4,7 +4,6 @@ use super::heartbeat::{Halt, Heartbeat};
 use super::retry::persist;
 use super::tasks::{Tasks, Work};
 use super::wake::Wake;
-use crate::domain::asking::Asks;
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Execution, Outcome, State};
 use crate::domain::id::ToolCallId;
@@ -12,11 +11,12 @@ use crate::domain::input::Input;
 use crate::domain::model_texts;
 use crate::domain::owner::Owner;
 use crate::domain::permit::Permit;
+use crate::domain::request_sender::InputRequests;
 use crate::domain::waited::Waited;
 use crate::metrics::Metrics;
 use crate::store::{AgentLimits, Delegated, Settled, Store, StoreError};
-use crate::tools::asking::time_without_waits;
 use crate::tools::gate::{Gate, Gates, Returned};
+use crate::tools::request_answer::time_without_waits;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
@@ -63,7 +63,7 @@ impl Executor {
     }
 
     /// Runs one call and settles it, or delegates it to a child run or to an owner.
-    pub(crate) async fn run(&self, permit: Permit, asks: Arc<dyn Asks>) -> Result<Ran, StoreError> {
+    pub(crate) async fn run(&self, permit: Permit, asks: Arc<dyn InputRequests>) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
             tool_call_id = %permit.tool_call_id(),
@@ -122,12 +122,12 @@ impl Executor {
     /// Runs the tool and settles its call. The tool has had its effect before the call is settled. So a busy
     /// or restarting database does not discard the outcome: the write is retried until the lease of the
     /// execution is over.
-    async fn run_and_settle(&self, permit: Permit, asks: Arc<dyn Asks>) -> Result<Ran, StoreError> {
+    async fn run_and_settle(&self, permit: Permit, asks: Arc<dyn InputRequests>) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (requested, ran) = (permit.requested().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
         let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
-        let permit = permit.asking(asks.clone());
+        let permit = permit.with_requests(asks.clone());
         let heartbeat = self.keep(tool_call_id, execution);
         let executor = self.clone();
         // In a task of its own: a tool that does not stop when asked to continues, and is not dropped.
@@ -160,7 +160,7 @@ impl Executor {
         tool_call_id: ToolCallId,
         execution: Execution,
         owner: &Owner,
-        asks: Arc<dyn Asks>,
+        asks: Arc<dyn InputRequests>,
     ) -> Result<Ran, StoreError> {
         let hand_over = || async {
             let write = self.store.urgent_write().await?;

@@ -8,10 +8,10 @@ use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
 use super::retry::persist;
 use super::tasks::Work;
-use crate::domain::asking::Asks;
 use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
 use crate::domain::owner::{Next, TaskId};
+use crate::domain::request_sender::InputRequests;
 use crate::domain::tool_request::{Answer, Question};
 use crate::store::{PolledCall, Polls, Settled, StoreError};
 use crate::tools::remote_work::Polled;
@@ -43,7 +43,7 @@ pub(super) enum End {
 
 /// The open questions of a server that this process asks people.
 pub(super) struct Questions {
-    asks: Arc<dyn Asks>,
+    asks: Arc<dyn InputRequests>,
     of: (ToolCallId, Execution),
     /// The keys of the questions that have no answer yet.
     keys: HashSet<String>,
@@ -55,7 +55,12 @@ pub(super) type Answered = (String, Option<Answer>);
 
 impl Executor {
     /// Starts to poll the work of a call that this process has handed over.
-    pub(super) async fn poll_handed_over(&self, call: ToolCallId, execution: Execution, asks: Arc<dyn Asks>) {
+    pub(super) async fn poll_handed_over(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        asks: Arc<dyn InputRequests>,
+    ) {
         let read = async { self.store.urgent_read().await?.polled_call(Polls::first(call, execution)).await };
         match read.await {
             Ok(Some(polled)) => self.start_polls(polled, asks),
@@ -66,7 +71,7 @@ impl Executor {
     }
 
     /// Starts to poll the work of this call, until its end or that of this process.
-    pub(crate) fn start_polls(&self, polled: PolledCall, asks: Arc<dyn Asks>) {
+    pub(crate) fn start_polls(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) {
         let span =
             tracing::error_span!("remote_work", tool_call_id = %polled.call.id, tool = polled.call.name);
         let executor = self.clone();
@@ -80,7 +85,7 @@ impl Executor {
         );
     }
 
-    async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn Asks>) -> Result<(), StoreError> {
+    async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) -> Result<(), StoreError> {
         let heartbeat = self.keep_polls(polled.polls.clone());
         let ended = self.poll_until_end(&polled, &heartbeat, asks).await?;
         drop(heartbeat);
@@ -113,7 +118,7 @@ impl Executor {
         &self,
         polled: &PolledCall,
         heartbeat: &Heartbeat,
-        asks: Arc<dyn Asks>,
+        asks: Arc<dyn InputRequests>,
     ) -> Result<End, StoreError> {
         let mut questions = Questions::new(asks, (polled.call.id, polled.polls.execution));
         let mut next = polled.next.clone();
@@ -210,7 +215,7 @@ impl Executor {
 }
 
 impl Questions {
-    fn new(asks: Arc<dyn Asks>, of: (ToolCallId, Execution)) -> Self {
+    fn new(asks: Arc<dyn InputRequests>, of: (ToolCallId, Execution)) -> Self {
         Self { asks, of, keys: HashSet::new(), answers: FuturesUnordered::new() }
     }
 
@@ -230,7 +235,7 @@ impl Questions {
             self.answers.push(
                 async move {
                     let answer = match question {
-                        Some(question) => asks.ask_once(of, key.clone(), question).await,
+                        Some(question) => asks.send_once(of, key.clone(), question).await,
                         None => Some(Answer::Decline),
                     };
                     (key, answer)

@@ -9,11 +9,11 @@ use super::previews::{self, MissingPreview, Previews};
 use super::retry::persist;
 use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
 use crate::config;
-use crate::domain::asking::Asks;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
+use crate::domain::request_sender::InputRequests;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
@@ -49,7 +49,7 @@ pub(crate) struct Turn<'a> {
     /// hold.
     pub(crate) asks: Option<AskHandler<'a>>,
     /// Asks people on behalf of the tools that run.
-    pub(crate) people: Arc<dyn Asks>,
+    pub(crate) people: Arc<dyn InputRequests>,
 }
 
 /// Asks about held calls, and returns them with their status after the answers.

@@ -8,17 +8,17 @@ use super::handlers::{InputAnswer, InputRequest};
 use super::{Approvals, DecideError, Decider, own_right};
 use crate::agent::{Wait, persist};
 use crate::domain::Principal;
-use crate::domain::asking::{Asks, REQUESTS_MAX};
 use crate::domain::call::{Execution, State};
 use crate::domain::decision::Choice;
 use crate::domain::id::{RequestId, ToolCallId};
 use crate::domain::policy::MayDecide;
+use crate::domain::request_sender::{InputRequests, REQUESTS_MAX};
 use crate::domain::tool_request::{Answer, Question, RequestState, ToolRequest};
 use crate::rate_limit::RateLimited;
 use crate::store::{Asked, RequestEnd, StoreError, VisibleRequest};
 use crate::tools::InputError;
-use crate::tools::asking::errors_in;
 use crate::tools::gate::Gate;
+use crate::tools::request_answer::errors_in;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -72,12 +72,12 @@ pub(crate) struct RequestStatus {
     pub(crate) can_decline: bool,
 }
 
-impl Asks for Approvals {
-    fn ask(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer> {
+impl InputRequests for Approvals {
+    fn send(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer> {
         async move { self.ask_until_dropped(of, None, question).await.unwrap_or(Answer::Cancel) }.boxed()
     }
 
-    fn ask_once(
+    fn send_once(
         &self,
         of: (ToolCallId, Execution),
         key: String,

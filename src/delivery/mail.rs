@@ -10,10 +10,10 @@ use crate::domain::Principal;
 use crate::domain::call::{RiskLevel, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::delegation::actor_of;
-use crate::domain::endpoint::{Failure, Follow};
+use crate::domain::endpoint::{Failure, FailureAction};
 use crate::domain::event::Event;
 use crate::domain::policy::MayDecide;
-use crate::store::{Attempted, DueEvent, Read, StoreError, VisibleCall, Wanted};
+use crate::store::{Attempted, DueEvent, EndpointEvents, Read, StoreError, VisibleCall};
 use crate::tools::gate::Gate;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;
@@ -55,7 +55,7 @@ impl Mail {
         server: &Arc<MailServer>,
         index: usize,
         notify: &config::Notify,
-    ) -> Result<(Self, Wanted), ConfigError> {
+    ) -> Result<(Self, EndpointEvents), ConfigError> {
         let key = notify_key(index);
         let reader = Principal {
             tenant_id: notify.tenant.clone(),
@@ -73,7 +73,7 @@ impl Mail {
             quiet,
             console: config.server.public_url.clone().filter(|_| config.serves_console()),
         };
-        Ok((made, Wanted { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() }))
+        Ok((made, EndpointEvents { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() }))
     }
 
     /// Returns the address of the recipient as a URL.
@@ -163,7 +163,7 @@ impl Mail {
             Some(message) => self.server.send(&self.to, &message, until).await,
             None => Err(Failed {
                 failure: Failure::NotSent,
-                follow: Follow::Retry(None),
+                action: FailureAction::Retry(None),
                 why: "the message cannot be written".to_owned(),
             }),
         }

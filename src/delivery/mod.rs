@@ -22,7 +22,7 @@ use crate::domain::event::{Event, EventType};
 use crate::egress::Reach;
 use crate::feed::Feed;
 use crate::metrics::{EndpointFound, Metrics};
-use crate::store::{Read, Standing, Store, StoreError};
+use crate::store::{LeasedEndpoint, Read, Store, StoreError};
 use receiver::Receiver;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -111,7 +111,7 @@ impl Deliveries {
             let Receiver { name, wanted, channel, .. } = receiver;
             self.store.place_endpoint(name, &wanted.tenant_id, channel.kind()).await?;
             let deliveries = self.clone();
-            self.tasks.spawn(async move { deliveries.keep_delivering(place).await });
+            self.tasks.spawn(async move { deliveries.run_endpoint(place).await });
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Deliveries {
         }
         let read = self.store.read().await?;
         for receiver in own {
-            if let Some(Standing { endpoint, .. }) = read.endpoint(&receiver.name).await? {
+            if let Some(LeasedEndpoint { endpoint, .. }) = read.endpoint(&receiver.name).await? {
                 list.push(receiver.status(&read, endpoint).await?);
             }
         }
@@ -165,7 +165,9 @@ impl Deliveries {
     pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointFound>, StoreError> {
         let mut found = Vec::new();
         for receiver in &self.receivers {
-            let Some(Standing { endpoint, .. }) = read.endpoint(&receiver.name).await? else { continue };
+            let Some(LeasedEndpoint { endpoint, .. }) = read.endpoint(&receiver.name).await? else {
+                continue;
+            };
             let waiting = read.waiting_since(&receiver.wanted, endpoint.cursor).await?;
             found.push(EndpointFound {
                 channel: receiver.channel.kind().into(),

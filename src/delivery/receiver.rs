@@ -12,7 +12,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::ChannelKind;
 use crate::egress::Reach;
 use crate::metrics;
-use crate::store::{Attempted, DueEvent, Read, StoreError, Wanted};
+use crate::store::{Attempted, DueEvent, EndpointEvents, Read, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// An endpoint of the configuration.
 pub(super) struct Receiver {
     pub(super) name: String,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: EndpointEvents,
     /// The longest time of an attempt.
     pub(super) timeout: Duration,
     pub(super) channel: Channel,
@@ -109,7 +109,7 @@ impl Receiver {
         Ok(all)
     }
 
-    fn new(name: &str, wanted: Wanted, timeout: Duration, channel: Channel) -> Self {
+    fn new(name: &str, wanted: EndpointEvents, timeout: Duration, channel: Channel) -> Self {
         Self { name: name.to_owned(), wanted, timeout, channel, enabled: Notify::new() }
     }
 

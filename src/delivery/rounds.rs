@@ -5,7 +5,7 @@ use super::failed::Failed;
 use super::receiver::{Outgoing, Prepared, Receiver};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{Endpoint, EndpointState};
-use crate::store::{Attempted, Delivery, NextEvent, Read, Standing, StoreError, Then};
+use crate::store::{Attempted, Delivery, LeasedEndpoint, NextEvent, Read, StoreError, Then};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -63,7 +63,7 @@ struct Known {
 
 impl Deliveries {
     /// Runs until the process stops.
-    pub(super) async fn keep_delivering(self: Arc<Self>, place: usize) {
+    pub(super) async fn run_endpoint(self: Arc<Self>, place: usize) {
         let Some(receiver) = self.receivers.get(place) else { return };
         // Before the first look at the rows: an event that gets its number in between is in the news.
         let mut news = self.feed.tenant_signal(&receiver.wanted.tenant_id);
@@ -115,7 +115,7 @@ impl Deliveries {
     async fn round(&self, place: usize, known: &mut Known) -> Result<Again, StoreError> {
         let Some(receiver) = self.receivers.get(place) else { return Ok(Again::News) };
         let read = self.store.timed_read().await?;
-        let Some(Standing { endpoint, held }) = read.endpoint(&receiver.name).await? else {
+        let Some(LeasedEndpoint { endpoint, held }) = read.endpoint(&receiver.name).await? else {
             return Ok(Again::After(LOOK));
         };
         if endpoint.state.is_disabled() {
@@ -338,10 +338,10 @@ impl Deliveries {
         (outgoing, failed): (&Outgoing<'_>, Failed),
     ) -> Result<Again, StoreError> {
         self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, "failed");
-        let Failed { failure, follow, why } = failed;
+        let Failed { failure, action, why } = failed;
         let write = self.store.write().await?;
         let now = write.now();
-        let state = state.failed(failure, follow, now);
+        let state = state.failed(failure, action, now);
         let recorded = write.failed(delivery, &state).await?;
         write.commit().await?;
         let (name, event) = (&receiver.name, &outgoing.due.event.event_id);

@@ -2,7 +2,7 @@
 
 use super::failed::Failed;
 use crate::config::{ConfigError, Mail, MailTls};
-use crate::domain::endpoint::{Failure, Follow};
+use crate::domain::endpoint::{Failure, FailureAction};
 use crate::store::Attempted;
 use lettre::Message;
 use lettre::message::Mailbox;
@@ -129,7 +129,7 @@ fn parameters(mail: &Mail, host: &str) -> Result<TlsParameters, ConfigError> {
 
 fn late(failure: Failure) -> Failed {
     let why = "the mail server did not answer in time".to_owned();
-    Failed { failure, follow: Follow::Retry(None), why }
+    Failed { failure, action: FailureAction::Retry(None), why }
 }
 
 /// Returns the failed attempt. `silent` is the failure if the server gave no status.
@@ -139,5 +139,5 @@ fn failed(error: &Error, silent: Failure) -> Failed {
         Some(code) => (Failure::Status(code.into()), format!("the mail server answered {code}")),
         None => (silent, error.to_string()),
     };
-    Failed { failure, follow: Follow::Retry(None), why }
+    Failed { failure, action: FailureAction::Retry(None), why }
 }

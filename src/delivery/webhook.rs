@@ -4,11 +4,11 @@ use super::PublicForm;
 use super::failed::Failed;
 use crate::config::{self, Config, ConfigError, WebhookBody};
 use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Failure, Follow};
+use crate::domain::endpoint::{Failure, FailureAction};
 use crate::egress::Reach;
 use crate::signed_post::{Message, SignedPost, Unanswered};
 use crate::standard_webhooks::Signer;
-use crate::store::{DueEvent, Wanted, event_type, event_types};
+use crate::store::{DueEvent, EndpointEvents, event_type, event_types};
 use reqwest::Response;
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use serde_json::{Map, Value, json};
@@ -41,7 +41,7 @@ impl Webhook {
         index: usize,
         webhook: &config::Webhook,
         reach: &Reach,
-    ) -> Result<(Self, Wanted), ConfigError> {
+    ) -> Result<(Self, EndpointEvents), ConfigError> {
         let key = config::webhook_key(index);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
         let secrets = webhook.read_secrets(&key)?;
@@ -64,7 +64,7 @@ impl Webhook {
             tenant_id: webhook.tenant.clone(),
             console: config.server.public_url.clone().filter(|_| config.serves_console()),
         };
-        Ok((made, Wanted { tenant_id: webhook.tenant.clone(), types }))
+        Ok((made, EndpointEvents { tenant_id: webhook.tenant.clone(), types }))
     }
 
     /// Returns the address without its path, which may contain a secret.
@@ -89,7 +89,7 @@ impl Webhook {
                     Unanswered::NotSent(why) => (Failure::NotSent, why),
                     Unanswered::Unknown(why) => (Failure::NoAnswer, why),
                 };
-                Err(Failed { failure, follow: Follow::Retry(None), why })
+                Err(Failed { failure, action: FailureAction::Retry(None), why })
             }
         }
     }
@@ -120,13 +120,13 @@ impl Webhook {
 
 fn of_response(response: &Response) -> Result<(), Failed> {
     let status = response.status().as_u16();
-    let follow = match status {
+    let action = match status {
         200..=299 => return Ok(()),
-        GONE => Follow::Disable,
-        busy if BUSY.contains(&busy) => Follow::Retry(retry_after(response.headers())),
-        _ => Follow::Retry(None),
+        GONE => FailureAction::Disable,
+        busy if BUSY.contains(&busy) => FailureAction::Retry(retry_after(response.headers())),
+        _ => FailureAction::Retry(None),
     };
-    Err(Failed { failure: Failure::Status(status), follow, why: format!("it answered {status}") })
+    Err(Failed { failure: Failure::Status(status), action, why: format!("it answered {status}") })
 }
 
 /// Returns the wait that the endpoint asks for (RFC 9110, 10.2.3). A date is compared with the clock of the endpoint.

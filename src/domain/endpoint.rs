@@ -105,7 +105,7 @@ pub(crate) enum Failure {
 
 /// How a failed attempt is to be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Follow {
+pub(crate) enum FailureAction {
     /// By another attempt, not before this wait is over, if the endpoint asks for one.
     Retry(Option<Duration>),
     /// By none: the endpoint is gone for good.
@@ -114,7 +114,7 @@ pub(crate) enum Follow {
 
 impl EndpointState {
     /// Returns the state after one more failed attempt.
-    pub(crate) fn failed(&self, failure: Failure, follow: Follow, now: Timestamp) -> Self {
+    pub(crate) fn failed(&self, failure: Failure, action: FailureAction, now: Timestamp) -> Self {
         let (count, since) = match self {
             Self::Delivering => (1, now),
             Self::Failing { failures, .. } | Self::Disabled { failures, .. } => {
@@ -122,12 +122,12 @@ impl EndpointState {
             }
         };
         let failures = Failures { count, since, last: failure };
-        match follow {
-            Follow::Disable => Self::Disabled { failures, at: now, reason: DisabledReason::Gone },
-            Follow::Retry(_) if now.since(since) >= FAILING_MAX => {
+        match action {
+            FailureAction::Disable => Self::Disabled { failures, at: now, reason: DisabledReason::Gone },
+            FailureAction::Retry(_) if now.since(since) >= FAILING_MAX => {
                 Self::Disabled { failures, at: now, reason: DisabledReason::FailedTooLong }
             }
-            Follow::Retry(asked) => {
+            FailureAction::Retry(asked) => {
                 let wait = asked.map_or_else(|| wait(count), |asked| asked.clamp(WAIT_MIN, WAIT_MAX));
                 // The last attempt is made when the three days are over, not up to an hour later.
                 let next_attempt_at = now.plus(wait).min(since.plus(FAILING_MAX));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn fails(state: &EndpointState, asked: Option<Duration>, now: i64) -> EndpointState {
-        state.failed(Failure::Status(500), Follow::Retry(asked), at(now))
+        state.failed(Failure::Status(500), FailureAction::Retry(asked), at(now))
     }
 
     fn next(state: &EndpointState) -> i64 {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_is_gone_is_disabled_at_once() {
-        let state = EndpointState::Delivering.failed(Failure::Status(410), Follow::Disable, at(5));
+        let state = EndpointState::Delivering.failed(Failure::Status(410), FailureAction::Disable, at(5));
         let failures = Failures { count: 1, since: at(5), last: Failure::Status(410) };
         assert_eq!(state, EndpointState::Disabled { failures, at: at(5), reason: DisabledReason::Gone });
     }

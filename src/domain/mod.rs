@@ -6,7 +6,6 @@
 //! models' servers in `llm`. A value has at most one name, the one in the documentation, for people, logs,
 //! metrics and routes. A change of that name changes neither a row nor a byte of a stream.
 
-pub(crate) mod asking;
 pub(crate) mod assignment;
 pub(crate) mod call;
 pub(crate) mod canonical;
@@ -33,6 +32,7 @@ pub(crate) mod preview;
 pub(crate) mod quorum;
 pub(crate) mod remote;
 pub(crate) mod replay;
+pub(crate) mod request_sender;
 pub(crate) mod run;
 pub(crate) mod strict_json;
 pub(crate) mod text;

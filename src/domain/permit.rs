@@ -1,9 +1,9 @@
 //! Permits: the rights to run tools. No tool can run without one.
 
-use super::asking::{Asker, Asks};
 use super::call::Execution;
 use super::id::ToolCallId;
 use super::input::Input;
+use super::request_sender::{InputRequests, RequestSender};
 use super::tool_request::{Answer, Question, RequestKind};
 use super::waited::Waited;
 use std::fmt;
@@ -65,7 +65,7 @@ struct PermittedCall {
     cancellation: CancellationToken,
     waited: Waited,
     /// `None` until the tool begins.
-    asks: Option<Arc<dyn Asks>>,
+    asks: Option<Arc<dyn InputRequests>>,
 }
 
 /// The key that identifies a call to the services that its tool uses. All attempts of the call have the same
@@ -164,7 +164,7 @@ impl Permit {
     }
 
     /// Returns the permit of a tool that begins, and that asks people in this way.
-    pub(crate) fn asking(mut self, asks: Arc<dyn Asks>) -> Self {
+    pub(crate) fn with_requests(mut self, asks: Arc<dyn InputRequests>) -> Self {
         self.call.asks = Some(asks);
         self
     }
@@ -232,12 +232,12 @@ impl<T: ?Sized> Permit<T> {
     /// in any other moment. A message of more than 4 KiB, a schema of more than 16 KiB and the eleventh request of a
     /// call are declined, and so is a request after a cancel of the call. A dropped future withdraws the request.
     pub async fn ask(&self, message: &str, schema: Input) -> Answer {
-        self.asker().ask(Question::new(RequestKind::Custom, message, schema)).await
+        self.request_sender().send(Question::new(RequestKind::Custom, message, schema)).await
     }
 
     /// Returns the right of this execution to ask.
-    pub(crate) fn asker(&self) -> Asker {
-        Asker::new(
+    pub(crate) fn request_sender(&self) -> RequestSender {
+        RequestSender::new(
             self.call.asks.clone(),
             (self.call.tool_call_id, self.call.execution),
             self.call.waited.clone(),

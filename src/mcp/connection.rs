@@ -5,8 +5,8 @@ use super::process::Process;
 use super::redaction::Redaction;
 use super::{Route, output};
 use crate::agent::Tasks;
-use crate::domain::asking::Asker;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
+use crate::domain::request_sender::RequestSender;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, ClientConfig,
@@ -128,10 +128,10 @@ impl Connection {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        let mut made = shake_hands(server, route, (tasks, redaction), handler.clone(), lifecycle).await;
+        let mut made = handshake(server, route, (tasks, redaction), handler.clone(), lifecycle).await;
         if let Err(NoHandshake::Undiscovered(_)) = made {
             let lifecycle = ClientLifecycleMode::Initialize;
-            made = shake_hands(server, route, (tasks, redaction), handler, lifecycle).await;
+            made = handshake(server, route, (tasks, redaction), handler, lifecycle).await;
         }
         let (running, process) = made.map_err(NoHandshake::why)?;
         let (peer, over, closing) =
@@ -185,10 +185,10 @@ impl Connection {
     pub(super) async fn call(
         &self,
         params: CallToolRequestParams,
-        asker: Asker,
+        sender: RequestSender,
     ) -> Result<Called, ToolError> {
-        let flight = self.in_flight.begin(asker.clone());
-        let answered = self.call_until_answered(params, Some(&asker), 0).await;
+        let flight = self.in_flight.begin(sender.clone());
+        let answered = self.call_until_answered(params, Some(&sender), 0).await;
         flight.landed();
         answered
     }
@@ -205,7 +205,7 @@ impl Connection {
     async fn call_until_answered(
         &self,
         mut params: CallToolRequestParams,
-        asker: Option<&Asker>,
+        sender: Option<&RequestSender>,
         rounds: u32,
     ) -> Result<Called, ToolError> {
         for _answer in 0..ANSWERS_MAX {
@@ -219,15 +219,15 @@ impl Connection {
                 }
                 Ok(CallToolResponse::InputRequired(asked)) => {
                     let asks = asked.input_requests.as_ref().is_some_and(|requests| !requests.is_empty());
-                    match (&asked.request_state, asker) {
+                    match (&asked.request_state, sender) {
                         // The server wants the call again as it is.
                         (Some(state), _) if !asks && state.len() <= STATE_BYTES_MAX => {
                             params.input_responses = None;
                             params.request_state = Some(state.clone());
                             sleep(SENT_AGAIN_AFTER).await;
                         }
-                        (None, Some(asker)) => {
-                            let Some(responses) = answer_all(asked, asker).await else { break };
+                        (None, Some(sender)) => {
+                            let Some(responses) = answer_all(asked, sender).await else { break };
                             params.input_responses = Some(responses);
                             params.request_state = None;
                         }
@@ -314,7 +314,7 @@ impl NoHandshake {
 }
 
 /// Starts or reaches a server, and begins a session or discovers what it supports.
-async fn shake_hands(
+async fn handshake(
     server: &str,
     route: &Route,
     (tasks, redaction): (&Tasks, &Redaction),

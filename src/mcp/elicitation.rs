@@ -1,7 +1,7 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
-use crate::domain::asking::Asker;
 use crate::domain::owner::{Form, Round};
+use crate::domain::request_sender::RequestSender;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ pub(super) struct CallsInFlight(Mutex<Calls>);
 
 #[derive(Default)]
 struct Calls {
-    askers: BTreeMap<u64, Asker>,
+    senders: BTreeMap<u64, RequestSender>,
     next: u64,
     /// Whether a call was given up. The server may still execute it, and ask for it.
     abandoned: bool,
@@ -37,21 +37,21 @@ pub(super) struct Flight {
 
 impl CallsInFlight {
     /// Adds a call.
-    pub(super) fn begin(self: &Arc<Self>, asker: Asker) -> Flight {
+    pub(super) fn begin(self: &Arc<Self>, sender: RequestSender) -> Flight {
         let mut calls = self.0.lock();
         let id = calls.next;
         calls.next = id.wrapping_add(1);
-        calls.askers.insert(id, asker);
+        calls.senders.insert(id, sender);
         drop(calls);
         Flight { of: self.clone(), id, landed: false }
     }
 
     /// Returns the one call that a request can belong to.
-    pub(super) fn only(&self) -> Option<Asker> {
+    pub(super) fn only(&self) -> Option<RequestSender> {
         let calls = self.0.lock();
-        let mut askers = calls.askers.values();
-        let only = askers.next().filter(|_| !calls.abandoned)?;
-        askers.next().is_none().then(|| only.clone())
+        let mut senders = calls.senders.values();
+        let only = senders.next().filter(|_| !calls.abandoned)?;
+        senders.next().is_none().then(|| only.clone())
     }
 }
 
@@ -65,18 +65,18 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let mut calls = self.of.0.lock();
-        calls.askers.remove(&self.id);
+        calls.senders.remove(&self.id);
         calls.abandoned |= !self.landed;
     }
 }
 
 /// Returns the result of a form. A form without a call, and a page that a person should visit, are declined.
-pub(super) async fn result_of(asked: ElicitRequestParams, asker: Option<Asker>) -> ElicitResult {
-    let (Some(question), Some(asker)) = (question(asked), asker) else {
+pub(super) async fn result_of(asked: ElicitRequestParams, sender: Option<RequestSender>) -> ElicitResult {
+    let (Some(question), Some(sender)) = (question(asked), sender) else {
         tracing::warn!("a request of an MCP server is declined: it is no form, or its call is not certain");
         return ElicitResult::new(ElicitationAction::Decline);
     };
-    result(asker.ask(question).await)
+    result(sender.send(question).await)
 }
 
 /// Returns an answer as its server reads it.
@@ -92,14 +92,14 @@ fn result(answer: Answer) -> ElicitResult {
 
 /// Asks for each input that a result requires, and returns the answers. `None` if the server asks for something else than
 /// forms.
-pub(super) async fn answer_all(asked: InputRequiredResult, asker: &Asker) -> Option<InputResponses> {
+pub(super) async fn answer_all(asked: InputRequiredResult, sender: &RequestSender) -> Option<InputResponses> {
     let forms = asked.input_requests?.into_iter().map(|(id, request)| match request {
         InputRequest::Elicitation(form) => Some((id, form.params)),
         _ => None,
     });
     let forms: Vec<_> = forms.collect::<Option<_>>()?;
     let answers = forms.into_iter().map(async |(id, form)| {
-        let result = result_of(form, Some(asker.clone())).await;
+        let result = result_of(form, Some(sender.clone())).await;
         Some((id, serde_json::to_value(result).ok()?))
     });
     let answers: InputResponses = join_all(answers).await.into_iter().collect::<Option<_>>()?;
@@ -142,7 +142,7 @@ pub(super) fn question(asked: ElicitRequestParams) -> Option<Question> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::asking::Silent;
+    use crate::domain::request_sender::Silent;
 
     #[tokio::test]
     async fn a_page_to_visit_is_declined_and_nothing_is_asked() {
@@ -152,23 +152,23 @@ mod tests {
             url: "https://evil.example/".to_owned(),
             elicitation_id: "1".to_owned(),
         };
-        let result = result_of(page, Some(Asker::for_test(Arc::new(Silent::default())))).await;
+        let result = result_of(page, Some(RequestSender::for_test(Arc::new(Silent::default())))).await;
         assert_eq!(result, ElicitResult::new(ElicitationAction::Decline));
     }
 
     #[test]
     fn a_request_without_a_call_belongs_to_the_only_call_that_it_can_belong_to() {
         let calls = Arc::<CallsInFlight>::default();
-        let asker = || Asker::for_test(Arc::new(Silent::default()));
+        let sender = || RequestSender::for_test(Arc::new(Silent::default()));
         assert!(calls.only().is_none());
-        let first = calls.begin(asker());
+        let first = calls.begin(sender());
         assert!(calls.only().is_some());
-        let second = calls.begin(asker());
+        let second = calls.begin(sender());
         assert!(calls.only().is_none(), "two calls");
         second.landed();
         assert!(calls.only().is_some());
         drop(first);
-        let _third = calls.begin(asker());
+        let _third = calls.begin(sender());
         assert!(calls.only().is_none(), "the server may still execute the first call");
     }
 }

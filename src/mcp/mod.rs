@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// Connects, and connects again after a loss, until the work of this process has ended.
-    pub(crate) async fn keep_connected(self, tasks: Tasks) {
+    pub(crate) async fn run(self, tasks: Tasks) {
         let (server, mut pause) = (self.config.name.as_str(), PAUSE_MIN);
         let pins = Pins::new(self.store.clone(), tasks.clone(), server);
         loop {

@@ -3,7 +3,7 @@
 use super::Link;
 use super::connection::Called;
 use crate::domain::owner::{Owner, RemoteWork};
-use crate::tools::asking::time_without_waits;
+use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -32,7 +32,7 @@ impl McpTool {
         // A dropped call tells the server that the answer is not wanted any more.
         tokio::select! {
             biased;
-            answered = connection.call(params, permit.asker()) => match answered? {
+            answered = connection.call(params, permit.request_sender()) => match answered? {
                 Called::Result(output) => Ok(output),
                 Called::Next(next) => {
                     let work = RemoteWork { server: self.link.server.clone(), next };

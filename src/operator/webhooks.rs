@@ -3,7 +3,7 @@
 use super::{Operator, OperatorError};
 use crate::domain::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
 use crate::domain::visible::visible;
-use crate::store::Standing;
+use crate::store::LeasedEndpoint;
 
 /// A webhook or a mail recipient in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,8 @@ impl Operator {
             ChannelKind::Webhook => self.config.webhooks.iter().any(|webhook| webhook.name == name),
             ChannelKind::Mail => self.config.notify.iter().any(|notify| notify.name == name),
         };
-        let line = |it: Standing| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
+        let line =
+            |it: LeasedEndpoint| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
         Ok(standings.into_iter().map(line).collect())
     }
 
@@ -58,8 +59,8 @@ impl Operator {
 }
 
 impl WebhookLine {
-    fn of(standing: &Standing, is_configured: bool) -> Self {
-        let endpoint = &standing.endpoint;
+    fn of(leased: &LeasedEndpoint, is_configured: bool) -> Self {
+        let endpoint = &leased.endpoint;
         let state = match &endpoint.state {
             _ if !is_configured => "not configured",
             EndpointState::Delivering => "delivering",

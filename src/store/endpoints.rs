@@ -26,7 +26,7 @@ const DISABLED: &str = "disabled";
 
 /// The events that an endpoint gets.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct EndpointEvents {
     /// Only events of this tenant.
     pub(crate) tenant_id: String,
     /// Only events of these types.
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
 
 /// An endpoint at the time of a read.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct LeasedEndpoint {
     pub(crate) endpoint: Endpoint,
     /// The process that delivers, and the end of its lease.
     pub(crate) held: Option<(String, Timestamp)>,
@@ -94,7 +94,7 @@ struct Scanned {
     last: Option<i64>,
 }
 
-impl Wanted {
+impl EndpointEvents {
     /// Selects the first rows of the tenant after this number, of all types.
     fn rows(&self, after: i64) -> SelectStatement {
         Query::select()
@@ -110,22 +110,22 @@ impl Wanted {
 
 impl Read {
     /// Returns an endpoint.
-    pub(crate) async fn endpoint(&self, name: &str) -> Result<Option<Standing>, StoreError> {
+    pub(crate) async fn endpoint(&self, name: &str) -> Result<Option<LeasedEndpoint>, StoreError> {
         let row = endpoint::Entity::find_by_id(name).one(&self.tx).await?;
-        row.map(standing).transpose()
+        row.map(leased).transpose()
     }
 
     /// Returns all endpoints that were ever configured, in the order of their names.
-    pub(crate) async fn endpoints(&self) -> Result<Vec<Standing>, StoreError> {
+    pub(crate) async fn endpoints(&self) -> Result<Vec<LeasedEndpoint>, StoreError> {
         let rows = endpoint::Entity::find().order_by_asc(endpoint::Column::Name).all(&self.tx).await?;
-        let read = |row: endpoint::Model| rows::listed(TABLE, &row.name.clone(), standing(row));
+        let read = |row: endpoint::Model| rows::listed(TABLE, &row.name.clone(), leased(row));
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
     /// Returns the time of the first event after this number, if one of the next rows is wanted.
     pub(crate) async fn waiting_since(
         &self,
-        wanted: &Wanted,
+        wanted: &EndpointEvents,
         after: i64,
     ) -> Result<Option<Timestamp>, StoreError> {
         Ok(self.next_row(wanted, after).await?.map(|row| Timestamp::from_micros(row.at)))
@@ -146,7 +146,11 @@ impl Read {
     }
 
     /// Returns the next event after this number that an endpoint gets, with its call.
-    pub(crate) async fn next_event(&self, wanted: &Wanted, after: i64) -> Result<NextEvent, StoreError> {
+    pub(crate) async fn next_event(
+        &self,
+        wanted: &EndpointEvents,
+        after: i64,
+    ) -> Result<NextEvent, StoreError> {
         let Some(row) = self.next_row(wanted, after).await? else {
             let scanned = Query::select()
                 .expr_as(Expr::col(event::Column::Seq).count(), "rows")
@@ -181,7 +185,11 @@ impl Read {
         Ok(Some(VisibleCall { call, thread, votes, delegations }))
     }
 
-    async fn next_row(&self, wanted: &Wanted, after: i64) -> Result<Option<event::Model>, StoreError> {
+    async fn next_row(
+        &self,
+        wanted: &EndpointEvents,
+        after: i64,
+    ) -> Result<Option<event::Model>, StoreError> {
         let first = Query::select()
             .columns(event::Column::iter())
             .from_subquery(wanted.rows(after), event::Entity)
@@ -211,7 +219,7 @@ impl Store {
         channel: ChannelKind,
     ) -> Result<(), StoreError> {
         // The lease of an earlier process on SQLite, which has ended.
-        let is_left = |standing: &Standing| self.has_one_writer() && standing.held.is_some();
+        let is_left = |leased: &LeasedEndpoint| self.has_one_writer() && leased.held.is_some();
         let found = self.read().await?.endpoint(name).await?;
         let is_same = |it: &Endpoint| it.tenant_id == tenant_id && it.channel == channel;
         if found.is_some_and(|it| is_same(&it.endpoint) && !is_left(&it)) {
@@ -400,7 +408,7 @@ fn in_state(state: &EndpointState) -> UpdateMany<endpoint::Entity> {
         .col_expr(endpoint::Column::DisabledReason, Expr::value(disabled.map(|(_, reason)| reason.word())))
 }
 
-fn standing(row: endpoint::Model) -> Result<Standing, StoreError> {
+fn leased(row: endpoint::Model) -> Result<LeasedEndpoint, StoreError> {
     let held = row.holder.clone().zip(row.lease_until.map(Timestamp::from_micros));
     let state = match row.state.as_str() {
         DELIVERING => EndpointState::Delivering,
@@ -422,7 +430,7 @@ fn standing(row: endpoint::Model) -> Result<Standing, StoreError> {
     let refusals = refusals(&row)?;
     let endpoint =
         Endpoint { name: row.name, tenant_id: row.tenant_id, channel, cursor: row.cursor, state, refusals };
-    Ok(Standing { endpoint, held })
+    Ok(LeasedEndpoint { endpoint, held })
 }
 
 fn failures(row: &endpoint::Model) -> Result<Failures, StoreError> {

@@ -68,7 +68,7 @@ use decisions::NewDecision;
 pub(crate) use decisions::Vote;
 pub(crate) use definitions::{AcceptOutcome, ListedTool};
 pub(crate) use drafts::OpenStep;
-pub(crate) use endpoints::{Attempted, Delivery, DueEvent, NextEvent, Standing, Then, Wanted};
+pub(crate) use endpoints::{Attempted, Delivery, DueEvent, EndpointEvents, LeasedEndpoint, NextEvent, Then};
 pub(crate) use error::StoreError;
 pub(crate) use establish::{Established, Finding};
 pub(crate) use events::{EventFilter, EventReader, EventsRead, Range};

@@ -3,7 +3,6 @@
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
 mod access;
-pub(crate) mod asking;
 mod configured;
 mod current;
 mod exact_numbers;
@@ -13,6 +12,7 @@ mod headline;
 mod output;
 mod registry;
 pub(crate) mod remote_work;
+pub(crate) mod request_answer;
 mod rules;
 mod schema;
 mod sub_agent;

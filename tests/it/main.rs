@@ -5,7 +5,6 @@
 #![cfg(test)]
 
 mod approval_card;
-mod asking;
 mod assistant_ui;
 mod attach;
 mod attach_ui;
@@ -24,6 +23,7 @@ mod client_disconnects;
 mod config;
 mod console;
 mod crash;
+mod custom_requests;
 mod decide;
 mod deployment_files;
 mod dev_server;

@@ -11,8 +11,8 @@ import { Waiting } from './Waiting.jsx';
 
 // One thread. A new chat has no id yet: `onStart` makes the thread, and shows it with the text as `first`.
 export function Chat({ id, title, first, focus, onStart, ...stored }) {
-  const { messages, busy, error, live, send, stop, goOn, older } = useConversation({ id, ...stored });
-  const { answers, decide, approveAll, deciding } = useDecisions(goOn);
+  const { messages, busy, error, live, send, stop, resume, older } = useConversation({ id, ...stored });
+  const { answers, decide, approveAll, deciding } = useDecisions(resume);
   const { element: log, atEnd, follow } = useFollow();
   const heading = useRef();
   const began = useRef(false);

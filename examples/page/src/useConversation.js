@@ -94,7 +94,7 @@ export function useConversation({ id, messages: stored, older, onChange }) {
   }
 
   // After a decision: continues the run if its last call is decided.
-  async function goOn() {
+  async function resume() {
     try {
       await sync();
       if (idle() && isUnanswered(chat.messages)) await send();
@@ -103,7 +103,7 @@ export function useConversation({ id, messages: stored, older, onChange }) {
     }
   }
 
-  return { messages, busy, error, live, send, stop, goOn, older: cursor && showOlder };
+  return { messages, busy, error, live, send, stop, resume, older: cursor && showOlder };
 }
 
 // Whether the model has yet to answer: a message of the user, or calls of which none waits.

@@ -3,7 +3,7 @@ import { holdpoint } from './holdpoint.js';
 
 // What this page does about held calls. Each decision is stored at once, and the server continues the run after the
 // last one, also if the page is closed.
-export function useDecisions(goOn) {
+export function useDecisions(resume) {
   // By the id of the call: { busy }, { error }, { late: the decision in force }, or { counted }: more people are needed.
   const [answers, setAnswers] = useState({});
   const note = entries => setAnswers(now => ({ ...now, ...Object.fromEntries(entries) }));
@@ -18,7 +18,7 @@ export function useDecisions(goOn) {
     } catch (error) {
       note([[id, error.decision ? { late: error.decision } : { error }]]);
     }
-    await goOn();
+    await resume();
   }
 
   async function approveAll(holds) {
@@ -31,7 +31,7 @@ export function useDecisions(goOn) {
     } catch (error) {
       note(holds.map(({ toolCallId }) => [toolCallId, { error }]));
     }
-    await goOn();
+    await resume();
   }
 
   const deciding = Object.values(answers).some(answer => answer.busy);

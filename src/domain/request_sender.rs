@@ -12,21 +12,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const REQUESTS_MAX: u64 = 10;
 
 /// Asks people on behalf of executing calls.
-pub(crate) trait Asks: Send + Sync {
+pub(crate) trait InputRequests: Send + Sync {
     /// Asks those that may decide the call, and returns their answer. Without one the answer is [`Answer::Cancel`],
     /// and [`Answer::Decline`] for a request beyond the limits. A dropped future withdraws the request.
-    fn ask(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer>;
+    fn send(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer>;
 
     /// Asks in the same way, and once for each key of an execution: a repeated question is the same request, also after
     /// a restart. A dropped future leaves the request open. `None` if the question could not be asked now.
-    fn ask_once(
+    fn send_once(
         &self,
         of: (ToolCallId, Execution),
         key: String,
         question: Question,
     ) -> BoxFuture<'_, Option<Answer>>;
 
-    /// Withdraws the request of [`ask_once`](Self::ask_once) if it is still open.
+    /// Withdraws the request of [`send_once`](Self::send_once) if it is still open.
     fn withdraw(&self, of: (ToolCallId, Execution), key: String) -> BoxFuture<'_, ()>;
 }
 
@@ -36,13 +36,13 @@ pub(crate) trait Asks: Send + Sync {
 pub(crate) struct Silent(pub(crate) AtomicU64);
 
 #[cfg(test)]
-impl Asks for Silent {
-    fn ask(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
+impl InputRequests for Silent {
+    fn send(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Answer::Cancel })
     }
 
-    fn ask_once(&self, _: (ToolCallId, Execution), _: String, _: Question) -> BoxFuture<'_, Option<Answer>> {
+    fn send_once(&self, _: (ToolCallId, Execution), _: String, _: Question) -> BoxFuture<'_, Option<Answer>> {
         Box::pin(async { None })
     }
 
@@ -53,24 +53,28 @@ impl Asks for Silent {
 
 /// The right of one execution to ask.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct RequestSender {
     /// `None` before the execution begins.
-    asks: Option<Arc<dyn Asks>>,
+    asks: Option<Arc<dyn InputRequests>>,
     of: (ToolCallId, Execution),
     waited: Waited,
     /// The questions so far, those of clones included.
     asked: Arc<AtomicU64>,
 }
 
-impl Asker {
+impl RequestSender {
     /// Returns the right of this execution, whose waits count as `waited`.
-    pub(crate) fn new(asks: Option<Arc<dyn Asks>>, of: (ToolCallId, Execution), waited: Waited) -> Self {
+    pub(crate) fn new(
+        asks: Option<Arc<dyn InputRequests>>,
+        of: (ToolCallId, Execution),
+        waited: Waited,
+    ) -> Self {
         Self { asks, of, waited, asked: Arc::default() }
     }
 
     /// Returns the right of an execution that does not exist.
     #[cfg(test)]
-    pub(crate) fn for_test(asks: Arc<dyn Asks>) -> Self {
+    pub(crate) fn for_test(asks: Arc<dyn InputRequests>) -> Self {
         use super::clock::Timestamp;
         use super::id::ExecId;
         let id = uuid::Uuid::nil();
@@ -81,13 +85,13 @@ impl Asker {
 
     /// Asks, and returns the answer. The time limits of the call leave the wait out. A question beyond
     /// [`REQUESTS_MAX`] is declined before it reaches the database, because an MCP server can ask without end.
-    pub(crate) async fn ask(&self, question: Question) -> Answer {
+    pub(crate) async fn send(&self, question: Question) -> Answer {
         let Some(asks) = &self.asks else { return Answer::Cancel };
         if self.asked.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
             return Answer::Decline;
         }
         let _waiting = self.waited.begin();
-        asks.ask(self.of, question).await
+        asks.send(self.of, question).await
     }
 }
 
@@ -101,15 +105,15 @@ mod tests {
     #[test]
     fn questions_beyond_the_limit_are_declined_without_being_asked() {
         let counts = Arc::new(Silent::default());
-        let asker = Asker::for_test(counts.clone());
-        let ask = |asker: &Asker| {
+        let sender = RequestSender::for_test(counts.clone());
+        let ask = |sender: &RequestSender| {
             let question = Question::new(RequestKind::Custom, "?", Input::new());
-            asker.ask(question).now_or_never().unwrap()
+            sender.send(question).now_or_never().unwrap()
         };
         for _ in 0..REQUESTS_MAX {
-            assert_eq!(ask(&asker.clone()), Answer::Cancel);
+            assert_eq!(ask(&sender.clone()), Answer::Cancel);
         }
-        assert_eq!(ask(&asker), Answer::Decline);
+        assert_eq!(ask(&sender), Answer::Decline);
         assert_eq!(counts.0.load(Ordering::Relaxed), REQUESTS_MAX);
     }
 }
