@@ -154,7 +154,7 @@ impl Executor {
 
     /// Hands a call over to the service that accepted it. Until that commit only the lease says that the call goes
     /// on, so the write is retried until the lease is over. A report of the service settles the call in any case. The
-    /// outcome of a task is polled from then on.
+    /// work of an MCP server is polled from then on.
     async fn hand_over(
         &self,
         tool_call_id: ToolCallId,
@@ -167,7 +167,7 @@ impl Executor {
             write.hand_over(tool_call_id, execution, owner, self.lease).await
         };
         if persist(self.lease, hand_over).await?.value {
-            if owner.task.is_some() {
+            if owner.work.is_some() {
                 self.poll_handed_over(tool_call_id, execution, asks).await;
             }
             return Ok(Ran::Delegated);

@@ -12,6 +12,7 @@ mod judge;
 mod polling;
 mod previews;
 mod retry;
+mod rounds;
 mod step;
 mod tasks;
 mod turn;

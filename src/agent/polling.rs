@@ -1,7 +1,8 @@
-//! Polls of tasks: the outcome of a call that an MCP server executes as a task.
+//! Polls of the work of MCP servers: the outcome of a call that its server executes as a task, or continues after a round
+//! of answers.
 //!
-//! One process polls a task at a time, and keeps the right to with a heartbeat. Everything that another process needs
-//! to take over is in the rows: the task, and the answers to its questions.
+//! One process polls at a time, and keeps the right to with a heartbeat. Everything that another process needs to take
+//! over is in the rows: the task or the round, and the answers to the questions.
 
 use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
@@ -9,13 +10,15 @@ use super::retry::persist;
 use super::tasks::Work;
 use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
+use crate::domain::owner::{Next, TaskId};
 use crate::domain::request_sender::InputRequests;
 use crate::domain::tool_request::{Answer, Question};
 use crate::store::{PolledCall, Polls, Settled, StoreError};
-use crate::tools::remote_tasks::Polled;
+use crate::tools::remote_work::Polled;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -29,7 +32,7 @@ const POLLED_EVERY_MAX: Duration = Duration::from_secs(60);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the polls of a process end.
-enum End {
+pub(super) enum End {
     /// The call has this outcome.
     Outcome(Outcome),
     /// Another process takes over.
@@ -38,20 +41,20 @@ enum End {
     Lost,
 }
 
-/// The open questions of a task that this process asks people.
-struct Questions {
+/// The open questions of a server that this process asks people.
+pub(super) struct Questions {
     asks: Arc<dyn InputRequests>,
     of: (ToolCallId, Execution),
     /// The keys of the questions that have no answer yet.
     keys: HashSet<String>,
-    answers: FuturesUnordered<BoxFuture<'static, Answered>>,
+    pub(super) answers: FuturesUnordered<BoxFuture<'static, Answered>>,
 }
 
 /// The key of a question, and its answer. `None` if the question could not be asked.
-type Answered = (String, Option<Answer>);
+pub(super) type Answered = (String, Option<Answer>);
 
 impl Executor {
-    /// Starts to poll the task of a call that this process has handed over.
+    /// Starts to poll the work of a call that this process has handed over.
     pub(super) async fn poll_handed_over(
         &self,
         call: ToolCallId,
@@ -62,19 +65,20 @@ impl Executor {
         match read.await {
             Ok(Some(polled)) => self.start_polls(polled, asks),
             Ok(None) => {}
-            // A sweeper finds the task after the lease.
-            Err(error) => tracing::warn!(%error, "could not begin to poll a task"),
+            // A sweeper finds the call after the lease.
+            Err(error) => tracing::warn!(%error, "could not begin to poll the work of a call"),
         }
     }
 
-    /// Starts to poll the task of this call, until its end or that of this process.
+    /// Starts to poll the work of this call, until its end or that of this process.
     pub(crate) fn start_polls(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) {
-        let span = tracing::error_span!("task", tool_call_id = %polled.call.id, tool = polled.call.name);
+        let span =
+            tracing::error_span!("remote_work", tool_call_id = %polled.call.id, tool = polled.call.name);
         let executor = self.clone();
         self.tasks.spawn(
             async move {
                 if let Err(error) = executor.keep_polling(polled, asks).await {
-                    tracing::error!(%error, "the polls of a task broke off; they begin again");
+                    tracing::error!(%error, "the polls of a call broke off; they begin again");
                 }
             }
             .instrument(span),
@@ -83,7 +87,7 @@ impl Executor {
 
     async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) -> Result<(), StoreError> {
         let heartbeat = self.keep_polls(polled.polls.clone());
-        let ended = self.poll_until_end(&polled, &heartbeat, asks).await;
+        let ended = self.poll_until_end(&polled, &heartbeat, asks).await?;
         drop(heartbeat);
         let PolledCall { polls, call, .. } = polled;
         match ended {
@@ -115,15 +119,41 @@ impl Executor {
         polled: &PolledCall,
         heartbeat: &Heartbeat,
         asks: Arc<dyn InputRequests>,
+    ) -> Result<End, StoreError> {
+        let mut questions = Questions::new(asks, (polled.call.id, polled.polls.execution));
+        let mut next = polled.next.clone();
+        loop {
+            next = match next {
+                Some(Next::Task(task)) => {
+                    return Ok(self.poll_task(&polled.server, &task, heartbeat, questions).await);
+                }
+                Some(Next::Round(round)) => {
+                    match self.play_round(polled, &round, heartbeat, &mut questions).await? {
+                        ControlFlow::Continue(next) => Some(next),
+                        ControlFlow::Break(end) => return Ok(end),
+                    }
+                }
+                None => {
+                    tracing::warn!("a process died after it had sent a call again; the outcome is unknown");
+                    return Ok(End::Outcome(Outcome::Interrupted));
+                }
+            };
+        }
+    }
+
+    async fn poll_task(
+        &self,
+        server_name: &str,
+        task: &TaskId,
+        heartbeat: &Heartbeat,
+        mut questions: Questions,
     ) -> End {
-        let PolledCall { polls, call, task } = polled;
-        let mut questions = Questions::new(asks, (call.id, polls.execution));
         let mut is_cancelled = false;
         loop {
             // The connection may be another one after each poll.
-            let Some(server) = self.gate().task_server(&task.server) else { return End::Leave };
+            let Some(server) = self.gate().remote_server(server_name) else { return End::Leave };
             let polled = tokio::select! {
-                polled = timeout(ANSWER_TIMEOUT, server.poll(&task.id)) => polled.unwrap_or(Polled::Unanswered),
+                polled = timeout(ANSWER_TIMEOUT, server.poll(task)) => polled.unwrap_or(Polled::Unanswered),
                 () = self.tasks.stopping() => return End::Leave,
             };
             let again = match polled {
@@ -138,7 +168,7 @@ impl Executor {
                     questions.are(asks).await;
                     if is_stuck {
                         tracing::warn!("a task waits for what holdpoint does not have; it is asked to end");
-                        within(server.cancel(&task.id)).await;
+                        within(server.cancel(task)).await;
                     }
                     again
                 }
@@ -148,7 +178,7 @@ impl Executor {
                 halt = heartbeat.halt(), if !is_cancelled => match halt {
                     Halt::Cancelled => {
                         is_cancelled = true;
-                        within(server.cancel(&task.id)).await;
+                        within(server.cancel(task)).await;
                     }
                     Halt::Lost => return End::Lost,
                     Halt::Leaving => return End::Leave,
@@ -156,7 +186,7 @@ impl Executor {
                 Some(first) = questions.answers.next(), if !questions.answers.is_empty() => {
                     let answers = questions.answered(first);
                     if !answers.is_empty() {
-                        within(server.answer(&task.id, answers)).await;
+                        within(server.answer(task, answers)).await;
                     }
                     // A server that asks without end is not polled without a pause.
                     sleep(POLLED_EVERY_MIN).await;
@@ -189,8 +219,8 @@ impl Questions {
         Self { asks, of, keys: HashSet::new(), answers: FuturesUnordered::new() }
     }
 
-    /// Asks the questions that are new, and withdraws those that the task does not ask any more.
-    async fn are(&mut self, now: Vec<(String, Option<Question>)>) {
+    /// Asks the questions that are new, and withdraws those that the server does not ask any more.
+    pub(super) async fn are(&mut self, now: Vec<(String, Option<Question>)>) {
         let gone: Vec<String> =
             self.keys.iter().filter(|key| !now.iter().any(|(other, _)| other == *key)).cloned().collect();
         for key in gone {
@@ -215,9 +245,9 @@ impl Questions {
         }
     }
 
-    /// Returns this answer and those that are there already. A question without an answer is asked again by the next
-    /// poll, and an answer to what the task does not ask any more is dropped.
-    fn answered(&mut self, first: Answered) -> Vec<(String, Answer)> {
+    /// Returns this answer and those that are there already. A question without an answer is asked again when it is set
+    /// again, and an answer to what the server does not ask any more is dropped.
+    pub(super) fn answered(&mut self, first: Answered) -> Vec<(String, Answer)> {
         let mut answers = vec![first];
         while let Some(Some(more)) = self.answers.next().now_or_never() {
             answers.push(more);

@@ -136,7 +136,7 @@ impl Approvals {
         }
     }
 
-    /// Polls the tasks at these servers that no process polls.
+    /// Polls the work at these servers that no process polls, and ends the calls that a dead process sent again.
     async fn take_unpolled(&self, servers: &[String]) -> Result<(), StoreError> {
         let read = self.store.timed_read().await?;
         let found = read.unpolled_calls(servers).await?;
@@ -146,7 +146,7 @@ impl Approvals {
                 return Ok(());
             }
             if let Err(error) = self.take_polls(id).await {
-                tracing::warn!(tool_call_id = %id, %error, "could not poll the task of a call");
+                tracing::warn!(tool_call_id = %id, %error, "could not poll the work of a call");
             }
         }
         Ok(())

@@ -1,5 +1,8 @@
 //! Owners of calls: external services that accepted a call, and whose outcome comes later.
 
+use super::input::Input;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,17 +11,71 @@ use std::time::Duration;
 pub(crate) struct Owner {
     /// How long the outcome may take.
     pub(crate) within: Duration,
-    /// The task that does the work. Without one, the service reports the outcome.
-    pub(crate) task: Option<RemoteTask>,
+    /// The work of an MCP server, which is polled. Without it, the service reports the outcome.
+    pub(crate) work: Option<RemoteWork>,
 }
 
-/// A task of an MCP server. The server reports nothing: the outcome is polled.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct RemoteTask {
+/// The work of an MCP server for a call. The server reports nothing: processes poll the work, one at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteWork {
     /// The name of the server in the configuration.
     pub(crate) server: String,
-    /// The id at the server.
-    pub(crate) id: TaskId,
+    /// How the call goes on.
+    pub(crate) next: Next,
+}
+
+/// How a call goes on after an answer of its MCP server without a result.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The server does the work as this task.
+    Task(TaskId),
+    /// The server does nothing before it gets the call again, with answers.
+    Round(Round),
+}
+
+/// What an MCP server needs before it goes on with a call: answers of people, and its own state. The call is sent again
+/// with both, once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Round {
+    /// The name of the tool at the server.
+    pub(crate) tool: String,
+    /// The number of the round in the execution, from 1.
+    pub(crate) number: u32,
+    /// The questions by their keys at the server. `None` is declined without asking.
+    pub(crate) forms: BTreeMap<String, Option<Form>>,
+    /// The state of the server, which it gets back as it is.
+    pub(crate) state: Option<String>,
+}
+
+/// A question of a round, with the characters escaped that a reader cannot see.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Form {
+    /// The text for the person.
+    pub(crate) message: String,
+    /// The JSON Schema of the content of an answer.
+    pub(crate) schema: Input,
+}
+
+/// Maximum number of rounds of an execution.
+const ROUNDS_MAX: u32 = 10;
+/// Maximum length of the state of a server, in bytes.
+pub(crate) const STATE_BYTES_MAX: usize = 64 * 1024;
+/// Maximum length of a round as JSON, in bytes.
+const ROUND_BYTES_MAX: usize = 512 * 1024;
+
+impl Round {
+    /// Returns the round after this number of rounds, if it is within the limits.
+    pub(crate) fn after(
+        rounds: u32,
+        tool: String,
+        forms: BTreeMap<String, Option<Form>>,
+        state: Option<String>,
+    ) -> Option<Self> {
+        let fits = rounds < ROUNDS_MAX && state.as_ref().is_none_or(|it| it.len() <= STATE_BYTES_MAX);
+        let round = Self { tool, number: rounds.saturating_add(1), forms, state };
+        let bytes = serde_json::to_vec(&round).ok()?.len();
+        (fits && bytes <= ROUND_BYTES_MAX).then_some(round)
+    }
 }
 
 /// The id of a task at its server. For some servers the id alone is the right to read the task.
@@ -40,10 +97,13 @@ impl TaskId {
     }
 }
 
-impl fmt::Debug for RemoteTask {
-    /// Leaves out the id, which must not reach a log.
+impl fmt::Debug for Next {
+    /// Leaves out the id, the state and the questions, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteTask").field("server", &self.server).finish_non_exhaustive()
+        match self {
+            Self::Task(_) => f.write_str("Task"),
+            Self::Round(round) => write!(f, "Round {}", round.number),
+        }
     }
 }
 
@@ -52,11 +112,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_cannot_be_stored_is_none_and_no_id_is_in_the_debug_form() {
+    fn an_id_that_cannot_be_stored_is_none_and_no_id_or_state_is_in_the_debug_form() {
         for wrong in ["", "a\0b", &"x".repeat(1025)] {
             assert!(TaskId::new(wrong.to_owned()).is_none(), "{wrong:?}");
         }
-        let task = RemoteTask { server: "s".to_owned(), id: TaskId::new("canary".to_owned()).unwrap() };
-        assert!(!format!("{:?}", Owner { within: Duration::ZERO, task: Some(task) }).contains("canary"));
+        let state = Some("canary".to_owned());
+        let round = Round::after(0, "canary".to_owned(), BTreeMap::new(), state).unwrap();
+        for next in [Next::Task(TaskId::new("canary".to_owned()).unwrap()), Next::Round(round)] {
+            let work = Some(RemoteWork { server: "s".to_owned(), next });
+            assert!(!format!("{:?}", Owner { within: Duration::ZERO, work }).contains("canary"));
+        }
+    }
+
+    #[test]
+    fn a_round_beyond_the_limits_is_none() {
+        let round = |rounds, state: &str| {
+            Round::after(rounds, "t".to_owned(), BTreeMap::new(), Some(state.to_owned()))
+        };
+        assert_eq!(round(9, &"x".repeat(STATE_BYTES_MAX)).unwrap().number, 10);
+        assert!(round(0, &"x".repeat(STATE_BYTES_MAX + 1)).is_none());
+        assert!(round(10, "x").is_none());
+        let form = Form { message: "x".repeat(ROUND_BYTES_MAX), schema: Input::new() };
+        let forms = [("k".to_owned(), Some(form))].into();
+        assert!(Round::after(0, "t".to_owned(), forms, None).is_none());
     }
 }

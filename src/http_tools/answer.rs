@@ -32,7 +32,7 @@ impl ServiceResponse {
     pub(super) fn into_result(self, later: Option<Duration>) -> Result<Value, ToolError> {
         match (self, later) {
             (Self::Status { status: ACCEPTED, .. }, Some(within)) => {
-                Err(ToolError::accepted(Owner { within, task: None }))
+                Err(ToolError::accepted(Owner { within, work: None }))
             }
             (answered, _) => answered.into_outcome(),
         }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_202_alone_accepts_a_call_of_a_service_that_can_report() {
         let later = Some(Duration::from_secs(5));
-        let accepted = Err(ToolError::accepted(Owner { within: Duration::from_secs(5), task: None }));
+        let accepted = Err(ToolError::accepted(Owner { within: Duration::from_secs(5), work: None }));
         for body in ["", "{}", r#"{"error":"later"}"#] {
             assert_eq!(status(202, body).into_result(later), accepted, "{body}");
         }

@@ -1,11 +1,11 @@
 //! One connection to a server, from its handshake to its loss.
 
-use super::elicitation::{CallsInFlight, answer_all, result_of};
+use super::elicitation::{CallsInFlight, answer_all, result_of, round};
 use super::process::Process;
 use super::redaction::Redaction;
 use super::{Route, output};
 use crate::agent::Tasks;
-use crate::domain::owner::TaskId;
+use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
 use crate::domain::request_sender::RequestSender;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
@@ -36,8 +36,10 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Maximum number of pages of a listing.
 const PAGES_MAX: usize = 50;
-/// Maximum number of answers to one call that ask for more input.
-const ROUNDS_MAX: usize = 10;
+/// Maximum number of answers to one call that want it again at once, or with input for which its process waits.
+const ANSWERS_MAX: usize = 10;
+/// The pause before a call is sent again to a server that wants it again without input.
+const SENT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long the last messages of a process that has ended may take to arrive.
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The pause before the next subscription, once one has ended.
@@ -60,8 +62,8 @@ pub(super) struct Connection {
 pub(super) enum Called {
     /// The result.
     Result(Value),
-    /// The server executes the call as this task.
-    Task(TaskId),
+    /// The call goes on in this way.
+    Next(Next),
 }
 
 /// What a server may ask of holdpoint: the fields of a form. A server may also say that its tools have changed.
@@ -175,39 +177,72 @@ impl Connection {
         Err(format!("its listing has more than {PAGES_MAX} pages"))
     }
 
-    /// Calls a tool once, and asks people for the input that the server requires meanwhile.
+    /// Whether the protocol of the server has rounds of answers.
+    pub(super) fn has_rounds(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
+    }
+
+    /// Calls a tool once. Input that the server requires without a state is asked for here.
     pub(super) async fn call(
         &self,
         params: CallToolRequestParams,
         sender: RequestSender,
     ) -> Result<Called, ToolError> {
         let flight = self.in_flight.begin(sender.clone());
-        let answered = self.call_until_answered(params, &sender).await;
+        let answered = self.call_until_answered(params, Some(&sender), 0).await;
         flight.landed();
         answered
+    }
+
+    /// Sends a call again after this number of rounds.
+    pub(super) async fn call_again(
+        &self,
+        params: CallToolRequestParams,
+        rounds: u32,
+    ) -> Result<Called, ToolError> {
+        self.call_until_answered(params, None, rounds).await
     }
 
     async fn call_until_answered(
         &self,
         mut params: CallToolRequestParams,
-        sender: &RequestSender,
+        sender: Option<&RequestSender>,
+        rounds: u32,
     ) -> Result<Called, ToolError> {
-        for _round in 0..ROUNDS_MAX {
+        for _answer in 0..ANSWERS_MAX {
             match self.peer.call_tool_once(params.clone()).await {
                 Ok(CallToolResponse::Complete(result)) => {
                     return output::outcome(result).map(Called::Result).map_err(ToolError::new);
                 }
                 Ok(CallToolResponse::Task(created)) => {
                     let Some(id) = TaskId::new(created.task.task_id) else { break };
-                    return Ok(Called::Task(id));
+                    return Ok(Called::Next(Next::Task(id)));
                 }
                 Ok(CallToolResponse::InputRequired(asked)) => {
-                    let Some((responses, state)) = answer_all(asked, sender).await else { break };
-                    params.input_responses = Some(responses);
-                    params.request_state = state;
+                    let asks = asked.input_requests.as_ref().is_some_and(|requests| !requests.is_empty());
+                    match (&asked.request_state, sender) {
+                        // The server wants the call again as it is.
+                        (Some(state), _) if !asks && state.len() <= STATE_BYTES_MAX => {
+                            params.input_responses = None;
+                            params.request_state = Some(state.clone());
+                            sleep(SENT_AGAIN_AFTER).await;
+                        }
+                        (None, Some(sender)) => {
+                            let Some(responses) = answer_all(asked, sender).await else { break };
+                            params.input_responses = Some(responses);
+                            params.request_state = None;
+                        }
+                        _ => {
+                            let Some(round) = round(asked, rounds, &params.name) else { break };
+                            return Ok(Called::Next(Next::Round(round)));
+                        }
+                    }
                 }
                 Ok(_) => break,
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => {
+                    let is_first = params.input_responses.is_none() && params.request_state.is_none();
+                    return Err(self.failed(error, is_first));
+                }
             }
         }
         tracing::warn!("an MCP server answered a call in a way that holdpoint does not support");
@@ -242,8 +277,8 @@ impl Connection {
         answer
     }
 
-    /// Returns the end of a call without a result.
-    fn failed(&self, error: ServiceError) -> ToolError {
+    /// Returns the end of a call without a result. A call that is sent again may have had an effect before.
+    fn failed(&self, error: ServiceError, is_first: bool) -> ToolError {
         match error {
             // The server refused the request before it began.
             ServiceError::McpError(ErrorData {
@@ -254,7 +289,7 @@ impl Connection {
             ServiceError::McpError(_) => ToolError::outcome_unknown(),
             error => {
                 self.over.cancel();
-                if was_not_sent(&error) {
+                if is_first && was_not_sent(&error) {
                     return ToolError::new("its server could not be reached; the tool did not run");
                 }
                 ToolError::outcome_unknown()

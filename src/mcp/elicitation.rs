@@ -1,5 +1,6 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
+use crate::domain::owner::{Form, Round};
 use crate::domain::request_sender::RequestSender;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
 use futures::future::join_all;
@@ -10,6 +11,9 @@ use rmcp::model::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Maximum length of the key of a question, in bytes. The row has the number of the round besides.
+const KEY_BYTES_MAX: usize = 1000;
 
 /// The calls of a connection that have no answer yet. A request of a server with a session does not name its call. It
 /// is attributed only to a call that is the only possible one: any other person must not read it.
@@ -76,7 +80,7 @@ pub(super) async fn result_of(asked: ElicitRequestParams, sender: Option<Request
 }
 
 /// Returns an answer as its server reads it.
-pub(super) fn result(answer: Answer) -> ElicitResult {
+fn result(answer: Answer) -> ElicitResult {
     match answer {
         Answer::Accept(content) => {
             ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content))
@@ -86,12 +90,9 @@ pub(super) fn result(answer: Answer) -> ElicitResult {
     }
 }
 
-/// Asks for each input that a result requires. Returns the answers, and the state that the server gets back. `None` if
-/// the server asks for something else than forms.
-pub(super) async fn answer_all(
-    asked: InputRequiredResult,
-    sender: &RequestSender,
-) -> Option<(InputResponses, Option<String>)> {
+/// Asks for each input that a result requires, and returns the answers. `None` if the server asks for something else than
+/// forms.
+pub(super) async fn answer_all(asked: InputRequiredResult, sender: &RequestSender) -> Option<InputResponses> {
     let forms = asked.input_requests?.into_iter().map(|(id, request)| match request {
         InputRequest::Elicitation(form) => Some((id, form.params)),
         _ => None,
@@ -102,7 +103,31 @@ pub(super) async fn answer_all(
         Some((id, serde_json::to_value(result).ok()?))
     });
     let answers: InputResponses = join_all(answers).await.into_iter().collect::<Option<_>>()?;
-    (!answers.is_empty()).then_some((answers, asked.request_state))
+    (!answers.is_empty()).then_some(answers)
+}
+
+/// Returns the round of answers that a result requires, after this number of rounds. `None` if the server asks for
+/// something else than forms, or is beyond the limits of a round.
+pub(super) fn round(asked: InputRequiredResult, rounds: u32, tool: &str) -> Option<Round> {
+    let forms = asked.input_requests?.into_iter().map(|(key, request)| match request {
+        InputRequest::Elicitation(form) => {
+            let question = question(form.params).filter(|_| is_storable(&key));
+            Some((key, question.map(|Question { message, schema, .. }| Form { message, schema })))
+        }
+        _ => None,
+    });
+    Round::after(rounds, tool.to_owned(), forms.collect::<Option<_>>()?, asked.request_state)
+}
+
+/// Whether a question can be stored by its key at the server.
+pub(super) fn is_storable(key: &str) -> bool {
+    key.len() <= KEY_BYTES_MAX && !key.contains('\0')
+}
+
+/// Returns answers as their server reads them, by their keys.
+pub(super) fn responses(answers: impl IntoIterator<Item = (String, Answer)>) -> InputResponses {
+    let responses = answers.into_iter();
+    responses.filter_map(|(key, answer)| Some((key, serde_json::to_value(result(answer)).ok()?))).collect()
 }
 
 /// Returns the question of a form, `None` for a page that a person should visit.

@@ -2,8 +2,8 @@
 //!
 //! Each process of a deployment connects for itself. A server is not trusted: its hints change nothing, its
 //! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the fields of a form. One execution of
-//! a call is one `tools/call`, which is repeated only with the answers that the server requires. A call whose answer is
-//! lost has an unknown outcome. If the answer is a task, the call has an owner, and any process polls the task.
+//! a call is one `tools/call`, which is repeated only as the server requires. A call whose answer is lost has an unknown
+//! outcome. If the answer is a task, or asks for input with a state, the call has an owner, and any process goes on with it.
 
 mod connection;
 mod definition;
@@ -13,8 +13,8 @@ mod output;
 mod pins;
 mod process;
 mod redaction;
+mod remote_work;
 mod stderr;
-mod tasks;
 mod tool;
 
 pub(crate) use names::local_name;
@@ -84,7 +84,7 @@ struct Link {
     connection: Mutex<Option<Arc<Connection>>>,
     /// How long the server has to answer.
     timeout: Duration,
-    /// How long a task of the server may take.
+    /// How long a call may go on after an answer of the server without a result.
     result_deadline: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use super::Link;
 use super::connection::Called;
-use crate::domain::owner::{Owner, RemoteTask};
+use crate::domain::owner::{Owner, RemoteWork};
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
 use futures::FutureExt;
@@ -34,9 +34,9 @@ impl McpTool {
             biased;
             answered = connection.call(params, permit.request_sender()) => match answered? {
                 Called::Result(output) => Ok(output),
-                Called::Task(id) => {
-                    let task = RemoteTask { server: self.link.server.clone(), id };
-                    Err(ToolError::accepted(Owner { within: self.link.result_deadline, task: Some(task) }))
+                Called::Next(next) => {
+                    let work = RemoteWork { server: self.link.server.clone(), next };
+                    Err(ToolError::accepted(Owner { within: self.link.result_deadline, work: Some(work) }))
                 }
             },
             () = time_without_waits(self.link.timeout, permit.waited()) => Err(ToolError::outcome_unknown()),

@@ -448,6 +448,7 @@ fn same_execution(row: &tool_call::Model) -> SimpleExpr {
 fn unleased(moved: Move) -> Move {
     moved
         .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
+        .set(tool_call::Column::InputRound, Expr::value(None::<String>))
         .set(tool_call::Column::PolledBy, Expr::value(None::<String>))
         .set(tool_call::Column::PolledUntil, Expr::value(None::<i64>))
 }

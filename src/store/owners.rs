@@ -2,8 +2,9 @@
 //! result deadline in place of a lease. Its execution id does not change, so a report settles it as the process of a
 //! lease does: with [`Write::settle`], also after the deadline.
 //!
-//! The outcome of a task of an MCP server is polled, by one process at a time. Its polls end nothing: if they stop,
-//! another process continues them.
+//! The work of an MCP server is polled, by one process at a time. The polls of a task or of a round end nothing: if they
+//! stop, another process continues them. To send the call again, its process takes the round out of the row. If the
+//! polls stop after that, the outcome is unknown.
 
 use super::entity::tool_call;
 use super::events::{OfCall, Subject};
@@ -12,16 +13,18 @@ use super::{LockedRow, Read, Renewed, Settled, StoreError, TimedRead, Write, row
 use crate::domain::call::{Execution, Outcome, StateKind, ToolCall};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::ToolCallId;
-use crate::domain::owner::{Owner, RemoteTask, TaskId};
+use crate::domain::owner::{Next, Owner, TaskId};
 use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
+};
 use serde_json::json;
 use std::time::Duration;
 
 /// Maximum number of calls whose polls one look finds. The next look finds the rest.
 const PAGE: u64 = 100;
 
-/// The right to poll the task of a call.
+/// The right to poll the work of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Polls {
     pub(crate) call: ToolCallId,
@@ -30,12 +33,15 @@ pub(crate) struct Polls {
     by: String,
 }
 
-/// A call whose task this process polls.
+/// A call whose work this process polls.
 #[derive(Debug)]
 pub(crate) struct PolledCall {
     pub(crate) polls: Polls,
     pub(crate) call: ToolCall,
-    pub(crate) task: RemoteTask,
+    /// The name of the server in the configuration.
+    pub(crate) server: String,
+    /// How the call goes on. `None` if a process took a round to send the call again, and stored no answer.
+    pub(crate) next: Option<Next>,
 }
 
 impl Polls {
@@ -52,14 +58,18 @@ impl Read {
             .filter(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
             .filter(tool_call::Column::PolledBy.eq(&polls.by));
         let Some(row) = found.one(&self.tx).await? else { return Ok(None) };
-        let task = row.task_server.clone().zip(row.task_id.clone().and_then(TaskId::new));
-        let Some((server, id)) = task else { return Ok(None) };
-        Ok(Some(PolledCall { polls, call: rows::call(row, None)?, task: RemoteTask { server, id } }))
+        let Some(server) = row.mcp_server.clone() else { return Ok(None) };
+        let next = match (row.task_id.clone().and_then(TaskId::new), &row.input_round) {
+            (Some(task), _) => Some(Next::Task(task)),
+            (None, Some(round)) => Some(Next::Round(rows::json("tool_calls", round)?)),
+            (None, None) => None,
+        };
+        Ok(Some(PolledCall { polls, call: rows::call(row, None)?, server, next }))
     }
 }
 
 impl TimedRead {
-    /// Returns calls whose tasks at these servers no process polls, the longest alone first.
+    /// Returns calls whose work at these servers no process polls, the longest alone first.
     pub(crate) async fn unpolled_calls(&self, servers: &[String]) -> Result<Vec<ToolCallId>, StoreError> {
         let found: Vec<String> = tool_call::Entity::find()
             .select_only()
@@ -75,8 +85,8 @@ impl TimedRead {
 }
 
 impl Write {
-    /// Hands an execution over to the owner of the call, and commits. If the owner is a task, the first process that
-    /// polls it is this one, for the time of `lease`. Returns false if the execution does not hold the call: it was
+    /// Hands an execution over to the owner of the call, and commits. If the owner is the work of an MCP server, the first
+    /// process that polls it is this one, for the time of `lease`. Returns false if the execution does not hold the call: it was
     /// settled, by a report that came first or without this execution. A retry after an unconfirmed commit finds the
     /// owner.
     pub(crate) async fn hand_over(
@@ -93,14 +103,16 @@ impl Write {
             return Ok(true);
         }
         let until = self.now.plus(owner.within);
-        let task = owner.task.as_ref();
-        let polls = task.map(|_| Polls::first(call, execution));
+        let (server, next) = owner.work.as_ref().map(|work| (&work.server, &work.next)).unzip();
+        let polls = next.map(|_| Polls::first(call, execution));
+        let (task_id, input_round) = columns(next);
         let polled_until = polls.as_ref().map(|_| self.now.plus(lease).as_micros());
         let handed = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::ResultDeadline, Expr::value(until.as_micros()))
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
-            .col_expr(tool_call::Column::TaskServer, Expr::value(task.map(|task| task.server.clone())))
-            .col_expr(tool_call::Column::TaskId, Expr::value(task.map(|task| task.id.as_str().to_owned())))
+            .col_expr(tool_call::Column::McpServer, Expr::value(server.cloned()))
+            .col_expr(tool_call::Column::TaskId, Expr::value(task_id))
+            .col_expr(tool_call::Column::InputRound, Expr::value(input_round))
             .col_expr(tool_call::Column::PolledBy, Expr::value(polls.map(|polls| polls.by)))
             .col_expr(tool_call::Column::PolledUntil, Expr::value(polled_until))
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
@@ -127,7 +139,7 @@ impl Write {
         Ok(true)
     }
 
-    /// Takes the polls of a call over, if no process polls its task.
+    /// Takes the polls of a call over, if no process polls its work.
     pub(crate) async fn take_polls(
         &self,
         call: ToolCallId,
@@ -151,7 +163,7 @@ impl Write {
         self.polled_call(Polls { call, execution, by }).await
     }
 
-    /// Keeps the polls of a task for the time of `lease`, or ends them now if it is zero.
+    /// Keeps the polls of a call for the time of `lease`, or ends them now if it is zero.
     pub(crate) async fn renew_polls(&self, polls: &Polls, lease: Duration) -> Result<Renewed, StoreError> {
         self.name_commit("call.renewed", Some(polls.call));
         let renewal = Query::update()
@@ -166,7 +178,7 @@ impl Write {
         self.renewed(&renewal).await
     }
 
-    /// Ends the polls of every task. Only for a database with one process, before that process starts any work. Writes
+    /// Ends the polls of every call. Only for a database with one process, before that process starts any work. Writes
     /// nothing where there are none, because the database may be read-only.
     pub(super) async fn end_all_polls(&self) -> Result<(), StoreError> {
         let polled = Condition::all()
@@ -184,7 +196,55 @@ impl Write {
         Ok(())
     }
 
-    /// Settles a call with the outcome of its task. The server resumes the run: no turn and no client waits. That the
+    /// Takes the round out of the row before the call is sent again, and commits. So the call is sent at most once for each
+    /// round. Returns false if this process does not hold the polls any more, or a cancel is requested. A retry after an
+    /// unconfirmed commit finds the round taken.
+    pub(crate) async fn take_round(self, polls: &Polls) -> Result<bool, StoreError> {
+        let taken = self
+            .polled_update(polls)
+            .col_expr(tool_call::Column::InputRound, Expr::value(None::<String>))
+            .filter(tool_call::Column::InputRound.is_not_null())
+            .filter(tool_call::Column::CancelRequestedAt.is_null())
+            .exec(&self.tx)
+            .await?;
+        if taken.rows_affected == 0 {
+            let found = self.polled_call(polls.clone()).await?;
+            return Ok(found.is_some_and(|it| it.next.is_none() && it.call.end().is_none()));
+        }
+        self.commit().await?;
+        Ok(true)
+    }
+
+    /// Stores how a call goes on that was sent again, and commits. Returns false if this process does not hold the polls
+    /// any more. A retry after an unconfirmed commit finds it stored.
+    pub(crate) async fn store_next(self, polls: &Polls, next: &Next) -> Result<bool, StoreError> {
+        let (task_id, input_round) = columns(Some(next));
+        let stored = self
+            .polled_update(polls)
+            .col_expr(tool_call::Column::TaskId, Expr::value(task_id))
+            .col_expr(tool_call::Column::InputRound, Expr::value(input_round))
+            .filter(tool_call::Column::TaskId.is_null())
+            .filter(tool_call::Column::InputRound.is_null())
+            .exec(&self.tx)
+            .await?;
+        if stored.rows_affected == 0 {
+            let found = self.polled_call(polls.clone()).await?;
+            return Ok(found.is_some_and(|it| it.next.as_ref() == Some(next)));
+        }
+        self.commit().await?;
+        Ok(true)
+    }
+
+    /// Builds an update of the call of these polls, while this process holds them.
+    fn polled_update(&self, polls: &Polls) -> UpdateMany<tool_call::Entity> {
+        tool_call::Entity::update_many()
+            .filter(tool_call::Column::ToolCallId.eq(polls.call.to_string()))
+            .filter(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
+            .filter(tool_call::Column::PolledBy.eq(&polls.by))
+    }
+
+    /// Settles a call with the outcome of its work. The server resumes the run: no turn and no client waits. That the
     /// outcome is unknown counts only while this process holds the polls: another process may know it.
     pub(crate) async fn settle_polled(
         &self,
@@ -211,5 +271,14 @@ impl Write {
         }
         self.set_server_resumes(&locked.thread, rows::id("tool_calls", &locked.call.run_id)?).await?;
         Ok(true)
+    }
+}
+
+/// Returns the columns that say how a call goes on: the id of a task, and a round.
+fn columns(next: Option<&Next>) -> (Option<String>, Option<String>) {
+    match next {
+        Some(Next::Task(task)) => (Some(task.as_str().to_owned()), None),
+        Some(Next::Round(round)) => (None, Some(json!(round).to_string())),
+        None => (None, None),
     }
 }

@@ -16,13 +16,15 @@ use std::str::FromStr;
 const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
-    + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
+    + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
+    + COALESCE(octet_length(tool_calls.input_round), 0) AS BIGINT)";
 
 /// The bytes of an event, with its call if the event has one.
 const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_length(tool_calls.arguments), 0) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
-    + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
+    + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
+    + COALESCE(octet_length(tool_calls.input_round), 0) AS BIGINT)";
 
 /// The bytes of a message with its steps and calls.
 const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
@@ -30,7 +32,8 @@ const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
         WHERE message_steps.message_id = messages.message_id), 0)
     + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(validated_inputs), 0)
         + COALESCE(octet_length(preview), 0) + COALESCE(octet_length(validated_preview), 0)
-        + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)) FROM "holdpoint".tool_calls
+        + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)
+        + COALESCE(octet_length(input_round), 0)) FROM "holdpoint".tool_calls
         WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)"#;
 
 /// The limits of a page. A page holds at least one item, whatever its size.

@@ -69,10 +69,12 @@ fn in_state(state: StateKind) -> SimpleExpr {
     ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state))
 }
 
-/// Matches the calls whose tasks at these servers no process polls.
+/// Matches the calls whose work at these servers no process polls, and the calls that were sent again, at any server,
+/// by a process that has died.
 pub(super) fn is_unpolled(now: SimpleExpr, servers: &[String]) -> SimpleExpr {
     let over = ExprTrait::lte(tool_call::Column::PolledUntil.into_expr(), now);
-    in_state(StateKind::Executing).and(over).and(tool_call::Column::TaskServer.is_in(servers))
+    let sent = tool_call::Column::TaskId.is_null().and(tool_call::Column::InputRound.is_null());
+    in_state(StateKind::Executing).and(over).and(tool_call::Column::McpServer.is_in(servers).or(sent))
 }
 
 /// Matches the calls that were interrupted within this time.
@@ -100,7 +102,7 @@ pub(crate) struct SweepWork {
     pub(crate) turns: bool,
     /// Whether a call is in doubt.
     pub(crate) doubtful: bool,
-    /// Whether no process polls the task of a call.
+    /// Whether no process polls the work of a call.
     pub(crate) unpolled: bool,
 }
 

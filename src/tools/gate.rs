@@ -4,7 +4,7 @@
 //! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
 
 use super::registry::{Does, Registered};
-use super::remote_tasks::TaskServer;
+use super::remote_work::RemoteServer;
 use super::rules;
 use super::{
     CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
@@ -24,6 +24,7 @@ use crate::domain::policy::{
     ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
     Source,
 };
+use crate::domain::remote::Remote;
 use crate::domain::strict_json;
 use crate::domain::text::cut;
 use futures::FutureExt;
@@ -500,8 +501,13 @@ impl Gate {
     }
 
     /// Returns the MCP server of this name, if it is connected and has tools.
-    pub(crate) fn task_server(&self, name: &str) -> Option<Arc<dyn TaskServer>> {
-        self.registry.task_server(name)
+    pub(crate) fn remote_server(&self, name: &str) -> Option<Arc<dyn RemoteServer>> {
+        self.registry.remote_server(name)
+    }
+
+    /// Returns the MCP server of the tool of this name, if it is that tool of that server, and here now.
+    pub(crate) fn server_with(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        self.registry.server_with(name, remote)
     }
 
     /// Returns the outcome of a call with this output.

@@ -11,7 +11,7 @@ pub(crate) mod gate;
 mod headline;
 mod output;
 mod registry;
-pub(crate) mod remote_tasks;
+pub(crate) mod remote_work;
 pub(crate) mod request_answer;
 mod rules;
 mod schema;
@@ -235,6 +235,14 @@ impl ToolError {
     #[must_use]
     pub const fn outcome_unknown() -> Self {
         Self(Why::OutcomeUnknown)
+    }
+
+    /// Returns the message of a failure, `None` if the outcome is not known.
+    pub(crate) fn failure(self) -> Option<String> {
+        match self.0 {
+            Why::Failed(message) => Some(message),
+            Why::OutcomeUnknown | Why::Accepted(_) => None,
+        }
     }
 
     /// Creates the reason of a tool whose service accepted the call: there is no output yet. The service owns the

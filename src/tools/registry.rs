@@ -3,7 +3,7 @@
 use super::current::ServerTools;
 use super::headline::Headline;
 use super::output::as_json;
-use super::remote_tasks::TaskServer;
+use super::remote_work::RemoteServer;
 use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, Requester, RiskLevel, Tool, ToolError, Verified};
@@ -217,7 +217,7 @@ pub(crate) struct Registered {
     /// The place of the tool, if an MCP server has it.
     pub(crate) remote: Option<Remote>,
     /// The server itself, which may execute a call as a task.
-    tasks: Option<Arc<dyn TaskServer>>,
+    server: Option<Arc<dyn RemoteServer>>,
     /// Whether what an MCP server says about the tool is accepted.
     pub(crate) acceptance: Acceptance,
     /// The operator's rules for the tool.
@@ -259,12 +259,12 @@ impl Registered {
         };
         let rules = ToolRules::default();
         let (acceptance, callback_keys) = (Acceptance::Accepted, None);
-        let tasks = None;
+        let server = None;
         Ok(Self {
             spec,
             schema_hash,
             remote,
-            tasks,
+            server,
             acceptance,
             rules,
             does,
@@ -282,10 +282,10 @@ impl Registered {
         tool: Arc<dyn DynTool>,
         remote: Remote,
         definition_hash: String,
-        tasks: Arc<dyn TaskServer>,
+        server: Arc<dyn RemoteServer>,
     ) -> Result<Self, RegistryError> {
         let tool = Self::new(tool.spec(), Does::Execute(tool), Some((remote, definition_hash)))?;
-        Ok(Self { tasks: Some(tasks), ..tool })
+        Ok(Self { server: Some(server), ..tool })
     }
 
     /// Returns the tool with its definition accepted or not.
@@ -433,9 +433,13 @@ impl ToolRegistry {
         self.tools.values().filter_map(|tool| Some(tool.remote.as_ref()?.server.as_str())).collect()
     }
 
-    pub(super) fn task_server(&self, name: &str) -> Option<Arc<dyn TaskServer>> {
+    pub(super) fn remote_server(&self, name: &str) -> Option<Arc<dyn RemoteServer>> {
         let is_of_server = |tool: &&Arc<Registered>| tool.remote.as_ref().is_some_and(|it| it.server == name);
-        self.tools.values().find(is_of_server)?.tasks.clone()
+        self.tools.values().find(is_of_server)?.server.clone()
+    }
+
+    pub(super) fn server_with(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        self.get(name).filter(|tool| tool.remote.as_ref() == Some(remote))?.server.clone()
     }
 
     pub(crate) fn registered(&self) -> impl Iterator<Item = &Arc<Registered>> {

@@ -8,8 +8,8 @@ import { randomUUID } from 'node:crypto';
 import { appendFileSync, existsSync, readFileSync, renameSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const state = process.env.STATE;
-const log = (line) => appendFileSync(join(state, 'calls.log'), `${line}\n`);
+const folder = process.env.STATE;
+const log = (line) => appendFileSync(join(folder, 'calls.log'), `${line}\n`);
 const text = (words) => ({ content: [{ type: 'text', text: words }] });
 const forever = () => new Promise(() => setInterval(() => {}, 60_000));
 
@@ -23,11 +23,21 @@ const form = (message) => {
 };
 const required = (inputRequests) => ({ resultType: 'input_required', inputRequests });
 const answered = (responses) => {
-  appendFileSync(join(state, 'answers.log'), `${JSON.stringify(responses)}\n`);
+  appendFileSync(join(folder, 'answers.log'), `${JSON.stringify(responses)}\n`);
   return text(Object.values(responses).map((response) => response.action).join(' '));
 };
 
-const taskFile = join(state, 'task.json');
+// Asks for a PIN in this many rounds, with a state of its own in each, and then does the rest. Writes what comes back to
+// rounds.log.
+const inRounds = (rounds, rest) => ({ note }, mcpReq) => {
+  const [state, responses] = [mcpReq.requestState(), mcpReq.inputResponses];
+  if (state !== undefined) appendFileSync(join(folder, 'rounds.log'), `${JSON.stringify({ state, responses })}\n`);
+  const round = state === undefined ? 1 : Number(state.split('-').at(-1)) + 1;
+  if (round > rounds) return rest(mcpReq);
+  return { ...required({ pin: form(note ?? 'Which PIN?') }), requestState: `canary "é\u0000"-${round}` };
+};
+
+const taskFile = join(folder, 'task.json');
 const writeTask = (task) => {
   writeFileSync(`${taskFile}.new`, JSON.stringify(task));
   renameSync(`${taskFile}.new`, taskFile);
@@ -49,6 +59,17 @@ const does = {
     writeTask(task);
     return { resultType: 'task', ...task };
   },
+  round: inRounds(1, ({ inputResponses }) => answered(inputResponses)),
+  twoRounds: inRounds(2, ({ inputResponses }) => answered(inputResponses)),
+  roundThenHang: inRounds(1, forever),
+  roundThenTask: inRounds(1, (mcpReq) => does.task({}, mcpReq)),
+  // Wants the call again twice, without input.
+  againTwice: (_, mcpReq) => {
+    const times = Number(mcpReq.requestState() ?? 0);
+    return times === 2 ? text('at last') : { resultType: 'input_required', requestState: String(times + 1) };
+  },
+  // Asks with a state of as many bytes as the note says.
+  longState: ({ note }) => ({ ...required({ pin: form('Which PIN?') }), requestState: 'x'.repeat(Number(note)) }),
   say: ({ note }) => text(`said ${note}`),
   environment: () => text(Object.keys(process.env).sort().join(' ')),
   fail: () => ({ ...text('it is closed today'), isError: true }),
@@ -89,7 +110,7 @@ const does = {
 serveStdio(() => {
   const info = { name: 'steered', version: '1.0.0' };
   const server = new Server(info, { capabilities: { tools: { listChanged: true } } });
-  server.setRequestHandler('tools/list', () => ({ tools: JSON.parse(readFileSync(join(state, 'tools.json'), 'utf8')) }));
+  server.setRequestHandler('tools/list', () => ({ tools: JSON.parse(readFileSync(join(folder, 'tools.json'), 'utf8')) }));
   server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
     log(params.name);
     const what = does[params.arguments?.do ?? 'say'];
@@ -112,7 +133,7 @@ serveStdio(() => {
     if (!task.stubborn) writeTask({ ...task, status: 'cancelled' });
     return {};
   });
-  watch(join(state, 'tools.json'), () => server.sendToolListChanged().catch(() => {}));
+  watch(join(folder, 'tools.json'), () => server.sendToolListChanged().catch(() => {}));
   return server;
 });
 

@@ -84,10 +84,21 @@ BEGIN
             WHERE runs.run_id = NEW.child_run_id AND runs.status = 'waiting'
                 AND threads.parent_id = NEW.thread_id AND threads.tenant_id = NEW.tenant_id))
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
-    IF (NEW.result_deadline, NEW.task_server, NEW.task_id)
-            IS DISTINCT FROM (OLD.result_deadline, OLD.task_server, OLD.task_id)
-        AND NOT (OLD.result_deadline IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing')
+    IF (NEW.result_deadline, NEW.mcp_server) IS DISTINCT FROM (OLD.result_deadline, OLD.mcp_server)
+        AND NOT (OLD.result_deadline IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing'
+            AND (NEW.mcp_server IS NULL) = (NEW.task_id IS NULL AND NEW.input_round IS NULL))
     THEN RAISE EXCEPTION 'a running call gets an owner once'; END IF;
+    -- A round is taken by the process that polls the call, before that process sends the call again. It stores the next
+    -- task or round, if the answer of the server is one.
+    IF (NEW.task_id, NEW.input_round) IS DISTINCT FROM (OLD.task_id, OLD.input_round)
+        AND NOT (OLD.result_deadline IS NULL AND NEW.result_deadline IS NOT NULL)
+        AND NOT (OLD.input_round IS NOT NULL AND NEW.input_round IS NULL AND NEW.task_id IS NULL
+            AND (NEW.state <> 'executing'
+                OR (NEW.polled_by IS NOT DISTINCT FROM OLD.polled_by AND NEW.cancel_requested_at IS NULL)))
+        AND NOT (OLD.mcp_server IS NOT NULL AND OLD.task_id IS NULL AND OLD.input_round IS NULL
+            AND OLD.state = 'executing' AND NEW.state = 'executing'
+            AND NEW.polled_by IS NOT DISTINCT FROM OLD.polled_by)
+    THEN RAISE EXCEPTION 'a call is sent again once for each round of answers'; END IF;
     IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
         AND (OLD.result, OLD.output, OLD.finished_at)
             IS DISTINCT FROM (NEW.result, NEW.output, NEW.finished_at)

@@ -99,10 +99,22 @@ WHEN NEW.result_deadline IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'a running call gets an owner once'); END;
 
 CREATE TRIGGER tool_calls_owned BEFORE UPDATE ON tool_calls
-WHEN (NEW.result_deadline IS NOT OLD.result_deadline OR NEW.task_server IS NOT OLD.task_server
-    OR NEW.task_id IS NOT OLD.task_id)
-  AND NOT (OLD.result_deadline IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing')
+WHEN (NEW.result_deadline IS NOT OLD.result_deadline OR NEW.mcp_server IS NOT OLD.mcp_server)
+  AND NOT (OLD.result_deadline IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing'
+      AND (NEW.mcp_server IS NULL) = (NEW.task_id IS NULL AND NEW.input_round IS NULL))
 BEGIN SELECT RAISE(ABORT, 'a running call gets an owner once'); END;
+
+-- A round is taken by the process that polls the call, before that process sends the call again. It stores the next
+-- task or round, if the answer of the server is one.
+CREATE TRIGGER tool_calls_rounds BEFORE UPDATE ON tool_calls
+WHEN (NEW.task_id IS NOT OLD.task_id OR NEW.input_round IS NOT OLD.input_round)
+  AND NOT (OLD.result_deadline IS NULL AND NEW.result_deadline IS NOT NULL)
+  AND NOT (OLD.input_round IS NOT NULL AND NEW.input_round IS NULL AND NEW.task_id IS NULL
+      AND (NEW.state <> 'executing'
+          OR (NEW.polled_by IS OLD.polled_by AND NEW.cancel_requested_at IS NULL)))
+  AND NOT (OLD.mcp_server IS NOT NULL AND OLD.task_id IS NULL AND OLD.input_round IS NULL
+      AND OLD.state = 'executing' AND NEW.state = 'executing' AND NEW.polled_by IS OLD.polled_by)
+BEGIN SELECT RAISE(ABORT, 'a call is sent again once for each round of answers'); END;
 
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state

@@ -169,10 +169,12 @@ CREATE TABLE tool_calls (
     permit_hash         TEXT,
     -- Set if the call has or had an owner: a service that accepted the call and reports its outcome before this time.
     result_deadline     BIGINT,
-    -- Set if the owner is a task of an MCP server: the name of the server and the id of the task. The processes of
-    -- holdpoint poll the task, one at a time: polled_by, until polled_until.
-    task_server         TEXT,
+    -- Set if the owner is the work of an MCP server: the name of the server, and the id of a task or, as JSON, a round of
+    -- answers with which the call is sent again. A call without both was sent again, and has no answer yet. The processes
+    -- of holdpoint poll the work, one at a time: polled_by, until polled_until.
+    mcp_server          TEXT,
     task_id             TEXT,
+    input_round         TEXT,
     polled_by           TEXT,
     polled_until        BIGINT,
     cancel_requested_at BIGINT,
@@ -231,9 +233,11 @@ CREATE TABLE tool_calls (
     CHECK (lease_until IS NULL OR (state = 'executing' AND child_run_id IS NULL AND result_deadline IS NULL)),
     CHECK (state <> 'executing' OR lease_until IS NOT NULL OR child_run_id IS NOT NULL
            OR result_deadline IS NOT NULL),
-    CHECK ((task_id IS NULL) = (task_server IS NULL)),
-    CHECK (task_id IS NULL OR (result_deadline IS NOT NULL AND length(task_id) BETWEEN 1 AND 1024)),
-    CHECK ((polled_until IS NOT NULL) = (state = 'executing' AND task_id IS NOT NULL)),
+    CHECK (mcp_server IS NULL OR result_deadline IS NOT NULL),
+    CHECK (task_id IS NULL OR (mcp_server IS NOT NULL AND length(task_id) BETWEEN 1 AND 1024)),
+    CHECK (input_round IS NULL OR (mcp_server IS NOT NULL AND task_id IS NULL AND state = 'executing'
+                                   AND length(input_round) <= 524288)),
+    CHECK ((polled_until IS NOT NULL) = (state = 'executing' AND mcp_server IS NOT NULL)),
     CHECK ((polled_until IS NULL) = (polled_by IS NULL)),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),

@@ -10,6 +10,7 @@ mod hostile;
 mod pins;
 mod python;
 mod reach;
+mod rounds;
 mod schema;
 mod tasks;
 
@@ -87,11 +88,25 @@ pub(crate) struct Deployment {
 
 impl Deployment {
     pub(crate) fn start(&self) -> Process {
+        Process::spawn(&mut self.command())
+    }
+
+    /// The same, with a captured log of everything.
+    pub(crate) fn start_logged(&self) -> Process {
+        Process::spawn_captured(self.command().env("HOLDPOINT_LOG__LEVEL", "debug"))
+    }
+
+    /// The URL of the database.
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
+    fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         command.current_dir(self.dir.path()).env("HOLDPOINT_DATABASE__URL", &self.database);
         command.env("HOLDPOINT_APPROVAL__LEASE", "2s").env("HOLDPOINT_APPROVAL__SWEEP", "100ms");
         command.env("HOLDPOINT_APPROVAL__WAIT", "0s").env("HOLDPOINT_LOG__LEVEL", "error");
-        Process::spawn(&mut command)
+        command
     }
 }
 

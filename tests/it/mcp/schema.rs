@@ -87,6 +87,7 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
 #[tokio::test]
 async fn a_task_is_not_forged() {
     const ONCE: &str = "a running call gets an owner once";
+    const AGAIN: &str = "a call is sent again once for each round of answers";
     let steered = Steered::with("act");
     let change = |config: &mut Config| {
         config.mcp = vec![steered.entry("s", &json!({}))];
@@ -103,23 +104,23 @@ async fn a_task_is_not_forged() {
     let has_owner = async || server.client.call(&owned).await["result_deadline"].is_string().then_some(());
     eventually("the call has an owner", has_owner).await;
     let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
-    let task = "task_server = 's', task_id = 't', polled_by = 'x', polled_until = 1";
+    let task = "mcp_server = 's', task_id = 't', polled_by = 'x', polled_until = 1";
     // The renewals of the polls change nothing else.
-    let fixed = "SELECT tool_call_id, state, task_server, task_id, polled_by, result_deadline, lease_until
+    let fixed = "SELECT tool_call_id, state, mcp_server, task_id, polled_by, result_deadline, lease_until
                  FROM tool_calls ORDER BY tool_call_id";
     let before = server.rows.all(fixed).await;
     for (sql, words) in [
         // It comes with the owner, stays, and is whole.
-        (call(&owned, "task_id = 'another'"), ONCE),
-        (call(&owned, "task_server = 'another'"), ONCE),
-        (call(&owned, "task_id = NULL, task_server = NULL, polled_by = NULL, polled_until = NULL"), ONCE),
+        (call(&owned, "task_id = 'another'"), AGAIN),
+        (call(&owned, "mcp_server = 'another'"), ONCE),
+        (call(&owned, "task_id = NULL, mcp_server = NULL, polled_by = NULL, polled_until = NULL"), "once"),
         (call(&pending, task), ""),
         (call(&running, task), ""),
         (call(&running, "lease_until = NULL, result_deadline = 1, task_id = 't'"), ""),
-        (call(&running, "lease_until = NULL, result_deadline = 1, task_server = 's'"), ""),
+        (call(&running, "lease_until = NULL, result_deadline = 1, mcp_server = 's'"), ""),
         (call(&running, &format!("lease_until = NULL, result_deadline = 1, {task}, task_id = ''")), ""),
         // A task of an executing call is polled, and no other call is.
-        (call(&running, "lease_until = NULL, result_deadline = 1, task_server = 's', task_id = 't'"), ""),
+        (call(&running, "lease_until = NULL, result_deadline = 1, mcp_server = 's', task_id = 't'"), ""),
         (call(&owned, "polled_until = NULL, polled_by = NULL"), ""),
         (call(&owned, "polled_by = NULL"), ""),
         (call(&running, "polled_by = 'x', polled_until = 1"), ""),
@@ -131,4 +132,77 @@ async fn a_task_is_not_forged() {
     assert_eq!(server.rows.all(fixed).await, before);
     let owner = call(&running, &format!("lease_until = NULL, result_deadline = 1, {task}"));
     assert_eq!(server.rows.change(&owner).await, Ok(1), "a schema that refuses everything protects nothing");
+}
+
+#[tokio::test]
+async fn a_round_is_taken_once_and_is_not_forged() {
+    const ONCE: &str = "a running call gets an owner once";
+    const AGAIN: &str = "a call is sent again once for each round of answers";
+    let steered = Steered::with("act");
+    let change = |config: &mut Config| {
+        config.mcp = vec![steered.entry("s", &json!({}))];
+        config.approval.wait = Duration::ZERO;
+        // The rows stay as they are.
+        config.approval.lease = Duration::from_secs(300);
+    };
+    let server = Box::pin(Embedded::with(change)).await;
+    tool(&server.client, "s__act").await;
+    let running = hold(&server, "s__act", &json!({ "do": "hang" })).await;
+    let waiting = hold(&server, "s__act", &json!({ "do": "round" })).await;
+    let task = hold(&server, "s__act", &json!({ "do": "task" })).await;
+    for call in [&running, &waiting, &task] {
+        server.client.approve(call).await;
+    }
+    for call in [&waiting, &task] {
+        super::tasks::has_owner(&server.client, call).await;
+    }
+    let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
+    let owner =
+        "lease_until = NULL, result_deadline = 1, mcp_server = 's', polled_by = 'x', polled_until = 1";
+    let fixed = "SELECT tool_call_id, state, mcp_server, task_id, input_round, polled_by, result_deadline, lease_until
+                 FROM tool_calls ORDER BY tool_call_id";
+    let before = server.rows.all(fixed).await;
+    let long = "x".repeat(524_289);
+    for (sql, words) in [
+        // It comes with the owner, and never beside a task or a lease.
+        (call(&running, "input_round = '{}'"), ""),
+        (call(&running, "lease_until = NULL, result_deadline = 1, input_round = '{}'"), ""),
+        (call(&running, owner), ONCE),
+        (call(&running, &format!("{owner}, task_id = 't', input_round = '{{}}'")), ""),
+        (call(&running, &format!("{owner}, input_round = '{long}'")), ""),
+        (call(&task, "input_round = '{}'"), AGAIN),
+        (call(&task, "task_id = NULL, input_round = '{}'"), AGAIN),
+        (call(&task, "task_id = NULL"), AGAIN),
+        // It stays as it is until it is taken, by the holder of the polls and for a call that is still wanted.
+        (call(&waiting, "input_round = '{}'"), AGAIN),
+        (call(&waiting, "input_round = NULL, task_id = 't'"), AGAIN),
+        (call(&waiting, "input_round = NULL, polled_by = 'another'"), AGAIN),
+        (call(&waiting, "input_round = NULL, cancel_requested_at = 1"), AGAIN),
+        (call(&waiting, "mcp_server = 'another'"), ONCE),
+        // It ends with the call.
+        (
+            call(
+                &waiting,
+                "state = 'interrupted', result = 'x', finished_at = 1, polled_by = NULL, polled_until = NULL",
+            ),
+            "",
+        ),
+    ] {
+        let refused = server.rows.change(&sql).await.expect_err(&sql);
+        assert!(refused.contains(words), "{sql}: {refused}");
+    }
+    assert_eq!(server.rows.all(fixed).await, before);
+
+    // What is allowed, step by step.
+    let change = async |set: &str| server.rows.change(&call(&waiting, set)).await;
+    assert_eq!(change("input_round = NULL").await, Ok(1));
+    let other = change("input_round = '{}', polled_by = 'another'").await.unwrap_err();
+    assert!(other.contains(AGAIN), "{other}");
+    assert_eq!(change("input_round = '{}'").await, Ok(1), "the next round");
+    assert_eq!(change("input_round = NULL").await, Ok(1));
+    assert_eq!(change("task_id = 't'").await, Ok(1), "the answer is a task");
+    for set in ["input_round = '{}'", "task_id = NULL"] {
+        let refused = change(set).await.unwrap_err();
+        assert!(refused.contains(AGAIN), "{set}: {refused}");
+    }
 }

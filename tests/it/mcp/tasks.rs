@@ -12,7 +12,7 @@ const TASK: &str = r#"{"do":"task"}"#;
 
 impl Steered {
     /// The task, as the server keeps it.
-    fn task(&self) -> Value {
+    pub(super) fn task(&self) -> Value {
         let file = std::fs::read(self.state.path().join("task.json")).unwrap();
         serde_json::from_slice(&file).unwrap()
     }
@@ -26,7 +26,7 @@ impl Steered {
         std::fs::rename(draft, self.state.path().join("task.json")).unwrap();
     }
 
-    fn task_succeeds(&self) {
+    pub(super) fn task_succeeds(&self) {
         let result = json!({ "content": [{ "type": "text", "text": "at last" }] });
         self.task_is(&json!({ "status": "completed", "result": result }));
     }
@@ -56,7 +56,7 @@ impl Steered {
 }
 
 /// A server of holdpoint with the steered server `s`, whose entry has these lines.
-async fn started(lines: &Value) -> (Steered, Embedded) {
+pub(super) async fn started(lines: &Value) -> (Steered, Embedded) {
     let steered = Steered::with("act");
     let entry = steered.entry("s", lines);
     let change = |config: &mut Config| {
@@ -71,25 +71,34 @@ async fn started(lines: &Value) -> (Steered, Embedded) {
 
 /// Has the model make a call that becomes a task, and returns the call once it has an owner.
 async fn owned(server: &Embedded) -> String {
-    let id = hold(server, "s__act", &serde_json::from_str(TASK).unwrap()).await;
+    owned_as(server, &serde_json::from_str(TASK).unwrap()).await
+}
+
+/// The same with a call of these inputs.
+pub(super) async fn owned_as(server: &Embedded, input: &Value) -> String {
+    let id = hold(server, "s__act", input).await;
     server.scene.answers("Done.");
     assert_eq!(server.client.approve(&id).await.status, 202);
     has_owner(&server.client, &id).await;
     id
 }
 
-async fn has_owner(client: &Client, id: &str) {
+pub(super) async fn has_owner(client: &Client, id: &str) {
     let owned = async || client.call(id).await["result_deadline"].is_string().then_some(());
     eventually("the call has an owner", owned).await;
 }
 
 /// A call in a process of holdpoint that becomes a task.
 async fn owned_in(client: &Client) -> String {
+    owned_in_as(client, &serde_json::from_str(TASK).unwrap()).await
+}
+
+/// The same with a call of these inputs.
+pub(super) async fn owned_in_as(client: &Client, inputs: &Value) -> String {
     tool(client, "s__delete_file").await;
     let turn = client.send_message(&client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
-    // The approver makes it a task.
-    let inputs: Value = serde_json::from_str(TASK).unwrap();
+    // The approver has the tool do this.
     let decision = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
     assert_eq!(client.validate(&decision).await.status, 202);
     has_owner(client, id).await;
@@ -105,14 +114,14 @@ async fn approved(server: &Embedded, tool: &str, input: &Value) -> String {
 }
 
 /// Waits for the end of a call and of its run, which the server resumes. The next answer of the model is not for this run.
-async fn ended(client: &Client, id: &str, state: &str) -> Value {
+pub(super) async fn ended(client: &Client, id: &str, state: &str) -> Value {
     let call = client.becomes(id, state).await;
     run_becomes(client, &run_of(client, id).await, "completed").await;
     call
 }
 
 /// Waits for an open request, and returns it.
-async fn open(client: &Client) -> Value {
+pub(super) async fn open(client: &Client) -> Value {
     let found = async || {
         let listed = client.get("/tool_requests?state=open").await;
         listed.body["results"].as_array().unwrap().first().cloned()
@@ -120,7 +129,7 @@ async fn open(client: &Client) -> Value {
     eventually("the task asks", found).await
 }
 
-async fn answer(client: &Client, request: &Value, body: &Value) -> u16 {
+pub(super) async fn answer(client: &Client, request: &Value, body: &Value) -> u16 {
     let id = request["request_id"].as_str().unwrap();
     client.post(&format!("/tool_requests/{id}/answer"), body).await.status
 }
@@ -131,7 +140,7 @@ async fn the_task_is_stored_before_its_first_poll_and_its_result_is_the_outcome(
     let id = owned(&server).await;
     let run = run_of(&server.client, &id).await;
     let row = server.rows.all("SELECT * FROM tool_calls").await.remove(0);
-    assert_eq!((&row["task_server"], &row["task_id"]), (&json!("s"), &steered.task()["taskId"]));
+    assert_eq!((&row["mcp_server"], &row["task_id"]), (&json!("s"), &steered.task()["taskId"]));
     assert_eq!((&row["state"], &row["lease_until"]), (&json!("executing"), &Value::Null));
     let time = row["result_deadline"].as_i64().unwrap() - row["started_at"].as_i64().unwrap();
     assert!((3_600_000_000..3_660_000_000).contains(&time), "{row}");

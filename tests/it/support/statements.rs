@@ -64,7 +64,7 @@ const KNOWN: [(Purpose, How, &str); 26] = [
         How::Begins,
         r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."name", "tool_calls"."schema_hash", "tool_calls"."exec_id""#,
     ),
-    // The sweeper: tasks of MCP servers that no process polls.
+    // The sweeper: work of MCP servers that no process polls.
     (Purpose::Look, How::Contains, r#"ORDER BY "tool_calls"."polled_until""#),
     // The resumer: delegated calls whose child needs an action, and runs to resume.
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."child_run_id" FROM"#),

@@ -1,13 +1,15 @@
-//! Tasks of MCP servers, as the executor of calls sees them.
+//! Work of MCP servers for calls, as the executor of calls sees it.
 
-use crate::domain::owner::TaskId;
+use crate::domain::input::Input;
+use crate::domain::owner::{Next, Round, TaskId};
 use crate::domain::tool_request::{Answer, Question};
 use futures::future::BoxFuture;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A server that executes calls as tasks.
-pub(crate) trait TaskServer: Send + Sync {
+/// A server that goes on with calls after its first answer.
+pub(crate) trait RemoteServer: Send + Sync {
     /// Asks for the state of a task.
     fn poll<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Polled>;
 
@@ -16,6 +18,19 @@ pub(crate) trait TaskServer: Send + Sync {
 
     /// Asks the server to end a task. The server may refuse.
     fn cancel<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, ()>;
+
+    /// Whether the server can get a call again now: it is connected, and its protocol has rounds. Another server would
+    /// take the call for a new one.
+    fn takes_rounds(&self) -> bool;
+
+    /// Sends a call again, once, with these inputs, the state of the round, and the answers by their keys. A dropped
+    /// future tells the server that the result is not wanted any more.
+    fn send_again<'a>(
+        &'a self,
+        input: &'a Input,
+        round: &'a Round,
+        answers: BTreeMap<String, Answer>,
+    ) -> BoxFuture<'a, Again>;
 }
 
 /// What a poll of a task found.
@@ -36,4 +51,15 @@ pub(crate) enum Polled {
     Unknown,
     /// The server did not answer.
     Unanswered,
+}
+
+/// The answer of a server that got a call again.
+#[derive(Debug)]
+pub(crate) enum Again {
+    /// The call has ended with this output, or failed for this reason.
+    Ended(Result<Value, String>),
+    /// The call goes on.
+    Next(Next),
+    /// The answer is lost, or cannot be used.
+    Unknown,
 }

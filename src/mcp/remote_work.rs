@@ -1,26 +1,28 @@
-//! Tasks of a server: calls that the server continues after its answer (`io.modelcontextprotocol/tasks`).
+//! Calls that go on after the answer of their server: as a task (`io.modelcontextprotocol/tasks`), or with a round of
+//! answers.
 
-use super::connection::Connection;
-use super::elicitation::{question, result};
+use super::connection::{Called, Connection};
+use super::elicitation::{is_storable, question, responses};
 use super::{Link, output};
-use crate::domain::owner::TaskId;
+use crate::domain::input::Input;
+use crate::domain::owner::{Round, TaskId};
 use crate::domain::tool_request::Answer;
-use crate::tools::remote_tasks::{Polled, TaskServer};
+use crate::tools::remote_work::{Again, Polled, RemoteServer};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolResult, DetailedTask, ErrorCode, InputRequest, InputRequests, InputResponses, JsonObject,
+    CallToolRequestParams, CallToolResult, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,
     TaskPayload,
 };
 use rmcp::{ErrorData, ServiceError};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Maximum number of open questions of a task that are read at once.
 const ASKS_MAX: usize = 16;
-/// Maximum length of the key of a question, in bytes.
-const KEY_BYTES_MAX: usize = 1024;
 
 impl Link {
     fn connected(&self) -> Option<Arc<Connection>> {
@@ -28,7 +30,7 @@ impl Link {
     }
 }
 
-impl TaskServer for Link {
+impl RemoteServer for Link {
     fn poll<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Polled> {
         async move {
             let Some(connection) = self.connected() else { return Polled::Unanswered };
@@ -48,11 +50,7 @@ impl TaskServer for Link {
     fn answer<'a>(&'a self, id: &'a TaskId, answers: Vec<(String, Answer)>) -> BoxFuture<'a, ()> {
         async move {
             let Some(connection) = self.connected() else { return };
-            let responses = answers
-                .into_iter()
-                .filter_map(|(key, it)| Some((key, serde_json::to_value(result(it)).ok()?)));
-            let responses: InputResponses = responses.collect();
-            if connection.update_task(id, responses).await.is_err() {
+            if connection.update_task(id, responses(answers)).await.is_err() {
                 tracing::warn!(server = self.server, "an MCP server did not take an answer to its task");
             }
         }
@@ -64,6 +62,32 @@ impl TaskServer for Link {
             let Some(connection) = self.connected() else { return };
             if connection.cancel_task(id).await.is_err() {
                 tracing::warn!(server = self.server, "an MCP server did not take the cancel of its task");
+            }
+        }
+        .boxed()
+    }
+
+    fn takes_rounds(&self) -> bool {
+        self.connected().is_some_and(|connection| connection.has_rounds())
+    }
+
+    fn send_again<'a>(
+        &'a self,
+        input: &'a Input,
+        round: &'a Round,
+        answers: BTreeMap<String, Answer>,
+    ) -> BoxFuture<'a, Again> {
+        async move {
+            let connection = self.connected().filter(|connection| connection.has_rounds());
+            let Some(connection) = connection else { return Again::Unknown };
+            let mut params = CallToolRequestParams::new(round.tool.clone()).with_arguments(input.clone());
+            params.input_responses = Some(responses(answers));
+            params.request_state = round.state.clone();
+            match timeout(self.timeout, connection.call_again(params, round.number)).await {
+                Ok(Ok(Called::Result(output))) => Again::Ended(Ok(output)),
+                Ok(Ok(Called::Next(next))) => Again::Next(next),
+                Ok(Err(error)) => error.failure().map_or(Again::Unknown, |why| Again::Ended(Err(why))),
+                Err(_elapsed) => Again::Unknown,
             }
         }
         .boxed()
@@ -96,8 +120,7 @@ fn asked(requests: InputRequests, again: Option<Duration>) -> Polled {
     for (key, request) in requests.into_iter().take(ASKS_MAX) {
         match request {
             InputRequest::Elicitation(form) => {
-                let storable = key.len() <= KEY_BYTES_MAX && !key.contains('\0');
-                let question = question(form.params).filter(|_| storable);
+                let question = question(form.params).filter(|_| is_storable(&key));
                 asks.push((key, question));
             }
             _ => is_stuck = true,

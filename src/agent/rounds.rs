@@ -1,0 +1,128 @@
+//! Rounds of calls: an MCP server asks people before it goes on with a call, and gets the call again with the answers.
+//!
+//! Until the round is taken out of the row, any process continues it. From then until the answer of the server is stored,
+//! the server may have acted: a call whose process dies in between is never sent again.
+
+use super::execution::Executor;
+use super::heartbeat::{Halt, Heartbeat};
+use super::polling::{End, Questions};
+use super::retry::persist;
+use crate::domain::call::Outcome;
+use crate::domain::owner::{Form, Next, Round};
+use crate::domain::remote::Remote;
+use crate::domain::tool_request::{Answer, Question, RequestKind};
+use crate::store::{PolledCall, StoreError};
+use crate::tools::remote_work::{Again, RemoteServer};
+use futures::stream::StreamExt;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The pause before a question that could not be asked is asked again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// The pause before the polls are left to another process, if this one cannot send the call again.
+const LEFT_AFTER: Duration = Duration::from_secs(5);
+
+impl Executor {
+    /// Asks the questions of a round, and sends the call again with the answers. Returns how the call goes on, or why the
+    /// polls end.
+    pub(super) async fn play_round(
+        &self,
+        polled: &PolledCall,
+        round: &Round,
+        heartbeat: &Heartbeat,
+        questions: &mut Questions,
+    ) -> Result<ControlFlow<End, Next>, StoreError> {
+        let ready = async {
+            let answers = answers(round, questions).await;
+            let remote = Remote { server: polled.server.clone(), tool: round.tool.clone() };
+            (answers, self.ready_server(&polled.call.name, &remote).await)
+        };
+        let (answers, server) = tokio::select! {
+            biased;
+            halt = heartbeat.halt() => return Ok(ControlFlow::Break(ended(halt))),
+            () = self.tasks.stopping() => return Ok(ControlFlow::Break(End::Leave)),
+            ready = ready => ready,
+        };
+        let Some(server) = server else { return Ok(ControlFlow::Break(End::Leave)) };
+        let polls = &polled.polls;
+        let take = || async { self.store.urgent_write().await?.take_round(polls).await };
+        if !persist(self.lease, take).await?.value {
+            // The call is to stop, or another process polls: then this outcome does not count.
+            return Ok(ControlFlow::Break(End::Outcome(Outcome::Interrupted)));
+        }
+        let again = tokio::select! {
+            // A known outcome is not discarded.
+            biased;
+            again = server.send_again(polled.call.effective_input(), round, answers) => again,
+            halt = heartbeat.halt() => {
+                return Ok(ControlFlow::Break(match halt {
+                    Halt::Lost => End::Lost,
+                    Halt::Cancelled | Halt::Leaving => End::Outcome(Outcome::Interrupted),
+                }));
+            }
+        };
+        let next = match again {
+            Again::Ended(Ok(output)) => {
+                return Ok(ControlFlow::Break(End::Outcome(self.gate().succeeded(output))));
+            }
+            Again::Ended(Err(why)) => return Ok(ControlFlow::Break(End::Outcome(Outcome::Failed(why)))),
+            Again::Unknown => return Ok(ControlFlow::Break(End::Outcome(Outcome::Interrupted))),
+            Again::Next(next) => next,
+        };
+        let store = || async { self.store.urgent_write().await?.store_next(polls, &next).await };
+        let stored = persist(self.lease, store).await?.value;
+        Ok(if stored { ControlFlow::Continue(next) } else { ControlFlow::Break(End::Lost) })
+    }
+
+    /// Returns the server of a tool if it can get a call again now: the tool is still there, and its server has rounds.
+    /// Waits before it returns `None`, so that polls that are left do not come back at once.
+    async fn ready_server(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        let found = || self.gate().server_with(name, remote).filter(|server| server.takes_rounds());
+        if let Some(server) = found() {
+            return Some(server);
+        }
+        sleep(LEFT_AFTER).await;
+        found()
+    }
+}
+
+/// Returns the answers to all questions of a round, by their keys at the server.
+async fn answers(round: &Round, questions: &mut Questions) -> BTreeMap<String, Answer> {
+    let stored = |key: &str| format!("{}/{key}", round.number);
+    let mut answers = BTreeMap::new();
+    loop {
+        let open = round.forms.iter().filter(|(key, _)| !answers.contains_key(*key));
+        let open = open.map(|(key, form)| {
+            let question = form.clone().map(|Form { message, schema }| Question {
+                kind: RequestKind::Elicitation,
+                message,
+                schema,
+            });
+            (stored(key), question)
+        });
+        questions.are(open.collect()).await;
+        let Some(first) = questions.answers.next().await else { return answers };
+        let had_answer = first.1.is_some();
+        for (key, answer) in questions.answered(first) {
+            if let Some((_, key)) = key.split_once('/') {
+                answers.insert(key.to_owned(), answer);
+            }
+        }
+        if !had_answer {
+            sleep(ASKED_AGAIN_AFTER).await;
+        }
+    }
+}
+
+/// Returns the end of polls whose round is not taken.
+fn ended(halt: Halt) -> End {
+    match halt {
+        // The server waits for nothing, so nothing is to be asked to stop. It may have acted before it asked.
+        Halt::Cancelled => End::Outcome(Outcome::Interrupted),
+        Halt::Lost => End::Lost,
+        Halt::Leaving => End::Leave,
+    }
+}
