@@ -1,4 +1,4 @@
-//! Rounds of calls: an MCP server asks people before it goes on with a call, and gets the call again with the answers.
+//! Rounds of calls: an MCP server asks people before it continues a call, and gets the call again with the answers.
 //!
 //! Until the round is taken out of the row, any process continues it. From then until the answer of the server is stored,
 //! the server may have acted: a call whose process dies in between is never sent again.
@@ -26,7 +26,7 @@ const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 
 impl Executor {
-    /// Asks the questions of a round, and sends the call again with the answers. Returns how the call goes on, or why the
+    /// Asks the questions of a round, and sends the call again with the answers. Returns how the call continues, or why the
     /// polls end.
     pub(super) async fn play_round(
         &self,

@@ -20,11 +20,11 @@ pub(crate) struct Owner {
 pub(crate) struct RemoteWork {
     /// The name of the server in the configuration.
     pub(crate) server: String,
-    /// How the call goes on.
+    /// How the call continues.
     pub(crate) next: Next,
 }
 
-/// How a call goes on after an answer of its MCP server without a result.
+/// How a call continues after an answer of its MCP server without a result.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The server does the work as this task.
@@ -33,7 +33,7 @@ pub(crate) enum Next {
     Round(Round),
 }
 
-/// What an MCP server needs before it goes on with a call: answers of people, and its own state. The call is sent again
+/// What an MCP server needs before it continues a call: answers of people, and its own state. The call is sent again
 /// with both, once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Round {

@@ -121,7 +121,7 @@ pub(super) struct CallView {
     decision: Option<DecisionView>,
     /// The run of the child thread that executes the call, if the tool is a sub-agent.
     child_run_id: Option<Id>,
-    /// Present if the tool's service accepted the call (202), or an MCP server goes on with the call: the time until
+    /// Present if the tool's service accepted the call (202), or an MCP server continues the call: the time until
     /// which the outcome has to come. After it the outcome is unknown, until the service reports it.
     result_deadline: Option<Time>,
     /// The text that the model reads.

@@ -62,7 +62,7 @@ pub(super) struct Connection {
 pub(super) enum Called {
     /// The result.
     Result(Value),
-    /// The call goes on in this way.
+    /// The call continues in this way.
     Next(Next),
 }
 

@@ -3,7 +3,7 @@
 //! Each process of a deployment connects for itself. A server is not trusted: its hints change nothing, its
 //! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the fields of a form. One execution of
 //! a call is one `tools/call`, which is repeated only as the server requires. A call whose answer is lost has an unknown
-//! outcome. If the answer is a task, or asks for input with a state, the call has an owner, and any process goes on with it.
+//! outcome. If the answer is a task, or asks for input with a state, the call has an owner, and any process continues the call.
 
 mod connection;
 mod definition;
@@ -84,7 +84,7 @@ struct Link {
     connection: Mutex<Option<Arc<Connection>>>,
     /// How long the server has to answer.
     timeout: Duration,
-    /// How long a call may go on after an answer of the server without a result.
+    /// How long a call may continue after an answer of the server without a result.
     result_deadline: Duration,
 }
 

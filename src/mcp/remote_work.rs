@@ -1,4 +1,4 @@
-//! Calls that go on after the answer of their server: as a task (`io.modelcontextprotocol/tasks`), or with a round of
+//! Calls that continue after the answer of their server: as a task (`io.modelcontextprotocol/tasks`), or with a round of
 //! answers.
 
 use super::connection::{Called, Connection};

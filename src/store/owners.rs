@@ -40,7 +40,7 @@ pub(crate) struct PolledCall {
     pub(crate) call: ToolCall,
     /// The name of the server in the configuration.
     pub(crate) server: String,
-    /// How the call goes on. `None` if a process took a round to send the call again, and stored no answer.
+    /// How the call continues. `None` if a process took a round to send the call again, and stored no answer.
     pub(crate) next: Option<Next>,
 }
 
@@ -215,7 +215,7 @@ impl Write {
         Ok(true)
     }
 
-    /// Stores how a call goes on that was sent again, and commits. Returns false if this process does not hold the polls
+    /// Stores how a call continues that was sent again, and commits. Returns false if this process does not hold the polls
     /// any more. A retry after an unconfirmed commit finds it stored.
     pub(crate) async fn store_next(self, polls: &Polls, next: &Next) -> Result<bool, StoreError> {
         let (task_id, input_round) = columns(Some(next));
@@ -274,7 +274,7 @@ impl Write {
     }
 }
 
-/// Returns the columns that say how a call goes on: the id of a task, and a round.
+/// Returns the columns that say how a call continues: the id of a task, and a round.
 fn columns(next: Option<&Next>) -> (Option<String>, Option<String>) {
     match next {
         Some(Next::Task(task)) => (Some(task.as_str().to_owned()), None),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A server that goes on with calls after its first answer.
+/// A server that continues calls after its first answer.
 pub(crate) trait RemoteServer: Send + Sync {
     /// Asks for the state of a task.
     fn poll<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Polled>;
@@ -58,7 +58,7 @@ pub(crate) enum Polled {
 pub(crate) enum Again {
     /// The call has ended with this output, or failed for this reason.
     Ended(Result<Value, String>),
-    /// The call goes on.
+    /// The call continues.
     Next(Next),
     /// The answer is lost, or cannot be used.
     Unknown,
