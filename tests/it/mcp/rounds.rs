@@ -3,7 +3,7 @@
 use super::tasks::{answer, ended, open, owned_as, owned_in_as, started};
 use super::{Deployment, Steered, definition, hold, tool};
 use crate::runs::{events_of, run_of};
-use crate::support::{Embedded, UNKNOWN, eventually, postgres};
+use crate::support::{Embedded, Process, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -38,6 +38,16 @@ async fn waiting(input: &Value, lines: &Value) -> (Steered, Embedded, String) {
     let (steered, server) = started(lines).await;
     let id = owned_as(&server, input).await;
     (steered, server, id)
+}
+
+/// A process of holdpoint with the steered server, and a call that waits in a round with an open request.
+async fn waiting_in(what: &str) -> (Steered, Deployment, Process, String, Value) {
+    let steered = Steered::with("delete_file");
+    let deployment = steered.deployment().await;
+    let server = deployment.start();
+    let id = owned_in_as(&server.client, &does(what)).await;
+    let request = open(&server.client).await;
+    (steered, deployment, server, id, request)
 }
 
 /// The states of all requests, the oldest first.
@@ -230,11 +240,7 @@ async fn a_call_that_is_sent_again_has_the_time_limit_of_its_server() {
 
 #[tokio::test]
 async fn after_a_kill_during_the_wait_the_next_process_sends_the_call_again_once() {
-    let steered = Steered::with("delete_file");
-    let deployment = steered.deployment().await;
-    let mut server = deployment.start();
-    let id = owned_in_as(&server.client, &does("round")).await;
-    let request = open(&server.client).await;
+    let (steered, deployment, mut server, id, request) = waiting_in("round").await;
     server.kill();
     let server = deployment.start();
     tool(&server.client, "s__delete_file").await;
@@ -247,11 +253,7 @@ async fn after_a_kill_during_the_wait_the_next_process_sends_the_call_again_once
 
 #[tokio::test]
 async fn an_answer_that_came_before_the_kill_is_sent_by_the_next_process() {
-    let steered = Steered::with("delete_file");
-    let deployment = steered.deployment().await;
-    let mut server = deployment.start();
-    let id = owned_in_as(&server.client, &does("round")).await;
-    let request = open(&server.client).await;
+    let (steered, deployment, mut server, id, request) = waiting_in("round").await;
     // As a process writes it that dies directly after its commit.
     server.kill();
     let rows = crate::support::Rows::open(deployment.database()).await;
@@ -268,11 +270,7 @@ async fn an_answer_that_came_before_the_kill_is_sent_by_the_next_process() {
 
 #[tokio::test]
 async fn a_kill_after_the_call_was_sent_again_leaves_the_outcome_unknown_and_it_is_never_sent_a_third_time() {
-    let steered = Steered::with("delete_file");
-    let deployment = steered.deployment().await;
-    let mut server = deployment.start();
-    let id = owned_in_as(&server.client, &does("roundThenHang")).await;
-    let request = open(&server.client).await;
+    let (steered, deployment, mut server, id, request) = waiting_in("roundThenHang").await;
     assert_eq!(answer(&server.client, &request, &accept()).await, 200);
     steered.wait_called(2).await;
     server.kill();
@@ -286,11 +284,7 @@ async fn a_kill_after_the_call_was_sent_again_leaves_the_outcome_unknown_and_it_
 
 #[tokio::test]
 async fn a_call_is_sent_again_only_while_its_tool_is_there() {
-    let steered = Steered::with("delete_file");
-    let deployment = steered.deployment().await;
-    let mut server = deployment.start();
-    let id = owned_in_as(&server.client, &does("round")).await;
-    let request = open(&server.client).await;
+    let (steered, deployment, mut server, id, request) = waiting_in("round").await;
     server.kill();
     steered.lists(&json!([definition("another", "Does it.")]));
     let server = deployment.start();

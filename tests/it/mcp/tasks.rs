@@ -3,7 +3,7 @@
 use super::python::python;
 use super::{Steered, entry, hold, packages, tool};
 use crate::runs::{events_of, run_becomes, run_of};
-use crate::support::{Client, Embedded, UNKNOWN, eventually, postgres};
+use crate::support::{Client, Embedded, Rows, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -95,13 +95,19 @@ async fn owned_in(client: &Client) -> String {
 
 /// The same with a call of these inputs.
 pub(super) async fn owned_in_as(client: &Client, inputs: &Value) -> String {
+    let id = approved_in(client, inputs).await;
+    has_owner(client, &id).await;
+    id
+}
+
+/// A call in a process of holdpoint that is approved, and does not end before the answer to its approval.
+async fn approved_in(client: &Client, inputs: &Value) -> String {
     tool(client, "s__delete_file").await;
     let turn = client.send_message(&client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     // The approver has the tool do this.
     let decision = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
     assert_eq!(client.validate(&decision).await.status, 202);
-    has_owner(client, id).await;
     id.clone()
 }
 
@@ -378,6 +384,30 @@ async fn after_a_kill_the_next_process_goes_on_with_the_task_and_its_question() 
     assert_eq!(answer(&server.client, &request, &accept).await, 200);
     assert_eq!(server.client.becomes(&id, "succeeded").await["output"], "accept");
     assert_eq!(steered.got("delete_file"), 1, "the call is not made again");
+}
+
+#[tokio::test]
+async fn on_postgres_a_kill_between_a_task_and_its_commit_leaves_the_outcome_unknown() {
+    let steered = Steered::with("delete_file");
+    let deployment = steered.deployment_on(postgres().await);
+    let mut server = deployment.start();
+    let rows = Rows::open(deployment.database()).await;
+    // The update that stores the task waits for a lock of this session.
+    let gate = "CREATE FUNCTION wait_for_the_test() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$;
+         CREATE TRIGGER wait_for_the_test BEFORE UPDATE ON tool_calls FOR EACH ROW
+             WHEN (NEW.task_id IS NOT NULL) EXECUTE FUNCTION wait_for_the_test();
+         SELECT pg_advisory_lock(1)";
+    rows.change(gate).await.unwrap();
+    let id = approved_in(&server.client, &serde_json::from_str(TASK).unwrap()).await;
+    rows.wait_for_lock_waiter().await;
+    server.kill();
+    rows.change("SELECT pg_advisory_unlock(1)").await.unwrap();
+    let server = deployment.start();
+    let call = server.client.becomes(&id, "interrupted").await;
+    assert!(call["result"].as_str().unwrap().ends_with(UNKNOWN), "{call}");
+    tool(&server.client, "s__delete_file").await;
+    assert_eq!((steered.got("delete_file"), steered.got("poll")), (1, 0));
 }
 
 #[tokio::test]
