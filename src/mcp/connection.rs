@@ -25,7 +25,7 @@ use rmcp::{
 };
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -47,6 +47,12 @@ const SUBSCRIBED_EVERY: Duration = Duration::from_secs(30);
 /// How long a handshake may take. An older server may leave its first request unanswered, and a command such as `npx`
 /// may download the server first.
 const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// After this time without an answer to `server/discover`, the library takes a server for an older one. A server that
+/// starts slowly may be neither older nor ready.
+const DISCOVERY: Duration = Duration::from_secs(10);
+/// How long a server that may have started slowly is given for its second `server/discover`.
+const DISCOVERY_AGAIN: Duration = Duration::from_secs(30);
 
 /// A connection. It closes when the last holder drops it.
 pub(super) struct Connection {
@@ -125,14 +131,28 @@ impl Connection {
         let changed = Arc::new(Notify::new());
         let in_flight = Arc::<CallsInFlight>::default();
         let handler = Handler { changed: changed.clone(), in_flight: in_flight.clone() };
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        let (versions, began) = (vec![ProtocolVersion::V_2026_07_28], Instant::now());
+        let connect = |lifecycle, limit| {
+            handshake(server, route, (tasks, redaction), handler.clone(), (lifecycle, limit))
+        };
+        let automatic = ClientLifecycleMode::Auto {
+            preferred_versions: versions.clone(),
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        let mut made = handshake(server, route, (tasks, redaction), handler.clone(), lifecycle).await;
-        if let Err(NoHandshake::Undiscovered(_)) = made {
-            let lifecycle = ClientLifecycleMode::Initialize;
-            made = handshake(server, route, (tasks, redaction), handler, lifecycle).await;
+        let mut made = connect(automatic, HANDSHAKE).await;
+        // A server that answers the first request after the second one has failed, for the library.
+        if began.elapsed() >= DISCOVERY && made.as_ref().map_or_else(NoHandshake::has_answered, is_older) {
+            if let Ok((running, Some(process))) = made {
+                drop(running);
+                tasks.spawn_background(process.end());
+            }
+            let discover = ClientLifecycleMode::Discover { preferred_versions: versions };
+            made = connect(discover, DISCOVERY_AGAIN).await;
+            if made.is_err() {
+                made = connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
+            }
+        } else if made.as_ref().is_err_and(NoHandshake::is_undiscovered) {
+            made = connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
         }
         let (running, process) = made.map_err(NoHandshake::why)?;
         let (peer, over, closing) =
@@ -304,12 +324,31 @@ enum NoHandshake {
     /// does not know. The library sends no `initialize` after such an answer.
     Undiscovered(String),
     Failed(String),
+    /// The server did not answer in time.
+    Late,
+}
+
+/// A session with a server, and the process of the server if holdpoint started it.
+type Session = (RunningService<RoleClient, Handler>, Option<Process>);
+
+/// Whether a session has the protocol of an earlier server.
+fn is_older((running, _): &Session) -> bool {
+    running.peer().peer_info().is_some_and(|info| info.protocol_version.has_initialize())
 }
 
 impl NoHandshake {
+    fn is_undiscovered(&self) -> bool {
+        matches!(self, Self::Undiscovered(_))
+    }
+
+    fn has_answered(&self) -> bool {
+        !matches!(self, Self::Late)
+    }
+
     fn why(self) -> String {
         match self {
             Self::Undiscovered(why) | Self::Failed(why) => why,
+            Self::Late => "it did not answer in time".to_owned(),
         }
     }
 }
@@ -320,15 +359,15 @@ async fn handshake(
     route: &Route,
     (tasks, redaction): (&Tasks, &Redaction),
     handler: Handler,
-    lifecycle: ClientLifecycleMode,
-) -> Result<(RunningService<RoleClient, Handler>, Option<Process>), NoHandshake> {
+    (lifecycle, limit): (ClientLifecycleMode, Duration),
+) -> Result<Session, NoHandshake> {
     let (process, made) = match route {
         Route::Process { command, args, env } => {
             let (process, stdout, stdin) = Process::start(server, command, args, env, (tasks, redaction))
                 .map_err(NoHandshake::Failed)?;
             let transport =
                 AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
-            (Some(process), timeout(HANDSHAKE, handler.serve_with_lifecycle(transport, lifecycle)).await)
+            (Some(process), timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
         }
         Route::Http { url, client, headers } => {
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -339,7 +378,7 @@ async fn handshake(
             config.custom_headers =
                 headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-            (None, timeout(HANDSHAKE, handler.serve_with_lifecycle(transport, lifecycle)).await)
+            (None, timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
         }
     };
     let why = match made {
@@ -348,7 +387,7 @@ async fn handshake(
             NoHandshake::Undiscovered(redaction.text(error))
         }
         Ok(Err(error)) => NoHandshake::Failed(redaction.text(error)),
-        Err(_elapsed) => NoHandshake::Failed("it did not answer in time".to_owned()),
+        Err(_elapsed) => NoHandshake::Late,
     };
     if let Some(process) = process {
         tasks.spawn_background(process.end());
