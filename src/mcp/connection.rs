@@ -160,7 +160,7 @@ impl Connection {
         // What a server lists is read again, whatever it says about its freshness.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         tasks.spawn_background(keep(running, process, over.clone(), closing.clone()));
-        if peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize()) {
+        if has_no_handshake(&peer) {
             tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
         }
         Ok(Self { peer, over, changed, in_flight, _closing: closing.drop_guard() })
@@ -199,7 +199,7 @@ impl Connection {
 
     /// Whether the protocol of the server has rounds of answers.
     pub(super) fn has_rounds(&self) -> bool {
-        self.peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
+        has_no_handshake(&self.peer)
     }
 
     /// Calls a tool once. Input that the server requires without a state is asked for here.
@@ -333,7 +333,12 @@ type Session = (RunningService<RoleClient, Handler>, Option<Process>);
 
 /// Whether a session has the protocol of an earlier server.
 fn is_older((running, _): &Session) -> bool {
-    running.peer().peer_info().is_some_and(|info| info.protocol_version.has_initialize())
+    !has_no_handshake(running.peer())
+}
+
+/// Whether the protocol of a server begins without `initialize`, as from 2026-07-28 on.
+fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
+    peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
 }
 
 impl NoHandshake {
