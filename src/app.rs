@@ -134,7 +134,7 @@ pub async fn document(full: bool) -> Result<String, AppError> {
     let scripted: Arc<dyn LanguageModel> = Arc::new(Scripted::new());
     let tickets = Tickets::new(fresh_key(&SystemEntropy)?, clock.clone());
     let app = App::join(App::builder(config).model(scripted), store, metrics, tickets)?;
-    Ok(http::document(app.api, full))
+    Ok(http::document(&app.api, full).to_owned())
 }
 
 /// Brings the schema up to date and changes nothing else. Servers may be running.

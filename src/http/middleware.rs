@@ -53,8 +53,8 @@ pub(super) struct Shared<E> {
     pub(super) tasks: Tasks,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
-    pub(super) allowed: Allowed,
-    pub(super) known_query: KnownQuery,
+    pub(super) allowed: Arc<Allowed>,
+    pub(super) known_query: Arc<KnownQuery>,
 }
 
 fn is_chat(path: &str) -> bool {

@@ -95,7 +95,7 @@ use poem_openapi::{ContactObject, ExtraHeader, LicenseObject, OpenApiService};
 use posted::Bounds;
 pub(crate) use rates::Rates;
 use serde_json::Value;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 pub(crate) use turn_stream::Streaming;
 use websocket::WebSockets;
 
@@ -230,10 +230,37 @@ fn beside() -> impl Iterator<Item = &'static str> {
     UNDOCUMENTED.into_iter().chain(console::paths())
 }
 
+/// What the OpenAPI document says. It depends on the types of the routes alone and takes most of the time of a start,
+/// so the servers of a process share it.
+#[derive(Debug)]
+struct Documented {
+    allowed: Arc<Allowed>,
+    known_query: Arc<KnownQuery>,
+    /// The document with every operation.
+    full: String,
+    /// The document for generators of clients.
+    for_generators: String,
+}
+
+impl Documented {
+    fn of(with: &Api) -> &'static Self {
+        static DOCUMENTED: OnceLock<Documented> = OnceLock::new();
+        DOCUMENTED.get_or_init(|| {
+            let document = document::refined(&api(with.clone()).spec());
+            Self {
+                allowed: Arc::new(Allowed::of(&document, beside())),
+                known_query: Arc::new(KnownQuery::of(&document)),
+                full: format!("{document:#}"),
+                for_generators: format!("{:#}", document::for_generators(&document)),
+            }
+        })
+    }
+}
+
 /// Returns the OpenAPI document for generators, as served at `/openapi.json`, or the full document.
-pub(crate) fn document(with: Api, full: bool) -> String {
-    let document = document::refined(&api(with).spec());
-    if full { format!("{document:#}") } else { format!("{:#}", document::for_generators(&document)) }
+pub(crate) fn document(with: &Api, full: bool) -> &'static str {
+    let documented = Documented::of(with);
+    if full { &documented.full } else { &documented.for_generators }
 }
 
 /// Builds the endpoint of the public listener.
@@ -243,16 +270,11 @@ pub(crate) fn endpoint(
     auth: Arc<Authenticator>,
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
-    let service = api(with.clone());
-    let spec = service.spec();
-    let document = document::refined(&spec);
-    let (allowed, known_query) = (Allowed::of(&document, beside()), KnownQuery::of(&document));
-    let served = Bytes::from(format!("{:#}", document::for_generators(&document)));
-    let document = format!("{document:#}");
+    let Documented { allowed, known_query, full, for_generators } = Documented::of(&with);
     let mut routes = health::health(&with, tasks.clone())
-        .at("/openapi.json", get(make(move |_| document_response(served.clone()))));
+        .at("/openapi.json", get(make(move |_| document_response(for_generators))));
     if settings.docs {
-        let docs = Arc::new(docs(api(with.clone()), spec, document));
+        let docs = Arc::new(docs(api(with.clone()), full));
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
@@ -261,8 +283,9 @@ pub(crate) fn endpoint(
     let message_bytes = settings.body_bytes;
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
     let routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
-    let routes = routes.nest("/api", api(with.clone())).nest("/", service);
-    with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
+    let documented = Arc::new(api(with.clone()).into_endpoint());
+    let routes = routes.nest("/api", documented.clone()).nest("/", documented);
+    with_middleware(routes, allowed.clone(), known_query.clone(), with, settings, auth, tasks)
 }
 
 /// Builds the endpoint of the operators' listener: health, readiness and metrics.
@@ -276,14 +299,15 @@ pub(crate) fn operators_endpoint(
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
     let routes = health::metrics(health::health(&with, tasks.clone()), with.scrape.clone());
     let document = Value::Null;
-    let (allowed, known_query) = (Allowed::of(&document, beside()), KnownQuery::of(&document));
+    let allowed = Arc::new(Allowed::of(&document, beside()));
+    let known_query = Arc::new(KnownQuery::of(&document));
     with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
 fn with_middleware(
     routes: Route,
-    allowed: Allowed,
-    known_query: KnownQuery,
+    allowed: Arc<Allowed>,
+    known_query: Arc<KnownQuery>,
     with: Api,
     settings: Settings,
     auth: Arc<Authenticator>,
@@ -310,10 +334,10 @@ fn with_middleware(
 }
 
 /// Returns the endpoint of the Swagger page. The page is large, so the first request makes it.
-fn docs(service: OpenApiService<Routes, ()>, spec: String, document: String) -> impl Endpoint {
+fn docs(service: OpenApiService<Routes, ()>, full: &'static str) -> impl Endpoint {
     // The page embeds the unrefined document. Replace it with the refined one, which is the full one.
-    let page = LazyLock::new(move || Bytes::from(service.swagger_ui_html().replace(&spec, &document)));
-    let page = Arc::new(page);
+    let page = move || service.swagger_ui_html().replace(&service.spec(), full);
+    let page = Arc::new(LazyLock::new(move || Bytes::from(page())));
     make(move |_| docs_response(Bytes::clone(&page)))
 }
 
@@ -322,6 +346,6 @@ async fn docs_response(page: Bytes) -> poem::Result<Response> {
     Ok(answer.with_header(CONTENT_SECURITY_POLICY, DOCS_POLICY).into_response())
 }
 
-async fn document_response(spec: Bytes) -> poem::Result<Response> {
+async fn document_response(spec: &'static str) -> poem::Result<Response> {
     Ok(spec.with_content_type("application/json").into_response())
 }

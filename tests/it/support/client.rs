@@ -185,19 +185,23 @@ impl Turn {
     }
 }
 
+/// A client of servers without TLS. Reading the certificates of the machine would take longer than most tests.
+fn http(headers: HeaderMap) -> reqwest::Client {
+    reqwest::Client::builder().default_headers(headers).tls_certs_only([]).build().unwrap()
+}
+
 impl Client {
     pub(crate) fn new(base: String) -> Self {
         // Both the server under test and this client need a provider; the second attempt finds it installed.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        Self { http: reqwest::Client::new(), base }
+        Self { http: http(HeaderMap::new()), base }
     }
 
     /// A client of the same server with this token.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-        let http = reqwest::Client::builder().default_headers(headers).build().unwrap();
-        Self { http, base: self.base.clone() }
+        Self { http: http(headers), base: self.base.clone() }
     }
 
     /// A client of the same server as this user, if the server accepts the tokens of these tests.
