@@ -75,7 +75,7 @@ pub(crate) fn threads() -> String {
     format!("--test-threads={}", cores * THREADS_PER_CORE)
 }
 
-const THREADS_PER_CORE: usize = 3;
+const THREADS_PER_CORE: usize = 4;
 
 #[cfg(test)]
 mod tests {
