@@ -50,7 +50,8 @@ impl Heartbeat {
                     () = renewal_requested(&mut renewals, work) => {}
                     () = over.cancelled() => return,
                 }
-                match renew().await {
+                // In memory only while it runs: the task itself lives as long as the work.
+                match Box::pin(renew()).await {
                     Ok(Renewed::Held) => {}
                     Ok(Renewed::CancelRequested) => halted.send_modify(|halt| *halt = Some(Halt::Cancelled)),
                     Ok(Renewed::Lost) => {

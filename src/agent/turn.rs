@@ -128,6 +128,8 @@ impl Agent {
         }
     }
 
+    // What a turn does beside reading from the model is boxed: the memory of a task is that of its largest future, and most
+    // of its time a turn waits for the next token.
     async fn steps(
         &self,
         turn: &Turn<'_>,
@@ -146,17 +148,17 @@ impl Agent {
             }
             let OpenedStep { step, before, request, .. } = match opened.take() {
                 Some(first) => first,
-                None => self.open(turn, after_hold).await?,
+                None => Box::pin(self.open(turn, after_hold)).await?,
             };
             spent.message = spent.message.or(before);
             emit(TurnEvent::StepStarted);
-            let called = self.call_model(turn, step.n, &request, emit);
+            let called = Box::pin(self.call_model(turn, step.n, &request, emit));
             let (output, result) = match start_committed.take() {
                 Some(start_committed) => after_start(called, start_committed).await?,
                 None => called.await,
             };
             if let Err(broke) = result {
-                self.break_off(turn, step.n, output.parts).await;
+                Box::pin(self.break_off(turn, step.n, output.parts)).await;
                 return Err(broke);
             }
             let step_usage = output.end.as_ref().and_then(|end| end.usage);
@@ -164,14 +166,14 @@ impl Agent {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
-            let (reason, committed) = self.commit(turn, step, output).await?;
+            let (reason, committed) = Box::pin(self.commit(turn, step, output)).await?;
             let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
             // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends all the same.
             let mut elsewhere = calls.iter().any(|call| call.ends_elsewhere() && call.end().is_none());
             if !permits.is_empty() {
-                elsewhere |= self.run_cleared(turn, permits, emit).await?;
-                calls = self.decided(turn, calls).await?;
+                elsewhere |= Box::pin(self.run_cleared(turn, permits, emit)).await?;
+                calls = Box::pin(self.decided(turn, calls)).await?;
             }
 
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
@@ -182,7 +184,8 @@ impl Agent {
             }
             emit(TurnEvent::StepFinished { reason, usage: step_usage });
             if after_hold && let Some(asks) = turn.asks {
-                waits = self.ask_handler(turn, asks, calls.clone(), &held, emit).await? || elsewhere;
+                let asked = Box::pin(self.ask_handler(turn, asks, calls.clone(), &held, emit));
+                waits = asked.await? || elsewhere;
             }
             if let Some(end) = ended {
                 return Ok(Ended { end, reason, is_committed: true });

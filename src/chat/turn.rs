@@ -104,9 +104,9 @@ impl TurnTask {
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
         let last = match self.run_agent(&lease, first, start_committed, &heartbeat, &mut spent).await {
-            Ok(Some(ended)) => self.end(&lease, ended, spent).await,
+            Ok(Some(ended)) => Box::pin(self.end(&lease, ended, spent)).await,
             Ok(None) => return,
-            Err(error) => self.fail(&lease, error, spent).await,
+            Err(error) => Box::pin(self.fail(&lease, error, spent)).await,
         };
         self.log.emit(last);
     }

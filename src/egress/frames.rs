@@ -13,6 +13,9 @@ use tokio_util::io::StreamReader;
 /// The longest event. No server needs more, and an endless event would fill the memory.
 const EVENT_BYTES_MAX: usize = 8 << 20;
 
+/// The first length of the buffer, in bytes, which grows to the length of an event. Most events are shorter.
+const BUFFER_BYTES: usize = 1 << 10;
+
 /// The framing of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -56,7 +59,8 @@ impl Frames {
     ) -> Self {
         let chunks = bytes.map(|chunk| chunk.map_err(|error| io::Error::other(chain(error)))).boxed();
         let lines = LinesCodec::new_with_max_length(EVENT_BYTES_MAX);
-        Self { lines: FramedRead::new(StreamReader::new(chunks), lines), framing, data: None, started: false }
+        let lines = FramedRead::with_capacity(StreamReader::new(chunks), lines, BUFFER_BYTES);
+        Self { lines, framing, data: None, started: false }
     }
 
     /// Returns the next frame. Returns `None` at the end of the stream.

@@ -237,9 +237,9 @@ struct Documented {
     allowed: Arc<Allowed>,
     known_query: Arc<KnownQuery>,
     /// The document with every operation.
-    full: String,
+    full: Box<str>,
     /// The document for generators of clients.
-    for_generators: String,
+    for_generators: Box<str>,
 }
 
 impl Documented {
@@ -250,8 +250,8 @@ impl Documented {
             Self {
                 allowed: Arc::new(Allowed::of(&document, beside())),
                 known_query: Arc::new(KnownQuery::of(&document)),
-                full: format!("{document:#}"),
-                for_generators: format!("{:#}", document::for_generators(&document)),
+                full: format!("{document:#}").into(),
+                for_generators: format!("{:#}", document::for_generators(&document)).into(),
             }
         })
     }
