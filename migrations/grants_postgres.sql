@@ -23,6 +23,8 @@ GRANT SELECT, INSERT ON ticket_keys TO holdpoint_app;
 GRANT SELECT, INSERT, DELETE ON used_tickets TO holdpoint_app;
 -- The cursor of an endpoint, and how its delivery goes.
 GRANT SELECT, INSERT, UPDATE ON endpoints TO holdpoint_app;
+-- The messages in Slack, by their ids, which never change.
+GRANT SELECT, INSERT ON slack_messages TO holdpoint_app;
 -- A grant is revoked by an update. No other column of a grant is updated.
 GRANT UPDATE (revoked_at, revoked_by) ON grants TO holdpoint_app;
 -- A later delegation of the same approver replaces one. No other column of a delegation is updated.

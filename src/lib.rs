@@ -100,6 +100,7 @@ mod metrics;
 mod operator;
 mod rate_limit;
 mod signed_post;
+mod slack;
 mod standard_webhooks;
 mod startup;
 mod store;

@@ -143,6 +143,7 @@ struct Inner {
     webhooks: Endpoints,
     mail: Endpoints,
     templates: Endpoints,
+    slack: Endpoints,
     connection_seconds: Timed<Pool>,
     connection_timeouts: Family<Pool, Counter>,
 }
@@ -251,6 +252,7 @@ impl Metrics {
             webhooks: Endpoints::new(of, "webhook", "webhook"),
             mail: Endpoints::new(of, "mail", "recipient"),
             templates: Endpoints::new(of, "template", "recipient"),
+            slack: Endpoints::new(of, "slack", "recipient"),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
@@ -398,7 +400,7 @@ impl Metrics {
 
     /// Sets the values of endpoints that only the database has; none while they are unknown.
     pub(crate) fn endpoints(&self, found: Vec<EndpointFound>) {
-        for endpoints in [&self.0.webhooks, &self.0.mail, &self.0.templates] {
+        for endpoints in [&self.0.webhooks, &self.0.mail, &self.0.templates, &self.0.slack] {
             endpoints.disabled.clear();
             endpoints.lag.clear();
         }
@@ -415,6 +417,7 @@ impl Metrics {
             Channel::Webhook => &self.0.webhooks,
             Channel::Mail => &self.0.mail,
             Channel::Template => &self.0.templates,
+            Channel::Slack => &self.0.slack,
         }
     }
 
@@ -473,6 +476,7 @@ pub(crate) enum Channel {
     Webhook,
     Mail,
     Template,
+    Slack,
 }
 
 /// The metrics of the endpoints of one channel.

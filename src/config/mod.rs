@@ -22,6 +22,7 @@ mod provider;
 mod rules;
 mod server;
 mod shown;
+mod slack;
 mod sources;
 mod stream;
 mod tool_entry;
@@ -57,6 +58,7 @@ pub(crate) use notify_post::{NotifyPost, TemplateFormat};
 pub use provider::Provider;
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
+pub use slack::Slack;
 pub use stream::{Stream, UiDialect};
 pub(crate) use tool_entry::ToolEntry;
 pub use tool_entry::ToolRisk;
@@ -113,6 +115,9 @@ pub struct Config {
     /// The mail server by which messages are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mail: Option<Mail>,
+    /// The Slack application by which messages are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slack: Option<Slack>,
     /// People that get messages about held calls that they may decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notify>,
@@ -190,6 +195,7 @@ impl Config {
         mcp::check(&self.mcp, &self.tools, &self.egress)?;
         webhooks::check(&self.webhooks, &self.egress, self.auth.mode)?;
         self.mail.as_ref().map_or(Ok(()), Mail::check)?;
+        self.slack.as_ref().map_or(Ok(()), Slack::check)?;
         notify::check(&self.notify, self)?;
         self.check_endpoint_names()?;
         self.auth.check(&self.server)?;

@@ -1,7 +1,7 @@
 //! `[[notify]]`: people that get messages about held calls that they may decide.
 
 use super::webhooks::{check_name, check_tenant};
-use super::{AuthMode, Config, ConfigError, NotifyPost, mail, shown, wrong};
+use super::{AuthMode, Config, ConfigError, NotifyPost, mail, shown, slack, wrong};
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;
@@ -11,6 +11,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// The error of an entry with no way to its recipient, or with several.
+const ONE_WAY: &str = "expected either this, slack or url";
 /// The one user of a server without authentication.
 const ONLY_USER: &str = "local";
 
@@ -28,9 +30,12 @@ pub struct Notify {
     /// `role`: the role of the user, or without `user` of all who read the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// `mail`: the mail address. Either this or `url`.
+    /// `mail`: the mail address. Either this, `slack` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail: Option<String>,
+    /// `slack`: the id of a Slack user or channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<String>,
     /// `url`: the address that gets a POST for each message.
     #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -70,6 +75,8 @@ impl fmt::Debug for Notify {
 pub(crate) enum NotifyBy {
     /// By mail to this address.
     Mail(Mailbox),
+    /// In Slack, to this user or channel.
+    Slack(String),
     /// As POST requests.
     Post(Box<NotifyPost>),
 }
@@ -110,13 +117,11 @@ fn time(text: &str) -> Option<Time> {
 impl Notify {
     /// Returns how the recipient gets messages, with the contents of the files. `key` is the key of the entry.
     pub(crate) fn by(&self, key: &str) -> Result<NotifyBy, ConfigError> {
-        match (&self.mail, &self.url) {
-            (Some(address), None) => mail::mailbox(&format!("{key}.mail"), address).map(NotifyBy::Mail),
-            (None, Some(url)) => Ok(NotifyBy::Post(Box::new(self.post(key, url)?))),
-            _ => Err(ConfigError::Value {
-                key: format!("{key}.mail"),
-                why: "expected either this or url".to_owned(),
-            }),
+        match (&self.mail, &self.slack, &self.url) {
+            (Some(address), None, None) => mail::mailbox(&format!("{key}.mail"), address).map(NotifyBy::Mail),
+            (None, Some(id), None) => Ok(NotifyBy::Slack(id.clone())),
+            (None, None, Some(url)) => Ok(NotifyBy::Post(Box::new(self.post(key, url)?))),
+            _ => Err(ConfigError::Value { key: format!("{key}.mail"), why: ONE_WAY.to_owned() }),
         }
     }
 
@@ -158,16 +163,20 @@ impl Notify {
             }
             _ => {}
         }
-        match (&self.mail, &self.url) {
-            (Some(address), None) => {
+        match (&self.mail, &self.slack, &self.url) {
+            (Some(address), None, None) => {
                 mail::mailbox(&format!("{key}.mail"), address)?;
                 if config.mail.is_none() {
                     return wrong(format!("{key}.mail"), "expected a section [mail], with the mail server");
                 }
                 self.check_no_post(key)?;
             }
-            (None, Some(url)) => self.check_post(key, url, &config.egress)?,
-            _ => wrong(format!("{key}.mail"), "expected either this or url")?,
+            (None, Some(id), None) => {
+                self.check_slack(key, id, config.slack.as_ref())?;
+                self.check_no_post(key)?;
+            }
+            (None, None, Some(url)) => self.check_post(key, url, &config.egress)?,
+            _ => wrong(format!("{key}.mail"), ONE_WAY)?,
         }
         self.quiet_hours(key)?;
         self.zone(key).map(drop)
@@ -180,5 +189,6 @@ pub(crate) fn key(place: usize) -> String {
 }
 
 pub(super) fn check(all: &[Notify], config: &Config) -> Result<(), ConfigError> {
-    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), config))
+    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), config))?;
+    slack::check_accounts(all)
 }

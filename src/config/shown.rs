@@ -60,6 +60,10 @@ pub(super) fn secret<S: Serializer>(secret: &Option<SecretString>, to: S) -> Res
     }
 }
 
+pub(super) fn needed_secret<S: Serializer>(_secret: &SecretString, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(MASK)
+}
+
 /// Serializes the names of values that may be secret.
 pub(super) fn secrets<S: Serializer>(values: &BTreeMap<String, String>, to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(values.keys().map(|name| (name, MASK)))

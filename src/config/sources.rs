@@ -151,12 +151,14 @@ pub(super) fn usual_variables() -> config::Map<String, String> {
 
 /// Keys whose value can be in a separate file, which `<key>_file` names. Orchestrators mount secrets as
 /// files.
-const SECRETS: [(&str, &str); 5] = [
+const SECRETS: [(&str, &str); 7] = [
     ("auth", "secret"),
     ("model", "api_key"),
     ("database", "url"),
     ("database", "direct_url"),
     ("mail", "password"),
+    ("slack", "token"),
+    ("slack", "signing_secret"),
 ];
 
 /// Reads the values in separate files, without their line ends.

@@ -34,7 +34,7 @@ export function close() {
 
 function draw(webhook) {
   const { name, channel, origin, events, state, cursor, failures, refused } = webhook;
-  const place = channel === 'mail' ? `by mail to ${origin.replace('mailto:', '')}` : channel === 'template' ? `messages at ${origin}` : `at ${origin}`;
+  const place = channel === 'mail' ? `by mail to ${origin.replace('mailto:', '')}` : channel === 'slack' ? `in Slack to ${origin.replace('slack:', '')}` : channel === 'template' ? `messages at ${origin}` : `at ${origin}`;
   const status = el('p', { role: 'status' });
   return el('li', {},
     el('p', {}, el('code', {}, name), ' ', el('b', {}, state), ' ', el('small', {}, place)),
@@ -42,7 +42,7 @@ function draw(webhook) {
     failures && el('p', {}, `${failures.count} failed ${failures.count === 1 ? 'attempt' : 'attempts'} since `, date(failures.since),
       '; the last one: ', FAILURES[failures.last] ?? `status ${failures.last_status}`, '.',
       webhook.next_attempt_at && [' The next attempt is in ', clock(webhook.next_attempt_at, 'no time'), '.']),
-    refused && el('p', { className: 'notice' }, `The mail server refused ${refused.count} ${refused.count === 1 ? 'message' : 'messages'}, the last with status ${refused.last_status}, `, date(refused.last_at), '.'),
+    refused && el('p', { className: 'notice' }, `${refused.count} ${refused.count === 1 ? 'message was' : 'messages were'} refused, the last with status ${refused.last_status}, `, date(refused.last_at), '.'),
     webhook.waiting_since ? el('p', {}, 'The oldest event that is not delivered is of ', clock(webhook.waiting_since), '.')
       : el('p', {}, 'Every event is delivered.'),
     webhook.has_gap && el('p', { className: 'notice' }, 'Events were deleted before they were delivered.'),

@@ -115,6 +115,8 @@ pub(super) struct Letter {
     /// The user on whose behalf the tool would run, as an actor.
     pub(super) requester: String,
     pub(super) risk: &'static str,
+    /// The hash of what the message is about: the inputs as an approver is shown them.
+    pub(super) input_hash: String,
     pub(super) deadline: Option<Timestamp>,
     /// When the message is sent at the latest, also in quiet hours. `None` if it has time until their end.
     pub(super) urgent_at: Option<Timestamp>,
@@ -210,6 +212,20 @@ impl Letter {
         self.occasion.sentence(&shown(&self.actor, TEXT_BYTES))
     }
 
+    /// Returns the title of the message, with the title of the tool.
+    pub(super) fn title_line(&self) -> String {
+        let what = match self.occasion {
+            Occasion::Held | Occasion::Reminded | Occasion::Escalated | Occasion::Delegated => {
+                "Approval needed"
+            }
+            Occasion::Ended(End::Approved) => "Approved",
+            Occasion::Ended(End::Rejected) => "Rejected",
+            Occasion::Ended(End::Expired) => "Expired",
+            Occasion::Ended(End::Cancelled) => "Cancelled",
+        };
+        format!("{what}: {}", self.short_title())
+    }
+
     /// Returns the title of the tool.
     pub(super) fn short_title(&self) -> String {
         shown(&self.title, TITLE_BYTES)
@@ -275,6 +291,7 @@ mod tests {
             call_id: "1".to_owned(),
             requester: "user:alice".to_owned(),
             risk: "high",
+            input_hash: "abc".to_owned(),
             deadline: Some(Timestamp::from_micros(1_769_860_800_000_000)),
             urgent_at: None,
             shared: None,

@@ -3,6 +3,7 @@
 //! The numbered events are the queue. The row of an endpoint has a cursor, and one process at a time holds the row
 //! while it delivers. A delivery that succeeds moves the cursor, by compare-and-set.
 
+mod blocks;
 mod failed;
 mod letter;
 mod mail;
@@ -12,6 +13,7 @@ mod receiver;
 mod recipient;
 mod response;
 mod rounds;
+mod slack;
 mod smtp;
 mod template;
 mod webhook;
@@ -26,6 +28,7 @@ use crate::domain::event::{Event, EventType};
 use crate::egress::Reach;
 use crate::feed::Feed;
 use crate::metrics::{EndpointFound, Metrics};
+use crate::slack::Slack;
 use crate::store::{EndpointEvents, Read, Store, StoreError};
 use receiver::Receiver;
 use serde_json::{Map, Value};
@@ -39,6 +42,7 @@ pub(crate) type PublicForm = fn(&Event) -> Map<String, Value>;
 /// The endpoints of one server.
 pub(crate) struct Deliveries {
     receivers: Vec<Receiver>,
+    slack: Option<Arc<Slack>>,
     /// The roles of operators; `None` if the one user of the server operates it.
     operators: Option<Vec<String>>,
     approvals: Approvals,
@@ -101,12 +105,18 @@ impl fmt::Debug for Deliveries {
 impl Deliveries {
     /// Prepares the endpoints of the configuration, and sends nothing.
     pub(crate) fn new(config: &Config, reach: &Reach, needs: Needs) -> Result<Self, ConfigError> {
-        let receivers = Receiver::all(config, reach)?;
+        let slack = Slack::new(config)?.map(Arc::new);
+        let receivers = Receiver::all(config, reach, slack.as_ref())?;
         let has_roles = config.auth.mode != AuthMode::None;
         let operators = has_roles.then(|| config.auth.operator_roles.clone());
         let Needs { approvals, store, feed, tasks, clock, metrics, form } = needs;
         let holder = clock.uuid().to_string();
-        Ok(Self { receivers, operators, approvals, store, feed, tasks, clock, metrics, form, holder })
+        Ok(Self { receivers, slack, operators, approvals, store, feed, tasks, clock, metrics, form, holder })
+    }
+
+    /// Returns the Slack application that sends messages, if there is one.
+    pub(crate) const fn slack(&self) -> Option<&Arc<Slack>> {
+        self.slack.as_ref()
     }
 
     /// Gives each endpoint its row, and starts the tasks that deliver, one for each endpoint. A new endpoint gets the

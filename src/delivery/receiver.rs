@@ -6,6 +6,7 @@ use super::letter::Letter;
 use super::mail::Mail;
 use super::post::TemplatePost;
 use super::recipient::{Meaning, Recipient};
+use super::slack::{About, SlackRecipient};
 use super::smtp::MailServer;
 use super::template::Given;
 use super::webhook::Webhook;
@@ -15,7 +16,8 @@ use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::ChannelKind;
 use crate::egress::Reach;
 use crate::metrics;
-use crate::store::{Attempted, DueEvent, EndpointEvents, Read, StoreError};
+use crate::slack::{self, Slack};
+use crate::store::{Attempted, DueEvent, EndpointEvents, Read, SlackMessage, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -44,6 +46,7 @@ pub(super) enum Channel {
 pub(super) enum By {
     Mail(Mail),
     Template(TemplatePost),
+    Slack(SlackRecipient),
 }
 
 /// An event that the receiver gets, in the form of its channel.
@@ -89,6 +92,7 @@ impl By {
         match self {
             Self::Mail(_) => ChannelKind::Mail,
             Self::Template(_) => ChannelKind::Template,
+            Self::Slack(_) => ChannelKind::Slack,
         }
     }
 
@@ -96,6 +100,7 @@ impl By {
         match self {
             Self::Mail(mail) => mail.address(),
             Self::Template(post) => post.origin(),
+            Self::Slack(slack) => slack.address(),
         }
     }
 }
@@ -116,13 +121,18 @@ impl From<ChannelKind> for metrics::Channel {
             ChannelKind::Webhook => Self::Webhook,
             ChannelKind::Mail => Self::Mail,
             ChannelKind::Template => Self::Template,
+            ChannelKind::Slack => Self::Slack,
         }
     }
 }
 
 impl Receiver {
     /// Prepares the receivers of the configuration, and sends nothing.
-    pub(super) fn all(config: &Config, reach: &Reach) -> Result<Vec<Self>, ConfigError> {
+    pub(super) fn all(
+        config: &Config,
+        reach: &Reach,
+        slack: Option<&Arc<Slack>>,
+    ) -> Result<Vec<Self>, ConfigError> {
         let mut all = Vec::new();
         for (index, webhook) in config.webhooks.iter().enumerate() {
             let (channel, wanted) = Webhook::new(config, index, webhook, reach)?;
@@ -139,6 +149,13 @@ impl Receiver {
                         return Err(ConfigError::Value { key: format!("{key}.mail"), why });
                     };
                     (By::Mail(Mail { server, to }), mail.timeout)
+                }
+                NotifyBy::Slack(to) => {
+                    let Some(slack) = slack.cloned() else {
+                        let why = "expected a section [slack], with the Slack application".to_owned();
+                        return Err(ConfigError::Value { key: format!("{key}.slack"), why });
+                    };
+                    (By::Slack(SlackRecipient { slack, to }), slack::TIMEOUT)
                 }
                 NotifyBy::Post(post) => {
                     let given =
@@ -182,10 +199,26 @@ impl Receiver {
         Ok(Prepared::Outgoing(Box::new(Outgoing { due, form })))
     }
 
-    /// Makes one attempt to deliver an event, which ends `until` this time.
+    /// Returns the message in Slack that the recipient has about the same call. It is read after the delivery of the
+    /// event before is committed, because that event may be about the same call.
+    pub(super) async fn earlier(
+        &self,
+        store: &Store,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Option<SlackMessage>, StoreError> {
+        match (&outgoing.form, &outgoing.due.event.call) {
+            (Form::Letter(_, By::Slack(_), _), Some(call)) => {
+                store.read().await?.slack_message(&self.name, call.id).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes one attempt to deliver an event, which ends `until` this time. `earlier` is the message in Slack about the
+    /// same call.
     pub(super) async fn attempt(
         &self,
-        Outgoing { due, form }: &Outgoing<'_>,
+        (Outgoing { due, form }, earlier): (&Outgoing<'_>, Option<&SlackMessage>),
         public_form: PublicForm,
         now: Timestamp,
         until: Instant,
@@ -196,6 +229,11 @@ impl Receiver {
             }
             Form::Letter(recipient, By::Mail(mail), letter) => {
                 mail.attempt(&self.name, (letter, &recipient.zone), now, until).await
+            }
+            Form::Letter(recipient, By::Slack(slack), letter) => {
+                let call = due.event.call.as_ref().map(|call| call.id);
+                let about = About { call, letter, zone: &recipient.zone, earlier };
+                slack.attempt(&self.name, about, until).await
             }
             Form::Letter(recipient, By::Template(post), letter) => {
                 post.attempt(letter, &recipient.zone, until).await.map(|()| Attempted::Accepted)

@@ -112,6 +112,7 @@ impl Recipient {
             call_id: call.id.to_string(),
             requester: thread.actor(),
             risk: risk(call),
+            input_hash: gate.shown_hash(call),
             deadline: call.expires_at,
             urgent_at: urgent_at(occasion, event, call),
             shared,

@@ -15,15 +15,23 @@ const BUSY: [u16; 2] = [429, 503];
 /// Returns what a request to an endpoint came to. Only a status of success is a delivery. The body of an answer is not
 /// read.
 pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), Failed> {
-    let (failure, why) = match answered {
-        Ok(response) => return of_response(&response),
-        Err(Unanswered::NotSent(why)) => (Failure::NotSent, why),
-        Err(Unanswered::Unknown(why)) => (Failure::NoAnswer, why),
-    };
-    Err(Failed { failure, action: FailureAction::Retry(None), why })
+    match answered {
+        Ok(response) => of_response(&response),
+        Err(unanswered) => Err(failed(unanswered)),
+    }
 }
 
-fn of_response(response: &Response) -> Result<(), Failed> {
+/// Returns the failed attempt of a request without an answer.
+pub(super) fn failed(unanswered: Unanswered) -> Failed {
+    let (failure, why) = match unanswered {
+        Unanswered::NotSent(why) => (Failure::NotSent, why),
+        Unanswered::Unknown(why) => (Failure::NoAnswer, why),
+    };
+    Failed { failure, action: FailureAction::Retry(None), why }
+}
+
+/// Returns what an answer with this head is.
+pub(super) fn of_response(response: &Response) -> Result<(), Failed> {
     let status = response.status().as_u16();
     let action = match status {
         200..=299 => return Ok(()),
@@ -35,7 +43,7 @@ fn of_response(response: &Response) -> Result<(), Failed> {
 }
 
 /// Returns the wait that the endpoint asks for (RFC 9110, 10.2.3). A date is compared with the clock of the endpoint.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let wanted = text(RETRY_AFTER)?;
     if let Ok(seconds) = wanted.trim().parse() {

@@ -199,12 +199,13 @@ impl Deliveries {
         let Some(mut delivery) = claimed else { return Ok(Again::After(LOOK)) };
         let mut state = endpoint.state;
         loop {
+            let earlier = receiver.earlier(&self.store, &outgoing).await?;
             let until = Instant::now() + receiver.timeout;
             if until > held_since + lease {
                 // Slow reads and writes have used the time up. Another process may deliver now.
                 return Ok(Again::After(Duration::ZERO));
             }
-            let attempt = receiver.attempt(&outgoing, self.form, self.clock.now(), until);
+            let attempt = receiver.attempt((&outgoing, earlier.as_ref()), self.form, self.clock.now(), until);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,
                 () = self.tasks.aborted() => {
@@ -218,7 +219,7 @@ impl Deliveries {
                 Ok(attempted) => attempted,
                 Err(failed) => return self.failed(receiver, &delivery, &state, (&outgoing, failed)).await,
             };
-            self.count(receiver, &outgoing, attempted);
+            self.count(receiver, &outgoing, &attempted);
             state = EndpointState::Delivering;
             let seq = outgoing.due.event.seq;
             // A failed look must not keep the delivery from being recorded.
@@ -232,7 +233,7 @@ impl Deliveries {
             let then = if following.is_some() { Then::Hold(lease) } else { Then::Release };
             held_since = Instant::now();
             let write = self.store.write().await?;
-            let holds = write.delivered(&mut delivery, (attempted, up_to), then).await?;
+            let holds = write.delivered(&mut delivery, (&attempted, up_to), then).await?;
             write.commit().await?;
             match following {
                 Some(following) if holds => outgoing = following,
@@ -312,17 +313,12 @@ impl Deliveries {
     }
 
     /// Counts an attempt after which the delivery continues.
-    fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: Attempted) {
+    fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: &Attempted) {
         let outcome = match attempted {
-            Attempted::Accepted => "delivered",
+            Attempted::Accepted | Attempted::Posted(..) => "delivered",
             Attempted::Refused(status) => {
                 let (endpoint, event) = (&receiver.name, &outgoing.due.event.event_id);
-                tracing::error!(
-                    endpoint,
-                    event,
-                    status,
-                    "the mail server refused a message, which is not sent again"
-                );
+                tracing::error!(endpoint, event, status, "a message was refused, and is not sent again");
                 "refused"
             }
         };

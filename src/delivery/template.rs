@@ -2,7 +2,7 @@
 //!
 //! A template in JSON is read before it is filled, so the text of a call fills a text and nothing else.
 
-use super::letter::{End, Letter, Occasion, Shared};
+use super::letter::{Letter, Shared};
 use crate::config::TemplateFormat;
 use crate::domain::placeholders::{self, Piece};
 use crate::domain::strict_json;
@@ -95,7 +95,7 @@ impl Placeholder {
     fn value(self, letter: &Letter, zone: &TimeZone) -> String {
         let shared = letter.shared.as_ref();
         match self {
-            Self::Title => title(letter),
+            Self::Title => letter.title_line(),
             Self::Text => letter.text(zone).trim_end().to_owned(),
             Self::Sentence => letter.sentence(),
             Self::State => letter.occasion.state().to_owned(),
@@ -110,18 +110,6 @@ impl Placeholder {
             Self::Inputs => shared.map(Shared::inputs).unwrap_or_default(),
         }
     }
-}
-
-/// Returns the title of a message, with the title of the tool.
-fn title(letter: &Letter) -> String {
-    let what = match letter.occasion {
-        Occasion::Held | Occasion::Reminded | Occasion::Escalated | Occasion::Delegated => "Approval needed",
-        Occasion::Ended(End::Approved) => "Approved",
-        Occasion::Ended(End::Rejected) => "Rejected",
-        Occasion::Ended(End::Expired) => "Expired",
-        Occasion::Ended(End::Cancelled) => "Cancelled",
-    };
-    format!("{what}: {}", letter.short_title())
 }
 
 impl Template {
@@ -192,6 +180,7 @@ fn fill(pieces: &Text, letter: &Letter, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::letter::Occasion;
     use super::*;
     use serde_json::json;
 
@@ -209,6 +198,7 @@ mod tests {
             call_id: "1".to_owned(),
             requester: ATTACK.to_owned(),
             risk: "high",
+            input_hash: "abc".to_owned(),
             deadline: None,
             urgent_at: None,
             shared: Some(Shared {

@@ -64,6 +64,8 @@ pub(crate) enum Surface {
     Websocket,
     /// A command at a terminal.
     Terminal,
+    /// A button of a message in Slack.
+    Slack,
     /// The approval handler of a process.
     Handler,
     /// The policy, without a person.
@@ -80,6 +82,7 @@ impl Surface {
             Self::Stream => "stream",
             Self::Websocket => "websocket",
             Self::Terminal => "terminal",
+            Self::Slack => "slack",
             Self::Handler => "handler",
             Self::Policy => "policy",
             Self::Sweeper => "sweeper",

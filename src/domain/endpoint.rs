@@ -36,7 +36,7 @@ impl Endpoint {
     }
 }
 
-/// The messages that a mail server refused for good, since the endpoint is there.
+/// The messages that a mail server or Slack refused for good, since the endpoint is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusals {
     /// The number of messages.
@@ -56,6 +56,8 @@ pub(crate) enum ChannelKind {
     Mail,
     /// One request of a filled template for each event that is of concern to the recipient.
     Template,
+    /// One message in Slack for each call that is of concern to the recipient.
+    Slack,
 }
 
 /// How the delivery to an endpoint goes.
@@ -104,7 +106,7 @@ pub(crate) enum DisabledReason {
 /// What came of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The endpoint, or the mail server, answered with this status.
+    /// The endpoint, or the mail server, answered with this status. An error of Slack is 400, or 429.
     Status(u16),
     /// The request or the message was sent, and no answer came in time, or the connection broke.
     NoAnswer,

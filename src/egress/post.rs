@@ -1,6 +1,6 @@
-//! POST requests to addresses within the reach.
+//! POST requests to addresses within the reach, and to those of the operator.
 
-use super::{Reach, chain, continue_trace};
+use super::{Reach, chain, client, continue_trace};
 use reqwest::header::{HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::{Client, Response, Url};
 use tokio::time::{Instant, timeout_at};
@@ -35,6 +35,17 @@ impl Post {
         let url = Url::parse(url).map_err(|_| "it is not a valid URL".to_owned())?;
         let client = reach.client(&url)?;
         Ok(Self { url, client })
+    }
+
+    /// Prepares the client for an address of the operator, which no reach restricts, and sends nothing.
+    pub(crate) fn to_operator(url: Url) -> Result<Self, String> {
+        let client = client(&url)?;
+        Ok(Self { url, client })
+    }
+
+    /// Returns another address of the same client.
+    pub(crate) fn at(&self, url: Url) -> Self {
+        Self { url, client: self.client.clone() }
     }
 
     /// Returns the scheme, the host and the port, which contain no secret.

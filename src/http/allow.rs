@@ -12,9 +12,9 @@ use serde_json::Value;
 pub(super) struct Allowed(Templates<HeaderValue>);
 
 impl Allowed {
-    /// The methods in the document, and GET for the paths in `beside`.
-    pub(super) fn of(document: &Value, undocumented: impl Iterator<Item = &'static str>) -> Self {
-        let undocumented = undocumented.map(|path| (path, vec![Method::GET]));
+    /// The methods in the document, and those of the paths that it does not have.
+    pub(super) fn of(document: &Value, undocumented: impl Iterator<Item = (&'static str, Method)>) -> Self {
+        let undocumented = undocumented.map(|(path, method)| (path, vec![method]));
         let of_document = document::operations(document).map(|(path, operations)| {
             (path, operations.into_iter().map(|(method, _)| method).collect::<Vec<_>>())
         });

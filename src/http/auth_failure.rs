@@ -73,6 +73,14 @@ pub(in crate::http) enum Unknown {
     WebhookTime,
     #[error("The webhook-signature was made with other secrets than those of the tool, or over other bytes.")]
     WebhookSignature,
+    #[error("The headers x-slack-request-timestamp and x-slack-signature are not both there.")]
+    SlackUnsigned,
+    #[error("The x-slack-request-timestamp is no time, or is more than 5 minutes from now.")]
+    SlackTime,
+    #[error(
+        "The x-slack-signature was made with another secret than slack.signing_secret, or over other bytes."
+    )]
+    SlackSignature,
 }
 
 impl Unknown {
@@ -84,9 +92,17 @@ impl Unknown {
 }
 
 impl Unknown {
-    /// Whether the request was for a `callback_url`, which needs no token.
-    pub(in crate::http) fn is_of_callback(&self) -> bool {
-        matches!(self, Self::Callback | Self::Unsigned | Self::WebhookTime | Self::WebhookSignature)
+    /// Returns the scheme and what was expected, if the request was for a route that needs a signature and no token.
+    pub(in crate::http) fn signature(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Callback | Self::Unsigned | Self::WebhookTime | Self::WebhookSignature => {
+                Some(("Webhook", "Expected a callback_url, and a signature by Standard Webhooks."))
+            }
+            Self::SlackUnsigned | Self::SlackTime | Self::SlackSignature => {
+                Some(("Slack", "Expected a request that Slack signed."))
+            }
+            _ => None,
+        }
     }
 }
 

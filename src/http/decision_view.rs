@@ -26,6 +26,7 @@ enum Surface {
     Stream,
     Websocket,
     Terminal,
+    Slack,
     Handler,
     Policy,
     Sweeper,

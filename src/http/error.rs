@@ -122,9 +122,8 @@ impl ApiError {
     /// the log. The details name the path at which a browser can sign in, if there is one.
     pub(super) fn unauthenticated(why: &Unknown, sign_in: Option<&str>) -> Self {
         Span::current().record("cause", field::display(why));
-        if why.is_of_callback() {
-            let expected = "Expected a callback_url, and a signature by Standard Webhooks.";
-            let challenge = format!("Webhook error_description=\"{}\"", described(why));
+        if let Some((scheme, expected)) = why.signature() {
+            let challenge = format!("{scheme} error_description=\"{}\"", described(why));
             return Self::Unauthenticated(body(ErrorCode::Unauthenticated, expected, None), challenge);
         }
         let challenge = if why.is_without_credentials() {

@@ -17,10 +17,12 @@ use super::known_query::KnownQuery;
 use super::posted::Bounds;
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
+use super::slack::Unverified;
 use super::trace;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
+use crate::slack::Slack;
 use crate::store::Store;
 use crate::tools::CurrentTools;
 use futures::FutureExt;
@@ -48,6 +50,7 @@ pub(super) struct Shared<E> {
     pub(super) bounds: Bounds,
     pub(super) auth: Arc<Authenticator>,
     pub(super) tools: CurrentTools,
+    pub(super) slack: Option<Arc<Slack>>,
     pub(super) store: Store,
     pub(super) rates: Arc<Rates>,
     pub(super) tasks: Tasks,
@@ -70,6 +73,10 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             self.rates.report(reporter.call)?;
             self.known_query.check(request)?;
             request.extensions_mut().insert(reporter);
+            return self.read(request, self.settings.body_bytes).await;
+        }
+        if let Some(unverified) = Unverified::of(request, self.slack.as_ref(), self.clock.now()) {
+            request.extensions_mut().insert(unverified?);
             return self.read(request, self.settings.body_bytes).await;
         }
         let known = self.auth.known(request).await?;

@@ -50,6 +50,7 @@ pub(crate) mod server;
 mod session_approvals;
 mod session_policy;
 mod sessions;
+mod slack;
 mod stream_response;
 mod templates;
 mod thread_ref;
@@ -89,8 +90,9 @@ use holdpoint_serve::Deadlines;
 use known_query::KnownQuery;
 use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
+use poem::http::Method;
 use poem::http::header::CONTENT_SECURITY_POLICY;
-use poem::{Endpoint, EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
+use poem::{Endpoint, EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get, post};
 use poem_openapi::{ContactObject, ExtraHeader, LicenseObject, OpenApiService};
 use posted::Bounds;
 pub(crate) use rates::Rates;
@@ -226,8 +228,9 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
 /// The paths that are served but are not in the OpenAPI document.
 const UNDOCUMENTED: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
 
-fn beside() -> impl Iterator<Item = &'static str> {
-    UNDOCUMENTED.into_iter().chain(console::paths())
+fn beside() -> impl Iterator<Item = (&'static str, Method)> {
+    let read = UNDOCUMENTED.into_iter().chain(console::paths()).map(|path| (path, Method::GET));
+    read.chain([(slack::PATH, Method::POST)])
 }
 
 /// What the OpenAPI document says. It depends on the types of the routes alone and takes most of the time of a start,
@@ -282,7 +285,12 @@ pub(crate) fn endpoint(
     }
     let message_bytes = settings.body_bytes;
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
-    let routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
+    routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
+    if with.deliveries.slack().is_some() {
+        let pressed = slack::Interactions { approvals: with.approvals.clone(), tasks: tasks.clone() };
+        let pressed = Arc::new(pressed);
+        routes = routes.at(slack::PATH, post(pressed.clone())).at(slack::API_PATH, post(pressed));
+    }
     let documented = Arc::new(api(with.clone()).into_endpoint());
     let routes = routes.nest("/api", documented.clone()).nest("/", documented);
     with_middleware(routes, allowed.clone(), known_query.clone(), with, settings, auth, tasks)
@@ -314,7 +322,7 @@ fn with_middleware(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let inner = routes.into_endpoint().catch_all_error(async |error| health::shaped(error));
-    let Api { store, rates, clock, metrics, tools, .. } = with;
+    let Api { store, rates, clock, metrics, tools, deliveries, .. } = with;
     let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.now().count_max() };
     let shared = Shared {
         inner,
@@ -322,6 +330,7 @@ fn with_middleware(
         bounds,
         auth,
         tools,
+        slack: deliveries.slack().cloned(),
         store,
         rates,
         tasks,

@@ -11,8 +11,8 @@ use crate::domain::endpoint::{self, EndpointState, Failure};
 use poem_openapi::param::Path;
 use poem_openapi::{Enum, Object, OpenApi};
 
-/// The way in which an endpoint gets events: a signed request for each, or a mail or a request of a template for each that
-/// concerns the recipient.
+/// The way in which an endpoint gets events: a signed request for each, or a mail, a message in Slack or a request
+/// of a template for those that concern the recipient.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename = "WebhookChannel", rename_all = "snake_case", remote = "endpoint::ChannelKind")]
 enum Channel {
@@ -22,6 +22,8 @@ enum Channel {
     Mail,
     /// One request of a filled template for each event that concerns the recipient (`[[notify]]` with `url`).
     Template,
+    /// One message in Slack for each call that concerns the recipient (`[[notify]]` with `slack`).
+    Slack,
 }
 
 /// How the delivery to a webhook goes.
@@ -36,8 +38,8 @@ enum WebhookState {
     Disabled,
 }
 
-/// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A recipient by mail is disabled for
-/// the second reason only.
+/// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A recipient by mail or in Slack is
+/// disabled for the second reason only.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case", remote = "endpoint::DisabledReason")]
 enum DisabledReason {
@@ -51,7 +53,7 @@ enum DisabledReason {
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename_all = "snake_case")]
 enum WebhookFailure {
-    /// The webhook answered with another status than 2xx, or the mail server with 4xx or 5xx.
+    /// The webhook answered with another status than 2xx, or the mail server with 4xx or 5xx, or Slack with an error.
     Status,
     /// The request or the message was sent, and no answer came in time.
     NoAnswer,
@@ -72,7 +74,7 @@ struct FailuresView {
     last_status: Option<u16>,
 }
 
-/// The messages to a recipient that the mail server refused for good. They are not sent again.
+/// The messages to a recipient that the mail server or Slack refused for good. They are not sent again.
 #[derive(Debug, Object)]
 #[oai(rename = "MailRefusals")]
 struct RefusalsView {
@@ -80,7 +82,7 @@ struct RefusalsView {
     count: u32,
     /// When the last of them was refused.
     last_at: Time,
-    /// The status with which the last of them was refused.
+    /// The status with which the last of them was refused. An error of Slack, which has no status, is 400.
     last_status: u16,
 }
 
@@ -91,7 +93,8 @@ struct WebhookView {
     /// The name in the configuration.
     name: String,
     channel: Channel,
-    /// The scheme, host and port of the address. Of a recipient by mail: `mailto:` and the address.
+    /// The scheme, host and port of the address. Of a recipient by mail `mailto:` and the address, in Slack `slack:` and the id of the user
+    /// or channel.
     origin: String,
     /// The types of events that it gets.
     events: Vec<EventType>,

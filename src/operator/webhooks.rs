@@ -10,7 +10,7 @@ use crate::store::LeasedEndpoint;
 pub struct WebhookLine {
     /// The name in the configuration.
     pub name: String,
-    /// `webhook`, `mail` or `template`.
+    /// `webhook`, `mail`, `slack` or `template`.
     pub channel: &'static str,
     /// The tenant whose events the webhook gets.
     pub tenant_id: String,
@@ -25,7 +25,7 @@ pub struct WebhookLine {
     pub last_failure: String,
     /// When the attempts began to fail, RFC 3339, or nothing.
     pub since: String,
-    /// The number of messages that the mail server refused for good.
+    /// The number of messages that the mail server or Slack refused for good.
     pub refused: u32,
 }
 
@@ -39,6 +39,7 @@ impl Operator {
         let is_configured = |name: &str, channel: ChannelKind| match channel {
             ChannelKind::Webhook => self.config.webhooks.iter().any(|webhook| webhook.name == name),
             ChannelKind::Mail => self.config.notify.iter().any(|it| it.name == name && it.mail.is_some()),
+            ChannelKind::Slack => self.config.notify.iter().any(|it| it.name == name && it.slack.is_some()),
             ChannelKind::Template => self.config.notify.iter().any(|it| it.name == name && it.url.is_some()),
         };
         let line =
@@ -83,6 +84,7 @@ impl WebhookLine {
                 ChannelKind::Webhook => "webhook",
                 ChannelKind::Mail => "mail",
                 ChannelKind::Template => "template",
+                ChannelKind::Slack => "slack",
             },
             tenant_id: endpoint.tenant_id.clone(),
             state: state.to_owned(),

@@ -4,10 +4,11 @@
 use super::entity::{endpoint, event, thread};
 use super::events::event;
 use super::words::Word;
-use super::{Read, Store, StoreError, Thread, TimedRead, VisibleCall, Write, rows};
+use super::{Read, SlackMessage, Store, StoreError, Thread, TimedRead, VisibleCall, Write, rows};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::{ChannelKind, Endpoint, EndpointState, Failure, Failures, Refusals};
 use crate::domain::event::{Event, EventType};
+use crate::domain::id::ToolCallId;
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement, UnionType};
 use sea_orm::{
@@ -71,11 +72,13 @@ pub(crate) struct Delivery {
 }
 
 /// The outcome of an attempt after which the delivery continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Attempted {
     /// The endpoint has the event.
     Accepted,
-    /// A mail server refused the message for good, with this status.
+    /// The endpoint has the event as this message in Slack about the call, its first one.
+    Posted(ToolCallId, SlackMessage),
+    /// A mail server or Slack refused the message for good, with this status.
     Refused(u16),
 }
 
@@ -329,23 +332,26 @@ impl Write {
     pub(crate) async fn delivered(
         &self,
         delivery: &mut Delivery,
-        (attempted, up_to): (Attempted, i64),
+        (attempted, up_to): (&Attempted, i64),
         then: Then,
     ) -> Result<bool, StoreError> {
         let update =
             in_state(&EndpointState::Delivering).col_expr(endpoint::Column::Cursor, Expr::value(up_to));
         let update = match attempted {
-            Attempted::Accepted => update,
+            Attempted::Accepted | Attempted::Posted(..) => update,
             Attempted::Refused(status) => update
                 .col_expr(endpoint::Column::Refused, Expr::col(endpoint::Column::Refused).add(1))
                 .col_expr(endpoint::Column::RefusedAt, Expr::value(self.now.as_micros()))
-                .col_expr(endpoint::Column::RefusedStatus, Expr::value(i32::from(status))),
+                .col_expr(endpoint::Column::RefusedStatus, Expr::value(i32::from(*status))),
         };
         let update = match then {
             Then::Hold(lease) => held(update, &delivery.holder, self.now.plus(lease)),
             Then::Release => released(update),
         };
         let moved = delivery.guard(update).exec(&self.tx).await?.rows_affected == 1;
+        if let (Attempted::Posted(call, message), true) = (attempted, moved) {
+            self.keep_slack_message(&delivery.name, *call, message).await?;
+        }
         delivery.cursor = up_to;
         Ok(moved)
     }

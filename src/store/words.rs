@@ -102,6 +102,7 @@ words! {
         Stream "stream",
         Websocket "websocket",
         Terminal "terminal",
+        Slack "slack",
         Handler "handler",
         Policy "policy",
         Sweeper "sweeper",
@@ -179,6 +180,7 @@ words! {
         Webhook "webhook",
         Mail "mail",
         Template "template",
+        Slack "slack",
     }
     DisabledReason {
         Gone "gone",

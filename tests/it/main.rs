@@ -80,6 +80,7 @@ mod runs;
 mod sample_pages;
 mod schema;
 mod session_list;
+mod slack;
 mod startup;
 mod statements;
 mod stopping;

@@ -54,7 +54,7 @@ pub(crate) const CLIENTS: PythonPackages =
 pub(crate) const MCP: PythonPackages =
     PythonPackages { list: "tests/mcp/requirements.txt", folder: "python-mcp" };
 
-/// The SMTP server of the tests of mail.
+/// The SMTP server of the tests of mail, and the signer of the tests of Slack.
 pub(crate) const MAIL: PythonPackages =
     PythonPackages { list: "tests/mail/requirements.txt", folder: "python-mail" };
 

@@ -451,3 +451,12 @@ CREATE TRIGGER endpoints_kept BEFORE DELETE ON endpoints
 
 CREATE TRIGGER endpoints_whole BEFORE TRUNCATE ON endpoints
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER slack_messages_fixed BEFORE UPDATE ON slack_messages
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+
+CREATE TRIGGER slack_messages_kept BEFORE DELETE ON slack_messages
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER slack_messages_whole BEFORE TRUNCATE ON slack_messages
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();

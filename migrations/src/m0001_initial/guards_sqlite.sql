@@ -362,3 +362,9 @@ BEGIN SELECT RAISE(ABORT, 'the cursor of an endpoint only grows'); END;
 
 CREATE TRIGGER endpoints_kept BEFORE DELETE ON endpoints
 BEGIN SELECT RAISE(ABORT, 'endpoints are never deleted'); END;
+
+CREATE TRIGGER slack_messages_fixed BEFORE UPDATE ON slack_messages
+BEGIN SELECT RAISE(ABORT, 'messages in Slack never change'); END;
+
+CREATE TRIGGER slack_messages_kept BEFORE DELETE ON slack_messages
+BEGIN SELECT RAISE(ABORT, 'messages in Slack are never deleted'); END;

@@ -295,7 +295,7 @@ CREATE TABLE decisions (
     -- A person decides on behalf of another person, about one call only.
     CHECK (on_behalf_of IS NULL OR (on_behalf_of LIKE 'user:%' AND actor LIKE 'user:%' AND on_behalf_of <> actor
                                     AND verdict IN ('approve', 'reject') AND remember IS NULL)),
-    CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'handler', 'policy', 'sweeper'))
+    CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'slack', 'handler', 'policy', 'sweeper'))
 );
 
 CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
@@ -548,7 +548,7 @@ CREATE TABLE endpoints (
     next_attempt_at BIGINT,
     disabled_at     BIGINT,
     disabled_reason TEXT,
-    -- The messages that a mail server refused for good. The delivery went on after each.
+    -- The messages that a mail server or Slack refused for good. The delivery went on after each.
     refused         INTEGER NOT NULL,
     refused_at      BIGINT,
     refused_status  INTEGER,
@@ -565,12 +565,24 @@ CREATE TABLE endpoints (
     CHECK ((state = 'disabled') = (disabled_at IS NOT NULL)),
     CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
     CHECK (disabled_reason IN ('gone', 'failed_too_long')),
-    CHECK (channel IN ('webhook', 'mail', 'template')),
-    CHECK (channel <> 'mail' OR disabled_reason <> 'gone'),
-    CHECK (channel = 'mail' OR refused = 0),
+    CHECK (channel IN ('webhook', 'mail', 'template', 'slack')),
+    CHECK (channel NOT IN ('mail', 'slack') OR disabled_reason <> 'gone'),
+    CHECK (channel IN ('mail', 'slack') OR refused = 0),
     CHECK (refused >= 0),
     CHECK ((refused = 0) = (refused_at IS NULL)),
     CHECK ((refused_at IS NULL) = (refused_status IS NULL)),
     CHECK ((holder IS NULL) = (lease_until IS NULL)),
     CHECK (state <> 'disabled' OR holder IS NULL)
+);
+
+-- The message in Slack that each endpoint has about a call. Later messages about the call change it.
+CREATE TABLE slack_messages (
+    endpoint     TEXT NOT NULL REFERENCES endpoints (name),
+    tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    -- The conversation, and the id of the message in it.
+    channel      TEXT NOT NULL,
+    ts           TEXT NOT NULL,
+    PRIMARY KEY (endpoint, tool_call_id),
+    CHECK (length(channel) BETWEEN 1 AND 64),
+    CHECK (length(ts) BETWEEN 1 AND 64)
 );

@@ -122,6 +122,12 @@ const WRONG: &[(&str, &str)] = &[
     ("mail.password", "[]"),
     ("mail.password_file", "\"/nowhere/secret\""),
     ("mail.timeout", "\"soon\""),
+    ("slack", "5"),
+    ("slack.token", "[]"),
+    ("slack.token_file", "\"/nowhere/secret\""),
+    ("slack.signing_secret", "[]"),
+    ("slack.signing_secret_file", "\"/nowhere/secret\""),
+    ("slack.api_url", "[]"),
     ("notify", "5"),
     ("stream.default_ui_dialect", "\"ui-v8\""),
     ("stream.default_ui_dialect", "\"data-v1\""),
@@ -194,6 +200,7 @@ fn the_list_has_an_invalid_value_for_every_key() {
              log = {{ format = \"json\", level = \"info\" }}\ntools.pay.run_roles = \"a\"\n\
              server.metrics_bind = \"127.0.0.1:0\"\n\
              mail = {{ server = \"s\", from = \"a@b\", user = \"u\", password = \"p\", ca_file = \"c\" }}\n\
+             slack = {{ token = \"t\", signing_secret = \"s\" }}\n\
              auth = {{ mode = \"jwt\", issuer = \"i\", audience = \"a\", default_tenant = \"t\", {keys} }}",
         ));
         deployment.in_force(&[])

@@ -78,7 +78,7 @@ fn a_recipient_that_cannot_be_used_keeps_the_server_from_starting() {
         (&[("quiet", "\"22:00-24:00\"")], "notify[0].quiet: expected two different times of the day"),
         (&[("quiet", "\"+2:00-07:00\"")], "notify[0].quiet: expected two different times of the day"),
         (&[("quiet", "\"07:00-07:00\"")], "notify[0].quiet: expected two different times of the day"),
-        (&[("slack", "\"U1\"")], "notify[0].slack: there is no such key"),
+        (&[("pager", "\"U1\"")], "notify[0].pager: there is no such key"),
     ] {
         refused(&format!("{}{}", mail(&[]), notify(lines)), why);
     }

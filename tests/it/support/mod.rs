@@ -63,7 +63,7 @@ pub(crate) use postgres::{Cluster, Synced, empty_postgres, postgres, postgres_if
 pub(crate) use process::Process;
 pub(crate) use proxy::{Commit, Proxy};
 pub(crate) use recording::{Cost, Transactions};
-pub(crate) use remote_tool::{Does, Received, RemoteTool};
+pub(crate) use remote_tool::{Does, Received, RemoteTool, read as read_request};
 pub(crate) use rows::Rows;
 pub(crate) use sample_page::SamplePage;
 pub(crate) use serve::{Embedded, asked_from, empty_sqlite, sqlite};

@@ -204,7 +204,7 @@ impl RemoteTool {
 }
 
 /// Reads a request, or returns `None` if the client leaves before its end.
-async fn read(socket: &mut TcpStream) -> Option<Received> {
+pub(crate) async fn read(socket: &mut TcpStream) -> Option<Received> {
     let mut bytes = Vec::new();
     loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

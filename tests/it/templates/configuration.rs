@@ -28,7 +28,7 @@ fn refused(toml: &str, why: &str) {
 
 #[test]
 fn a_service_or_a_template_that_cannot_be_used_keeps_the_server_from_starting() {
-    let either = "notify[0].mail: expected either this or url";
+    let either = "notify[0].mail: expected either this, slack or url";
     let type_of_body = "notify[0].content_type: expected application/json";
     for (lines, why) in [
         (&[("url", "")][..], either),
@@ -70,7 +70,8 @@ fn a_service_or_a_template_that_cannot_be_used_keeps_the_server_from_starting() 
             &[("headers", "{ a = \"hunter2\" }"), ("header_files", "{ a = \"template.json\" }")],
             "notify[0].header_files.a: expected either a file or a value, not both",
         ),
-        (&[("slack", "\"U1\"")], "notify[0].slack: there is no such key"),
+        (&[("slack", "\"U1\"")], either),
+        (&[("ntfy", "\"U1\"")], "notify[0].ntfy: there is no such key"),
     ] {
         refused(&entry(lines), why);
     }

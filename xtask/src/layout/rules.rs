@@ -38,6 +38,7 @@ const RANKS: &[(&str, u8)] = &[
     ("rate_limit", 1),
     ("callback", 1),
     ("signed_post", 1),
+    ("slack", 1),
     ("domain", 0),
     ("config", 0),
     ("egress", 0),

@@ -1,0 +1,182 @@
+//! Messages in Slack: one for each call and recipient, which later messages about the call change.
+
+use super::blocks::blocks;
+use super::failed::Failed;
+use super::letter::Letter;
+use super::response;
+use crate::domain::endpoint::{Failure, FailureAction};
+use crate::domain::id::ToolCallId;
+use crate::egress::read;
+use crate::slack::{Method, Slack};
+use crate::store::{Attempted, SlackMessage};
+use jiff::tz::TimeZone;
+use reqwest::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
+
+/// Maximum length of an answer, which repeats the message, in bytes.
+const ANSWER_BYTES: usize = 256 * 1024;
+/// Maximum length of the name of an error, in bytes.
+const ERROR_BYTES: usize = 64;
+/// The status of a request that Slack answers with 200 and an error.
+const REFUSED: u16 = 400;
+/// The status of a request that Slack answers with 200 and the error that there are too many.
+const TOO_MANY: u16 = 429;
+
+/// The errors that are about one message or its recipient. Slack would refuse the message again. Every other error is
+/// about the application or about Slack, so the message is kept.
+const FINAL: [&str; 24] = [
+    "as_user_not_supported",
+    "cannot_reply_to_message",
+    "cant_update_message",
+    "channel_not_found",
+    "channel_type_not_supported",
+    "edit_window_closed",
+    "external_channel_migrating",
+    "invalid_blocks",
+    "invalid_blocks_format",
+    "is_archived",
+    "is_inactive",
+    "message_not_found",
+    "messages_tab_disabled",
+    "msg_blocks_too_long",
+    "msg_too_long",
+    "no_text",
+    "not_in_channel",
+    "restricted_action",
+    "restricted_action_non_threadable_channel",
+    "restricted_action_read_only_channel",
+    "restricted_action_thread_locked",
+    "slack_connect_canvas_sharing_blocked",
+    "user_disabled",
+    "user_not_found",
+];
+
+/// A user or a channel of Slack.
+pub(super) struct SlackRecipient {
+    pub(super) slack: Arc<Slack>,
+    /// The id of the user or the channel.
+    pub(super) to: String,
+}
+
+/// What a message is about.
+pub(super) struct About<'a> {
+    pub(super) call: Option<ToolCallId>,
+    pub(super) letter: &'a Letter,
+    pub(super) zone: &'a TimeZone,
+    /// The message that the recipient already has about the call.
+    pub(super) earlier: Option<&'a SlackMessage>,
+}
+
+/// An answer of the Web API with the status 200.
+#[derive(Deserialize)]
+struct Answer {
+    ok: bool,
+    error: Option<String>,
+    channel: Option<String>,
+    ts: Option<String>,
+}
+
+impl SlackRecipient {
+    /// Returns the user or the channel for operators.
+    pub(super) fn address(&self) -> String {
+        format!("slack:{}", self.to)
+    }
+
+    /// Posts a message, or changes the earlier one. `endpoint` is the name of the endpoint.
+    pub(super) async fn attempt(
+        &self,
+        endpoint: &str,
+        about: About<'_>,
+        until: Instant,
+    ) -> Result<Attempted, Failed> {
+        let (method, body) = self.request(endpoint, &about);
+        let response = match self.slack.call(method, &body, until).await {
+            Ok(response) => response,
+            Err(unanswered) => return Err(response::failed(unanswered)),
+        };
+        response::of_response(&response).map_err(kept)?;
+        let wait = response::retry_after(response.headers());
+        match read_answer(response, until).await? {
+            Answer { ok: true, channel: Some(channel), ts: Some(ts), .. } => {
+                let posted =
+                    about.call.filter(|_| about.earlier.is_none()).zip(SlackMessage::new(channel, ts));
+                Ok(posted.map_or(Attempted::Accepted, |(call, message)| Attempted::Posted(call, message)))
+            }
+            Answer { ok: true, .. } => Ok(Attempted::Accepted),
+            Answer { ok: false, error, .. } => {
+                let error = error_name(error);
+                if FINAL.contains(&error.as_str()) {
+                    tracing::warn!(endpoint, error, "Slack refused a message");
+                    return Ok(Attempted::Refused(REFUSED));
+                }
+                let is_busy = matches!(error.as_str(), "ratelimited" | "rate_limited");
+                let status = if is_busy { TOO_MANY } else { REFUSED };
+                let action = FailureAction::Retry(wait.filter(|_| is_busy));
+                Err(Failed {
+                    failure: Failure::Status(status),
+                    action,
+                    why: format!("Slack answered {error}"),
+                })
+            }
+        }
+    }
+
+    fn request(&self, endpoint: &str, about: &About<'_>) -> (Method, Value) {
+        let About { letter, zone, earlier, .. } = about;
+        // The text of notifications. Slack would read it as mrkdwn.
+        let (text, blocks) = (escaped(&letter.title_line()), blocks(letter, endpoint, zone));
+        match earlier {
+            None => {
+                let body = json!({
+                    "channel": self.to, "text": text, "blocks": blocks, "mrkdwn": false, "parse": "none",
+                    "link_names": false, "unfurl_links": false, "unfurl_media": false,
+                });
+                (Method::PostMessage, body)
+            }
+            Some(SlackMessage { channel, ts }) => {
+                let body = json!({
+                    "channel": channel, "ts": ts, "text": text, "blocks": blocks, "parse": "none",
+                    "link_names": false,
+                });
+                (Method::Update, body)
+            }
+        }
+    }
+}
+
+/// Slack is never gone for good.
+fn kept(failed: Failed) -> Failed {
+    let action = match failed.action {
+        FailureAction::Disable => FailureAction::Retry(None),
+        retry @ FailureAction::Retry(_) => retry,
+    };
+    Failed { action, ..failed }
+}
+
+async fn read_answer(response: Response, until: Instant) -> Result<Answer, Failed> {
+    let unread = |why: &str| Failed {
+        failure: Failure::NoAnswer,
+        action: FailureAction::Retry(None),
+        why: format!("the answer of Slack cannot be read: {why}"),
+    };
+    let read = timeout_at(until, read(response, ANSWER_BYTES)).await;
+    let bytes = read.map_err(|_elapsed| unread("it did not end in time"))?.map_err(|why| unread(&why))?;
+    serde_json::from_slice(&bytes).map_err(|_| unread("it is not the JSON of the Web API"))
+}
+
+/// Returns the name of an error, for the log. Slack's errors are words.
+fn error_name(error: Option<String>) -> String {
+    let is_word = |text: &String| {
+        (1..=ERROR_BYTES).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    error.filter(is_word).unwrap_or_else(|| "an error without a name".to_owned())
+}
+
+/// Returns a text as mrkdwn without links and mentions.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,195 @@
+//! Slack: requests to its Web API, the signatures of its own requests, and the users of its accounts.
+
+mod button;
+mod people;
+mod signature;
+
+use crate::config::{Config, ConfigError};
+use crate::egress::{Post, Unanswered};
+pub(crate) use button::{Button, Decision};
+use people::People;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+pub(crate) use signature::{Refused, Signed};
+use signature::{SIGNATURE, SigningSecret, TIMESTAMP};
+use std::fmt;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The longest time of a request to Slack.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A method of the Web API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Posts a message.
+    PostMessage,
+    /// Changes a message.
+    Update,
+}
+
+impl Method {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::PostMessage => "chat.postMessage",
+            Self::Update => "chat.update",
+        }
+    }
+}
+
+/// The Slack application of the configuration.
+pub(crate) struct Slack {
+    /// The address of the Web API, without a slash at its end.
+    api: Url,
+    post: Post,
+    authorization: HeaderValue,
+    secret: SigningSecret,
+    people: People,
+}
+
+impl fmt::Debug for Slack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slack").field("api", &self.api.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Slack {
+    /// Prepares the application of the configuration, if it has one, and sends nothing.
+    pub(crate) fn new(config: &Config) -> Result<Option<Self>, ConfigError> {
+        let Some(slack) = &config.slack else { return Ok(None) };
+        let wrong = |field: &str, why: &str| ConfigError::Value {
+            key: format!("slack.{field}"),
+            why: why.to_owned(),
+        };
+        let api = slack.api()?;
+        let post = Post::to_operator(api.clone()).map_err(|why| wrong("api_url", &why))?;
+        let authorization = bearer(&slack.token).ok_or_else(|| wrong("token", "expected a token"))?;
+        let secret = SigningSecret::new(slack.signing_secret.expose_secret())
+            .ok_or_else(|| wrong("signing_secret", "expected the signing secret of the application"))?;
+        Ok(Some(Self { api, post, authorization, secret, people: People::of(&config.notify) }))
+    }
+
+    /// Calls a method of the Web API, once.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        body: &Value,
+        until: Instant,
+    ) -> Result<Response, Unanswered> {
+        let mut url = self.api.clone();
+        url.set_path(&format!("{}/{}", self.api.path().trim_end_matches('/'), method.name()));
+        let mut headers = json_headers();
+        headers.insert(AUTHORIZATION, self.authorization.clone());
+        self.post.at(url).send(headers, body.to_string().into_bytes(), until).await
+    }
+
+    /// Shows a text to the user that pressed a button, and to no other. The URL is that of Slack's request. The text
+    /// contains no text of a call.
+    pub(crate) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, Unanswered> {
+        let Some(url) = self.own_url(response_url) else {
+            return Err(Unanswered::NotSent("response_url is not an address of Slack".to_owned()));
+        };
+        let body = json!({ "response_type": "ephemeral", "replace_original": false, "text": text });
+        let until = Instant::now() + TIMEOUT;
+        self.post.at(url).send(json_headers(), body.to_string().into_bytes(), until).await
+    }
+
+    /// Returns the URL if it is one of Slack: of the scheme and the port of the Web API, at its host or, unless that is
+    /// an address, at a name below it, as `hooks.slack.com` is below `slack.com`.
+    fn own_url(&self, text: &str) -> Option<Url> {
+        let url = Url::parse(text).ok()?;
+        let own = self.api.host()?;
+        let is_below = |host: &str| match own {
+            url::Host::Domain(own) => host.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')),
+            url::Host::Ipv4(_) | url::Host::Ipv6(_) => false,
+        };
+        let is_own = url.host()? == own || url.host_str().is_some_and(is_below);
+        let is_alike = url.scheme() == self.api.scheme()
+            && url.port_or_known_default() == self.api.port_or_known_default();
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        (is_own && is_alike && is_plain).then_some(url)
+    }
+
+    /// Verifies a request of Slack at this time, in seconds since 1970.
+    pub(crate) fn verify(&self, signed: Signed<'_>, body: &[u8], now: i64) -> Result<(), Refused> {
+        self.secret.verify(signed, body, now)
+    }
+
+    /// The users of Slack that decide.
+    pub(crate) const fn people(&self) -> &People {
+        &self.people
+    }
+}
+
+impl<'a> Signed<'a> {
+    /// Reads the headers of a request, by their names. `None` if one of them is missing.
+    pub(crate) fn of(header: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
+        Some(Self { timestamp: header(TIMESTAMP)?, signature: header(SIGNATURE)? })
+    }
+}
+
+fn bearer(token: &SecretString) -> Option<HeaderValue> {
+    let token = token.expose_secret();
+    let usable = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let mut value: HeaderValue = format!("Bearer {token}").parse().ok().filter(|_| usable)?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn json_headers() -> HeaderMap {
+    // Without the charset Slack warns in each answer.
+    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slack(api_url: &str) -> Slack {
+        let section = crate::config::Slack {
+            token: "xoxb-1".into(),
+            signing_secret: "secret".into(),
+            api_url: api_url.to_owned(),
+        };
+        Slack::new(&Config { slack: Some(section), ..Config::default() }).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_response_url_is_an_address_of_slack_or_gets_nothing() {
+        let own = slack("https://slack.com/api");
+        for url in
+            ["https://hooks.slack.com/actions/T1/1/x", "https://slack.com/x", "https://slack.com:443/x"]
+        {
+            assert!(own.own_url(url).is_some(), "{url}");
+        }
+        for url in [
+            "http://hooks.slack.com/x",
+            "https://hooks.slack.com:8443/x",
+            "https://evilslack.com/x",
+            "https://slack.com.evil.example/x",
+            "https://user@hooks.slack.com/x",
+            "https://127.0.0.1/x",
+            "https://[::1]/x",
+            "file:///etc/passwd",
+            "hooks.slack.com",
+            "",
+        ] {
+            assert!(own.own_url(url).is_none(), "{url}");
+        }
+        let here = slack("http://127.0.0.1:8181/api");
+        assert!(here.own_url("http://127.0.0.1:8181/response/1").is_some());
+        for url in ["http://127.0.0.1:8182/", "http://1.127.0.0.1:8181/", "http://169.254.169.254/"] {
+            assert!(here.own_url(url).is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        assert_eq!(
+            format!("{:?}", slack("https://slack.com/api")),
+            "Slack { api: \"https://slack.com/api\", .. }"
+        );
+    }
+}

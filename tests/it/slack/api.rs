@@ -1,0 +1,237 @@
+//! A Slack Web API for tests: it keeps the messages of each conversation, and answers as Slack documents it.
+
+use crate::support::{Received, eventually, read_request};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+pub(super) const TOKEN: &str = "xoxb-canary-token";
+
+/// The path of a `response_url` that never answers.
+pub(super) const HANGS: &str = "/hangs";
+
+/// What the next request to the API gets.
+#[derive(Debug, Clone)]
+pub(super) enum Says {
+    /// The status 200 and this error.
+    Error(&'static str),
+    /// The status 429, and the number of seconds to wait.
+    TooMany(u32),
+    /// This status, without JSON.
+    Status(u16),
+    /// No answer, although the message is posted.
+    PostsAndHangs,
+}
+
+/// A message, and what it was before each change.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) channel: String,
+    pub(super) ts: String,
+    /// The requests that posted and changed it.
+    pub(super) versions: Vec<Value>,
+}
+
+impl Message {
+    pub(super) fn now(&self) -> &Value {
+        self.versions.last().unwrap()
+    }
+
+    /// The texts of the blocks, in order.
+    pub(super) fn texts(&self) -> Vec<String> {
+        let blocks = self.now()["blocks"].as_array().unwrap();
+        blocks.iter().filter_map(|block| Some(block["text"]["text"].as_str()?.to_owned())).collect()
+    }
+
+    /// The buttons.
+    pub(super) fn buttons(&self) -> Vec<Value> {
+        let blocks = self.now()["blocks"].as_array().unwrap();
+        let actions = blocks.iter().filter(|block| block["type"] == "actions");
+        actions.flat_map(|block| block["elements"].as_array().unwrap().clone()).collect()
+    }
+
+    /// The button with this `action_id`.
+    pub(super) fn button(&self, action_id: &str) -> Value {
+        let found = self.buttons().into_iter().find(|button| button["action_id"] == action_id);
+        found.unwrap_or_else(|| panic!("no {action_id}: {self:?}"))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    next: VecDeque<Says>,
+    messages: Vec<Message>,
+    /// The requests to the API, and what it answered.
+    requests: Vec<(Received, String)>,
+    /// The messages that only one user sees, with the paths of their URLs.
+    notices: Vec<(String, Value)>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct FakeSlack {
+    pub(super) base: String,
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl FakeSlack {
+    pub(super) async fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let slack = Self { base, kept: Arc::default() };
+        let serving = slack.clone();
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let slack = serving.clone();
+                tokio::spawn(async move { slack.serve(socket).await });
+            }
+        });
+        slack
+    }
+
+    /// Says this to the next requests, one each.
+    pub(super) fn next(&self, says: impl IntoIterator<Item = Says>) {
+        self.kept.lock().unwrap().next.extend(says);
+    }
+
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.kept.lock().unwrap().messages.clone()
+    }
+
+    pub(super) fn notices(&self) -> Vec<(String, Value)> {
+        self.kept.lock().unwrap().notices.clone()
+    }
+
+    pub(super) fn requests(&self) -> Vec<(Received, String)> {
+        self.kept.lock().unwrap().requests.clone()
+    }
+
+    /// Waits for this many messages.
+    pub(super) async fn got(&self, count: usize) -> Vec<Message> {
+        let enough = async || Some(self.messages()).filter(|all| all.len() >= count);
+        eventually(&format!("{count} messages are posted"), enough).await
+    }
+
+    /// Waits until the message at this place has this many versions.
+    pub(super) async fn changed(&self, place: usize, versions: usize) -> Message {
+        let enough = async || self.messages().get(place).filter(|it| it.versions.len() >= versions).cloned();
+        eventually(&format!("message {place} has {versions} versions"), enough).await
+    }
+
+    /// Waits for the texts of this many notices.
+    pub(super) async fn noticed(&self, count: usize) -> Vec<String> {
+        let enough = async || Some(self.notices()).filter(|all| all.len() >= count);
+        let all = eventually(&format!("{count} notices arrive"), enough).await;
+        all.iter().map(|(_, notice)| notice["text"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn serve(&self, mut socket: TcpStream) {
+        let Some(received) = read_request(&mut socket).await else { return };
+        let (head, body) = match received.path.strip_prefix("/api/") {
+            Some(method) => match self.answer(method, &received) {
+                Some(answer) => answer,
+                None => {
+                    while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
+                    return;
+                }
+            },
+            None => {
+                self.kept.lock().unwrap().notices.push((received.path.clone(), received.json()));
+                if received.path == HANGS {
+                    while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
+                    return;
+                }
+                ("200 OK".to_owned(), "ok".to_owned())
+            }
+        };
+        let length = body.len();
+        let answer =
+            format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+        // A client that has left reads no answer.
+        let _written = socket.write_all(answer.as_bytes()).await;
+        let _closed = socket.shutdown().await;
+    }
+
+    /// Returns the status line with further headers, and the body. `None` for no answer.
+    fn answer(&self, method: &str, received: &Received) -> Option<(String, String)> {
+        let mut kept = self.kept.lock().unwrap();
+        let says = kept.next.pop_front();
+        let answer = match says {
+            Some(Says::Error(error)) => Some(json!({ "ok": false, "error": error }).to_string()),
+            Some(Says::TooMany(seconds)) => {
+                kept.requests.push((received.clone(), "429".to_owned()));
+                return Some((format!("429 X\r\nretry-after: {seconds}"), String::new()));
+            }
+            Some(Says::Status(status)) => {
+                kept.requests.push((received.clone(), status.to_string()));
+                return Some((format!("{status} X"), "<html>".to_owned()));
+            }
+            Some(Says::PostsAndHangs) => {
+                done(&mut kept, method, received);
+                None
+            }
+            None => Some(done(&mut kept, method, received).to_string()),
+        };
+        kept.requests.push((received.clone(), answer.clone().unwrap_or_default()));
+        Some(("200 OK\r\ncontent-type: application/json".to_owned(), answer?))
+    }
+}
+
+/// Posts or changes a message, as Slack documents it.
+fn done(kept: &mut Kept, method: &str, received: &Received) -> Value {
+    if received.header("authorization") != format!("Bearer {TOKEN}") {
+        return json!({ "ok": false, "error": "invalid_auth" });
+    }
+    assert_eq!(received.header("content-type"), "application/json; charset=utf-8");
+    let body = received.json();
+    if let Some(wrong) = wrong_blocks(&body["blocks"]) {
+        return json!({ "ok": false, "error": "invalid_blocks", "response_metadata": { "messages": [wrong] } });
+    }
+    let to = body["channel"].as_str().unwrap();
+    match method {
+        "chat.postMessage" => {
+            // A message to a user is in the conversation of the application with the user.
+            let channel = if to.starts_with('U') { format!("D{to}") } else { to.to_owned() };
+            let ts = format!("1700000000.{:06}", kept.messages.len() + 1);
+            let message = Message { channel: channel.clone(), ts: ts.clone(), versions: vec![body] };
+            kept.messages.push(message);
+            json!({ "ok": true, "channel": channel, "ts": ts, "message": {} })
+        }
+        "chat.update" => {
+            let found =
+                kept.messages.iter_mut().find(|message| message.channel == to && body["ts"] == message.ts);
+            let Some(message) = found else { return json!({ "ok": false, "error": "message_not_found" }) };
+            message.versions.push(body.clone());
+            json!({ "ok": true, "channel": to, "ts": body["ts"], "text": "" })
+        }
+        _ => json!({ "ok": false, "error": "unknown_method" }),
+    }
+}
+
+/// What is wrong with blocks, by the limits of the reference of Block Kit.
+fn wrong_blocks(blocks: &Value) -> Option<String> {
+    let length = |text: &Value| text.as_str().map_or(usize::MAX, |text| text.chars().count());
+    let plain =
+        |text: &Value, max: usize| text["type"] == "plain_text" && (1..=max).contains(&length(&text["text"]));
+    for block in blocks.as_array().unwrap() {
+        let is_right = match block["type"].as_str().unwrap() {
+            "header" => plain(&block["text"], 150),
+            "section" => plain(&block["text"], 3000),
+            "actions" => block["elements"].as_array().unwrap().iter().all(|button| {
+                button["type"] == "button"
+                    && plain(&button["text"], 75)
+                    && length(&button["action_id"]) <= 255
+                    && (button["value"].is_null() || length(&button["value"]) <= 2000)
+                    && (button["url"].is_null() || length(&button["url"]) <= 3000)
+            }),
+            _ => false,
+        };
+        if !is_right {
+            return Some(block.to_string());
+        }
+    }
+    None
+}
