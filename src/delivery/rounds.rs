@@ -204,6 +204,7 @@ impl Deliveries {
                 // Slow reads and writes have used the time up. Another process may deliver now.
                 return Ok(Again::After(Duration::ZERO));
             }
+            outgoing.make_link(&self.approvals).await?;
             let attempt = receiver.attempt(&outgoing, self.form, self.clock.now(), until);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,

@@ -24,6 +24,7 @@ mod fence;
 mod grants;
 mod hold_context;
 mod inbox;
+mod links;
 mod listing;
 mod locked_call;
 mod notices;
