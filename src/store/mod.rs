@@ -82,7 +82,7 @@ pub(crate) use listing::ListedCall;
 pub(crate) use locked_call::LockedCall;
 use locked_call::LockedRow;
 pub(crate) use notify::{Notification, Notifications};
-pub(crate) use numbering::Left;
+pub(crate) use numbering::{Left, Touched};
 pub(crate) use owners::{PolledCall, Polls};
 pub(crate) use paging::PageSize;
 pub(crate) use process_lock::ProcessLock;

@@ -36,8 +36,8 @@ const KNOWN: [(Purpose, How, &str); 27] = [
     (Purpose::Frame, How::Begins, "SELECT (EXTRACT(EPOCH FROM clock_timestamp())"),
     // The lock of a pass, the pass, and the last number.
     (Purpose::Numbering, How::Contains, "event_sequence"),
-    // The users whose threads have new events.
-    (Purpose::Numbering, How::Begins, r#"SELECT DISTINCT "events"."tenant_id", "events"."user_id" FROM"#),
+    // The users and roles that new events touch.
+    (Purpose::Numbering, How::Begins, "SELECT DISTINCT tenant_id, user_id, NULL AS role FROM"),
     // A listening connection shows that it is alive.
     (Purpose::Numbering, How::Begins, r#"LISTEN "holdpoint_events""#),
     // The sweeper and the resumer: whether there is work.
