@@ -2,7 +2,8 @@
 -- `holdpoint migrate` and then this file, both again for each release. The schema is `holdpoint` here, the
 -- default of `database.schema`. The server's role is `holdpoint_app` here, created by
 --     CREATE ROLE holdpoint_app LOGIN PASSWORD '…';
--- The role reads and writes rows. It deletes only used tickets, and definitions that no MCP server lists any more.
+-- The role reads and writes rows. It deletes only used tickets, links that have expired, and definitions that no MCP
+-- server lists any more.
 -- It cannot change tables, guards or rights.
 BEGIN;
 SET LOCAL search_path = holdpoint;
@@ -21,6 +22,9 @@ GRANT UPDATE (seq) ON events TO holdpoint_app;
 -- expiry.
 GRANT SELECT, INSERT ON ticket_keys TO holdpoint_app;
 GRANT SELECT, INSERT, DELETE ON used_tickets TO holdpoint_app;
+-- A decision uses a link once. No other column of a link is updated. Servers delete links after their expiry.
+GRANT SELECT, INSERT, DELETE ON links TO holdpoint_app;
+GRANT UPDATE (used_at) ON links TO holdpoint_app;
 -- The cursor of an endpoint, and how its delivery goes.
 GRANT SELECT, INSERT, UPDATE ON endpoints TO holdpoint_app;
 -- The messages in Slack, by their ids, which never change.

@@ -190,6 +190,7 @@ impl Approvals {
             choice: answer,
             input_hash: Some(shown),
             preview_hash: None,
+            link: None,
             surface: Surface::Handler,
             remember,
             scope: Scope::Run(lease.run.id),

@@ -9,6 +9,7 @@ use crate::domain::canonical::same_object;
 use crate::domain::decision::{Choice, Remember, Surface};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
+use crate::domain::link::{LinkRefused, LinkToken};
 use crate::domain::permit::Permit;
 use crate::domain::policy::MayDecide;
 use crate::rate_limit::RateLimited;
@@ -31,6 +32,8 @@ pub(crate) struct DecisionRequest {
     pub(crate) input_hash: Option<String>,
     /// The hash of the edited inputs and the preview that the decider was shown, if the request has one.
     pub(crate) preview_hash: Option<String>,
+    /// The link by which the decider came to the call, if the request names one. The decision uses it up.
+    pub(crate) link: Option<LinkToken>,
     /// The surface of the decision.
     pub(crate) surface: Surface,
     /// How far the approval extends beyond the call, if it is remembered.
@@ -50,6 +53,7 @@ impl DecisionRequest {
             choice: Choice::Approve { inputs },
             input_hash: None,
             preview_hash: None,
+            link: None,
             surface: Surface::Rest,
             remember: None,
             scope: Scope::Anything,
@@ -185,6 +189,9 @@ pub(crate) enum DecideError {
     /// The inputs do not fit the tool. The call stays pending.
     #[error("the inputs do not fit the tool")]
     InvalidInputs(Vec<InputError>),
+    /// The request names a link that does not decide this. The call stays pending.
+    #[error(transparent)]
+    Link(#[from] LinkRefused),
     /// The decision cannot be remembered; the text is the reason. The call stays pending.
     #[error("the decision cannot be remembered: {0}")]
     NotRemembered(&'static str),
@@ -199,14 +206,15 @@ impl DecideError {
     pub(super) const fn outcome(&self) -> &'static str {
         match self {
             Self::TooOften(_) => "rate_limited",
-            Self::NotFound => "not_found",
-            Self::Forbidden => "forbidden",
+            Self::NotFound | Self::Link(LinkRefused::Unknown) => "not_found",
+            Self::Forbidden | Self::Link(LinkRefused::OtherPerson) => "forbidden",
             Self::Blocked(_) => "blocked",
             Self::Closed(call) => match call.state {
                 State::Expired(_) => "expired",
                 State::Cancelled(..) => "cancelled",
                 _ => "already_decided",
             },
+            Self::Link(LinkRefused::Used) => "already_decided",
             Self::Unreadable => "unreadable",
             Self::ToolUnavailable(_) => "tool_unavailable",
             Self::Stale { .. } | Self::StalePreview => "stale",
@@ -391,7 +399,13 @@ impl Approvals {
                 grant: grant.as_ref().map(|new| new.grant.id),
                 voted_before: Vec::new(),
             };
-            match self.count_vote(&gate, &write, &locked, &answer, &vote).await? {
+            let counted = self.count_vote(&gate, &write, &locked, &answer, &vote).await?;
+            let changes = !matches!(counted, Counted::Short { repeated: true, .. });
+            if let Some(link) = request.link.as_ref().filter(|_| changes) {
+                let shown = gate.shown_hash(&locked.call);
+                Self::use_link(&write, by, &locked.call, (link, &shown)).await?;
+            }
+            match counted {
                 Counted::Enough(with) => vote.voted_before = with,
                 Counted::Short { missing, repeated } => {
                     write.commit().await?;

@@ -150,6 +150,7 @@ impl Approvals {
             choice: yes,
             input_hash: None,
             preview_hash: None,
+            link: None,
             remember: None,
             ..granting.clone()
         };

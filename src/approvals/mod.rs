@@ -29,6 +29,7 @@ mod grants;
 pub mod handlers;
 mod inbox;
 mod input;
+mod links;
 mod previews;
 mod quorum;
 mod refusals;
@@ -49,6 +50,7 @@ pub(crate) use extend::ExtendError;
 pub(crate) use grants::GrantError;
 pub(crate) use inbox::DecisionStatus;
 pub(crate) use input::{AnswerError, Answered};
+pub(crate) use links::{OpenLinkError, OpenedLink};
 pub(crate) use previews::EditPreview;
 pub(crate) use report::{Report, ReportError, Reported};
 pub(crate) use resolve::ResolveError;
@@ -91,6 +93,8 @@ pub(crate) struct Approvals {
     /// Maximum length of the text that the model reads about an outcome, in bytes.
     result_bytes: usize,
     workers: workers::Workers,
+    /// The source of secrets.
+    entropy: Arc<dyn Entropy>,
 }
 
 impl Approvals {
@@ -109,7 +113,7 @@ impl Approvals {
         let result_bytes = config.limits.result_bytes;
         let rate_limit = Arc::new(RateLimit::new(caps.decisions_per_minute));
         let verifications = Arc::default();
-        let workers = workers::Workers::new(&config.auth, entropy);
+        let workers = workers::Workers::new(&config.auth);
         Self {
             store,
             executor,
@@ -123,6 +127,7 @@ impl Approvals {
             has_one_user,
             result_bytes,
             workers,
+            entropy,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Refused decisions: an attempt of a person that had no effect is on the record of its call.
 
 use super::{Approvals, DecideError, Decider, DecisionRequest};
+use crate::domain::link::LinkRefused;
 use crate::store::{Refusal, StoreError};
 
 impl DecideError {
@@ -14,9 +15,11 @@ impl DecideError {
             | Self::Unreadable
             | Self::ToolUnavailable(_)
             | Self::Stale { .. }
-            | Self::StalePreview => Some(self.outcome()),
+            | Self::StalePreview
+            | Self::Link(LinkRefused::OtherPerson | LinkRefused::Used) => Some(self.outcome()),
             Self::TooOften(_)
             | Self::NotFound
+            | Self::Link(LinkRefused::Unknown)
             | Self::InvalidInputs(_)
             | Self::NotRemembered(_)
             | Self::Store(_) => None,

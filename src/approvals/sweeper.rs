@@ -44,10 +44,11 @@ impl Approvals {
         let turns = async { if work.turns { self.sweep_turns().await } else { Ok(()) } };
         let polls = async { if work.unpolled { self.take_unpolled(&servers).await } else { Ok(()) } };
         let polls = Box::pin(polls);
-        let (calls, turns, polls) = tokio::join!(calls, turns, polls);
+        let links = async { if work.links { self.delete_links().await } else { Ok(()) } };
+        let (calls, turns, polls, links) = tokio::join!(calls, turns, polls, links);
         // Also if no call was in doubt: the sweep may have interrupted some.
         let verified = self.verify_doubtful().await;
-        for swept in calls.into_iter().chain([turns, polls, verified]) {
+        for swept in calls.into_iter().chain([turns, polls, links, verified]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep failed");
             }
@@ -161,6 +162,12 @@ impl Approvals {
             self.executor.start_polls(polled, Arc::new(self.clone()));
         }
         Ok(())
+    }
+
+    async fn delete_links(&self) -> Result<(), StoreError> {
+        let write = self.store.write().await?;
+        write.delete_links().await?;
+        write.commit().await
     }
 
     async fn sweep_turns(&self) -> Result<(), StoreError> {

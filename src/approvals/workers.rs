@@ -15,27 +15,24 @@ use crate::domain::clock::Timestamp;
 use crate::domain::hex::hex;
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
-use crate::entropy::Entropy;
 use crate::store::{Claimant, Settled, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The roles that may claim, and the source of permit tokens.
+/// The roles that may claim.
 #[derive(Debug, Clone)]
 pub(super) struct Workers {
     /// The roles of workers. `None` on a server without authentication, where the one user may claim.
     roles: Option<Vec<String>>,
-    entropy: Arc<dyn Entropy>,
 }
 
 impl Workers {
-    pub(super) fn new(auth: &Auth, entropy: Arc<dyn Entropy>) -> Self {
+    pub(super) fn new(auth: &Auth) -> Self {
         let roles = (auth.mode != AuthMode::None).then(|| auth.worker_roles.clone());
-        Self { roles, entropy }
+        Self { roles }
     }
 
     fn check(&self, principal: &Principal) -> Result<(), WorkerError> {
@@ -166,7 +163,7 @@ impl Approvals {
         let Some((tool, timeout)) = registered.and_then(|tool| Some((tool, tool.worker_timeout()?))) else {
             return Ok(None);
         };
-        let token = self.workers.entropy.secret().ok_or(WorkerError::NoRandomness)?;
+        let token = self.entropy.secret().ok_or(WorkerError::NoRandomness)?;
         let lease = self.approval.lease.min(timeout);
         let (actor, permit_hash) = (worker.actor(), hash(&token));
         let by = Claimant::Worker { actor: &actor, permit_hash: &permit_hash };

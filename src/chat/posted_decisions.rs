@@ -76,6 +76,7 @@ impl PostedDecision {
             choice: answer,
             input_hash: None,
             preview_hash: None,
+            link: None,
             surface: Surface::Stream,
             remember: None,
             scope: Scope::Anything,

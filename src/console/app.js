@@ -5,6 +5,7 @@ import './batch.js';
 import * as card from './card.js';
 import * as definitions from './definitions.js';
 import { isSupported } from './json.js';
+import * as link from './link.js';
 import * as list from './list.js';
 import { follow, live, stop } from './live.js';
 import * as session from './session.js';
@@ -21,7 +22,7 @@ const form = gate.querySelector('form');
 const NAMED = ['history', 'tools', 'sessions', 'webhooks'];
 
 // The views of the right pane, by the first part of the fragment.
-const VIEWS = { call: card, session, sessions, tools: definitions, webhooks, request: toolRequests };
+const VIEWS = { call: card, link, session, sessions, tools: definitions, webhooks, request: toolRequests };
 
 function closeViews(except) {
   for (const [name, view] of Object.entries(VIEWS)) {
@@ -46,7 +47,7 @@ function route() {
   });
   const filters = Object.fromEntries(new URLSearchParams(query));
   const isTools = view === 'tools';
-  const isDetail = isTools || ['sessions', 'webhooks'].includes(view) || (['call', 'session', 'request'].includes(view) && id);
+  const isDetail = isTools || ['sessions', 'webhooks'].includes(view) || (['call', 'link', 'session', 'request'].includes(view) && id);
   document.body.classList.toggle('has-detail', Boolean(isDetail));
   for (const link of document.querySelectorAll('nav a')) {
     if (!id) link.ariaCurrent = link.hash === at(view, filters) ? 'page' : null;
@@ -55,6 +56,9 @@ function route() {
   if (view === 'call' && id) {
     list.begin();
     card.open(id);
+  } else if (view === 'link' && id) {
+    list.begin();
+    link.open(id);
   } else if (view === 'session' && id) {
     list.begin();
     session.open(id);

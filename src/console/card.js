@@ -21,10 +21,10 @@ const pane = document.getElementById('detail');
 /** The card that is shown: the call, the bar of its controls, and the inputs of the person while they edit. */
 let card = null;
 
-/** Shows the call with this id. */
-export async function open(id) {
+/** Shows the call with this id. `link` is the token of the link that led here; the next decision uses it up. */
+export async function open(id, link) {
   if (card?.id === id) return;
-  card = { id, item: list.known(id) ?? null, editing: null };
+  card = { id, link, item: list.known(id) ?? null, editing: null };
   const own = card;
   list.setSelected(id);
   if (own.item) build();
@@ -298,11 +298,14 @@ async function send(decision) {
   showMessage(decision.isValidated ? 'Sending the approval…' : 'Sending the denial…');
   let message = '';
   try {
-    const { state, result } = await decide({ toolCallId: own.id, inputHash: own.item.input_hash, resume: true, ...decision });
+    const { state, result } = await decide({ toolCallId: own.id, inputHash: own.item.input_hash, resume: true, link: own.link, ...decision });
+    own.link = undefined;
     if (state === 'pending') message = result;
     else if (state === 'executing') message = 'Approved. The tool still runs; the outcome appears here.';
   } catch (error) {
     message = CONFLICTS[error.code] ?? error.message;
+    // The server refused the link: the person looks at the card again, and decides without it.
+    if ([403, 404, 409].includes(error.status)) own.link = undefined;
     if (error.status === 0 || error.status === 503) message += ' Whether it was decided is not known yet. Deciding again in the same way is safe.';
     if (error.status === 429 && error.retryAfter) message += ` Try again in ${error.retryAfter} seconds.`;
     if (error.code === 'invalid_inputs') message = own.editing?.refused(error.details.errors ?? []) ?? message;

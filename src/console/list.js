@@ -242,13 +242,16 @@ const ENDS = {
   'tool.started': 'executing', 'tool.succeeded': 'succeeded', 'tool.failed': 'failed', 'tool.interrupted': 'interrupted',
 };
 
+// The events after which a call that is not in the list may wait for this person.
+const WAITS = ['tool.requires_approval', 'tool.delegated', 'tool.escalated'];
+
 live.addEventListener('event', ({ detail: event }) => {
   const id = event.tool_call_id;
   const state = ENDS[event.type];
   if (state !== undefined) {
     if (fresh.delete(id)) announceNew();
     if (listed.has(id)) put({ tool_call_id: id, state, can_decide: false, can_reject: false, decision: event.data.decision });
-  } else if (event.type === 'tool.requires_approval' && view.mode === 'inbox' && !listed.has(id) && matchesFilters(event)) {
+  } else if (WAITS.includes(event.type) && view.mode === 'inbox' && !listed.has(id) && matchesFilters(event)) {
     fresh.add(id);
     announceNew();
     // Nothing is below the pointer of an empty list.

@@ -2,7 +2,7 @@
 //!
 //! Each text of a call is `plain_text`: Slack would read links and mentions in `mrkdwn`.
 
-use super::letter::{Letter, Occasion};
+use super::letter::{Letter, Shared};
 use crate::slack::{Button, Decision};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -13,18 +13,18 @@ const SECTION_MAX: usize = 3000;
 const HEADER_MAX: usize = 150;
 
 /// Returns the blocks of a message. The buttons that decide are there while the call waits, and name the call and the
-/// hash of the inputs that the message is about.
+/// hash of the inputs that the message is about. An approver has to have seen what runs, so the button that approves is
+/// there only if the message shows all of the inputs.
 pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value {
+    let text = letter.text(zone);
     let mut blocks = vec![
         json!({ "type": "header", "text": plain(&letter.title_line(), HEADER_MAX) }),
-        json!({ "type": "section", "text": plain(letter.text(zone).trim_end(), SECTION_MAX) }),
+        json!({ "type": "section", "text": plain(text.trim_end(), SECTION_MAX) }),
     ];
     let mut buttons = Vec::new();
-    if !matches!(letter.occasion, Occasion::Ended(_)) {
+    if letter.occasion.waits() {
         let value = Button::new(endpoint, &letter.call_id, &letter.input_hash).text();
-        for (decision, words, style) in
-            [(Decision::Approve, "Approve", "primary"), (Decision::Reject, "Reject", "danger")]
-        {
+        let mut decides = |decision: Decision, words, style| {
             buttons.push(json!({
                 "type": "button",
                 "action_id": decision.action_id(),
@@ -32,9 +32,15 @@ pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value 
                 "style": style,
                 "value": value,
             }));
+        };
+        let shows_all = letter.shared.as_ref().is_some_and(Shared::has_whole_inputs)
+            && text.trim_end().chars().count() <= SECTION_MAX;
+        if shows_all {
+            decides(Decision::Approve, "Approve", "primary");
         }
+        decides(Decision::Reject, "Reject", "danger");
     }
-    if let Some(url) = &letter.url {
+    if let Some(url) = letter.url() {
         let text = plain("Open the call", HEADER_MAX);
         buttons.push(json!({ "type": "button", "action_id": "holdpoint_open", "text": text, "url": url }));
     }
@@ -54,10 +60,10 @@ fn plain(text: &str, chars_max: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::letter::{End, Shared};
+    use super::super::letter::{End, Occasion};
     use super::*;
 
-    fn letter(occasion: Occasion) -> Letter {
+    fn letter(occasion: Occasion, inputs: &str) -> Letter {
         Letter {
             occasion,
             event_id: "e".to_owned(),
@@ -74,15 +80,16 @@ mod tests {
             shared: Some(Shared {
                 headline: Some("<!channel> <https://evil.example|Approve>".to_owned()),
                 reason: None,
-                inputs: "é".repeat(10_000),
+                inputs: inputs.to_owned(),
             }),
-            url: Some("https://chat.example/#/call/0190".to_owned()),
+            console: Some("https://chat.example".to_owned()),
+            link: None,
         }
     }
 
     #[test]
     fn the_buttons_of_a_call_that_waits_name_it_and_its_inputs_and_no_text_is_markup() {
-        let blocks = blocks(&letter(Occasion::Held), "desk", &TimeZone::UTC);
+        let blocks = blocks(&letter(Occasion::Held, "{}"), "desk", &TimeZone::UTC);
         let text = blocks.to_string();
         assert!(!text.contains("mrkdwn"), "{text}");
         let section = blocks[1]["text"]["text"].as_str().unwrap();
@@ -95,8 +102,22 @@ mod tests {
     }
 
     #[test]
+    fn a_message_without_the_whole_inputs_has_no_button_that_approves() {
+        let actions = |letter: &Letter| -> Vec<Value> {
+            let blocks = blocks(letter, "desk", &TimeZone::UTC);
+            blocks[2]["elements"].as_array().unwrap().iter().map(|it| it["action_id"].clone()).collect()
+        };
+        let rest = ["holdpoint_reject", "holdpoint_open"];
+        assert_eq!(actions(&Letter { shared: None, ..letter(Occasion::Held, "{}") }), rest);
+        // Too long for the section, and too long for any message.
+        for length in [2990, 10_000] {
+            assert_eq!(actions(&letter(Occasion::Reminded, &"é".repeat(length))), rest, "{length}");
+        }
+    }
+
+    #[test]
     fn an_ended_call_has_no_button_that_decides() {
-        let ended = letter(Occasion::Ended(End::Approved));
+        let ended = letter(Occasion::Ended(End::Approved), "{}");
         let blocks = blocks(&ended, "desk", &TimeZone::UTC);
         let buttons = blocks[2]["elements"].as_array().unwrap();
         assert_eq!((buttons.len(), &buttons[0]["action_id"]), (1, &json!("holdpoint_open")));

@@ -2,6 +2,7 @@
 
 use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
+use crate::domain::link::LinkToken;
 use crate::domain::text::cut;
 use crate::domain::visible::visible;
 use jiff::tz::TimeZone;
@@ -74,6 +75,11 @@ impl Occasion {
         matches!(self, Self::Reminded | Self::Ended(_))
     }
 
+    /// Whether the call waits for a decision.
+    pub(super) fn waits(self) -> bool {
+        !matches!(self, Self::Ended(_))
+    }
+
     /// Returns the state of the call when the message is about to be sent.
     pub(super) fn state(self) -> &'static str {
         match self {
@@ -122,8 +128,10 @@ pub(super) struct Letter {
     pub(super) urgent_at: Option<Timestamp>,
     /// What the recipient may read of the arguments.
     pub(super) shared: Option<Shared>,
-    /// The address of the call in the console, if there is one.
-    pub(super) url: Option<String>,
+    /// The address of the console, if it has one.
+    pub(super) console: Option<String>,
+    /// The link of the recipient to the card, made for one attempt.
+    pub(super) link: Option<LinkToken>,
 }
 
 /// The parts of a call that may contain arguments.
@@ -175,11 +183,21 @@ impl Letter {
 
     fn body(&self, zone: &TimeZone) -> String {
         let mut body = self.text(zone);
-        if let Some(url) = &self.url {
+        if let Some(url) = self.url() {
             // Writing to a text does not fail.
             let _written = writeln!(body, "\n{url}");
         }
         body
+    }
+
+    /// Returns the address of the call in the console, if there is one: the link of the recipient, or else that of the
+    /// card. What is after `#` reaches no server and no log before the console sends it.
+    pub(super) fn url(&self) -> Option<String> {
+        let console = self.console.as_ref()?;
+        Some(match &self.link {
+            Some(token) => format!("{console}/#/link/{}", token.expose()),
+            None => format!("{console}/#/call/{}", self.call_id),
+        })
     }
 
     /// Returns what the message says, without the address of the call.
@@ -191,6 +209,7 @@ impl Letter {
             let _written = writeln!(body, "{name}: {value}");
         };
         line("Tool", &self.tool());
+        line("Call", &self.call_id);
         line("Requested by", &self.requested_by());
         line("Risk", self.risk);
         if let Some(deadline) = self.deadline(zone) {
@@ -242,8 +261,7 @@ impl Letter {
 
     /// Returns the deadline of a call that waits.
     pub(super) fn deadline(&self, zone: &TimeZone) -> Option<String> {
-        let waits = !matches!(self.occasion, Occasion::Ended(_));
-        self.deadline.filter(|_| waits).map(|deadline| local(deadline, zone))
+        self.deadline.filter(|_| self.occasion.waits()).map(|deadline| local(deadline, zone))
     }
 }
 
@@ -258,6 +276,11 @@ impl Shared {
 
     pub(super) fn inputs(&self) -> String {
         shown(&self.inputs, INPUTS_BYTES)
+    }
+
+    /// Whether a message shows all of the inputs.
+    pub(super) fn has_whole_inputs(&self) -> bool {
+        visible(&self.inputs).len() <= INPUTS_BYTES
     }
 }
 
@@ -295,7 +318,8 @@ mod tests {
             deadline: Some(Timestamp::from_micros(1_769_860_800_000_000)),
             urgent_at: None,
             shared: None,
-            url: Some("https://chat.example/#/call/1".to_owned()),
+            console: Some("https://chat.example".to_owned()),
+            link: None,
         }
     }
 
@@ -324,7 +348,7 @@ mod tests {
             assert!(head.lines().any(|it| it == line), "{line}: {head}");
         }
         assert!(!head.contains("References"), "{head}");
-        let expected = "A call waits for a decision.\r\n\r\nTool: Pay (pay)\r\nRequested by: user:alice\r\n\
+        let expected = "A call waits for a decision.\r\n\r\nTool: Pay (pay)\r\nCall: 1\r\nRequested by: user:alice\r\n\
                         Risk: high\r\nDecide before: 2026-01-31 13:00 (UTC+01:00)\r\n\r\n\
                         https://chat.example/#/call/1\r\n";
         assert_eq!(body.trim_end(), expected.trim_end());

@@ -14,6 +14,7 @@ use crate::approvals::Approvals;
 use crate::config::{Config, ConfigError, NotifyBy, notify_key};
 use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::ChannelKind;
+use crate::domain::link::LinkTarget;
 use crate::egress::Reach;
 use crate::metrics;
 use crate::slack::{self, Slack};
@@ -57,7 +58,7 @@ pub(super) struct Outgoing<'a> {
 
 enum Form<'a> {
     Request(&'a Webhook),
-    Letter(&'a Recipient, &'a By, Box<Letter>),
+    Letter(&'a Recipient, &'a By, Box<Letter>, Option<LinkTarget>),
 }
 
 /// What the receiver gets of an event.
@@ -106,11 +107,20 @@ impl By {
 }
 
 impl Outgoing<'_> {
+    /// Gives a message to one person a link of its own, for the next attempt. Without randomness the message has the
+    /// address of the card.
+    pub(super) async fn make_link(&mut self, approvals: &Approvals) -> Result<(), StoreError> {
+        if let Form::Letter(_, _, letter, Some(target)) = &mut self.form {
+            letter.link = approvals.make_link(target).await?;
+        }
+        Ok(())
+    }
+
     /// Returns when the event is delivered at the latest, also in quiet hours.
     pub(super) fn urgent_at(&self) -> Option<Timestamp> {
         match &self.form {
             Form::Request(_) => None,
-            Form::Letter(_, _, letter) => letter.urgent_at,
+            Form::Letter(_, _, letter, _) => letter.urgent_at,
         }
     }
 }
@@ -191,7 +201,7 @@ impl Receiver {
         let form = match &self.channel {
             Channel::Webhook(webhook) => Form::Request(webhook),
             Channel::Recipient(recipient, by) => match recipient.meaning(approvals, read, &due).await? {
-                Meaning::Letter(letter) => Form::Letter(recipient, by, letter),
+                Meaning::Letter(letter, link) => Form::Letter(recipient, by, letter, link),
                 Meaning::Nothing => return Ok(Prepared::Nothing),
                 Meaning::Unknown => return Ok(Prepared::Unknown),
             },
@@ -207,7 +217,7 @@ impl Receiver {
         outgoing: &Outgoing<'_>,
     ) -> Result<Option<SlackMessage>, StoreError> {
         match (&outgoing.form, &outgoing.due.event.call) {
-            (Form::Letter(_, By::Slack(_), _), Some(call)) => {
+            (Form::Letter(_, By::Slack(_), _, _), Some(call)) => {
                 store.read().await?.slack_message(&self.name, call.id).await
             }
             _ => Ok(None),
@@ -227,15 +237,15 @@ impl Receiver {
             Form::Request(webhook) => {
                 webhook.attempt(due, public_form, now, until).await.map(|()| Attempted::Accepted)
             }
-            Form::Letter(recipient, By::Mail(mail), letter) => {
+            Form::Letter(recipient, By::Mail(mail), letter, _) => {
                 mail.attempt(&self.name, (letter, &recipient.zone), now, until).await
             }
-            Form::Letter(recipient, By::Slack(slack), letter) => {
+            Form::Letter(recipient, By::Slack(slack), letter, _) => {
                 let call = due.event.call.as_ref().map(|call| call.id);
                 let about = About { call, letter, zone: &recipient.zone, earlier };
                 slack.attempt(&self.name, about, until).await
             }
-            Form::Letter(recipient, By::Template(post), letter) => {
+            Form::Letter(recipient, By::Template(post), letter, _) => {
                 post.attempt(letter, &recipient.zone, until).await.map(|()| Attempted::Accepted)
             }
         }

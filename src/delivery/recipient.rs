@@ -9,6 +9,7 @@ use crate::domain::call::{RiskLevel, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::delegation::actor_of;
 use crate::domain::event::Event;
+use crate::domain::link::LinkTarget;
 use crate::domain::policy::MayDecide;
 use crate::store::{DueEvent, EndpointEvents, Read, StoreError, VisibleCall};
 use crate::tools::gate::Gate;
@@ -32,8 +33,8 @@ pub(super) struct Recipient {
 
 /// What an event means for a recipient.
 pub(super) enum Meaning {
-    /// This message.
-    Letter(Box<Letter>),
+    /// This message. A message to one person about a call that waits gets a link to its card.
+    Letter(Box<Letter>, Option<LinkTarget>),
     /// Nothing.
     Nothing,
     /// Not known before the server has the tool of the call again.
@@ -101,8 +102,8 @@ impl Recipient {
             reason: call.reason.clone(),
             inputs: Value::Object(call.effective_input().clone()).to_string(),
         });
-        let url = |console: &String| format!("{console}/#/call/{}", call.id);
-        Ok(Meaning::Letter(Box::new(Letter {
+        let link = self.link(occasion, call, &gate);
+        let letter = Letter {
             occasion,
             event_id: event.event_id.clone(),
             hold_id: read.hold_event_id(call).await?,
@@ -116,8 +117,18 @@ impl Recipient {
             deadline: call.expires_at,
             urgent_at: urgent_at(occasion, event, call),
             shared,
-            url: self.console.as_ref().map(url),
-        })))
+            console: self.console.clone(),
+            link: None,
+        };
+        Ok(Meaning::Letter(Box::new(letter), link))
+    }
+
+    /// Returns what the link of a message is bound to. A role has no link, because a link is for one person.
+    fn link(&self, occasion: Occasion, call: &ToolCall, gate: &Gate) -> Option<LinkTarget> {
+        let Principal { tenant_id, user_id, .. } = self.reader.clone();
+        let is_useful = self.console.is_some() && !user_id.is_empty() && occasion.waits();
+        let input_hash = gate.shown_hash(call);
+        is_useful.then_some(LinkTarget { tool_call_id: call.id, tenant_id, user_id, input_hash })
     }
 
     /// Whether the recipient may decide the call in their own right, without an escalation.

@@ -205,6 +205,7 @@ impl Deliveries {
                 // Slow reads and writes have used the time up. Another process may deliver now.
                 return Ok(Again::After(Duration::ZERO));
             }
+            outgoing.make_link(&self.approvals).await?;
             let attempt = receiver.attempt((&outgoing, earlier.as_ref()), self.form, self.clock.now(), until);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,

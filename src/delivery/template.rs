@@ -104,7 +104,7 @@ impl Placeholder {
             Self::Risk => letter.risk.to_owned(),
             Self::Deadline => letter.deadline(zone).unwrap_or_default(),
             Self::CallId => letter.call_id.clone(),
-            Self::Link => letter.url.clone().unwrap_or_default(),
+            Self::Link => letter.url().unwrap_or_default(),
             Self::Headline => shared.and_then(Shared::headline).unwrap_or_default(),
             Self::Reason => shared.and_then(Shared::reason).unwrap_or_default(),
             Self::Inputs => shared.map(Shared::inputs).unwrap_or_default(),
@@ -206,7 +206,8 @@ mod tests {
                 reason: None,
                 inputs: ATTACK.repeat(1000),
             }),
-            url: Some("https://chat.example/#/call/1".to_owned()),
+            console: Some("https://chat.example".to_owned()),
+            link: None,
         }
     }
 

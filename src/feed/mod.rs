@@ -17,8 +17,7 @@ pub(crate) use subscription::Subscription;
 pub(crate) use tenant_signal::TenantSignal;
 
 use crate::agent::Tasks;
-use crate::store::{EventFilter, EventReader, Range, Read, Store, StoreError};
-use std::collections::HashSet;
+use crate::store::{EventFilter, EventReader, Range, Read, Store, StoreError, Touched};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
 
@@ -32,8 +31,8 @@ const READS: usize = 1;
 struct Batch {
     /// All events up to this number have their numbers.
     last: i64,
-    /// The tenants and users whose threads have new events; `None` if unknown.
-    touched: Option<HashSet<(String, String)>>,
+    /// Whom the new events touch; `None` if unknown.
+    touched: Option<Touched>,
 }
 
 /// The feed of one server.

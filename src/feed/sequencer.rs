@@ -1,7 +1,7 @@
 //! The sequencer: has events numbered, and notifies the subscriptions of this process.
 
 use super::{Batch, Feed};
-use crate::store::{Left, Notification, Notifications, StoreError};
+use crate::store::{Left, Notification, Notifications, StoreError, Touched};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -133,8 +133,7 @@ impl Feed {
         Ok((last, left))
     }
 
-    fn notify(&self, last: i64, touched: Option<Vec<(String, String)>>) {
-        let touched = touched.map(|touched| touched.into_iter().collect());
+    fn notify(&self, last: i64, touched: Option<Touched>) {
         // There may be no subscriptions.
         let _listeners = self.batches.send(Arc::new(Batch { last, touched }));
     }

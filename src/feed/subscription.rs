@@ -91,12 +91,11 @@ impl Subscription {
     /// Whether the batch may contain events for this reader. The rows decide.
     fn is_touched(&self, batch: &Batch) -> bool {
         let Some(touched) = &batch.touched else { return true };
-        // A call may be delegated to the reader.
-        let sees_others = self.reader.sees_others() || self.about.call.is_some();
         let principal = &self.reader.principal;
-        touched.iter().any(|(tenant, user)| {
-            *tenant == principal.tenant_id && (sees_others || *user == principal.user_id)
-        })
+        match self.reader.sees_others() {
+            true => touched.has_tenant(&principal.tenant_id),
+            false => touched.has(principal),
+        }
     }
 
     /// Returns `None` if the database did not answer.

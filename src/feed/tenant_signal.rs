@@ -31,6 +31,6 @@ impl TenantSignal {
     }
 
     fn is_about(&self, batch: &Batch) -> bool {
-        batch.touched.as_ref().is_none_or(|all| all.iter().any(|(tenant, _)| *tenant == self.tenant_id))
+        batch.touched.as_ref().is_none_or(|touched| touched.has_tenant(&self.tenant_id))
     }
 }

@@ -57,6 +57,7 @@ const FILES: &[File] = &[
     file!(SCRIPT, "extend.js"),
     file!(SCRIPT, "inert.js"),
     file!(SCRIPT, "json.js"),
+    file!(SCRIPT, "link.js"),
     file!(SCRIPT, "list.js"),
     file!(SCRIPT, "live.js"),
     file!(SCRIPT, "preview.js"),

@@ -143,6 +143,13 @@ impl ApiError {
         Self::NotFound(body(ErrorCode::NotFound, "There is nothing here, or nothing for you.", None))
     }
 
+    /// The link of a message is unknown, or has expired. Both cases have the same response.
+    pub(super) fn link_not_found() -> Self {
+        let message =
+            "link: expected a link of a message of the last hour. The inbox has the calls that wait.";
+        Self::NotFound(body(ErrorCode::NotFound, message, None))
+    }
+
     /// Whether this error is [`not_found`](Self::not_found).
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound(_))

@@ -8,12 +8,13 @@ use super::error::ApiError;
 use super::error_code::ErrorCode;
 use super::runs::RunStatus;
 use crate::approvals::{
-    AcceptError, AnswerError, DecideError, DelegateError, ExtendError, GrantError, NotDelegated, PolicyError,
-    ReportError, ResolveError, WorkerError,
+    AcceptError, AnswerError, DecideError, DelegateError, ExtendError, GrantError, NotDelegated,
+    OpenLinkError, PolicyError, ReportError, ResolveError, WorkerError,
 };
 use crate::chat::{AdmitError, CancelRunError};
 use crate::delivery::EndpointError;
 use crate::domain::call::{State, ToolCall};
+use crate::domain::link::LinkRefused;
 use crate::rate_limit::RateLimited;
 use crate::store::StoreError;
 use holdpoint_serve::BodyError;
@@ -294,6 +295,29 @@ impl DecisionFields {
     };
 }
 
+impl From<LinkRefused> for ApiError {
+    fn from(why: LinkRefused) -> Self {
+        match why {
+            LinkRefused::Unknown => Self::link_not_found(),
+            LinkRefused::OtherPerson => Self::forbidden("link: the link is for another person."),
+            LinkRefused::Used => Self::conflict(
+                ErrorCode::AlreadyDecided,
+                "link: a decision has used the link. This decision has no effect.",
+                None,
+            ),
+        }
+    }
+}
+
+impl From<OpenLinkError> for ApiError {
+    fn from(error: OpenLinkError) -> Self {
+        match error {
+            OpenLinkError::Refused(why) => why.into(),
+            OpenLinkError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
         Self::not_decided(error, DecisionFields::CAMEL)
@@ -358,6 +382,7 @@ impl ApiError {
             DecideError::NotRemembered(expected) => {
                 Self::unprocessable(ErrorCode::NotRemembered, format!("{}: {expected}", fields.remember))
             }
+            DecideError::Link(why) => why.into(),
             DecideError::Store(error) => error.into(),
         }
     }

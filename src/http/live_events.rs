@@ -67,7 +67,7 @@ impl EventStreams {
     ///
     /// The stream has the events of the caller's threads. A caller with a role that approves a tool's calls
     /// also receives the events of held calls of that tool, and an operator receives all events of the
-    /// tenant. With `Last-Event-ID` or `after`, the stream resumes after that event without gaps; otherwise
+    /// tenant. Events of a call that is delegated or escalated to the caller follow from then on. With `Last-Event-ID` or `after`, the stream resumes after that event without gaps; otherwise
     /// it begins with the next event. The stream ends when the caller's token expires.
     #[oai(path = "/events/stream", method = "get", operation_id = "streamEvents", tag = "Tag::Events")]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]

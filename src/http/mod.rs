@@ -31,6 +31,7 @@ mod failures;
 mod formats;
 pub(crate) mod health;
 mod known_query;
+mod links;
 mod live_events;
 mod middleware;
 mod nullable;
@@ -180,7 +181,7 @@ type Routes = (
     events::Events,
     live_events::EventStreams,
     // A list has at most 16 entries.
-    (tickets::Tickets, auth_session::AuthSessions, webhooks::Webhooks),
+    (tickets::Tickets, auth_session::AuthSessions, webhooks::Webhooks, links::Links),
 );
 
 fn api(api: Api) -> OpenApiService<Routes, ()> {
@@ -205,7 +206,12 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         (tools::ToolRoutes(api.clone()), definitions::Definitions(api.clone())),
         events::Events(api.clone()),
         live_events::EventStreams(api.clone()),
-        (tickets::Tickets(api.clone()), auth_session::AuthSessions, webhooks::Webhooks(api)),
+        (
+            tickets::Tickets(api.clone()),
+            auth_session::AuthSessions,
+            webhooks::Webhooks(api.clone()),
+            links::Links(api),
+        ),
     );
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
         .description(

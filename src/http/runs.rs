@@ -280,6 +280,7 @@ impl Runs {
             choice: answer,
             input_hash: input_hash.map(String::from),
             preview_hash: preview_hash.map(String::from),
+            link: None,
             surface: Surface::Rest,
             remember: None,
             scope: Scope::Run(run),

@@ -147,6 +147,7 @@ impl SessionApprovals {
                 choice: choice.clone(),
                 input_hash: None,
                 preview_hash: None,
+                link: None,
                 surface: Surface::Rest,
                 remember: matches!(decision_name, SessionDecision::AllowSession).then_some(Remember::Session),
                 scope: Scope::Session(session),

@@ -12,6 +12,7 @@ use super::payload::{Json, Tag};
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::State;
 use crate::domain::decision::{Choice, Surface};
+use crate::domain::link::LinkToken;
 use crate::domain::model_texts;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::types::{Example, ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
@@ -43,6 +44,10 @@ pub(super) struct ValidateTool {
     /// The `preview_hash` of the preview of `validatedInputs`. Required with them if the tool has previews: without
     /// it, or with an outdated one, 409 `stale`. Ignored for a rejection.
     pub(super) preview_hash: Option<String>,
+    /// The token of the link of a message, from its address, if the caller came to the call by it. The decision uses
+    /// the link up. It decides nothing with an unknown or expired link (404), with a link of another person (403), with
+    /// a used one (409 `already_decided`), or if the call has changed since the message (409 `stale`).
+    pub(super) link: Option<String>,
     /// With an approval: whether the approval also covers later calls of the tool in the session, and the
     /// calls that are pending now.
     pub(super) remember: Option<WordOrNull<Remember>>,
@@ -60,6 +65,7 @@ impl Example for ValidateTool {
             reason: None,
             input_hash: None,
             preview_hash: None,
+            link: None,
             remember: None,
             resume: None,
         }
@@ -305,6 +311,7 @@ async fn take(
         choice: answer,
         input_hash: posted.input_hash,
         preview_hash: posted.preview_hash,
+        link: posted.link.map(LinkToken::new),
         surface,
         remember: posted.remember.map(|word| word.0.into()),
         scope: Scope::Anything,

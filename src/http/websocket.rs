@@ -262,6 +262,7 @@ impl Session {
                 reason: message.reason,
                 input_hash: message.input_hash,
                 preview_hash: message.preview_hash,
+                link: None,
                 remember: message.remember.map(WordOrNull),
                 resume: Some(message.resume.unwrap_or(true)),
             };

@@ -146,6 +146,11 @@ impl EventReader {
         let Principal { tenant_id, user_id, .. } = &self.principal;
         let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
         let tools = match &self.visibility {
+            // A call of any tool and any user may be opened to the reader.
+            Visibility::Approver { delegated_at: Some(_), .. }
+            | Visibility::Approver { escalated: true, .. } => {
+                return EventIndexes::one(tenant());
+            }
             Visibility::Approver { tools, .. } if tools.len() <= TOOLS_MAX => tools,
             Visibility::Approver { .. } | Visibility::Operator => return EventIndexes::one(tenant()),
         };
@@ -171,6 +176,12 @@ impl EventIndexes {
 }
 
 impl EventFilter {
+    /// Whether the filter names anything.
+    fn is_named(&self) -> bool {
+        let Self { session, thread, run, call } = self;
+        session.is_some() || thread.is_some() || run.is_some() || call.is_some()
+    }
+
     pub(super) fn condition(&self) -> Condition {
         let Self { session, thread, run, call } = self;
         Condition::all()
@@ -268,6 +279,7 @@ impl Read {
         range: Range,
         size: u64,
     ) -> Result<EventsRead, StoreError> {
+        let reader = &self.narrowed_reader(reader, about).await?;
         let seen = self.tx.get_database_backend().build(&seen(reader, about, range, size));
         let found = event::Model::find_by_statement(seen).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
@@ -278,6 +290,20 @@ impl Read {
         let calls = self.calls_of(&items).await?;
         let events = items.into_iter().filter_map(|row| event(row, &calls)).collect();
         Ok(EventsRead { events, up_to })
+    }
+
+    /// Returns the reader without the parts by which the reader sees no call, for a scan of all threads.
+    async fn narrowed_reader(
+        &self,
+        reader: &EventReader,
+        about: &EventFilter,
+    ) -> Result<EventReader, StoreError> {
+        let EventReader { principal, visibility } = reader.clone();
+        let visibility = match about.is_named() {
+            true => visibility,
+            false => self.narrowed(&principal, &visibility).await?,
+        };
+        Ok(EventReader { principal, visibility })
     }
 
     /// Returns the number of the last row of a scan, if more rows may follow.
@@ -404,6 +430,9 @@ mod tests {
             delegated_at: None,
             escalated: false,
         };
+        let opened =
+            |delegated_at, escalated| Visibility::Approver { tools: Vec::new(), delegated_at, escalated };
+        let (delegate, role) = (opened(Some(Timestamp::from_micros(1)), false), opened(None, true));
         let (user, operator) = (of_tools(&[]), Visibility::Operator);
         let approver = of_tools(&["pay", "refund"]);
         let id = Uuid::nil();
@@ -415,6 +444,8 @@ mod tests {
         for (visibility, about, indexes) in [
             (&user, about, &["events_user"][..]),
             (&operator, about, &["events_tenant"]),
+            (&delegate, about, &["events_tenant"]),
+            (&role, about, &["events_tenant"]),
             (&approver, about, &["events_held", "events_held", "events_user"]),
             (&user, thread, &["events_thread"]),
             (&approver, thread, &["events_thread"]),

@@ -9,10 +9,12 @@
 use super::entity::event;
 use super::events::EventFilter;
 use super::{Read, Store, StoreError, Write, rows};
+use crate::domain::Principal;
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
     QuerySelect, Statement,
 };
+use std::collections::HashSet;
 use tokio::sync::Notify;
 
 /// Number of events that one pass numbers on Postgres. `PASS_POSTGRES` contains the same number.
@@ -24,8 +26,7 @@ const UNNUMBERED: &str = r#"SELECT last, EXISTS (SELECT 1 FROM "holdpoint".event
 /// statements see all numbers of earlier passes. Changes no row.
 const LOCK: &str = r#"SELECT last FROM "holdpoint".event_sequence FOR UPDATE"#;
 /// A whole pass: locks the numbering, numbers events, updates the last number, and notifies the other processes
-/// of it at the commit, on the channel `$1`. Returns the last number before the pass, and the tenants and users
-/// of the events.
+/// of it at the commit, on the channel `$1`. Returns the last number before the pass, and whom the events touch.
 ///
 /// The whole statement sees the rows of one moment, before the lock. So `locked` is empty, and no event gets a
 /// number, while another pass is in progress, and also if one was committed since that moment: the row of the
@@ -38,15 +39,27 @@ const PASS_POSTGRES: &str = r#"WITH locked AS (
             WHERE seq IS NULL AND EXISTS (SELECT 1 FROM locked) ORDER BY place LIMIT 1000),
     numbered AS (
         UPDATE "holdpoint".events SET seq = next.n + (SELECT last FROM locked) FROM next
-        WHERE events.event_id = next.event_id RETURNING events.tenant_id, events.user_id),
+        WHERE events.event_id = next.event_id RETURNING events.tenant_id, events.user_id, events.tool_call_id),
     counted AS (
         UPDATE "holdpoint".event_sequence SET last = last + (SELECT count(*) FROM numbered)
         WHERE EXISTS (SELECT 1 FROM numbered)
         RETURNING last, pg_notify($1, last::TEXT))
     SELECT (SELECT last FROM "holdpoint".event_sequence) AS before, (SELECT last FROM counted) AS last,
-        EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) AS unnumbered, touched.tenant_id, touched.user_id
-        FROM (SELECT NULL AS tenant_id, NULL AS user_id UNION ALL SELECT DISTINCT tenant_id, user_id FROM numbered)
-            AS touched"#;
+        EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) AS unnumbered,
+        touched.tenant_id, touched.user_id, touched.role
+        FROM (SELECT NULL AS tenant_id, NULL AS user_id, NULL AS role
+            UNION ALL SELECT DISTINCT tenant_id, user_id, NULL FROM numbered
+            UNION ALL SELECT delegations.tenant_id, delegate, NULL FROM "holdpoint".delegations
+                JOIN numbered ON numbered.tool_call_id = delegations.tool_call_id WHERE replaced_at IS NULL
+            UNION ALL SELECT escalations.tenant_id, NULL, role FROM "holdpoint".escalations
+                JOIN numbered ON numbered.tool_call_id = escalations.tool_call_id) AS touched"#;
+/// Whom the events after `$1` touch.
+const TOUCHED: &str = r#"SELECT DISTINCT tenant_id, user_id, NULL AS role FROM "holdpoint".events WHERE seq > $1
+    UNION ALL SELECT delegations.tenant_id, delegate, NULL FROM "holdpoint".delegations
+        JOIN "holdpoint".events ON events.tool_call_id = delegations.tool_call_id
+        WHERE events.seq > $1 AND replaced_at IS NULL
+    UNION ALL SELECT escalations.tenant_id, NULL, role FROM "holdpoint".escalations
+        JOIN "holdpoint".events ON events.tool_call_id = escalations.tool_call_id WHERE events.seq > $1"#;
 const NUMBER_SQLITE: &str = "WITH next AS (
         SELECT event_id, row_number() OVER (ORDER BY rowid) AS n FROM events WHERE seq IS NULL)
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
@@ -68,10 +81,51 @@ pub(crate) struct Pass {
     pub(crate) before: i64,
     /// The last number after the pass.
     pub(crate) last: i64,
-    /// The tenants and users of the threads with the events that the pass numbered.
-    pub(crate) touched: Vec<(String, String)>,
+    /// Whom the events touch that the pass numbered.
+    pub(crate) touched: Touched,
     /// The events that the pass left without a number.
     pub(crate) left: Left,
+}
+
+/// Those that may see new events without the right to see all events of a tool or a tenant.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// Users, by tenant: of the threads of the events, and the delegates of their calls.
+    users: HashSet<(String, String)>,
+    /// The roles, by tenant, to which the calls of the events were escalated.
+    roles: HashSet<(String, String)>,
+}
+
+impl Touched {
+    fn of(rows: impl IntoIterator<Item = TouchedRow>) -> Self {
+        let mut touched = Self::default();
+        for TouchedRow { tenant_id, user_id, role } in rows {
+            let Some(tenant) = tenant_id else { continue };
+            touched.users.extend(user_id.map(|user| (tenant.clone(), user)));
+            touched.roles.extend(role.map(|role| (tenant, role)));
+        }
+        touched
+    }
+
+    /// Whether the events touch this tenant.
+    pub(crate) fn has_tenant(&self, tenant_id: &str) -> bool {
+        self.users.iter().any(|(tenant, _)| tenant == tenant_id)
+    }
+
+    /// Whether the events touch this principal, as a user or by a role.
+    pub(crate) fn has(&self, principal: &Principal) -> bool {
+        let Principal { tenant_id, user_id, roles } = principal;
+        self.users.contains(&(tenant_id.clone(), user_id.clone()))
+            || self.roles.iter().any(|(tenant, role)| tenant == tenant_id && roles.contains(role))
+    }
+}
+
+/// Whom an event touches: a user, or a role.
+#[derive(FromQueryResult)]
+struct TouchedRow {
+    tenant_id: Option<String>,
+    user_id: Option<String>,
+    role: Option<String>,
 }
 
 /// The events that a pass left without a number.
@@ -85,7 +139,7 @@ pub(crate) enum Left {
     All,
 }
 
-/// A row of [`PASS_POSTGRES`]: one without a user, and one for each user. `last` is there if the pass gave
+/// A row of [`PASS_POSTGRES`]: one without a user and a role, and one for each of them. `last` is there if the pass gave
 /// numbers.
 #[derive(FromQueryResult)]
 struct PassRow {
@@ -93,6 +147,7 @@ struct PassRow {
     last: Option<i64>,
     tenant_id: Option<String>,
     user_id: Option<String>,
+    role: Option<String>,
     unnumbered: bool,
 }
 
@@ -100,7 +155,7 @@ impl Pass {
     /// A pass that gave no number.
     fn without(found: Numbered) -> Self {
         let left = if found.unnumbered { Left::All } else { Left::Nothing };
-        Self { before: found.last, last: found.last, touched: Vec::new(), left }
+        Self { before: found.last, last: found.last, touched: Touched::default(), left }
     }
 
     fn of(rows: Vec<PassRow>) -> Result<Self, StoreError> {
@@ -108,7 +163,8 @@ impl Pass {
         let (before, unnumbered) = (*before, *unnumbered);
         let Some(last) = *last else { return Ok(Self::without(Numbered { last: before, unnumbered })) };
         let left = if last - before < PASS { Left::Nothing } else { Left::More };
-        let touched = rows.into_iter().filter_map(|row| row.tenant_id.zip(row.user_id)).collect();
+        let touched = |PassRow { tenant_id, user_id, role, .. }| TouchedRow { tenant_id, user_id, role };
+        let touched = Touched::of(rows.into_iter().map(touched));
         Ok(Self { before, last, touched, left })
     }
 }
@@ -174,17 +230,14 @@ impl Read {
         Numbered::find_by_statement(query).one(&self.tx).await?.ok_or_else(no_sequence)
     }
 
-    /// Returns the tenants and users of the threads with events after this number.
-    pub(crate) async fn touched_since(&self, seq: i64) -> Result<Vec<(String, String)>, StoreError> {
-        let touched = event::Entity::find()
-            .select_only()
-            .columns([event::Column::TenantId, event::Column::UserId])
-            .distinct()
-            .filter(event::Column::Seq.gt(seq))
-            .into_tuple()
-            .all(&self.tx)
-            .await?;
-        Ok(touched)
+    /// Returns whom the events after this number touch.
+    pub(crate) async fn touched_since(&self, seq: i64) -> Result<Touched, StoreError> {
+        let after = [seq.into()];
+        let query = match self.tx.get_database_backend() {
+            DbBackend::Sqlite => Statement::from_sql_and_values(DbBackend::Sqlite, TOUCHED, after),
+            _ => Statement::from_sql_and_values(DbBackend::Postgres, TOUCHED, after),
+        };
+        Ok(Touched::of(TouchedRow::find_by_statement(query).all(&self.tx).await?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The work of a sweep: what is due, and one statement that asks whether anything is.
 
-use super::entity::{run, tool_call};
+use super::entity::{link, run, tool_call};
+use super::links;
 use super::words::literal;
 use super::{Read, Store, StoreError};
 use crate::config::Approval;
@@ -104,6 +105,8 @@ pub(crate) struct SweepWork {
     pub(crate) doubtful: bool,
     /// Whether no process polls the work of a call.
     pub(crate) unpolled: bool,
+    /// Whether the time of a link is over.
+    pub(crate) links: bool,
 }
 
 impl SweepWork {
@@ -125,6 +128,7 @@ struct SweepWorkRow {
     turns: bool,
     doubtful: bool,
     unpolled: bool,
+    links: bool,
 }
 
 impl Store {
@@ -158,6 +162,7 @@ impl Store {
             .expr_as(exists(run::Entity.table_ref(), is_dead(now())), "turns")
             .expr_as(call(doubtful), "doubtful")
             .expr_as(call(is_unpolled(now(), servers)), "unpolled")
+            .expr_as(exists(link::Entity.table_ref(), links::is_over(now())), "links")
             .to_owned();
         let work = SweepWorkRow::find_by_statement(tx.get_database_backend().build(&work)).one(&tx).await?;
         let Some(work) = work else { return Ok(SweepWork::default()) };
@@ -171,6 +176,7 @@ impl Store {
             (work.unescalated, Due::Unescalated),
         ];
         let calls = calls.into_iter().filter_map(|(found, due)| found.then_some(due)).collect();
-        Ok(SweepWork { calls, turns: work.turns, doubtful: work.doubtful, unpolled: work.unpolled })
+        let SweepWorkRow { turns, doubtful, unpolled, links, .. } = work;
+        Ok(SweepWork { calls, turns, doubtful, unpolled, links })
     }
 }

@@ -477,6 +477,23 @@ CREATE TABLE used_tickets (
 
 CREATE INDEX used_tickets_over ON used_tickets (expires_at);
 
+-- The links in messages to one person, each to the card of one call. A link gives no right. Only the hash of its token
+-- is stored. A decision uses a link once, before its end. The sweeper deletes links after their end.
+CREATE TABLE links (
+    token_hash   TEXT NOT NULL PRIMARY KEY,
+    tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    tenant_id    TEXT NOT NULL,
+    user_id      TEXT NOT NULL,
+    input_hash   TEXT NOT NULL,
+    expires_at   BIGINT NOT NULL,
+    used_at      BIGINT,
+    CHECK (length(token_hash) = 64),
+    CHECK (user_id <> ''),
+    CHECK (used_at < expires_at)
+);
+
+CREATE INDEX links_over ON links (expires_at);
+
 CREATE TABLE grants (
     grant_id     TEXT NOT NULL PRIMARY KEY,
     tenant_id    TEXT NOT NULL,

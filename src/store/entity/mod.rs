@@ -10,6 +10,7 @@ pub(super) mod endpoint;
 pub(super) mod escalation;
 pub(super) mod event;
 pub(super) mod grant;
+pub(super) mod link;
 pub(super) mod listed_definition;
 pub(super) mod message;
 pub(super) mod run;

@@ -7,6 +7,9 @@ export default async function ({ facts, open, until }) {
     await tab.signsIn(token);
     return tab;
   };
+  const bob = await as(facts.bob);
+  await bob.page.getByText('No call waits for you.').waitFor();
+  await bob.page.locator('#connection').getByText('Live').waitFor();
   const carol = await as(facts.carol);
   await carol.opens('pay');
   await carol.page.getByText('Let another person decide').click();
@@ -23,7 +26,8 @@ export default async function ({ facts, open, until }) {
   await until('the evidence', () => carol.page.locator('.trail').last().innerText().then(text => /Delegated by carol: bob may decide until /.test(text)));
   await carol.shows(facts.markup);
 
-  const bob = await as(facts.bob);
+  // The call comes into the list by itself, and no other call does.
+  await until('the call', () => bob.rows().count(), 1);
   await bob.opens('pay');
   await bob.shows('You can approve or deny it in place of carol.');
   assert.equal(await bob.page.getByText('Let another person decide').count(), 0);

@@ -1,7 +1,7 @@
 //! `POST /approvals/{tool_call_id}/delegate`: another person decides one call in place of an approver.
 
 use super::{acme, chief, names, office, office_with, reopened};
-use crate::support::{Answer, Client, Embedded};
+use crate::support::{Answer, Client, Embedded, Sse};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -305,4 +305,51 @@ async fn only_a_pending_call_is_delegated_by_its_approvers_and_within_its_time()
     assert_eq!(delegate(&carol, &id, "bob").await.code(), "already_decided");
     let other = acme(&app, "bob", &[]).as_user("other", "bob", &[]);
     assert_eq!(other.get(&format!("/approvals/{id}")).await.status, 404, "a user of another tenant");
+}
+
+#[tokio::test]
+async fn the_stream_of_all_events_has_a_call_from_its_delegation_on_and_no_other_call() {
+    let app = office().await;
+    let (carol, bob) = (chief(&app), acme(&app, "bob", &[]));
+    let mut stream = Sse::open(&bob, "/events/stream").await;
+    let (_, hidden) = app.held("pay", "1").await;
+    let (_, id) = app.held("pay", "2").await;
+    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+    let mut events = stream.until("tool.delegated").await;
+    assert_eq!(carol.reject(&hidden).await.status, 200);
+    assert_eq!(bob.approve(&id).await.status, 200);
+    events.extend(stream.until("tool.succeeded").await);
+    let (_, later) = app.held("pay", "3").await;
+    assert_eq!(delegate(&carol, &later, "dave").await.status, 200);
+    assert_eq!(delegate(&carol, &later, "bob").await.status, 200);
+    for event in &events {
+        assert_eq!(event["tool_call_id"], json!(id), "{event}");
+    }
+    let of_later = stream.until("tool.delegated").await;
+    assert!(of_later.iter().all(|event| event["tool_call_id"] == later), "{of_later:?}");
+    // A reader that comes back gets the same, and another user nothing.
+    let mut again = Sse::behind(&bob, "/events/stream", Some("0")).await;
+    let all = again.until("tool.succeeded").await;
+    assert!(all.iter().all(|event| event["tool_call_id"] == id), "{all:?}");
+    let mut dave = Sse::behind(&acme(&app, "dave", &[]), "/events/stream", Some("0")).await;
+    let (_, theirs) = app.held("pay", "4").await;
+    assert_eq!(delegate(&carol, &theirs, "dave").await.status, 200);
+    let of_dave = dave.until("tool.delegated").await;
+    assert!(of_dave.iter().all(|event| event["tool_call_id"] == theirs), "{of_dave:?}");
+}
+
+#[tokio::test]
+async fn the_stream_of_all_events_has_nothing_of_a_call_after_the_end_of_its_delegation() {
+    let app = office().await;
+    let (carol, bob) = (chief(&app), acme(&app, "bob", &[]));
+    let (_, id) = app.held("pay", "1").await;
+    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+    let mut stream = Sse::behind(&bob, "/events/stream", Some("0")).await;
+    stream.until("tool.delegated").await;
+    assert_eq!(delegate(&carol, &id, "dave").await.status, 200);
+    assert_eq!(carol.reject(&id).await.status, 200);
+    let (_, next) = app.held("pay", "2").await;
+    assert_eq!(delegate(&carol, &next, "bob").await.status, 200);
+    let events = stream.until("tool.delegated").await;
+    assert!(events.iter().all(|event| event["tool_call_id"] == next), "{events:?}");
 }

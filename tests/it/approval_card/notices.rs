@@ -1,7 +1,7 @@
 //! Reminders of the deadline, and escalations to further roles.
 
 use super::{acme, chief, names, office_with, staff};
-use crate::support::{Client, Embedded, Rows, eventually, postgres};
+use crate::support::{Client, Embedded, Rows, Sse, eventually, postgres};
 use holdpoint::config::{ApprovalRule, Config, RuleEffect};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -151,6 +151,22 @@ async fn an_escalated_call_is_seen_and_decided_by_the_further_roles_too() {
         format!("INSERT INTO escalations (tool_call_id, tenant_id, role) VALUES ('{waiting}', 'acme', 'me')");
     let refused = app.rows.change(&forged).await.unwrap_err();
     assert!(refused.contains("the roles of an escalation are those of an escalated call"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_stream_of_all_events_has_a_call_from_its_escalation_on_and_no_other_call() {
+    let app = office_with(hurried).await;
+    let boss = acme(&app, "erin", &["boss"]);
+    let mut stream = Sse::open(&boss, "/events/stream").await;
+    let (_, waiting) = app.held("refuse", "1").await;
+    let (_, id) = app.held("pay", "2").await;
+    let mut events = stream.until("tool.escalated").await;
+    assert_eq!(chief(&app).reject(&waiting).await.status, 200);
+    assert_eq!(boss.approve(&id).await.status, 200);
+    events.extend(stream.until("tool.succeeded").await);
+    for event in &events {
+        assert_eq!(event["tool_call_id"], json!(id), "{event}");
+    }
 }
 
 #[tokio::test]

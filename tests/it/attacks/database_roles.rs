@@ -31,7 +31,7 @@ fn serves_not(url: &str, why: &str) {
 }
 
 /// Statements that the serving role may not execute, and the error that Postgres returns.
-const REFUSED: [(&str, &str); 28] = [
+const REFUSED: [(&str, &str); 29] = [
     ("CREATE TABLE mine (x TEXT)", "permission denied for schema holdpoint"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
@@ -47,6 +47,7 @@ const REFUSED: [(&str, &str); 28] = [
     ("DELETE FROM decisions", "permission denied for table decisions"),
     ("UPDATE ticket_keys SET signing_key = 'x'", "permission denied for table ticket_keys"),
     ("DELETE FROM ticket_keys", "permission denied for table ticket_keys"),
+    ("UPDATE links SET user_id = 'x'", "permission denied for table links"),
     ("DELETE FROM grants", "permission denied for table grants"),
     ("UPDATE grants SET tool_name = 'transfer'", "permission denied for table grants"),
     ("DELETE FROM accepted_definitions", "permission denied for table accepted_definitions"),
@@ -104,6 +105,7 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     everything_works(&app).await;
     the_tickets_of_a_server_with_tokens_are_used_up(&app_url).await;
     definitions_of_an_mcp_server_are_recorded_and_accepted(&app_url).await;
+    a_link_is_made_used_and_deleted(&app).await;
     let before = super::everything(&app).await;
     for (sql, why) in REFUSED {
         let refused = app.rows.change(sql).await.expect_err(sql);
@@ -128,6 +130,18 @@ async fn the_tickets_of_a_server_with_tokens_are_used_up(app_url: &str) {
     assert_eq!(Socket::open(&app.client, &path, &[]).await.err(), Some(401));
     assert_eq!(app.rows.count("used_tickets").await, 1);
     assert_eq!(app.rows.count("ticket_keys").await, 1);
+}
+
+/// What the server does with the rows of links.
+async fn a_link_is_made_used_and_deleted(app: &Embedded) {
+    let made = format!(
+        "INSERT INTO links SELECT '{}', tool_call_id, tenant_id, 'ann', 'x', 9000000000000000, NULL
+         FROM tool_calls LIMIT 1",
+        "0".repeat(64)
+    );
+    for change in [made.as_str(), "UPDATE links SET used_at = 1", "DELETE FROM links"] {
+        assert_eq!(app.rows.change(change).await, Ok(1), "{change}");
+    }
 }
 
 /// An MCP server changes a tool, adds one and removes it.

@@ -62,6 +62,8 @@ impl Things {
             "delegateApproval" => {
                 json!({ "to": "bob", "until": "2030-01-01T12:00:00Z", "reason": "Out of office." })
             }
+            // No message was sent. `templates::links` tests the links of other people.
+            "openLink" => json!({ "link": "0".repeat(64) }),
             "extendToolCall" => json!({ "expires_in": 172_800 }),
             "claimToolCall" => json!({ "tools": ["pay"] }),
             "renewToolCall" => json!({ "permit": "none" }),

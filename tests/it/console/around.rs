@@ -112,6 +112,7 @@ async fn a_search_finds_calls_by_their_words_and_opens_a_call_by_its_id() {
 async fn f12_the_card_delegates_the_call_and_the_delegate_decides_in_place_of_the_approver() {
     let mut app = office(1).await;
     app.client = app.client.as_user("acme", "alice", &[]);
+    app.held("pay", "9").await;
     let (_, id) = app.held("pay", "10").await;
     let facts = json!({
         "carol": token::token("acme", "carol", &["chief"]),

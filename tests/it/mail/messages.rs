@@ -44,10 +44,7 @@ async fn a_held_call_is_one_message_over_tls_and_its_decision_is_a_second_in_the
         {
             assert!(body.lines().any(|it| it == line), "{line}: {body}");
         }
-        assert!(
-            body.contains(&format!("{CONSOLE}/#/call/{call}")) && body.contains("Decide before: "),
-            "{body}"
-        );
+        assert!(body.contains(&format!("\n{CONSOLE}/#/link/")) && body.contains("Decide before: "), "{body}");
         assert!(!held["raw"].as_str().unwrap().contains("canary"), "no argument leaves by mail: {held}");
 
         assert_eq!(app.client.approve(&call).await.body["state"], "succeeded");
@@ -65,6 +62,8 @@ async fn a_held_call_is_one_message_over_tls_and_its_decision_is_a_second_in_the
             decided["body"].as_str().unwrap().starts_with("The call is approved, by user:local."),
             "{decided}"
         );
+        let card = format!("{CONSOLE}/#/call/{call}");
+        assert!(decided["body"].as_str().unwrap().contains(&card), "{decided}");
         let delivered = async || (shown(&app.client, "desk").await["waiting_since"].is_null()).then_some(());
         eventually("everything is delivered", delivered).await;
         assert_eq!(postbox.read().len(), 2);

@@ -14,7 +14,7 @@ fn ids(buttons: &[Value]) -> Vec<&str> {
 #[tokio::test]
 async fn a_held_call_is_one_message_which_its_decision_changes() {
     let slack = FakeSlack::start().await;
-    let app = server(&slack, [local()]).await;
+    let app = server(&slack, [Notify { share_arguments: false, ..local() }]).await;
     let (_, call) = app.held("pay", "canary-note").await;
     let held = slack.got(1).await.remove(0);
     assert_eq!((held.channel.as_str(), &held.now()["channel"]), ("DU1", &json!("U1")));
@@ -26,8 +26,9 @@ async fn a_held_call_is_one_message_which_its_decision_changes() {
         assert!(texts[1].lines().any(|it| it == line), "{line}: {texts:?}");
     }
     let buttons = held.buttons();
-    assert_eq!(ids(&buttons), ["holdpoint_approve", "holdpoint_reject", "holdpoint_open"]);
-    assert_eq!(buttons[2]["url"], format!("{CONSOLE}/#/call/{call}"));
+    assert_eq!(ids(&buttons), ["holdpoint_reject", "holdpoint_open"], "the message does not show what runs");
+    let link = buttons[1]["url"].as_str().unwrap();
+    assert!(link.starts_with(&format!("{CONSOLE}/#/link/")), "{link}");
     assert!(!held.now().to_string().contains("canary"), "no argument leaves by Slack: {held:?}");
 
     assert_eq!(app.client.approve(&call).await.body["state"], "succeeded");
@@ -58,7 +59,7 @@ async fn arguments_are_in_a_message_only_if_the_entry_shares_them_and_never_as_m
     let shares =
         Notify { name: "shares".to_owned(), slack: Some("C2".to_owned()), share_arguments: true, ..local() };
     let zone = Some("Asia/Kathmandu".to_owned());
-    let app = server(&slack, [Notify { time_zone: zone, ..local() }, shares]).await;
+    let app = server(&slack, [Notify { time_zone: zone, share_arguments: false, ..local() }, shares]).await;
     let note = "<!channel> <https://evil.example|Approve> *b* :tada:";
     app.held("pay", note).await;
     let both = slack.got(2).await;

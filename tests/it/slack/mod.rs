@@ -48,6 +48,8 @@ fn entry(name: &str, slack: &str) -> Notify {
         name: name.to_owned(),
         tenant: "acme".to_owned(),
         slack: Some(slack.to_owned()),
+        // Without the inputs a message has no button that approves.
+        share_arguments: true,
         ..Notify::default()
     }
 }

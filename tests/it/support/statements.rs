@@ -22,7 +22,7 @@ pub(crate) enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 26] = [
+const KNOWN: [(Purpose, How, &str); 27] = [
     (Purpose::Count, How::Contains, "pg_stat_statements"),
     (Purpose::Frame, How::Begins, "BEGIN"),
     (Purpose::Frame, How::Begins, "COMMIT"),
@@ -36,8 +36,8 @@ const KNOWN: [(Purpose, How, &str); 26] = [
     (Purpose::Frame, How::Begins, "SELECT (EXTRACT(EPOCH FROM clock_timestamp())"),
     // The lock of a pass, the pass, and the last number.
     (Purpose::Numbering, How::Contains, "event_sequence"),
-    // The users whose threads have new events.
-    (Purpose::Numbering, How::Begins, r#"SELECT DISTINCT "events"."tenant_id", "events"."user_id" FROM"#),
+    // The users and roles that new events touch.
+    (Purpose::Numbering, How::Begins, "SELECT DISTINCT tenant_id, user_id, NULL AS role FROM"),
     // A listening connection shows that it is alive.
     (Purpose::Numbering, How::Begins, r#"LISTEN "holdpoint_events""#),
     // The sweeper and the resumer: whether there is work.
@@ -56,6 +56,8 @@ const KNOWN: [(Purpose, How, &str); 26] = [
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."expires_at" FROM"#),
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."remind_at" FROM"#),
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."escalate_at" FROM"#),
+    // The sweeper: links of messages that have expired.
+    (Purpose::Look, How::Begins, r#"DELETE FROM "holdpoint"."links""#),
     // The sweeper: turns with an ended lease.
     (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE "runs"."status" ="#),
     // The sweeper: interrupted calls whose tool may know the outcome.

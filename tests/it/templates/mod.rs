@@ -2,6 +2,7 @@
 
 mod configuration;
 mod failures;
+mod links;
 mod messages;
 
 use crate::support::{Does, Embedded, Received, RemoteTool, eventually, in_repository};
