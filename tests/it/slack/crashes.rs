@@ -21,7 +21,8 @@ impl Desk {
         std::fs::write(dir.path().join("secret"), format!("{SIGNING_SECRET}\n")).unwrap();
         let toml = format!(
             "[slack]\ntoken_file = \"token\"\nsigning_secret_file = \"secret\"\napi_url = \"{}/api\"\n\
-             [[notify]]\nname = \"desk\"\ntenant = \"default\"\nuser = \"local\"\nslack = \"U1\"\n",
+             [[notify]]\nname = \"desk\"\ntenant = \"default\"\nuser = \"local\"\nslack = \"U1\"\n\
+             share_arguments = true\n",
             slack.base
         );
         std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
