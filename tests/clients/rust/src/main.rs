@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         is_validated: true,
         validated_inputs: Some(inputs),
         input_hash: Some(held.input_hash.to_string()),
+        link: None,
         preview_hash: None,
         reason: None,
         remember: None,
