@@ -21,6 +21,8 @@ mod wire;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use floor::Floor;
+use plan::Step;
+use target::TARGETS;
 use tokio::runtime::{Builder, Runtime};
 
 #[derive(Parser)]
@@ -32,6 +34,12 @@ struct Cli {
     /// How often each server is measured [default: 3, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
+    /// Measures only this server; may be repeated [default: all]
+    #[arg(long, value_name = "NAME")]
+    server: Vec<String>,
+    /// Runs only this step and the warm-ups; may be repeated [default: all]
+    #[arg(long, value_name = "NAME")]
+    step: Vec<String>,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -74,14 +82,34 @@ fn main() -> Result<()> {
         }
         None => {
             let repeats = cli.repeats.unwrap_or(if cli.quick { 1 } else { 3 });
+            let targets = named("server", &TARGETS, |target| target.name, &cli.server)?;
+            let steps = plan::steps(cli.quick);
+            let warm_up = |step: &&Step| [plan::WARM_UP, plan::WARM_UP_HOLDS].contains(&step.name);
+            let chosen = named("step", &steps, |step| step.name, &cli.step)?;
+            let steps = steps.iter().filter(|step| warm_up(step) || chosen.iter().any(|one| one.name == step.name));
+            let steps = steps.copied().collect();
             one_thread()?.block_on(async {
                 tokio::select! {
-                    ended = run::run(cli.quick, repeats) => ended,
+                    ended = run::run(cli.quick, steps, &targets, repeats) => ended,
                     _ = tokio::signal::ctrl_c() => bail!("interrupted"),
                 }
             })
         }
     }
+}
+
+/// Returns the items with these names, or all items if there are no names.
+fn named<'a, T>(
+    what: &str,
+    all: &'a [T],
+    name_of: impl Fn(&T) -> &'static str,
+    names: &[String],
+) -> Result<Vec<&'a T>> {
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|item| name_of(item) == name.as_str())) {
+        let known: Vec<_> = all.iter().map(name_of).collect();
+        bail!("there is no {what} `{unknown}`; expected one of: {}", known.join("; "));
+    }
+    Ok(all.iter().filter(|item| names.is_empty() || names.iter().any(|name| name == name_of(item))).collect())
 }
 
 fn one_thread() -> Result<Runtime> {

@@ -2,10 +2,10 @@
 //! all servers alike.
 
 use crate::load::{self, Processes, Server};
-use crate::plan::{self, Step};
+use crate::plan::Step;
 use crate::postgres::Postgres;
 use crate::table::{self, Repeat, Run};
-use crate::target::{Ports, Running, TARGETS, Target, pin_driver};
+use crate::target::{Ports, Running, Target, pin_driver};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -17,8 +17,9 @@ use std::time::Duration;
 /// The folder of the figures and the logs.
 const OUT: &str = "target/bench";
 
-/// Runs, prints the table, and stores the figures.
-pub(crate) async fn run(quick: bool, repeats: u32) -> Result<()> {
+/// Runs these steps against these servers, prints the table, and stores the figures. Figures of the model itself are
+/// those that the latencies are compared with.
+pub(crate) async fn run(quick: bool, steps: Vec<Step>, targets: &[&Target], repeats: u32) -> Result<()> {
     pin_driver().await?;
     rlimit::increase_nofile_limit(u64::MAX)?;
     let out = Path::new(OUT);
@@ -26,10 +27,9 @@ pub(crate) async fn run(quick: bool, repeats: u32) -> Result<()> {
     let mut ports = Ports::default();
     let model = Running::model(&mut ports, out).await?;
     let postgres = Postgres::start(ports.free()?).await?;
-    let steps = plan::steps(quick);
-    let progress = Progress::new(&steps, repeats);
+    let progress = Progress::new(&steps, targets, repeats);
     let mut bench = Bench { ports, model, postgres, steps, progress };
-    let measured = bench.repeats(repeats, out).await;
+    let measured = bench.repeats(targets, repeats, out).await;
     bench.progress.bar.finish_and_clear();
     bench.postgres.end().await?;
     let measured = measured?;
@@ -53,11 +53,11 @@ struct Bench {
 }
 
 impl Bench {
-    async fn repeats(&mut self, count: u32, out: &Path) -> Result<Vec<Repeat>> {
+    async fn repeats(&mut self, targets: &[&Target], count: u32, out: &Path) -> Result<Vec<Repeat>> {
         let mut repeats = Vec::new();
         for n in 1..=count {
             let mut repeat = Repeat::new();
-            for target in &TARGETS {
+            for &target in targets {
                 self.progress.label = format!("repeat {n} of {count}, {}", target.name);
                 let run = self.measure(target, out).await.with_context(|| target.name)?;
                 repeat.insert(target.name, run);
@@ -105,12 +105,12 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(steps: &[Step], repeats: u32) -> Self {
-        let time = |target: &Target| -> Duration {
+    fn new(steps: &[Step], targets: &[&Target], repeats: u32) -> Self {
+        let time = |target: &&Target| -> Duration {
             let steps = steps.iter().filter(|step| target.is_backend() || step.work.suits_floors());
             steps.map(|step| step.work.duration()).sum()
         };
-        let all = TARGETS.iter().map(time).sum::<Duration>() * repeats;
+        let all = targets.iter().map(time).sum::<Duration>() * repeats;
         let bar = ProgressBar::new(all.as_secs());
         let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos} of about {len} s {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
