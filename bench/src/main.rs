@@ -86,7 +86,8 @@ fn main() -> Result<()> {
             let steps = plan::steps(cli.quick);
             let warm_up = |step: &&Step| [plan::WARM_UP, plan::WARM_UP_HOLDS].contains(&step.name);
             let chosen = named("step", &steps, |step| step.name, &cli.step)?;
-            let steps = steps.iter().filter(|step| warm_up(step) || chosen.iter().any(|one| one.name == step.name));
+            let steps =
+                steps.iter().filter(|step| warm_up(step) || chosen.iter().any(|one| one.name == step.name));
             let steps = steps.copied().collect();
             one_thread()?.block_on(async {
                 tokio::select! {

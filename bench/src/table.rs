@@ -128,7 +128,8 @@ impl Row {
     /// Returns the median of the repeats.
     fn median(&self, server: &str, repeats: &[Repeat]) -> Option<f64> {
         let none = Run::default();
-        let value = |repeat: &Repeat| (self.value)(repeat.get(server)?, repeat.get(UPSTREAM).unwrap_or(&none));
+        let value =
+            |repeat: &Repeat| (self.value)(repeat.get(server)?, repeat.get(UPSTREAM).unwrap_or(&none));
         let mut values: Vec<f64> = repeats.iter().filter_map(value).collect();
         values.sort_by(f64::total_cmp);
         let upper = values.get(values.len() / 2)?;

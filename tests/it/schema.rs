@@ -142,14 +142,13 @@ impl Calls {
             // A call is not inserted as cancelled, unless it repeats another.
             same(copy(rejected, "cancelled", no_execution), born),
             same(copy(ungated, "cancelled", no_execution), born),
-            (
+            same(
                 call(
                     pending,
                     "state = 'cancelled', validated = FALSE, decided_at = 1, decided_by = 'system:duplicate',
                      result = 'x', finished_at = 1",
                 ),
-                "CHECK constraint failed: decided_by <> 'system:duplicate' OR (state = 'cancelled' AND NOT held AND NOT validated)",
-                "CHECK (((decided_by <> 'system:duplicate'::text) OR ((state = 'cancelled'::text) AND (NOT held) AND (NOT validated))))",
+                "decided_by <> 'system:duplicate' OR (state = 'cancelled' AND NOT held AND NOT validated)",
             ),
             // The content of a message is immutable.
             same(
@@ -168,31 +167,23 @@ impl Calls {
             same(call(succeeded, "decided_at = 1"), decided),
             same(call(executing, "validated_inputs = '{\"note\":\"x\"}'"), decided),
             same(call(executing, "validated_preview = 'x', validated_preview_failed = FALSE"), decided),
-            (
+            same(
                 call(pending, "validated_preview = 'x', validated_preview_failed = FALSE"),
-                "CHECK constraint failed: validated_preview IS NULL OR validated_inputs IS NOT NULL",
-                "CHECK (((validated_preview IS NULL) OR (validated_inputs IS NOT NULL)))",
+                "validated_preview IS NULL OR validated_inputs IS NOT NULL",
             ),
-            (
+            same(
                 call(pending, "validated_preview_failed = FALSE"),
-                "CHECK constraint failed: (validated_preview IS NULL) = (validated_preview_failed IS NULL)",
-                "CHECK (((validated_preview IS NULL) = (validated_preview_failed IS NULL)))",
+                "(validated_preview IS NULL) = (validated_preview_failed IS NULL)",
             ),
-            (
+            same(
                 call(pending, "validated = TRUE, decided_by = 'user:x', decided_at = 1"),
-                "CHECK constraint failed: (validated IS NULL) = (state = 'pending')",
-                "CHECK (((validated IS NULL) = (state = 'pending'::text)))",
+                "(validated IS NULL) = (state = 'pending')",
             ),
-            (
+            same(
                 call(pending, &format!("{yes} 'system:policy'")),
-                "CHECK constraint failed: NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'",
-                "CHECK (((NOT held) OR (validated IS NOT TRUE) OR (decided_by !~~ 'system:%'",
+                "NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'",
             ),
-            (
-                call(pending, &format!("{yes} NULL")),
-                "CHECK constraint failed: (validated IS NULL) = (decided_by IS NULL)",
-                "CHECK (((validated IS NULL) = (decided_by IS NULL)))",
-            ),
+            same(call(pending, &format!("{yes} NULL")), "(validated IS NULL) = (decided_by IS NULL)"),
             // State transitions are one-way.
             same(call(rejected, "state = 'executing', lease_until = 1"), moves),
             same(call(succeeded, "state = 'executing', lease_until = 1"), moves),
@@ -202,10 +193,9 @@ impl Calls {
                 call(executing, "state = 'cancelled', lease_until = NULL, result = 'x', finished_at = 1"),
                 moves,
             ),
-            (
+            same(
                 copy(rejected, "rejected", an_execution),
-                "CHECK constraint failed: state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid')",
-                "'cancelled'::text, 'invalid'::text])) OR (exec_id IS NULL)",
+                "state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid')",
             ),
             same(copy(succeeded, "succeeded", an_execution), born),
             same(copy(pending, "approved", no_execution), born),
@@ -236,15 +226,13 @@ impl Calls {
             same(call(pending, "idempotent = TRUE"), fixed),
             same(call(pending, "tool_call_id = 'x'"), fixed),
             // A settled call has a result, and the result is immutable.
-            (
+            same(
                 call(pending, &format!("{no}, finished_at = 1")),
-                "CHECK constraint failed: (finished_at IS NULL) = (result IS NULL)",
-                "CHECK (((finished_at IS NULL) = (result IS NULL)))",
+                "(finished_at IS NULL) = (result IS NULL)",
             ),
-            (
+            same(
                 call(pending, no),
-                "CHECK constraint failed: (state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)",
-                "'executing'::text])) = (finished_at IS NULL)",
+                "(state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)",
             ),
             same(call(succeeded, "result = 'x'"), outcome),
             same(call(succeeded, "output = '{}'"), outcome),

@@ -3,14 +3,21 @@
 //! An empty line ends a statement in the SQL files. Each statement is executed on its own, because extensions
 //! that distribute tables take no text of several statements.
 
+mod checks;
+
+use checks::{Unchecked, take_checks};
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
+use std::borrow::Cow;
 
 const TABLES: &str = include_str!("tables.sql");
 const COUNTS_SQLITE: &str = include_str!("counts_sqlite.sql");
 const COUNTS_POSTGRES: &str = include_str!("counts_postgres.sql");
 const GUARDS_SQLITE: &str = include_str!("guards_sqlite.sql");
 const GUARDS_POSTGRES: &str = include_str!("guards_postgres.sql");
+
+/// The table whose CHECKs are a trigger on Postgres.
+const CHECKED_BY_TRIGGER: &str = "tool_calls";
 
 pub(crate) struct Initial;
 
@@ -36,9 +43,15 @@ impl MigrationTrait for Initial {
         };
         for statement in [TABLES, counts, guards].into_iter().flat_map(statements) {
             match backend {
-                DbBackend::Sqlite => db.execute_unprepared(&for_sqlite(statement)).await?,
-                _ => db.execute_unprepared(statement).await?,
-            };
+                DbBackend::Sqlite => {
+                    db.execute_unprepared(&for_sqlite(statement)).await?;
+                }
+                _ => {
+                    for statement in for_postgres(statement) {
+                        db.execute_unprepared(&statement).await?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -58,6 +71,14 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
 /// Returns the statement without the lines for Postgres only.
 fn for_sqlite(statement: &str) -> String {
     statement.lines().filter(|line| !line.ends_with("-- Postgres only")).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the statements on Postgres for this one.
+fn for_postgres(statement: &str) -> Vec<Cow<'_, str>> {
+    match take_checks(statement, CHECKED_BY_TRIGGER) {
+        Some(Unchecked { table, function, trigger }) => [table, function, trigger].map(Cow::Owned).into(),
+        None => vec![Cow::Borrowed(statement)],
+    }
 }
 
 #[cfg(test)]

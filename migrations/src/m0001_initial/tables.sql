@@ -119,6 +119,7 @@ CREATE INDEX runs_lease ON runs (lease_until) WHERE status = 'running';
 
 CREATE INDEX runs_resumed ON runs (run_id) WHERE server_resumes AND status IN ('waiting', 'failed');
 
+-- On Postgres the CHECKs of this table are one trigger, see checks.rs.
 CREATE TABLE tool_calls (
     tool_call_id        TEXT NOT NULL PRIMARY KEY,
     thread_id           TEXT NOT NULL,
