@@ -19,6 +19,7 @@ use crate::domain::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    UpdateMany,
 };
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -194,7 +195,7 @@ pub(super) fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
 }
 
 impl Write {
-    /// Decides a pending call that has not expired. Returns false if the call is no longer pending.
+    /// Decides a pending call that has not expired. Returns false if the call is not pending.
     pub(crate) async fn decide(
         &self,
         locked: &mut LockedCall,
@@ -225,10 +226,16 @@ impl Write {
                 (rejected, EventType::ToolRejected)
             }
         };
-        let moved = moved.only(tool_call::Column::ExpiresAt.gt(now));
-        let new = NewDecision::of(answer, by);
         let (thread, call) = (&locked.thread, &locked.call);
-        let Some(decision) = self.record(thread, call, moved, &new, event).await? else { return Ok(false) };
+        if !matches!(call.state, State::Pending) || call.expires_at.is_none_or(|at| at <= self.now) {
+            return Ok(false);
+        }
+        let new = NewDecision::of(answer, by);
+        let moved = decided_by(moved.only(tool_call::Column::ExpiresAt.gt(now)), &new, self.now);
+        // The call is locked, so it is still pending.
+        self.update_later(of_call(moved, thread, call.id), "a call to decide is not pending").await?;
+        let decision = self.record_decision(call.id, &new).await?;
+        self.decision_event(thread, call, &new, event);
         if matches!(answer, Choice::Approve { .. }) {
             locked.approved_by = by.voted_before.iter().chain([&by.actor]).cloned().collect();
         }
@@ -401,14 +408,16 @@ impl Write {
         decision: &NewDecision,
         event: EventType,
     ) -> Result<Option<Decision>, StoreError> {
-        let moved = moved
-            .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
-            .set(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()));
         self.lock_thread(thread).await?;
-        if !self.apply(thread, call.id, moved).await? {
+        if !self.apply(thread, call.id, decided_by(moved, decision, self.now)).await? {
             return Ok(None);
         }
         let stored = self.record_decision(call.id, decision).await?;
+        self.decision_event(thread, call, decision, event);
+        Ok(Some(stored))
+    }
+
+    fn decision_event(&self, thread: &Thread, call: &ToolCall, decision: &NewDecision, event: EventType) {
         let subject = Subject::call(thread, call);
         let mut data = json!({
             "tool_name": call.name,
@@ -428,7 +437,6 @@ impl Write {
             data.extend(more.map(|(name, value)| (name.to_owned(), value)));
         }
         self.event(event, &decision.by, &subject, data);
-        Ok(Some(stored))
     }
 
     /// Applies one guarded transition. Returns false if no row matches the guard.
@@ -438,12 +446,21 @@ impl Write {
         id: ToolCallId,
         moved: Move,
     ) -> Result<bool, StoreError> {
-        let done = moved
-            .update
-            .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
-            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .exec(&self.tx)
-            .await?;
-        Ok(done.rows_affected == 1)
+        Ok(of_call(moved, thread, id).exec(&self.tx).await?.rows_affected == 1)
     }
+}
+
+/// Returns the update of a transition for this call.
+fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call::Entity> {
+    moved
+        .update
+        .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
+        .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+}
+
+/// Adds the author and the time of a decision to its transition.
+fn decided_by(moved: Move, decision: &NewDecision, now: Timestamp) -> Move {
+    moved
+        .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
+        .set(tool_call::Column::DecidedAt, Expr::value(now.as_micros()))
 }

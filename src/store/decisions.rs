@@ -138,8 +138,7 @@ impl Write {
         new: &NewDecision,
     ) -> Result<Decision, StoreError> {
         let row = self.decision_row(id, new);
-        let insert = decision::Entity::insert(row.clone().into_active_model());
-        insert.exec_without_returning(&self.tx).await?;
+        self.insert_later([row.clone().into_active_model()]).await?;
         rows::decision(row)
     }
 }

@@ -6,6 +6,7 @@
 //! statements also check visibility: every read on behalf of a user takes the
 //! [`Principal`](crate::domain::Principal).
 
+mod batch;
 mod calls;
 mod commit_hook;
 mod connect;

@@ -192,9 +192,7 @@ impl Write {
         let answer = message(ordinal, Body::Assistant(Vec::new()), shown, None);
         let assistant_message_id = answer.id;
         messages.push(answer);
-        message::Entity::insert_many(messages.iter().map(message_row))
-            .exec_without_returning(&self.tx)
-            .await?;
+        self.insert_later(messages.iter().map(message_row)).await?;
         let run = Run {
             id: run_id,
             thread_id: thread.id,
@@ -221,7 +219,7 @@ impl Write {
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };
-        run::Entity::insert(row).exec_without_returning(&self.tx).await?;
+        self.insert_later([row]).await?;
         self.run_event(EventType::RunStarted, thread, run_id);
         if status == RunStatus::Waiting {
             self.run_event(EventType::RunWaiting, thread, run_id);

@@ -179,7 +179,7 @@ impl Write {
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };
-        step::Entity::insert(row).exec_without_returning(&self.tx).await?;
+        self.insert_later([row]).await?;
         for seals in seals.chunks(ROWS_PER_INSERT) {
             let rows = seals.iter().map(|seal| sent_answer::ActiveModel {
                 tool_call_id: Set(seal.tool_call_id.to_string()),
@@ -191,7 +191,7 @@ impl Write {
                 at: Set(self.now.as_micros()),
                 erased_at: Set(None),
             });
-            sent_answer::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
+            self.insert_later(rows).await?;
         }
         Ok(())
     }
@@ -289,14 +289,8 @@ impl Write {
         calls: Vec<tool_call::Model>,
         decisions: Vec<decision::Model>,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        if !calls.is_empty() {
-            let rows = calls.iter().cloned().map(IntoActiveModel::into_active_model);
-            tool_call::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
-        }
-        if !decisions.is_empty() {
-            let rows = decisions.iter().cloned().map(IntoActiveModel::into_active_model);
-            decision::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
-        }
+        self.insert_later(calls.iter().cloned().map(IntoActiveModel::into_active_model)).await?;
+        self.insert_later(decisions.iter().cloned().map(IntoActiveModel::into_active_model)).await?;
         let mut of_calls = HashMap::new();
         for row in decisions {
             of_calls.insert(row.tool_call_id.clone(), rows::decision(row)?);
@@ -341,14 +335,8 @@ impl Write {
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .filter(step::Column::N.eq(n))
-            .filter(step::Column::Status.eq(StepStatus::Streaming))
-            .exec(&self.tx)
-            .await?;
-        if written.rows_affected == 1 {
-            Ok(())
-        } else {
-            Err(rows::inconsistent("message_steps", format_args!("step {n} is not open")))
-        }
+            .filter(step::Column::Status.eq(StepStatus::Streaming));
+        self.update_later(written, "a step to write is not open").await
     }
 
     /// Adds the rows of a call with its judgement.

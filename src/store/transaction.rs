@@ -1,5 +1,6 @@
 //! Views and transactions: begin, lock, commit.
 
+use super::batch::Change;
 use super::commit_hook::HookedCommit;
 use super::entity::event;
 use super::pool::ConnectionPool;
@@ -14,8 +15,8 @@ use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use parking_lot::Mutex;
 use sea_orm::{
-    ConnAcquireErr, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait, QueryResult,
-    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+    ActiveModelTrait, ConnAcquireErr, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
+    QueryResult, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait, UpdateMany,
 };
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -409,6 +410,7 @@ impl Write {
         if has_events && self.tx.get_database_backend() == DbBackend::Sqlite {
             self.number_own_events().await?;
         }
+        self.tx.flush().await?;
         self.hooked.before().await?;
         let Self { read, hooked, reached, metrics, committed_signal, approved, .. } = self;
         // Other writers continue while the hook waits.
@@ -427,10 +429,31 @@ impl Write {
     async fn insert_events(&self, mut events: Vec<event::ActiveModel>) -> Result<(), StoreError> {
         while !events.is_empty() {
             let later = events.split_off(events.len().min(EVENTS_PER_INSERT));
-            event::Entity::insert_many(events).exec_without_returning(&self.tx).await?;
+            self.insert_later(events).await?;
             events = later;
         }
         Ok(())
+    }
+
+    /// Inserts these rows before the next other statement or the commit.
+    pub(super) async fn insert_later<A: ActiveModelTrait>(
+        &self,
+        rows: impl IntoIterator<Item = A>,
+    ) -> Result<(), StoreError> {
+        if let Some(change) = Change::insert(rows) {
+            self.tx.later(change).await?;
+        }
+        Ok(())
+    }
+
+    /// Updates one row before the next other statement or the commit. That statement fails with this text unless the
+    /// update changes one row.
+    pub(super) async fn update_later<E: EntityTrait>(
+        &self,
+        update: UpdateMany<E>,
+        otherwise: &'static str,
+    ) -> Result<(), StoreError> {
+        Ok(self.tx.later(Change::update(update, otherwise)).await?)
     }
 
     /// Returns the time of this transaction: the database's clock on Postgres, the process's clock on SQLite.

@@ -12,7 +12,7 @@ use crate::domain::run::{Run, RunStatus, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr, UpdateStatement};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, JoinType, PaginatorTrait, QueryFilter,
-    QueryOrder, QuerySelect, RelationTrait, Statement,
+    QueryOrder, QuerySelect, RelationTrait, Statement, UpdateMany,
 };
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +73,12 @@ impl TurnEnd {
 
     /// Returns the error code of a failed turn.
     pub(crate) fn code(&self) -> Option<&'static str> {
+        self.error().map(|error| error.code.name())
+    }
+
+    const fn error(&self) -> Option<&TurnError> {
         match self {
-            Self::Failed(error) => Some(error.code.name()),
+            Self::Failed(error) => Some(error),
             Self::Waiting | Self::Completed | Self::Cancelled => None,
         }
     }
@@ -206,12 +210,9 @@ impl Write {
     pub(super) async fn end_held_turn(&self, turn: &HeldTurn<'_>, end: &TurnEnd) -> Result<(), StoreError> {
         let lease = turn.lease();
         lease.may_have_ended.store(true, Ordering::Relaxed);
-        let held = run::Column::Owner.eq(&lease.holder);
-        if self.leave_running(&lease.thread, &lease.run, held, end, None).await? {
-            Ok(())
-        } else {
-            Err(rows::inconsistent("runs", format_args!("{} is not running", lease.run.id)))
-        }
+        let left = Self::leaving(self.now, &lease.run, end).filter(run::Column::Owner.eq(&lease.holder));
+        self.update_later(left, "a run to end is not running").await?;
+        self.left_running(&lease.thread, &lease.run, end, None).await
     }
 
     /// Closes a turn whose lease is over. Complete steps stay, the open step becomes interrupted, and the
@@ -313,14 +314,19 @@ impl Write {
         end: &TurnEnd,
         actor: Option<&str>,
     ) -> Result<bool, StoreError> {
-        let run_id = run.id;
-        let (status, event) = end.status();
-        let error = match end {
-            TurnEnd::Failed(error) => Some(error),
-            TurnEnd::Waiting | TurnEnd::Completed | TurnEnd::Cancelled => None,
-        };
-        let finished_at = (!matches!(end, TurnEnd::Waiting)).then_some(self.now.as_micros());
-        let moved = run::Entity::update_many()
+        let moved = Self::leaving(self.now, run, end).filter(guard).exec(&self.tx).await?;
+        if moved.rows_affected == 0 {
+            return Ok(false);
+        }
+        self.left_running(thread, run, end, actor).await?;
+        Ok(true)
+    }
+
+    /// Builds the move of a running run to this end.
+    fn leaving(now: Timestamp, run: &Run, end: &TurnEnd) -> UpdateMany<run::Entity> {
+        let (status, error) = (end.status().0, end.error());
+        let finished_at = (!matches!(end, TurnEnd::Waiting)).then_some(now.as_micros());
+        run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value(status))
             .col_expr(run::Column::Owner, Expr::value(None::<String>))
             .col_expr(run::Column::LeaseUntil, Expr::value(None::<i64>))
@@ -328,25 +334,30 @@ impl Write {
             .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.word())))
             .col_expr(run::Column::ErrorMessage, Expr::value(error.map(|error| error.message.clone())))
             .col_expr(run::Column::FinishedAt, Expr::value(finished_at))
-            .filter(run::Column::RunId.eq(run_id.to_string()))
+            .filter(run::Column::RunId.eq(run.id.to_string()))
             .filter(run::Column::Status.eq(RunStatus::Running))
-            .filter(guard)
-            .exec(&self.tx)
-            .await?;
-        if moved.rows_affected == 0 {
-            return Ok(false);
-        }
+    }
+
+    /// Adds the event of a run that was running, and cancels the calls of a cancelled one.
+    async fn left_running(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        end: &TurnEnd,
+        actor: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let error = end.error();
         let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.word() }));
         let actor = match (actor, error) {
             (Some(actor), _) => actor.to_owned(),
             (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),
             (None, _) => thread.actor(),
         };
-        self.event(event, &actor, &Subject::run(thread, run_id), data);
+        self.event(end.status().1, &actor, &Subject::run(thread, run.id), data);
         if matches!(end, TurnEnd::Cancelled) {
             // The calls of the turn learn of the cancel when they renew their leases.
-            self.cancel_calls(thread, Which::OpenOf(run_id), &thread.actor()).await?;
+            self.cancel_calls(thread, Which::OpenOf(run.id), &thread.actor()).await?;
         }
-        Ok(true)
+        Ok(())
     }
 }

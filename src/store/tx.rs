@@ -3,6 +3,7 @@
 //! The statements that begin and end a transaction are written here, so that BEGIN, the settings and the time
 //! take one round trip, and so that a connection is cleaned only when a transaction or a statement was dropped.
 
+use super::batch::{Batch, Change};
 use super::pool::{Connection, ConnectionPool};
 use super::schema::Schema;
 use futures::TryStreamExt;
@@ -53,6 +54,8 @@ struct Session {
     is_broken: bool,
     /// The turn of a writer. On SQLite the next writer begins after this transaction has ended.
     turn: Option<OwnedSemaphorePermit>,
+    /// The changes that the next statement makes first.
+    batch: Batch,
 }
 
 /// Returns the result, or an error after the timeout. The database may have done the work all the same.
@@ -117,8 +120,28 @@ impl Tx {
         &self.schema
     }
 
+    /// Makes a change before the next other statement or the commit of this transaction: on Postgres together with
+    /// other such changes.
+    pub(super) async fn later(&self, change: Change) -> Result<(), DbErr> {
+        let mut session = self.session.lock().await;
+        if self.backend != DbBackend::Postgres {
+            return session.make(change, self.backend, &self.schema).await;
+        }
+        if !session.batch.takes(&change) {
+            session.make_batch(&self.schema).await?;
+        }
+        session.batch.add(change);
+        Ok(())
+    }
+
+    /// Makes the changes that wait.
+    pub(super) async fn flush(&self) -> Result<(), DbErr> {
+        self.session.lock().await.make_batch(&self.schema).await
+    }
+
     /// Commits the transaction.
     pub(super) async fn commit(self) -> Result<(), DbErr> {
+        self.flush().await?;
         let mut session = self.session.into_inner();
         let committed =
             within_timeout(async { session.connection()?.run("COMMIT").await.map_err(exec_error) });
@@ -132,7 +155,7 @@ impl Tx {
 impl Session {
     async fn acquire(pool: &ConnectionPool) -> Result<Self, DbErr> {
         let connection = Some(pool.acquire().await?);
-        Ok(Self { connection, is_open: false, is_broken: false, turn: None })
+        Ok(Self { connection, is_open: false, is_broken: false, turn: None, batch: Batch::default() })
     }
 
     fn connection(&mut self) -> Result<&mut Connection, DbErr> {
@@ -160,6 +183,40 @@ impl Session {
             within_timeout(async { work(connection).await.map_err(exec_error) }).await
         };
         self.run(limited).await
+    }
+
+    /// Executes a statement, and returns how many rows it has changed.
+    async fn change(&mut self, mut statement: Statement, schema: &Schema) -> Result<ExecResult, DbErr> {
+        let values = values_of(&mut statement);
+        let sql = AssertSqlSafe(schema.qualify(statement.sql));
+        let done = self.execute(async |connection| match connection {
+            Connection::Postgres(to) => {
+                query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
+            }
+            Connection::Sqlite(to) => query_with(sql, values).execute(&mut **to).await.map(ExecResult::from),
+        });
+        done.await
+    }
+
+    async fn make(&mut self, change: Change, backend: DbBackend, schema: &Schema) -> Result<(), DbErr> {
+        let changed = self.change(change.statement(backend), schema).await?;
+        change.check(changed.rows_affected())
+    }
+
+    async fn make_batch(&mut self, schema: &Schema) -> Result<(), DbErr> {
+        let mut batch = std::mem::take(&mut self.batch);
+        if let Some(change) = batch.take_one() {
+            return self.make(change, DbBackend::Postgres, schema).await;
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut statement = batch.statement();
+        statement.sql = schema.qualify(statement.sql);
+        match self.query(statement).await?.first() {
+            Some(counts) => batch.check(counts),
+            None => Err(DbErr::RecordNotUpdated),
+        }
     }
 
     async fn query(&mut self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
@@ -256,22 +313,16 @@ impl ConnectionTrait for Tx {
         self.backend
     }
 
-    async fn execute_raw(&self, mut statement: Statement) -> Result<ExecResult, DbErr> {
-        let values = values_of(&mut statement);
-        let sql = AssertSqlSafe(self.schema.qualify(statement.sql));
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         let mut session = self.session.lock().await;
-        let done = session.execute(async |connection| match connection {
-            Connection::Postgres(to) => {
-                query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
-            }
-            Connection::Sqlite(to) => query_with(sql, values).execute(&mut **to).await.map(ExecResult::from),
-        });
-        done.await
+        session.make_batch(&self.schema).await?;
+        session.change(statement, &self.schema).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         let sql = AssertSqlSafe(self.schema.qualify(sql.to_owned()));
         let mut session = self.session.lock().await;
+        session.make_batch(&self.schema).await?;
         let done = session.execute(async |connection| match connection {
             Connection::Postgres(to) => to.execute(sql).await.map(ExecResult::from),
             Connection::Sqlite(to) => to.execute(sql).await.map(ExecResult::from),
@@ -286,6 +337,7 @@ impl ConnectionTrait for Tx {
     async fn query_all_raw(&self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         statement.sql = self.schema.qualify(statement.sql);
         let mut session = self.session.lock().await;
+        session.make_batch(&self.schema).await?;
         let Some(pool) = &self.spare else { return session.query(statement).await };
         let mut found = session.query(statement.clone()).await;
         let mut tries = pool.size_max();

@@ -321,7 +321,7 @@ impl Calls {
             (
                 vote(succeeded, "user:other", "approve", "TRUE"),
                 "decisions are never replaced",
-                "a final decision has moved its call, and a vote has not",
+                "duplicate key value violates unique constraint \"decisions_final\"",
             ),
             same(vote(succeeded, "user:other", "approve", "FALSE"), vote_of),
             same(vote(ungated, "user:x", "approve", "FALSE"), vote_of),

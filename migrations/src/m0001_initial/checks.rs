@@ -54,7 +54,7 @@ fn function(table: &str, columns: &[&str], checks: &[String]) -> String {
         let _infallible = write!(
             each,
             "\n    IF ({of_new}) IS FALSE THEN
-        RAISE check_violation USING MESSAGE = 'new row for \"{table}\" violates CHECK ({text})'; END IF;"
+        RAISE check_violation USING MESSAGE = 'new row for relation \"{table}\" violates check constraint ({text})'; END IF;"
         );
     }
     format!(
@@ -151,7 +151,7 @@ CREATE TABLE things (
         AND ((NEW.reason IS NULL) = (NEW.state = 'state')) IS NOT FALSE
     THEN RETURN NEW; END IF;";
         assert!(function.contains(all), "{function}");
-        let message = r#"'new row for "things" violates CHECK ((reason IS NULL) = (state = ''state''))'"#;
+        let message = r#"'new row for relation "things" violates check constraint ((reason IS NULL) = (state = ''state''))'"#;
         assert!(function.contains(message), "{function}");
     }
 }

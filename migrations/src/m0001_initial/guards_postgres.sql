@@ -266,10 +266,11 @@ CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
     FOR EACH ROW EXECUTE FUNCTION holdpoint_step_written();
 
-CREATE TRIGGER decisions_consistent BEFORE INSERT ON decisions
+-- After the statement, which may move the call too, see store/batch.rs.
+CREATE TRIGGER decisions_consistent AFTER INSERT ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_decision_said();
 
-CREATE TRIGGER decisions_delegated BEFORE INSERT ON decisions
+CREATE TRIGGER decisions_delegated AFTER INSERT ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_decision_delegated();
 
 CREATE TRIGGER escalations_born BEFORE INSERT ON escalations
