@@ -18,32 +18,67 @@ use sea_orm::{
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Selects the rows of a transcript. The statement has hundreds of expressions, so it is built once.
-static SELECT_POSTGRES: LazyLock<UnionStatement> = LazyLock::new(|| select().build(DbBackend::Postgres));
-static SELECT_SQLITE: LazyLock<UnionStatement> = LazyLock::new(|| select().build(DbBackend::Sqlite));
+/// The number of messages up to which one statement reads a transcript. Calls have more columns than all other rows,
+/// and each row of a statement is as wide as the widest. So in a longer thread the calls are read apart.
+const TOGETHER_MAX: u64 = 40;
 /// The number of messages above which each table is read with a statement of its own, so that a statement on a
 /// very long thread ends in time.
-const TOGETHER_MAX: u64 = 2000;
+const HALVES_MAX: u64 = 2000;
 
-fn select() -> Union {
-    let id = "";
+/// The statements that select the rows of a transcript. They have hundreds of expressions, so they are built once.
+struct Statements {
+    together: [UnionStatement; 1],
+    halves: [UnionStatement; 2],
+    apart: Vec<UnionStatement>,
+}
+
+static OF_POSTGRES: LazyLock<Statements> = LazyLock::new(|| Statements::of(DbBackend::Postgres));
+static OF_SQLITE: LazyLock<Statements> = LazyLock::new(|| Statements::of(DbBackend::Sqlite));
+
+impl Statements {
+    fn of(backend: DbBackend) -> Self {
+        Self {
+            together: [select_answers().and(select_calls()).build(backend)],
+            halves: [select_answers().build(backend), select_calls().build(backend)],
+            apart: select_answers().and(select_calls()).apart(backend),
+        }
+    }
+
+    /// Returns the statements for a thread with this number of messages.
+    fn for_messages(&self, messages: u64) -> &[UnionStatement] {
+        match messages {
+            ..=TOGETHER_MAX => &self.together,
+            ..=HALVES_MAX => &self.halves,
+            _ => &self.apart,
+        }
+    }
+}
+
+/// The placeholder of the thread's id.
+const ID: &str = "";
+
+fn select_answers() -> Union {
     let of_messages = Query::select()
         .column(message::Column::MessageId)
         .from(message::Entity.table_ref())
-        .and_where(message::Column::ThreadId.eq(id))
+        .and_where(message::Column::ThreadId.eq(ID))
         .to_owned();
+    Union::default()
+        .of::<message::Entity>("messages", message::Column::ThreadId.eq(ID))
+        .of::<run::Entity>("runs", run::Column::ThreadId.eq(ID))
+        .of::<step::Entity>("message_steps", step::Column::MessageId.in_subquery(of_messages))
+}
+
+fn select_calls() -> Union {
     let of_calls = Query::select()
         .column(tool_call::Column::ToolCallId)
         .from(tool_call::Entity.table_ref())
-        .and_where(tool_call::Column::ThreadId.eq(id))
+        .and_where(tool_call::Column::ThreadId.eq(ID))
         .to_owned();
     let is_final =
         decision::Column::ToolCallId.in_subquery(of_calls.clone()).and(decision::Column::IsFinal.eq(true));
     Union::default()
-        .of::<message::Entity>("messages", message::Column::ThreadId.eq(id))
-        .of::<run::Entity>("runs", run::Column::ThreadId.eq(id))
-        .of::<step::Entity>("message_steps", step::Column::MessageId.in_subquery(of_messages))
-        .of::<tool_call::Entity>("tool_calls", tool_call::Column::ThreadId.eq(id))
+        .of::<tool_call::Entity>("tool_calls", tool_call::Column::ThreadId.eq(ID))
         .of::<decision::Entity>("decisions", is_final)
         .of::<sent_answer::Entity>("sent_answers", sent_answer::Column::ToolCallId.in_subquery(of_calls))
 }
@@ -101,18 +136,15 @@ pub(crate) struct Seal {
 }
 
 impl Read {
-    /// Returns the whole transcript of a thread with this number of messages, read with one statement if they
-    /// are not very many.
+    /// Returns the whole transcript of a thread with this number of messages.
     async fn whole_transcript(&self, thread: &Thread, messages: u64) -> Result<Transcript, StoreError> {
-        let backend = self.tx.get_database_backend();
-        let unions = match backend {
-            _ if messages > TOGETHER_MAX => select().apart(backend),
-            DbBackend::Sqlite => vec![SELECT_SQLITE.clone()],
-            _ => vec![SELECT_POSTGRES.clone()],
+        let statements = match self.tx.get_database_backend() {
+            DbBackend::Sqlite => &OF_SQLITE,
+            _ => &OF_POSTGRES,
         };
         let id = thread.id.to_string();
         let mut found = UnionRows::default();
-        for mut union in unions {
+        for mut union in statements.for_messages(messages).iter().cloned() {
             for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
                 // Each text in the statement is the id of the thread.
                 if let Value::String(of_thread) = value {

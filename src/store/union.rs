@@ -1,15 +1,19 @@
 //! Rows of several tables from one statement.
 
 use super::StoreError;
+use super::entity::{decision, message, run, sent_answer, step, tool_call};
 use super::tx::Tx;
 use sea_orm::sea_query::{
     Alias, ColumnType, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, TableRef, UnionType,
 };
+use sea_orm::sqlx::postgres::{PgRow, Postgres};
+use sea_orm::sqlx::sqlite::{Sqlite, SqliteRow};
+use sea_orm::sqlx::{self, Decode, Row, Type};
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, Iterable, QueryResult, Statement,
-    TryIntoModel, Value,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryResult, RuntimeErr, Statement,
 };
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Selects rows of several tables with one statement. The first column of the result is the place of its table.
 /// The columns of the tables share the others, by their types: texts first, then numbers, then truths.
@@ -18,6 +22,154 @@ pub(super) struct Union {
     tables: Vec<Table>,
 }
 
+/// A table whose rows a union reads.
+pub(super) trait UnionTable: EntityTrait {
+    /// The columns, in the order in which they are read.
+    const COLUMNS: &'static [Self::Column];
+
+    /// Reads a row.
+    fn read(cells: &mut Cells<'_>) -> Result<Self::Model, StoreError>;
+}
+
+/// Lists the columns of each table once, for the statement and for the rows.
+macro_rules! union_tables {
+    ($($table:ident { $($field:ident: $column:ident),+ $(,)? })+) => { $(
+        impl UnionTable for $table::Entity {
+            const COLUMNS: &'static [Self::Column] = &[$($table::Column::$column),+];
+
+            fn read(cells: &mut Cells<'_>) -> Result<Self::Model, StoreError> {
+                // The fields are read in this order.
+                Ok($table::Model { $($field: Cell::read(cells)?),+ })
+            }
+        }
+    )+ };
+}
+
+union_tables! {
+    message {
+        message_id: MessageId,
+        thread_id: ThreadId,
+        run_id: RunId,
+        ordinal: Ordinal,
+        role: Role,
+        status: Status,
+        client_id: ClientId,
+        content: Content,
+        created_at: CreatedAt,
+        erased_at: ErasedAt,
+    }
+    run {
+        run_id: RunId,
+        thread_id: ThreadId,
+        user_message_id: UserMessageId,
+        assistant_message_id: AssistantMessageId,
+        status: Status,
+        model: Model,
+        tools: Tools,
+        instructions: Instructions,
+        roles: Roles,
+        owner: Owner,
+        lease_until: LeaseUntil,
+        cancel_requested_at: CancelRequestedAt,
+        server_resumes: ServerResumes,
+        error_code: ErrorCode,
+        error_message: ErrorMessage,
+        created_at: CreatedAt,
+        finished_at: FinishedAt,
+    }
+    step {
+        message_id: MessageId,
+        n: N,
+        status: Status,
+        parts: Parts,
+        finish_reason: FinishReason,
+        input_tokens: InputTokens,
+        output_tokens: OutputTokens,
+        origin: Origin,
+        provider_state: ProviderState,
+        created_at: CreatedAt,
+        finished_at: FinishedAt,
+        erased_at: ErasedAt,
+    }
+    tool_call {
+        tool_call_id: ToolCallId,
+        thread_id: ThreadId,
+        tenant_id: TenantId,
+        message_id: MessageId,
+        step: Step,
+        ordinal: Ordinal,
+        run_id: RunId,
+        provider_call_id: ProviderCallId,
+        wire_call_id: WireCallId,
+        name: Name,
+        arguments: Arguments,
+        schema_hash: SchemaHash,
+        held: Held,
+        idempotent: Idempotent,
+        risk_level: RiskLevel,
+        reason: Reason,
+        preview: Preview,
+        preview_failed: PreviewFailed,
+        state: State,
+        validated: Validated,
+        validated_inputs: ValidatedInputs,
+        validated_preview: ValidatedPreview,
+        validated_preview_failed: ValidatedPreviewFailed,
+        decided_by: DecidedBy,
+        decided_at: DecidedAt,
+        expires_at: ExpiresAt,
+        remind_at: RemindAt,
+        escalate_at: EscalateAt,
+        escalate_to: EscalateTo,
+        escalated_at: EscalatedAt,
+        start_deadline: StartDeadline,
+        exec_id: ExecId,
+        exec_owner: ExecOwner,
+        exec_attempt: ExecAttempt,
+        lease_until: LeaseUntil,
+        started_at: StartedAt,
+        child_run_id: ChildRunId,
+        by_worker: ByWorker,
+        permit_hash: PermitHash,
+        result_deadline: ResultDeadline,
+        mcp_server: McpServer,
+        task_id: TaskId,
+        input_round: InputRound,
+        polled_by: PolledBy,
+        polled_until: PolledUntil,
+        cancel_requested_at: CancelRequestedAt,
+        output: Output,
+        result: Result,
+        created_at: CreatedAt,
+        finished_at: FinishedAt,
+        erased_at: ErasedAt,
+    }
+    decision {
+        decision_id: DecisionId,
+        tool_call_id: ToolCallId,
+        actor: Actor,
+        on_behalf_of: OnBehalfOf,
+        verdict: Verdict,
+        is_final: IsFinal,
+        edited: Edited,
+        input_hash: InputHash,
+        reason: Reason,
+        remember: Remember,
+        surface: Surface,
+        source: Source,
+        at: At,
+    }
+    sent_answer {
+        tool_call_id: ToolCallId,
+        n: N,
+        kind: Kind,
+        text: Text,
+        message_id: MessageId,
+        step: Step,
+        at: At,
+        erased_at: ErasedAt,
+    }
+}
 struct Table {
     name: &'static str,
     from: TableRef,
@@ -59,6 +211,26 @@ pub(super) struct UnionRows {
     tables: HashMap<&'static str, (Width, Vec<QueryResult>)>,
 }
 
+/// The cells of a row, in the order of the columns of its table.
+pub(super) struct Cells<'r> {
+    row: DatabaseRow<'r>,
+    /// The places of the next text, the next number and the next truth.
+    text: usize,
+    number: usize,
+    truth: usize,
+}
+
+#[derive(Clone, Copy)]
+enum DatabaseRow<'r> {
+    Postgres(&'r PgRow),
+    Sqlite(&'r SqliteRow),
+}
+
+/// A value that a cell holds.
+trait Cell: Sized {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError>;
+}
+
 impl Kind {
     fn of(column: &impl ColumnTrait) -> Self {
         match column.def().get_column_type() {
@@ -72,13 +244,13 @@ impl Kind {
 
 impl Union {
     /// Adds the rows of a table that match the condition.
-    pub(super) fn of<E: EntityTrait>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
+    pub(super) fn of<E: UnionTable>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
         let (texts, numbers, truths) = Default::default();
         let from = E::default().table_ref();
         let mut table = Table { name, from, condition, texts, numbers, truths };
-        for column in E::Column::iter() {
+        for column in E::COLUMNS {
             let value = column.into_expr();
-            match Kind::of(&column) {
+            match Kind::of(column) {
                 Kind::Text => table.texts.push(value),
                 // Numbers of both types share columns.
                 Kind::Integer => table.numbers.push(value.cast_as("BIGINT")),
@@ -87,6 +259,12 @@ impl Union {
             }
         }
         self.tables.push(table);
+        self
+    }
+
+    /// Adds the tables of another union.
+    pub(super) fn and(mut self, more: Self) -> Self {
+        self.tables.extend(more.tables);
         self
     }
 
@@ -155,56 +333,95 @@ impl UnionRows {
     }
 
     /// Returns the rows of a table.
-    pub(super) fn take<E>(&mut self) -> Result<Vec<E::Model>, StoreError>
-    where
-        E: EntityTrait,
-        E::ActiveModel: TryIntoModel<E::Model>,
-    {
+    pub(super) fn take<E: UnionTable>(&mut self) -> Result<Vec<E::Model>, StoreError> {
         let Some((width, rows)) = self.tables.remove(E::default().table_name()) else {
             return Ok(Vec::new());
         };
-        let columns = width.columns::<E>();
-        rows.iter().map(|row| read::<E>(&columns, row)).collect()
+        rows.iter().map(|row| E::read(&mut Cells::of(row, width)?)).collect()
     }
 }
 
-impl Width {
-    /// Returns the columns of a table, each with its type and its position in the result.
-    fn columns<E: EntityTrait>(self) -> Vec<(E::Column, Kind, usize)> {
-        let (mut text, mut number) = (1, 1 + self.texts);
-        let mut truth = number + self.numbers;
-        let placed = E::Column::iter().map(|column| {
-            let kind = Kind::of(&column);
-            let next = match kind {
-                Kind::Text => &mut text,
-                Kind::BigInteger | Kind::Integer => &mut number,
-                Kind::Boolean => &mut truth,
-            };
-            let position = *next;
-            *next += 1;
-            (column, kind, position)
-        });
-        placed.collect()
-    }
-}
-
-fn read<E>(columns: &[(E::Column, Kind, usize)], row: &QueryResult) -> Result<E::Model, StoreError>
-where
-    E: EntityTrait,
-    E::ActiveModel: TryIntoModel<E::Model>,
-{
-    let mut read = <E::ActiveModel as ActiveModelTrait>::default();
-    for (column, kind, position) in columns {
-        let value = match kind {
-            Kind::Text => Value::String(row.try_get_by_index(*position)?),
-            Kind::BigInteger => Value::BigInt(row.try_get_by_index(*position)?),
-            Kind::Integer => {
-                let number: Option<i64> = row.try_get_by_index(*position)?;
-                Value::Int(number.and_then(|number| i32::try_from(number).ok()))
-            }
-            Kind::Boolean => Value::Bool(row.try_get_by_index(*position)?),
+impl<'r> Cells<'r> {
+    fn of(row: &'r QueryResult, width: Width) -> Result<Self, StoreError> {
+        let row = match (row.try_as_pg_row(), row.try_as_sqlite_row()) {
+            (Some(row), _) => DatabaseRow::Postgres(row),
+            (None, Some(row)) => DatabaseRow::Sqlite(row),
+            (None, None) => return Err(DbErr::Type("a row of no known database".to_owned()).into()),
         };
-        read.try_set(*column, value)?;
+        let number = 1 + width.texts;
+        Ok(Self { row, text: 1, number, truth: number + width.numbers })
     }
-    Ok(read.try_into_model()?)
+}
+
+impl<'r> DatabaseRow<'r> {
+    /// Returns the value of a column. The statement gives each column its type on Postgres. On SQLite a row may
+    /// have a value of another type.
+    fn get<T>(self, column: usize) -> Result<Option<T>, StoreError>
+    where
+        T: Decode<'r, Postgres> + Decode<'r, Sqlite> + Type<Sqlite>,
+    {
+        let value = match self {
+            Self::Postgres(row) => row.try_get_unchecked(column),
+            Self::Sqlite(row) => row.try_get(column),
+        };
+        value.map_err(|error| decode_error(error).into())
+    }
+}
+
+fn decode_error(error: sqlx::Error) -> DbErr {
+    DbErr::Query(RuntimeErr::SqlxError(Arc::new(error)))
+}
+
+/// Returns the place of the next cell of a kind.
+const fn next(place: &mut usize) -> usize {
+    let this = *place;
+    *place = this + 1;
+    this
+}
+
+impl Cell for Option<String> {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        cells.row.get(next(&mut cells.text))
+    }
+}
+
+impl Cell for Option<i64> {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        cells.row.get(next(&mut cells.number))
+    }
+}
+
+impl Cell for Option<bool> {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        cells.row.get(next(&mut cells.truth))
+    }
+}
+
+fn present<T>(value: Option<T>) -> Result<T, StoreError> {
+    value.ok_or_else(|| DbErr::Type("a column without a value".to_owned()).into())
+}
+
+impl Cell for String {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        present(Cell::read(cells)?)
+    }
+}
+
+impl Cell for i64 {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        present(Cell::read(cells)?)
+    }
+}
+
+impl Cell for i32 {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        let number: i64 = Cell::read(cells)?;
+        Self::try_from(number).map_err(|error| DbErr::Type(error.to_string()).into())
+    }
+}
+
+impl Cell for bool {
+    fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
+        present(Cell::read(cells)?)
+    }
 }
