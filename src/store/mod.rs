@@ -7,6 +7,7 @@
 //! [`Principal`](crate::domain::Principal).
 
 mod calls;
+mod cells;
 mod commit_hook;
 mod connect;
 mod decisions;
@@ -61,6 +62,7 @@ mod turn_progress;
 mod turns;
 mod tx;
 mod union;
+mod views;
 mod words;
 mod workers;
 
