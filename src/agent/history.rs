@@ -14,7 +14,7 @@ use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
 use crate::domain::model_texts;
 use crate::llm::{ModelCall, ModelMessage, Speaker};
 use crate::store::{Seal, SealKind, Sent, Transcript};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The input of the model, and the seals of the texts that are sent for the first time.
 #[derive(Debug, Default)]
@@ -26,12 +26,13 @@ pub(crate) struct History {
 /// Computes the history for the next step of `answer`. New notes go into the first step only: in a later step
 /// they would precede a user message that was already sent.
 pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
-    let mut projection = Projection { transcript, origin, history: History::default() };
+    let history = History { messages: Vec::with_capacity(transcript.messages.len()), seals: Vec::new() };
+    let mut projection = Projection { transcript, origin, history, sent_notes: sent_notes(transcript) };
     let question = transcript.questions.get(&answer).copied();
     for message in transcript.current() {
         match &message.body {
             Body::User(text) => {
-                projection.sent_notes(message.id);
+                projection.repeat_notes(message.id);
                 if first_step && question == Some(message.id) {
                     projection.new_notes();
                 }
@@ -51,6 +52,29 @@ struct Projection<'a> {
     transcript: &'a Transcript,
     origin: &'a str,
     history: History,
+    /// The notes that were sent before each user message, in the order in which they were sent.
+    sent_notes: HashMap<MessageId, Vec<&'a str>>,
+}
+
+/// Finds the notes that were sent before each user message.
+fn sent_notes(transcript: &Transcript) -> HashMap<MessageId, Vec<&str>> {
+    let mut notes: HashMap<MessageId, Vec<(ToolCallId, &str)>> = HashMap::new();
+    for (call, texts) in &transcript.sent {
+        for sent in texts.iter().filter(|sent| sent.kind == SealKind::Note) {
+            notes.entry(sent.message_id).or_default().push((*call, &sent.text));
+        }
+    }
+    let mut before: HashMap<MessageId, Vec<&str>> = HashMap::new();
+    if notes.is_empty() {
+        return before;
+    }
+    for message in &transcript.messages {
+        let Some(question) = transcript.questions.get(&message.id) else { continue };
+        let Some(mut sent_there) = notes.remove(&message.id) else { continue };
+        sent_there.sort_unstable();
+        before.entry(*question).or_default().extend(sent_there.into_iter().map(|(_, text)| text));
+    }
+    before
 }
 
 impl Projection<'_> {
@@ -106,21 +130,10 @@ impl Projection<'_> {
         (kind, text)
     }
 
-    /// Adds the notes that were sent before this user message, in the order in which they were sent.
-    fn sent_notes(&mut self, question: MessageId) {
-        let mut notes = Vec::new();
-        for (position, message) in self.transcript.messages.iter().enumerate() {
-            if self.transcript.questions.get(&message.id) != Some(&question) {
-                continue;
-            }
-            for (call, sent) in self.transcript.sent.iter() {
-                let sent_there = sent.iter().filter(|sent| sent.message_id == message.id);
-                let sent_there = sent_there.filter(|sent| sent.kind == SealKind::Note);
-                notes.extend(sent_there.map(|sent| (position, *call, sent.text.clone())));
-            }
-        }
-        notes.sort();
-        self.history.messages.extend(notes.into_iter().map(|(_, _, text)| ModelMessage::User(text)));
+    /// Adds the notes that were sent before this user message.
+    fn repeat_notes(&mut self, question: MessageId) {
+        let notes = self.sent_notes.remove(&question).unwrap_or_default();
+        self.history.messages.extend(notes.into_iter().map(|text| ModelMessage::User(text.to_owned())));
     }
 
     /// Adds notes for outcomes that the model read differently, or did not read because their message was

@@ -106,8 +106,9 @@ impl<'a> Stored<'a> {
 
     /// Returns the user message with this id or client name.
     fn question(&self, name: &str) -> Option<(&'a Message, &'a str)> {
+        let id = name.parse().ok();
         let has_name =
-            |message: &Message| message.client_id.as_deref() == Some(name) || message.id.to_string() == name;
+            |message: &Message| message.client_id.as_deref() == Some(name) || Some(message.id) == id;
         self.questions.iter().find(|(message, _)| has_name(message)).copied()
     }
 

@@ -8,6 +8,7 @@
 
 mod batch;
 mod calls;
+mod cells;
 mod commit_hook;
 mod connect;
 mod decisions;
@@ -62,6 +63,7 @@ mod turn_progress;
 mod turns;
 mod tx;
 mod union;
+mod views;
 mod words;
 mod workers;
 

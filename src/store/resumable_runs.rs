@@ -68,7 +68,7 @@ impl Read {
     /// Returns the status of a run, whatever its owner, for a caller that has seen a call of the run.
     pub(crate) async fn status_of(&self, run: RunId) -> Result<Option<RunStatus>, StoreError> {
         let found = run::Entity::find_by_id(run.to_string()).one(&self.tx).await?;
-        Ok(found.map(rows::run).transpose()?.map(|run| run.status))
+        Ok(found.as_ref().map(rows::run).transpose()?.map(|run| run.status))
     }
 }
 
@@ -109,7 +109,7 @@ impl Write {
         self.lock_thread(&thread).await?;
         let paused = Expr::cust(PAUSED).or(Expr::cust(CHILD_PAUSED));
         let found_now = run::Entity::find_by_id(id.to_string()).filter(paused).one(&self.tx).await?;
-        let Some(run) = found_now.map(rows::run).transpose()? else { return Ok(None) };
+        let Some(run) = found_now.as_ref().map(rows::run).transpose()? else { return Ok(None) };
         if self.has_open_calls(id).await? {
             return Ok(None);
         }

@@ -3,8 +3,9 @@
 //! row with an unreadable payload is shown without the payload, and the error is logged. A list leaves out a
 //! row with an error, and continues.
 
-use super::entity::{decision, grant, message, run, step, tool_call};
+use super::entity::{decision, grant, tool_call};
 use super::parts::read_parts;
+use super::views::{MessageRow, RunRow, StepRow};
 use super::words::{Role, Word};
 use super::{StoreError, Thread};
 use crate::domain::call::{
@@ -69,25 +70,25 @@ impl Thread {
     }
 }
 
-pub(super) fn message(row: message::Model, steps: Vec<Step>) -> Result<Message, StoreError> {
+pub(super) fn message(row: MessageRow<'_>, steps: Vec<Step>) -> Result<Message, StoreError> {
     const TABLE: &str = "messages";
-    let body = match word(TABLE, &row.role)? {
-        Role::User => Body::User(needed(TABLE, "content", row.content)?),
+    let body = match word(TABLE, row.role)? {
+        Role::User => Body::User(needed(TABLE, "content", row.content)?.to_owned()),
         Role::Assistant => Body::Assistant(steps),
     };
     Ok(Message {
-        id: id(TABLE, &row.message_id)?,
-        client_id: row.client_id,
-        thread_id: id(TABLE, &row.thread_id)?,
-        run_id: id(TABLE, &row.run_id)?,
+        id: id(TABLE, row.message_id)?,
+        client_id: row.client_id.map(str::to_owned),
+        thread_id: id(TABLE, row.thread_id)?,
+        run_id: id(TABLE, row.run_id)?,
         ordinal: row.ordinal,
         body,
-        status: word(TABLE, &row.status)?,
+        status: word(TABLE, row.status)?,
         created_at: Timestamp::from_micros(row.created_at),
     })
 }
 
-pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, StoreError> {
+pub(super) fn step(row: StepRow<'_>, calls: Vec<ToolCall>) -> Result<Step, StoreError> {
     const TABLE: &str = "message_steps";
     let usage = match (row.input_tokens, row.output_tokens) {
         (Some(input), Some(output)) => {
@@ -98,12 +99,12 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     let unreadable = |column, error: &StoreError| {
         tracing::error!(table = TABLE, message_id = row.message_id, n = row.n, column, %error, "{UNREADABLE}");
     };
-    let provider_state = row.provider_state.as_deref().map(|state| json(TABLE, state)).transpose();
+    let provider_state = row.provider_state.map(|state| json(TABLE, state)).transpose();
     let provider_state = provider_state.unwrap_or_else(|error| {
         unreadable("provider_state", &error);
         None
     });
-    let parts = read_parts(&row.parts).unwrap_or_else(|error| {
+    let parts = read_parts(row.parts).unwrap_or_else(|error| {
         unreadable("parts", &inconsistent(TABLE, error));
         let notice = Part::Text { text: model_texts::UNREADABLE_PARTS.to_owned() };
         let calls = calls.iter().map(|call| Part::ToolCall { tool_call_id: call.id });
@@ -111,33 +112,36 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     });
     Ok(Step {
         n: row.n,
-        status: word(TABLE, &row.status)?,
+        status: word(TABLE, row.status)?,
         parts,
         calls,
         usage,
-        origin: row.origin,
+        origin: row.origin.map(str::to_owned),
         provider_state,
         created_at: Timestamp::from_micros(row.created_at),
     })
 }
 
-pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
+pub(super) fn run<'r>(row: impl Into<RunRow<'r>>) -> Result<Run, StoreError> {
     const TABLE: &str = "runs";
+    let row: RunRow<'_> = row.into();
     let error = match (row.error_code, row.error_message) {
-        (Some(code), Some(message)) => Some(TurnError { code: word(TABLE, &code)?, message }),
+        (Some(code), Some(message)) => {
+            Some(TurnError { code: word(TABLE, code)?, message: message.to_owned() })
+        }
         _ => None,
     };
     Ok(Run {
-        id: id(TABLE, &row.run_id)?,
-        thread_id: id(TABLE, &row.thread_id)?,
-        assistant_message_id: id(TABLE, &row.assistant_message_id)?,
-        status: word(TABLE, &row.status)?,
+        id: id(TABLE, row.run_id)?,
+        thread_id: id(TABLE, row.thread_id)?,
+        assistant_message_id: id(TABLE, row.assistant_message_id)?,
+        status: word(TABLE, row.status)?,
         error,
         options: RunOptions {
-            model: row.model,
-            tools: row.tools.map(|tools| json(TABLE, &tools)).transpose()?,
-            instructions: row.instructions,
-            roles: json(TABLE, &row.roles)?,
+            model: row.model.map(str::to_owned),
+            tools: row.tools.map(|tools| json(TABLE, tools)).transpose()?,
+            instructions: row.instructions.map(str::to_owned),
+            roles: json(TABLE, row.roles)?,
         },
         created_at: Timestamp::from_micros(row.created_at),
         finished_at: row.finished_at.map(Timestamp::from_micros),

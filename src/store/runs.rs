@@ -81,7 +81,7 @@ impl Read {
             .filter(run::Column::AssistantMessageId.eq(answer))
             .one(&self.tx)
             .await?;
-        found.map(rows::run).transpose()
+        found.as_ref().map(rows::run).transpose()
     }
 
     /// Returns the running run of the thread.
@@ -91,7 +91,7 @@ impl Read {
             .filter(run::Column::Status.eq(RunStatus::Running))
             .one(&self.tx)
             .await?;
-        found.map(rows::run).transpose()
+        found.as_ref().map(rows::run).transpose()
     }
 
     /// Returns a run of one of the principal's threads.
@@ -104,7 +104,7 @@ impl Read {
             .filter(run::Column::ThreadId.in_subquery(threads_of(owner)))
             .one(&self.tx)
             .await?;
-        let Some(run) = found.map(rows::run).transpose()? else { return Ok(None) };
+        let Some(run) = found.as_ref().map(rows::run).transpose()? else { return Ok(None) };
         let thread = self.thread(owner, run.thread_id).await?;
         Ok(thread.map(|thread| (run, thread)))
     }

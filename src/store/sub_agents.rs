@@ -206,7 +206,7 @@ impl Read {
     async fn any_run(&self, id: RunId) -> Result<Run, StoreError> {
         let found = run::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
         let found = found.ok_or_else(|| rows::inconsistent("runs", format_args!("{id} is missing")))?;
-        rows::run(found)
+        rows::run(&found)
     }
 }
 

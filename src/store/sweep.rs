@@ -265,7 +265,7 @@ impl Write {
         let Some(row) = run::Entity::find_by_id(id.to_string()).one(&self.tx).await? else {
             return Ok(false);
         };
-        let run = rows::run(row)?;
+        let run = rows::run(&row)?;
         let thread = self.any_thread(run.thread_id).await?;
         self.close_dead_turn(&thread, &run).await
     }

@@ -1,16 +1,18 @@
 //! The transcript of a thread, and the texts that the model read about its calls.
 
 use super::calls::{decided_calls, readable};
+use super::cells::Width;
 use super::entity::{decision, message, run, sent_answer, step, tool_call};
 use super::union::{Union, UnionRows, UnionStatement};
-use super::words::{SealKind, Word};
+use super::views::{MessageRow, RunRow, StepRow};
+use super::words::{Role, SealKind, Word, literal};
 use super::{Page, Read, StoreError, Thread, Write, rows};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Message, MessageStatus, Step, StepStatus};
 use crate::domain::run::{Run, RunStatus};
-use sea_orm::sea_query::{ExprTrait, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, QueryFilter, QueryOrder,
     QuerySelect, Value,
@@ -18,34 +20,76 @@ use sea_orm::{
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Selects the rows of a transcript. The statement has hundreds of expressions, so it is built once.
-static SELECT_POSTGRES: LazyLock<UnionStatement> = LazyLock::new(|| select().build(DbBackend::Postgres));
-static SELECT_SQLITE: LazyLock<UnionStatement> = LazyLock::new(|| select().build(DbBackend::Sqlite));
+/// The number of messages up to which one statement reads a transcript. Calls have more columns than all other rows,
+/// and each row of a statement is as wide as the widest. So in a longer thread the calls are read apart.
+const TOGETHER_MAX: u64 = 40;
 /// The number of messages above which each table is read with a statement of its own, so that a statement on a
 /// very long thread ends in time.
-const TOGETHER_MAX: u64 = 2000;
+const HALVES_MAX: u64 = 2000;
 
-fn select() -> Union {
-    let id = "";
-    let of_messages = Query::select()
-        .column(message::Column::MessageId)
-        .from(message::Entity.table_ref())
-        .and_where(message::Column::ThreadId.eq(id))
-        .to_owned();
+/// The statements that select the rows of a transcript. They have hundreds of expressions, so they are built once.
+struct Statements {
+    together: [UnionStatement; 1],
+    halves: [UnionStatement; 2],
+    apart: Vec<UnionStatement>,
+}
+
+static OF_POSTGRES: LazyLock<Statements> = LazyLock::new(|| Statements::of(DbBackend::Postgres));
+static OF_SQLITE: LazyLock<Statements> = LazyLock::new(|| Statements::of(DbBackend::Sqlite));
+
+impl Statements {
+    fn of(backend: DbBackend) -> Self {
+        Self {
+            together: [select_messages().and(select_calls()).build(backend)],
+            halves: [select_messages().build(backend), select_calls().build(backend)],
+            apart: select_messages().and(select_calls()).apart(backend),
+        }
+    }
+
+    /// Returns the statements for a thread with this number of messages.
+    fn for_messages(&self, messages: u64) -> &[UnionStatement] {
+        match messages {
+            ..=TOGETHER_MAX => &self.together,
+            ..=HALVES_MAX => &self.halves,
+            _ => &self.apart,
+        }
+    }
+}
+
+/// The placeholder of the thread's id.
+const ID: &str = "";
+/// The parts of the union.
+const MESSAGES: &str = "messages";
+const CALLS: &str = "tool_calls";
+const DECISIONS: &str = "decisions";
+const SENT: &str = "sent_answers";
+
+/// The messages, each with its run and its steps: a row for each step, or one without.
+fn select_messages() -> Union {
+    // A message of the user has neither, so it costs no look for them. The role is a literal, because each text
+    // among the values is the id of the thread.
+    let is_answer = || ExprTrait::ne(message::Column::Role.into_expr(), literal(Role::User));
+    let answer = || Expr::case(is_answer(), message::Column::MessageId.into_expr());
+    let of_run = ExprTrait::eq(run::Column::AssistantMessageId.into_expr(), answer());
+    let of_step = ExprTrait::eq(step::Column::MessageId.into_expr(), answer());
+    Union::default()
+        .of::<message::Entity>(MESSAGES, message::Column::ThreadId.eq(ID))
+        .with::<run::Entity>(of_run)
+        .with::<step::Entity>(of_step)
+}
+
+fn select_calls() -> Union {
     let of_calls = Query::select()
         .column(tool_call::Column::ToolCallId)
         .from(tool_call::Entity.table_ref())
-        .and_where(tool_call::Column::ThreadId.eq(id))
+        .and_where(tool_call::Column::ThreadId.eq(ID))
         .to_owned();
     let is_final =
         decision::Column::ToolCallId.in_subquery(of_calls.clone()).and(decision::Column::IsFinal.eq(true));
     Union::default()
-        .of::<message::Entity>("messages", message::Column::ThreadId.eq(id))
-        .of::<run::Entity>("runs", run::Column::ThreadId.eq(id))
-        .of::<step::Entity>("message_steps", step::Column::MessageId.in_subquery(of_messages))
-        .of::<tool_call::Entity>("tool_calls", tool_call::Column::ThreadId.eq(id))
-        .of::<decision::Entity>("decisions", is_final)
-        .of::<sent_answer::Entity>("sent_answers", sent_answer::Column::ToolCallId.in_subquery(of_calls))
+        .of::<tool_call::Entity>(CALLS, tool_call::Column::ThreadId.eq(ID))
+        .of::<decision::Entity>(DECISIONS, is_final)
+        .of::<sent_answer::Entity>(SENT, sent_answer::Column::ToolCallId.in_subquery(of_calls))
 }
 
 /// The data from which a history is built.
@@ -101,18 +145,15 @@ pub(crate) struct Seal {
 }
 
 impl Read {
-    /// Returns the whole transcript of a thread with this number of messages, read with one statement if they
-    /// are not very many.
+    /// Returns the whole transcript of a thread with this number of messages.
     async fn whole_transcript(&self, thread: &Thread, messages: u64) -> Result<Transcript, StoreError> {
-        let backend = self.tx.get_database_backend();
-        let unions = match backend {
-            _ if messages > TOGETHER_MAX => select().apart(backend),
-            DbBackend::Sqlite => vec![SELECT_SQLITE.clone()],
-            _ => vec![SELECT_POSTGRES.clone()],
+        let statements = match self.tx.get_database_backend() {
+            DbBackend::Sqlite => &OF_SQLITE,
+            _ => &OF_POSTGRES,
         };
         let id = thread.id.to_string();
         let mut found = UnionRows::default();
-        for mut union in unions {
+        for mut union in statements.for_messages(messages).iter().cloned() {
             for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
                 // Each text in the statement is the id of the thread.
                 if let Value::String(of_thread) = value {
@@ -121,7 +162,7 @@ impl Read {
             }
             found.add(&self.tx, union).await?;
         }
-        Transcript::of(&mut found)
+        Transcript::of(&found)
     }
 
     /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.
@@ -171,7 +212,7 @@ impl Read {
         which: Condition,
     ) -> Result<Vec<Message>, StoreError> {
         let mut steps: HashMap<String, Vec<step::Model>> = HashMap::new();
-        let mut calls: HashMap<(String, i32), Vec<ToolCall>> = HashMap::new();
+        let mut calls = CallsOfSteps::new();
         if !found.is_empty() {
             let ids = Query::select()
                 .column(message::Column::MessageId)
@@ -184,10 +225,14 @@ impl Read {
             }
             let of_messages = Condition::all().add(tool_call::Column::MessageId.in_subquery(ids));
             for call in self.calls_where(of_messages).await? {
-                calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
+                calls.entry((call.message_id, call.step)).or_default().push(call);
             }
         }
-        Ok(whole(found, steps, calls))
+        let read = found.iter().filter_map(|row| {
+            let own = steps.get(&row.message_id).into_iter().flatten();
+            whole(row.into(), own.map(StepRow::from), &mut calls)
+        });
+        Ok(read.collect())
     }
 }
 
@@ -210,24 +255,30 @@ fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<
     Ok(sent)
 }
 
-/// Builds messages of their rows, steps and calls. Leaves out rows that cannot be read.
-fn whole(
-    found: Vec<message::Model>,
-    mut steps: HashMap<String, Vec<step::Model>>,
-    mut calls: HashMap<(String, i32), Vec<ToolCall>>,
-) -> Vec<Message> {
-    let mut messages = Vec::with_capacity(found.len());
-    for row in found {
-        let own = steps.remove(&row.message_id).unwrap_or_default();
-        let own = own.into_iter().filter_map(|row| {
-            let (id, calls) =
-                (row.message_id.clone(), calls.remove(&(row.message_id.clone(), row.n)).unwrap_or_default());
-            rows::listed("message_steps", &id, rows::step(row, calls))
-        });
-        let (id, own) = (row.message_id.clone(), own.collect());
-        messages.extend(rows::listed("messages", &id, rows::message(row, own)));
-    }
-    messages
+/// The readable calls of each step, in order.
+type CallsOfSteps = HashMap<(MessageId, i32), Vec<ToolCall>>;
+
+/// A row of the messages: a message with its run, if it is an answer, and one of its steps, if it has any.
+struct MessageParts<'r> {
+    message: MessageRow<'r>,
+    run: Option<RunRow<'r>>,
+    step: Option<StepRow<'r>>,
+}
+
+/// Builds a message of its rows and its calls. Leaves out rows that cannot be read.
+fn whole<'r>(
+    row: MessageRow<'r>,
+    steps: impl Iterator<Item = StepRow<'r>>,
+    calls: &mut CallsOfSteps,
+) -> Option<Message> {
+    let text = row.message_id;
+    let id = text.parse::<MessageId>().ok();
+    let own = steps.filter_map(|row| {
+        let calls = id.and_then(|id| calls.remove(&(id, row.n))).unwrap_or_default();
+        rows::listed("message_steps", text, rows::step(row, calls))
+    });
+    let own = own.collect();
+    rows::listed("messages", text, rows::message(row, own))
 }
 
 impl StoredRun {
@@ -237,54 +288,66 @@ impl StoredRun {
 }
 
 impl Transcript {
-    fn of(found: &mut UnionRows) -> Result<Self, StoreError> {
-        let mut messages: Vec<message::Model> = found.take::<message::Entity>()?;
-        messages.sort_by_key(|row| row.ordinal);
-        let mut runs: HashMap<String, run::Model> = HashMap::new();
-        for row in found.take::<run::Entity>()? {
-            runs.insert(row.assistant_message_id.clone(), row);
-        }
-        let mut steps: HashMap<String, Vec<step::Model>> = HashMap::new();
-        for row in found.take::<step::Entity>()? {
-            steps.entry(row.message_id.clone()).or_default().push(row);
-        }
-        steps.values_mut().for_each(|steps| steps.sort_by_key(|row| row.n));
+    fn of(found: &UnionRows) -> Result<Self, StoreError> {
         let mut decisions = HashMap::new();
-        for row in found.take::<decision::Entity>()? {
+        for row in found.all::<decision::Entity>(DECISIONS)? {
             decisions.insert(row.tool_call_id.clone(), rows::decision(row)?);
         }
-        let mut rows_of_calls = found.take::<tool_call::Entity>()?;
+        let mut rows_of_calls = found.all::<tool_call::Entity>(CALLS)?;
         rows_of_calls.sort_by_key(|row| row.ordinal);
         let all = rows_of_calls.len();
         let pending = rows_of_calls.iter().filter(|row| row.state == StateKind::Pending.word()).count();
         let open = rows_of_calls.iter().filter(|row| row.finished_at.is_none()).count();
-        let mut calls: HashMap<(String, i32), Vec<ToolCall>> = HashMap::new();
+        let mut calls = CallsOfSteps::new();
         let mut read = 0;
         for call in readable(decided_calls(rows_of_calls, decisions)) {
             read += usize::from(call.end().is_none());
-            calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
+            calls.entry((call.message_id, call.step)).or_default().push(call);
         }
-        let mut sent = found.take::<sent_answer::Entity>()?;
+        let mut sent = found.all::<sent_answer::Entity>(SENT)?;
         sent.sort_by_key(|row| row.n);
         let unreadable = open.saturating_sub(read);
         let sent = sent_texts(sent)?;
         let mut transcript = Self { sent, calls: all, pending, unreadable, ..Self::default() };
-        for row in &messages {
-            let Some(run) = runs.remove(&row.message_id) else { continue };
-            transcript.add_run(run, row.status == MessageStatus::Superseded.word());
-        }
-        transcript.messages = whole(messages, steps, calls);
+        transcript.add_messages(found, calls)?;
         Ok(transcript)
     }
 
-    fn add_run(&mut self, row: run::Model, is_superseded: bool) {
-        let (question, id) = (rows::id("runs", &row.user_message_id), row.run_id.clone());
-        let answer = rows::id::<MessageId>("runs", &row.assistant_message_id);
+    fn add_messages(&mut self, found: &UnionRows, mut calls: CallsOfSteps) -> Result<(), StoreError> {
+        let (of_message, of_run) = (Width::of::<message::Entity>(), Width::of::<run::Entity>());
+        let mut parts = Vec::with_capacity(found.of(MESSAGES).len());
+        for cells in found.of(MESSAGES) {
+            let cells = cells?;
+            let message = cells.read::<message::Entity>()?;
+            let cells = cells.after(of_message);
+            let run = cells.read_joined::<run::Entity>()?;
+            let step = cells.after(of_run).read_joined::<step::Entity>()?;
+            parts.push(MessageParts { message, run, step });
+        }
+        let n = |step: &Option<StepRow<'_>>| step.as_ref().map(|step| step.n);
+        parts.sort_by_key(|row| (row.message.ordinal, n(&row.step)));
+        self.messages.reserve(parts.len());
+        self.questions.reserve(parts.len() / 2);
+        let mut parts = parts.into_iter().peekable();
+        while let Some(MessageParts { message, run, step }) = parts.next() {
+            let ordinal = message.ordinal;
+            if let Some(run) = run {
+                self.add_run(run, message.status == MessageStatus::Superseded.word());
+            }
+            let more = std::iter::from_fn(|| parts.next_if(|row| row.message.ordinal == ordinal)?.step);
+            self.messages.extend(whole(message, step.into_iter().chain(more), &mut calls));
+        }
+        Ok(())
+    }
+
+    fn add_run(&mut self, row: RunRow<'_>, is_superseded: bool) {
+        let (question, id) = (rows::id("runs", row.user_message_id), row.run_id);
+        let answer = rows::id::<MessageId>("runs", row.assistant_message_id);
         let ids = answer.and_then(|answer| Ok((answer, question?)));
-        let Some((answer, question)) = rows::listed("runs", &id, ids) else { return };
+        let Some((answer, question)) = rows::listed("runs", id, ids) else { return };
         self.questions.insert(answer, question);
         let lease_until = row.lease_until.map(Timestamp::from_micros);
-        let run = rows::listed("runs", &id, rows::run(row));
+        let run = rows::listed("runs", id, rows::run(row));
         self.runs.push(StoredRun { answer, is_superseded, lease_until, run });
     }
 

@@ -133,7 +133,7 @@ impl Read {
             .filter(run::Column::ThreadId.eq(turn.thread.id.to_string()))
             .one(&self.tx)
             .await?;
-        let run = found.map(rows::run).transpose()?;
+        let run = found.as_ref().map(rows::run).transpose()?;
         let run =
             run.ok_or_else(|| rows::inconsistent("runs", format_args!("{} is missing", turn.run_id)))?;
         let end = match (next, run.status) {
@@ -186,7 +186,7 @@ impl Read {
             let reason =
                 row.finish_reason.as_deref().map(|reason| rows::word("message_steps", reason)).transpose()?;
             let calls = calls.remove(&row.n).unwrap_or_default();
-            Ok(StoredStep { step: rows::step(row, calls)?, reason })
+            Ok(StoredStep { step: rows::step((&row).into(), calls)?, reason })
         };
         found.into_iter().map(seen).collect()
     }

@@ -234,7 +234,7 @@ impl Write {
             run::Entity::find().filter(run::Column::Status.eq(RunStatus::Running)).all(&self.tx).await?;
         let mut closed = 0;
         for row in left {
-            let run = rows::run(row)?;
+            let run = rows::run(&row)?;
             let thread = self.any_thread(run.thread_id).await?;
             let running = run::Column::Status.eq(RunStatus::Running);
             let end = self.end_of_dead(&run).await?;

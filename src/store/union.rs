@@ -1,127 +1,114 @@
 //! Rows of several tables from one statement.
 
 use super::StoreError;
+use super::cells::{Cells, Kind, Width};
 use super::tx::Tx;
-use sea_orm::sea_query::{
-    Alias, ColumnType, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, TableRef, UnionType,
-};
-use sea_orm::{
-    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, Iterable, QueryResult, Statement,
-    TryIntoModel, Value,
-};
+use super::views::View;
+use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, JoinType, QueryResult, Statement};
 use std::collections::HashMap;
 
-/// Selects rows of several tables with one statement. The first column of the result is the place of its table.
-/// The columns of the tables share the others, by their types: texts first, then numbers, then truths.
+/// Selects rows of several tables with one statement. The first column of the result is the place of the part.
+/// The columns of the parts share the others, by their types: texts first, then numbers, then truths.
 #[derive(Default)]
 pub(super) struct Union {
-    tables: Vec<Table>,
+    parts: Vec<Part>,
 }
 
-struct Table {
+/// The rows of a table, and of the tables that are joined to them.
+struct Part {
     name: &'static str,
-    from: TableRef,
-    condition: SimpleExpr,
+    rows: SelectStatement,
     texts: Vec<SimpleExpr>,
     numbers: Vec<SimpleExpr>,
     truths: Vec<SimpleExpr>,
-}
-
-/// The types of the columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Integer,
-    BigInteger,
-    Boolean,
-}
-
-/// The numbers of the columns that the tables share.
-#[derive(Debug, Clone, Copy)]
-struct Width {
-    texts: usize,
-    numbers: usize,
-    truths: usize,
 }
 
 /// A statement, and the columns of its result.
 #[derive(Debug, Clone)]
 pub(super) struct UnionStatement {
     pub(super) statement: Statement,
-    tables: Vec<&'static str>,
+    parts: Vec<&'static str>,
     width: Width,
 }
 
 /// The rows that unions found.
 #[derive(Default)]
 pub(super) struct UnionRows {
-    /// The rows of each table, and the columns of their result.
-    tables: HashMap<&'static str, (Width, Vec<QueryResult>)>,
-}
-
-impl Kind {
-    fn of(column: &impl ColumnTrait) -> Self {
-        match column.def().get_column_type() {
-            ColumnType::BigInteger => Self::BigInteger,
-            ColumnType::Integer => Self::Integer,
-            ColumnType::Boolean => Self::Boolean,
-            _ => Self::Text,
-        }
-    }
+    /// The rows of each part, and the columns of their result.
+    parts: HashMap<&'static str, (Width, Vec<QueryResult>)>,
 }
 
 impl Union {
     /// Adds the rows of a table that match the condition.
-    pub(super) fn of<E: EntityTrait>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
+    pub(super) fn of<E: View>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
+        let rows = Query::select().from(E::default().table_ref()).and_where(condition).to_owned();
         let (texts, numbers, truths) = Default::default();
-        let from = E::default().table_ref();
-        let mut table = Table { name, from, condition, texts, numbers, truths };
-        for column in E::Column::iter() {
-            let value = column.into_expr();
-            match Kind::of(&column) {
-                Kind::Text => table.texts.push(value),
-                // Numbers of both types share columns.
-                Kind::Integer => table.numbers.push(value.cast_as("BIGINT")),
-                Kind::BigInteger => table.numbers.push(value),
-                Kind::Boolean => table.truths.push(value),
-            }
-        }
-        self.tables.push(table);
+        let mut part = Part { name, rows, texts, numbers, truths };
+        part.add_columns::<E>();
+        self.parts.push(part);
         self
     }
 
-    /// Builds one statement for each table.
-    pub(super) fn apart(self, backend: DbBackend) -> Vec<UnionStatement> {
-        let alone = |table| Self { tables: vec![table] }.build(backend);
-        self.tables.into_iter().map(alone).collect()
+    /// Joins the rows of another table to each row of the last part, if there are any.
+    pub(super) fn with<E: View>(mut self, on: SimpleExpr) -> Self {
+        if let Some(part) = self.parts.last_mut() {
+            part.rows.join(JoinType::LeftJoin, E::default().table_ref(), on);
+            part.add_columns::<E>();
+        }
+        self
     }
 
-    /// Builds one statement for all tables.
+    /// Adds the parts of another union.
+    pub(super) fn and(mut self, more: Self) -> Self {
+        self.parts.extend(more.parts);
+        self
+    }
+
+    /// Builds one statement for each part.
+    pub(super) fn apart(self, backend: DbBackend) -> Vec<UnionStatement> {
+        let alone = |part| Self { parts: vec![part] }.build(backend);
+        self.parts.into_iter().map(alone).collect()
+    }
+
+    /// Builds one statement for all parts.
     pub(super) fn build(self, backend: DbBackend) -> UnionStatement {
-        let most = |count: fn(&Table) -> usize| self.tables.iter().map(count).max().unwrap_or_default();
+        let most = |count: fn(&Part) -> usize| self.parts.iter().map(count).max().unwrap_or_default();
         let width = Width {
-            texts: most(|table| table.texts.len()),
-            numbers: most(|table| table.numbers.len()),
-            truths: most(|table| table.truths.len()),
+            texts: most(|part| part.texts.len()),
+            numbers: most(|part| part.numbers.len()),
+            truths: most(|part| part.truths.len()),
         };
-        let mut selects = (0..).zip(&self.tables).map(|(position, table)| table.select(width, position));
+        let mut selects = (0..).zip(&self.parts).map(|(position, part)| part.select(width, position));
         let mut all = selects.next().unwrap_or_default();
         for more in selects {
             all.union(UnionType::All, more);
         }
-        let tables = self.tables.iter().map(|table| table.name).collect();
-        UnionStatement { statement: backend.build(&all), tables, width }
+        let parts = self.parts.iter().map(|part| part.name).collect();
+        UnionStatement { statement: backend.build(&all), parts, width }
     }
 }
 
-impl Table {
-    /// Selects the rows of this table. The first select names the columns and gives each NULL its type. Without
+impl Part {
+    fn add_columns<E: View>(&mut self) {
+        for column in E::COLUMNS {
+            let value = column.into_expr();
+            match Kind::of(column) {
+                Kind::Text => self.texts.push(value),
+                // Numbers of both types share columns.
+                Kind::Integer => self.numbers.push(value.cast_as("BIGINT")),
+                Kind::BigInteger => self.numbers.push(value),
+                Kind::Boolean => self.truths.push(value),
+            }
+        }
+    }
+
+    /// Selects the rows of this part. The first select names the columns and gives each NULL its type. Without
     /// it Postgres takes a NULL for a text.
     fn select(&self, width: Width, position: i64) -> SelectStatement {
         let is_first = position == 0;
-        let mut select = Query::select();
-        select.from(self.from.clone()).and_where(self.condition.clone());
-        select.expr_as(Expr::value(position), Alias::new("of_table"));
+        let mut select = self.rows.clone();
+        select.expr_as(Expr::value(position), Alias::new("of_part"));
         for (of_kind, count, letter, null) in [
             (&self.texts, width.texts, 't', Expr::cust("CAST(NULL AS TEXT)")),
             (&self.numbers, width.numbers, 'n', Expr::cust("CAST(NULL AS BIGINT)")),
@@ -143,68 +130,26 @@ impl Table {
 impl UnionRows {
     /// Executes a union, and adds its rows.
     pub(super) async fn add(&mut self, tx: &Tx, union: UnionStatement) -> Result<(), StoreError> {
-        let UnionStatement { statement, tables, width } = union;
+        let UnionStatement { statement, parts, width } = union;
         for row in tx.query_all_raw(statement).await? {
             let position: i64 = row.try_get_by_index(0)?;
-            let table = usize::try_from(position).ok().and_then(|position| tables.get(position));
-            if let Some(table) = table {
-                self.tables.entry(table).or_insert_with(|| (width, Vec::new())).1.push(row);
+            let part = usize::try_from(position).ok().and_then(|position| parts.get(position));
+            if let Some(part) = part {
+                self.parts.entry(part).or_insert_with(|| (width, Vec::new())).1.push(row);
             }
         }
         Ok(())
     }
 
-    /// Returns the rows of a table.
-    pub(super) fn take<E>(&mut self) -> Result<Vec<E::Model>, StoreError>
-    where
-        E: EntityTrait,
-        E::ActiveModel: TryIntoModel<E::Model>,
-    {
-        let Some((width, rows)) = self.tables.remove(E::default().table_name()) else {
-            return Ok(Vec::new());
-        };
-        let columns = width.columns::<E>();
-        rows.iter().map(|row| read::<E>(&columns, row)).collect()
+    /// Returns the rows of a part.
+    pub(super) fn of(&self, part: &str) -> impl ExactSizeIterator<Item = Result<Cells<'_>, StoreError>> {
+        let (width, rows) =
+            self.parts.get(part).map_or((Width::default(), &[][..]), |(width, rows)| (*width, rows));
+        rows.iter().map(move |row| Cells::of(row, width))
     }
-}
 
-impl Width {
-    /// Returns the columns of a table, each with its type and its position in the result.
-    fn columns<E: EntityTrait>(self) -> Vec<(E::Column, Kind, usize)> {
-        let (mut text, mut number) = (1, 1 + self.texts);
-        let mut truth = number + self.numbers;
-        let placed = E::Column::iter().map(|column| {
-            let kind = Kind::of(&column);
-            let next = match kind {
-                Kind::Text => &mut text,
-                Kind::BigInteger | Kind::Integer => &mut number,
-                Kind::Boolean => &mut truth,
-            };
-            let position = *next;
-            *next += 1;
-            (column, kind, position)
-        });
-        placed.collect()
+    /// Returns the rows of a part without joined tables.
+    pub(super) fn all<E: View>(&self, part: &str) -> Result<Vec<E::Row<'_>>, StoreError> {
+        self.of(part).map(|cells| cells?.read::<E>()).collect()
     }
-}
-
-fn read<E>(columns: &[(E::Column, Kind, usize)], row: &QueryResult) -> Result<E::Model, StoreError>
-where
-    E: EntityTrait,
-    E::ActiveModel: TryIntoModel<E::Model>,
-{
-    let mut read = <E::ActiveModel as ActiveModelTrait>::default();
-    for (column, kind, position) in columns {
-        let value = match kind {
-            Kind::Text => Value::String(row.try_get_by_index(*position)?),
-            Kind::BigInteger => Value::BigInt(row.try_get_by_index(*position)?),
-            Kind::Integer => {
-                let number: Option<i64> = row.try_get_by_index(*position)?;
-                Value::Int(number.and_then(|number| i32::try_from(number).ok()))
-            }
-            Kind::Boolean => Value::Bool(row.try_get_by_index(*position)?),
-        };
-        read.try_set(*column, value)?;
-    }
-    Ok(read.try_into_model()?)
 }

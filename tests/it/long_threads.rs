@@ -1,7 +1,8 @@
 //! Threads with more rows than a statement has parameters: 32,766 on SQLite, 65,535 on Postgres.
 
 use crate::support::Embedded;
-use serde_json::Value;
+use holdpoint::llm::ModelMessage;
+use serde_json::{Value, json};
 
 /// A superseded message with one step.
 const CUT_OFF: &str = "00000000-0000-7000-8000-000000000001";
@@ -77,4 +78,42 @@ async fn a_thread_with_more_messages_than_statement_parameters_takes_a_turn_and_
 #[tokio::test]
 async fn on_sqlite_a_thread_with_more_calls_than_statement_parameters_takes_a_turn_and_is_listed() {
     takes_a_turn_and_is_listed(|_many| 1, |many| many).await;
+}
+
+/// What a model reads in a conversation with an edited call, an answer of two steps, a placeholder and a note. After the
+/// first answer the thread gets so many superseded messages.
+async fn read_by_the_model(superseded: u32) -> Vec<Vec<ModelMessage>> {
+    let app = Embedded::with(|config| config.limits.thread_messages = 1_000_000).await;
+    let (thread, first) = app.held("pay", "10").await;
+    let edit = json!({ "toolCallId": first, "isValidated": true, "validatedInputs": { "note": "9" } });
+    assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
+    app.scene.answers("Paid.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
+    let run = app.client.call(&first).await["run_id"].as_str().unwrap().to_owned();
+    lengthen(&app, &thread, &run, superseded, 3).await;
+    let second = app.hold_in(&thread, "pay", "2").await;
+    app.scene.answers("It waits.");
+    assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "It waits.");
+    assert_eq!(app.client.approve(&second).await.body["state"], "succeeded");
+    app.scene.answers("It is paid.");
+    assert_eq!(app.client.send_message(&thread, "is it done?").await.text(), "It is paid.");
+    app.scene.requests().into_iter().map(|request| request.messages).collect()
+}
+
+#[tokio::test]
+async fn a_model_reads_the_same_in_a_thread_of_any_length() {
+    let short = read_by_the_model(1).await;
+    let last = short.last().unwrap();
+    let reads = |text: &str| {
+        let is_it = |message: &&ModelMessage| format!("{message:?}").contains(text);
+        last.iter().filter(is_it).count()
+    };
+    assert_eq!(
+        ["paid\\\":\\\"9", "paid\\\":\\\"2", "Awaiting approval", "It waits."].map(reads),
+        [1; 4],
+        "{last:#?}"
+    );
+    for superseded in [100, 3000] {
+        assert_eq!(read_by_the_model(superseded).await, short, "after {superseded} messages");
+    }
 }

@@ -165,6 +165,41 @@ async fn a_step_with_unreadable_parts_keeps_its_calls() {
 }
 
 #[tokio::test]
+async fn a_run_that_cannot_be_read_keeps_its_answer() {
+    let story = Story::begin().await;
+    let run = story.app.client.call(&story.ran).await["run_id"].as_str().unwrap().to_owned();
+    story.spoil("runs", "roles", "{", &format!("run_id = '{run}'")).await;
+    story.app.scene.answers("Good.");
+    assert_eq!(story.app.client.send_message(&story.thread, "and?").await.text(), "Good.");
+    let read = format!("{:?}", story.app.scene.requests().last().unwrap().messages);
+    assert!(read.contains("please pay 1") && read.contains("Paid."), "{read}");
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_omitted_from_the_history() {
+    let story = Story::begin().await;
+    story.spoil("messages", "run_id", "none", "ordinal = 0").await;
+    story.app.scene.answers("Good.");
+    assert_eq!(story.app.client.send_message(&story.thread, "and?").await.text(), "Good.");
+    let read = format!("{:?}", story.app.scene.requests().last().unwrap().messages);
+    assert!(!read.contains("please pay 1") && read.contains("Paid."), "{read}");
+}
+
+#[tokio::test]
+async fn an_open_call_that_cannot_be_read_stops_its_run() {
+    let story = Story::begin().await;
+    let Story { app, thread, waits, .. } = &story;
+    app.rows.drop_guards("tool_calls").await;
+    let spoil =
+        format!("UPDATE tool_calls SET escalate_at = 1, escalate_to = '{{' WHERE tool_call_id = '{waits}'");
+    assert_eq!(app.rows.change(&spoil).await, Ok(1));
+    let asked = app.scene.requests().len();
+    let stopped = app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({})).await;
+    assert_eq!(stopped.status, 500, "{:?}", stopped.body);
+    assert_eq!(app.scene.requests().len(), asked);
+}
+
+#[tokio::test]
 async fn an_unreadable_event_is_listed_with_its_readable_fields() {
     for (column, value) in [
         ("data", deep()),
