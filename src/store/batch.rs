@@ -38,6 +38,16 @@ enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Batch(Vec<Change>);
 
+/// The numbers of rows that the updates of a batch have changed, one column each.
+pub(super) struct Counts(Vec<OneRow>);
+
+/// An update that changes one row.
+struct OneRow {
+    table: &'static str,
+    /// What is wrong otherwise.
+    otherwise: &'static str,
+}
+
 impl Change {
     /// Inserts these rows. Returns `None` if there are none.
     pub(super) fn insert<A: ActiveModelTrait>(rows: impl IntoIterator<Item = A>) -> Option<Self> {
@@ -67,11 +77,17 @@ impl Change {
     /// Checks how many rows the change has changed.
     pub(super) fn check(&self, rows: u64) -> Result<(), DbErr> {
         match &self.kind {
-            Kind::Update(_, otherwise) if rows != 1 => {
-                Err(DbErr::Custom(format!("inconsistent row in {}: {otherwise}", self.table)))
-            }
-            Kind::Insert(_) | Kind::Update(..) => Ok(()),
+            Kind::Update(_, otherwise) => OneRow { table: self.table, otherwise }.check(rows),
+            Kind::Insert(_) => Ok(()),
         }
+    }
+}
+
+impl OneRow {
+    fn check(&self, rows: u64) -> Result<(), DbErr> {
+        let Self { table, otherwise } = self;
+        let not_one = || DbErr::Custom(format!("inconsistent row in {table}: {otherwise}"));
+        (rows == 1).then_some(()).ok_or_else(not_one)
     }
 }
 
@@ -96,32 +112,32 @@ impl Batch {
         if self.0.len() == 1 { self.0.pop() } else { None }
     }
 
-    /// Returns the changes as one statement on Postgres. Its row has the number of rows of each update.
-    pub(super) fn statement(&self) -> Statement {
-        let mut with = WithClause::new();
-        let mut counts = Query::select();
-        for (n, change) in self.0.iter().enumerate() {
+    /// Returns the changes as one statement on Postgres, and what its row has to show.
+    pub(super) fn into_statement(self) -> (Statement, Counts) {
+        let (mut with, mut select, mut counts) = (WithClause::new(), Query::select(), Vec::new());
+        for (n, Change { table, kind, .. }) in self.0.into_iter().enumerate() {
             let name = format!("change_{n}");
-            let part: SubQueryStatement = match &change.kind {
-                Kind::Insert(insert) => insert.clone().into(),
-                Kind::Update(update, _) => {
-                    counts.expr(Expr::SubQuery(None, Box::new(count(&name).into())));
-                    let one = Query::returning().expr(Expr::cust("1"));
-                    update.clone().returning(one).to_owned().into()
+            let part: SubQueryStatement = match kind {
+                Kind::Insert(insert) => insert.into(),
+                Kind::Update(mut update, otherwise) => {
+                    counts.push(OneRow { table, otherwise });
+                    select.expr(Expr::SubQuery(None, Box::new(count(&name).into())));
+                    update.returning(Query::returning().expr(Expr::cust("1"))).take().into()
                 }
             };
             with.cte(CommonTableExpression::new().table_name(Alias::new(name)).query(part).to_owned());
         }
         // A select has a column.
-        counts.expr(Expr::cust("1"));
-        DbBackend::Postgres.build(&with.query(counts))
+        select.expr(Expr::cust("1"));
+        (DbBackend::Postgres.build(&with.query(select)), Counts(counts))
     }
+}
 
+impl Counts {
     /// Checks the row of the statement.
-    pub(super) fn check(&self, counts: &QueryResult) -> Result<(), DbErr> {
-        let updates = self.0.iter().filter(|change| matches!(change.kind, Kind::Update(..)));
-        for (n, update) in updates.enumerate() {
-            let rows: i64 = counts.try_get_by_index(n)?;
+    pub(super) fn check(&self, row: &QueryResult) -> Result<(), DbErr> {
+        for (n, update) in self.0.iter().enumerate() {
+            let rows: i64 = row.try_get_by_index(n)?;
             update.check(rows.unsigned_abs())?;
         }
         Ok(())

@@ -263,7 +263,12 @@ impl Write {
         if let Some(end) = &end {
             self.end_held_turn(turn, end).await?;
         }
-        self.commit().await?;
+        let committed = self.commit().await;
+        if committed.as_ref().is_err_and(|error| !error.is_unavailable()) {
+            // The database refused the changes, so the turn has not ended.
+            turn.lease.may_have_ended.store(false, Ordering::Relaxed);
+        }
+        committed?;
         let permits = running
             .into_iter()
             .map(|it| {

@@ -211,10 +211,10 @@ impl Session {
         if batch.is_empty() {
             return Ok(());
         }
-        let mut statement = batch.statement();
+        let (mut statement, counts) = batch.into_statement();
         statement.sql = schema.qualify(statement.sql);
         match self.query(statement).await?.first() {
-            Some(counts) => batch.check(counts),
+            Some(row) => counts.check(row),
             None => Err(DbErr::RecordNotUpdated),
         }
     }

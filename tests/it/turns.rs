@@ -1,6 +1,6 @@
 //! A turn: the events of its stream, their order, and the stored result.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, call, eventually};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
@@ -145,6 +145,25 @@ async fn a_model_error_is_emitted_and_a_continuation_retries() {
     assert_eq!((&run["status"], run.get("error")), (&json!("completed"), None));
     let reported = app.scene.requests()[1].messages.clone();
     assert_eq!(reported.len(), 1, "what broke off is never sent: {reported:?}");
+}
+
+#[tokio::test]
+async fn an_answer_whose_step_was_closed_meanwhile_ends_no_run_as_completed() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let gate = app.scene.gate();
+    app.scene.answers("Hello.");
+    let close = "UPDATE message_steps SET status = 'interrupted', finished_at = 1 WHERE status = 'streaming'";
+    let closed = async {
+        eventually("the step is closed", async || (app.rows.change(close).await == Ok(1)).then_some(()))
+            .await;
+        gate.add_permits(usize::MAX >> 4);
+    };
+    let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), closed);
+    assert!(turn.codes().ends_with('3'), "{}", turn.raw);
+    assert_eq!(app.rows.count("runs WHERE status = 'failed'").await, 1);
+    assert_eq!(app.rows.count("events WHERE type = 'run.completed'").await, 0);
+    assert_eq!(app.rows.count("message_steps WHERE status = 'complete'").await, 0);
 }
 
 #[tokio::test]
