@@ -176,16 +176,6 @@ async fn a_run_that_cannot_be_read_keeps_its_answer() {
 }
 
 #[tokio::test]
-async fn a_message_that_cannot_be_read_is_omitted_from_the_history() {
-    let story = Story::begin().await;
-    story.spoil("messages", "run_id", "none", "ordinal = 0").await;
-    story.app.scene.answers("Good.");
-    assert_eq!(story.app.client.send_message(&story.thread, "and?").await.text(), "Good.");
-    let read = format!("{:?}", story.app.scene.requests().last().unwrap().messages);
-    assert!(!read.contains("please pay 1") && read.contains("Paid."), "{read}");
-}
-
-#[tokio::test]
 async fn an_open_call_that_cannot_be_read_stops_its_run() {
     let story = Story::begin().await;
     let Story { app, thread, waits, .. } = &story;
