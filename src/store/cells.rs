@@ -1,12 +1,11 @@
-//! The cells of a row that a union found.
+//! The cells of a row that a union found, and the tables that read them.
 
 use super::StoreError;
-use super::views::View;
 use sea_orm::sea_query::ColumnType;
 use sea_orm::sqlx::postgres::{PgRow, Postgres};
 use sea_orm::sqlx::sqlite::{Sqlite, SqliteRow};
 use sea_orm::sqlx::{self, Decode, Row, Type};
-use sea_orm::{ColumnTrait, DbErr, QueryResult, RuntimeErr};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryResult, RuntimeErr};
 use std::sync::Arc;
 
 /// The types of the columns.
@@ -40,6 +39,17 @@ pub(super) struct Cells<'r> {
 enum DatabaseRow<'r> {
     Postgres(&'r PgRow),
     Sqlite(&'r SqliteRow),
+}
+
+/// A table whose rows a union reads.
+pub(super) trait View: EntityTrait {
+    /// A row.
+    type Row<'r>;
+    /// The columns, in the order in which they are read.
+    const COLUMNS: &'static [Self::Column];
+
+    /// Reads a row.
+    fn read<'r>(cells: &mut Cells<'r>) -> Result<Self::Row<'r>, StoreError>;
 }
 
 /// A value that a cell holds.

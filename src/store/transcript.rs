@@ -49,8 +49,8 @@ impl Statements {
     /// Returns the statements for a thread with this number of messages.
     fn for_messages(&self, messages: u64) -> &[UnionStatement] {
         match messages {
-            ..=TOGETHER_MAX => &self.together,
-            ..=HALVES_MAX => &self.halves,
+            _ if messages <= TOGETHER_MAX => &self.together,
+            _ if messages <= HALVES_MAX => &self.halves,
             _ => &self.apart,
         }
     }

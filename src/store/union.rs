@@ -1,9 +1,8 @@
 //! Rows of several tables from one statement.
 
 use super::StoreError;
-use super::cells::{Cells, Kind, Width};
+use super::cells::{Cells, Kind, View, Width};
 use super::tx::Tx;
-use super::views::View;
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, JoinType, QueryResult, Statement};
 use std::collections::HashMap;

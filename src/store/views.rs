@@ -1,22 +1,10 @@
 //! The columns that unions read of each table, listed once for the statement and for the rows.
 
 use super::StoreError;
-use super::cells::{Cell, Cells};
+use super::cells::{Cell, Cells, View};
 use super::entity::{decision, message, run, sent_answer, step, tool_call};
-use sea_orm::EntityTrait;
 
-/// A table whose rows a union reads.
-pub(super) trait View: EntityTrait {
-    /// A row.
-    type Row<'r>;
-    /// The columns, in the order in which they are read.
-    const COLUMNS: &'static [Self::Column];
-
-    /// Reads a row.
-    fn read<'r>(cells: &mut Cells<'r>) -> Result<Self::Row<'r>, StoreError>;
-}
-
-/// A value of a row as the row of the database or a model has it.
+/// A value that a row takes from a model, without a copy of a text.
 trait Lent<'r, T> {
     fn of(value: &'r T) -> Self;
 }
