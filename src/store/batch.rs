@@ -24,7 +24,8 @@ const ROWS_MAX: usize = 100;
 pub(super) struct Change {
     table: &'static str,
     rows: usize,
-    kind: Kind,
+    /// Boxed, because it is large, and the futures of transactions contain it.
+    kind: Box<Kind>,
 }
 
 #[derive(Debug)]
@@ -57,18 +58,18 @@ impl Change {
             return None;
         }
         let insert = <A::Entity as EntityTrait>::insert_many(new).into_query();
-        Some(Self { table: A::Entity::default().table_name(), rows, kind: Kind::Insert(insert) })
+        Some(Self { table: A::Entity::default().table_name(), rows, kind: Box::new(Kind::Insert(insert)) })
     }
 
     /// Updates one row.
     pub(super) fn update<E: EntityTrait>(update: UpdateMany<E>, otherwise: &'static str) -> Self {
-        let kind = Kind::Update(update.into_query(), otherwise);
+        let kind = Box::new(Kind::Update(update.into_query(), otherwise));
         Self { table: E::default().table_name(), rows: 1, kind }
     }
 
     /// Returns the change as a statement of its own.
     pub(super) fn statement(&self, backend: DbBackend) -> Statement {
-        match &self.kind {
+        match self.kind.as_ref() {
             Kind::Insert(insert) => backend.build(insert),
             Kind::Update(update, _) => backend.build(update),
         }
@@ -76,7 +77,7 @@ impl Change {
 
     /// Checks how many rows the change has changed.
     pub(super) fn check(&self, rows: u64) -> Result<(), DbErr> {
-        match &self.kind {
+        match self.kind.as_ref() {
             Kind::Update(_, otherwise) => OneRow { table: self.table, otherwise }.check(rows),
             Kind::Insert(_) => Ok(()),
         }
@@ -117,7 +118,7 @@ impl Batch {
         let (mut with, mut select, mut counts) = (WithClause::new(), Query::select(), Vec::new());
         for (n, Change { table, kind, .. }) in self.0.into_iter().enumerate() {
             let name = format!("change_{n}");
-            let part: SubQueryStatement = match kind {
+            let part: SubQueryStatement = match *kind {
                 Kind::Insert(insert) => insert.into(),
                 Kind::Update(mut update, otherwise) => {
                     counts.push(OneRow { table, otherwise });

@@ -436,24 +436,28 @@ impl Write {
     }
 
     /// Inserts these rows before the next other statement or the commit.
-    pub(super) async fn insert_later<A: ActiveModelTrait>(
+    pub(super) fn insert_later<A: ActiveModelTrait>(
         &self,
         rows: impl IntoIterator<Item = A>,
-    ) -> Result<(), StoreError> {
-        if let Some(change) = Change::insert(rows) {
-            self.tx.later(change).await?;
-        }
-        Ok(())
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.later(Change::insert(rows))
     }
 
     /// Updates one row before the next other statement or the commit. That statement fails with this text unless the
     /// update changes one row.
-    pub(super) async fn update_later<E: EntityTrait>(
+    pub(super) fn update_later<E: EntityTrait>(
         &self,
         update: UpdateMany<E>,
         otherwise: &'static str,
-    ) -> Result<(), StoreError> {
-        Ok(self.tx.later(Change::update(update, otherwise)).await?)
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.later(Some(Change::update(update, otherwise)))
+    }
+
+    async fn later(&self, change: Option<Change>) -> Result<(), StoreError> {
+        if let Some(change) = change {
+            self.tx.later(change).await?;
+        }
+        Ok(())
     }
 
     /// Returns the time of this transaction: the database's clock on Postgres, the process's clock on SQLite.
