@@ -17,8 +17,8 @@ use std::time::Duration;
 /// The folder of the figures and the logs.
 const OUT: &str = "target/bench";
 
-/// Runs these steps against these servers, prints the table, and stores the figures. Figures of the model itself are
-/// those that the latencies are compared with.
+/// Runs these steps against these servers, prints the table, and stores the figures. Without the model among the servers
+/// the table has no added latencies.
 pub(crate) async fn run(quick: bool, steps: Vec<Step>, targets: &[&Target], repeats: u32) -> Result<()> {
     pin_driver().await?;
     rlimit::increase_nofile_limit(u64::MAX)?;
