@@ -46,9 +46,13 @@ impl Deployment {
             .clone()
     }
 
-    /// Waits until a call is approved, and lets the next claim succeed.
+    /// Waits until a call is approved and the server claims it no more by itself, and lets the next claim
+    /// succeed.
     async fn unclaimed(&self, id: &str) {
-        eventually("the approval is made", async || (self.state(id).await == "approved").then_some(())).await;
+        // The server claims the call with the decision, and once more after it.
+        let refused = async || (self.rows.refused_claims().await == 2).then_some(());
+        eventually("both claims are refused", refused).await;
+        assert_eq!(self.state(id).await, "approved");
         self.rows.allow_claims().await;
     }
 

@@ -45,8 +45,9 @@ impl Rows {
     /// claimed. So an approval is committed without one, as by a process that is stopping.
     pub(crate) async fn forbid_claims(&self) {
         let forbid = if self.is_postgres() {
-            "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
-                 BEGIN RETURN NULL; END $$;
+            "CREATE SEQUENCE refused_claims;
+             CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+                 BEGIN PERFORM nextval('refused_claims'); RETURN NULL; END $$;
              CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
                  WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
         } else {
@@ -54,6 +55,12 @@ impl Rows {
                  BEGIN SELECT RAISE(IGNORE); END"
         };
         self.change(forbid).await.unwrap();
+    }
+
+    /// The number of claims that Postgres has refused, in transactions of any end.
+    pub(crate) async fn refused_claims(&self) -> i64 {
+        let refused = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS count FROM refused_claims";
+        self.all(refused).await[0]["count"].as_i64().unwrap()
     }
 
     /// Lets the database make claims again.
