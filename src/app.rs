@@ -411,15 +411,7 @@ impl App {
             },
             wake: Wake::default(),
         };
-        let agent = Agent {
-            store: store.clone(),
-            executor: executor.clone(),
-            clock: clock.clone(),
-            entropy: entropy.clone(),
-            model: config.model.clone(),
-            limits: config.limits.clone(),
-            approval: approval.clone(),
-        };
+        let agent = Agent::new(executor.clone(), clock.clone(), entropy.clone(), &config);
         let caps = config.limits.caps(config.auth.mode);
         let approvals = Approvals::new(store.clone(), executor, handler, owner, entropy, &config);
         let feed = Feed::new(store.clone(), tasks.clone());

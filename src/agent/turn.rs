@@ -1,6 +1,6 @@
 //! The loop of a turn: step, calls, gate, then results or a hold.
 
-use super::draft::Drafts;
+use super::draft::{DraftWriter, Drafts};
 use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
@@ -8,7 +8,7 @@ use super::judge::{Judge, PendingCalls};
 use super::previews::{self, MissingPreview, Previews};
 use super::retry::persist;
 use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
-use crate::config;
+use crate::config::{self, Config};
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
@@ -31,13 +31,14 @@ use tokio::sync::oneshot;
 /// The agent, which runs turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
-    pub(crate) store: Store,
+    store: Store,
     pub(crate) executor: Executor,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) model: config::Model,
+    drafts: DraftWriter,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    model: config::Model,
     pub(crate) limits: config::Limits,
-    pub(crate) approval: config::Approval,
+    approval: config::Approval,
 }
 
 /// One turn: its lease, its model and its handler.
@@ -106,6 +107,24 @@ pub(crate) type StartCommitted = Shared<oneshot::Receiver<()>>;
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
+    pub(crate) fn new(
+        executor: Executor,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        config: &Config,
+    ) -> Self {
+        Self {
+            store: executor.store.clone(),
+            drafts: DraftWriter::new(executor.store.clone(), executor.tasks.clone()),
+            executor,
+            clock,
+            entropy,
+            model: config.model.clone(),
+            limits: config.limits.clone(),
+            approval: config.approval.clone(),
+        }
+    }
+
     /// Runs a turn from its open first step to its end, which the caller emits, and commits unless the last
     /// step did. Adds the usage up to that end to `spent`. Returns `None` if the turn never began.
     pub(crate) async fn run(
@@ -245,7 +264,7 @@ impl Agent {
             metrics: &self.executor.metrics,
         };
         let step = turn.lease.open_step(n);
-        let mut drafts = Drafts::of(step, self.store.clone(), self.executor.tasks.clone());
+        let mut drafts = Drafts::of(step, self.drafts.clone());
         step::call_model(&asking, request, &mut drafts, emit).await
     }
 

@@ -6,10 +6,13 @@ use super::{Lease, StoreError, Write};
 use crate::domain::id::{MessageId, RunId};
 use crate::domain::message::{Part, StepStatus};
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter};
+use sea_orm::sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, Query, TableRef, ValueTuple};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityName};
 
-/// A step that a turn writes, for the task that stores its drafts.
+/// The name of the drafts in their statement.
+const DRAFT: &str = "draft";
+
+/// A step that a turn writes, for the writer of its drafts.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenStep {
     message_id: MessageId,
@@ -26,26 +29,47 @@ impl Lease {
     }
 }
 
+/// The output of a step so far.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// The step.
+    pub(crate) step: OpenStep,
+    /// Its parts, which may name calls that are not stored.
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Draft {
+    /// Returns the draft as a row of [`DRAFT`].
+    fn row(&self) -> ValueTuple {
+        let OpenStep { message_id, n, run_id, holder } = &self.step;
+        let (message_id, run_id) = (message_id.to_string(), run_id.to_string());
+        (message_id, *n, run_id, holder.clone(), write_parts(&self.parts)).into_value_tuple()
+    }
+}
+
 impl Write {
-    /// Stores a draft of a step if the same holder still writes the step. The draft may name calls that are
-    /// not stored. The method does not lock the thread: the draft moves no state, and no task waits for it.
-    pub(crate) async fn draft_step(&self, open: &OpenStep, parts: &[Part]) -> Result<(), StoreError> {
+    /// Stores drafts of different steps with one statement. A step keeps its content if another holder writes it, or
+    /// if it is complete. The method does not lock the threads: a draft moves no state, and no task waits for it.
+    pub(crate) async fn draft_steps(&self, drafts: &[Draft]) -> Result<(), StoreError> {
         self.name_commit("step.drafted", None);
+        let of_draft = |column: &'static str| Expr::col((DRAFT, column));
         let held = Query::select()
             .column(run::Column::RunId)
             .from(run::Entity.table_ref())
-            .and_where(run::Column::RunId.eq(open.run_id.to_string()))
+            .and_where(run::Column::RunId.into_expr().eq(of_draft("column3")))
+            .and_where(run::Column::Owner.into_expr().eq(of_draft("column4")))
             .and_where(run::Column::Status.eq(RunStatus::Running))
-            .and_where(run::Column::Owner.eq(&open.holder))
             .to_owned();
-        step::Entity::update_many()
-            .col_expr(step::Column::Parts, Expr::value(write_parts(parts)))
-            .filter(step::Column::MessageId.eq(open.message_id.to_string()))
-            .filter(step::Column::N.eq(open.n))
-            .filter(step::Column::Status.eq(StepStatus::Streaming))
-            .filter(Expr::exists(held))
-            .exec(&self.tx)
-            .await?;
+        let update = Query::update()
+            .table(step::Entity.table_ref())
+            .value(step::Column::Parts, of_draft("column5"))
+            .from(TableRef::ValuesList(drafts.iter().map(Draft::row).collect(), DRAFT.into_iden()))
+            .and_where(step::Column::MessageId.into_expr().eq(of_draft("column1")))
+            .and_where(step::Column::N.into_expr().eq(of_draft("column2")))
+            .and_where(step::Column::Status.eq(StepStatus::Streaming))
+            .and_where(Expr::exists(held))
+            .to_owned();
+        self.tx.execute_raw(self.tx.get_database_backend().build(&update)).await?;
         Ok(())
     }
 }

@@ -72,7 +72,7 @@ pub use commit_hook::{Commit, CommitFailed, CommitHook};
 use decisions::NewDecision;
 pub(crate) use decisions::Vote;
 pub(crate) use definitions::{AcceptOutcome, ListedTool};
-pub(crate) use drafts::OpenStep;
+pub(crate) use drafts::{Draft, OpenStep};
 pub(crate) use endpoints::{Attempted, Delivery, DueEvent, EndpointEvents, LeasedEndpoint, NextEvent, Then};
 pub(crate) use error::StoreError;
 pub(crate) use establish::{Established, Finding};

@@ -489,3 +489,35 @@ async fn a_step_is_not_stored_again_with_every_delta_on_sqlite() {
     let whole = app.client.messages(&thread).await.pop().unwrap();
     assert!(whole["parts"][1]["text"].as_str().unwrap() == piece.repeat(PIECES));
 }
+
+#[tokio::test]
+async fn on_postgres_the_drafts_of_many_turns_are_written_together() {
+    const TURNS: usize = 20;
+    let deployment = Deployment::on_postgres().await;
+    let server = deployment.start("0s");
+    let (rows, lock) = (deployment.rows().await, deployment.rows().await);
+    let begin = || {
+        let client = server.client.clone();
+        tokio::spawn(async move { client.send_message(&client.thread().await, "think").await })
+    };
+    let mut turns = vec![begin()];
+    deployment.wait_started(&["think"]).await;
+    // The first draft waits for this lock, and the others for the first one.
+    lock.change("BEGIN; SELECT 1 FROM message_steps FOR UPDATE").await.unwrap();
+    rows.wait_for_lock_waiter().await;
+    turns.extend((1..TURNS).map(|_| begin()));
+    deployment.wait_started(&["think"; TURNS]).await;
+    let is_new = "message_steps WHERE created_at > extract(epoch FROM clock_timestamp()) * 1000000 - 1500000";
+    eventually("all drafts are due", async || (rows.count(is_new).await == 0).then_some(())).await;
+    lock.change("ROLLBACK").await.unwrap();
+    let drafted = "message_steps WHERE parts LIKE '%Half an %'";
+    let all = i64::try_from(TURNS).unwrap();
+    eventually("all drafts are stored", async || (rows.count(drafted).await >= all - 1).then_some(())).await;
+    let transactions = format!("(SELECT DISTINCT xmin::text FROM {drafted}) AS transactions");
+    let transactions = rows.count(&transactions).await;
+    assert!(transactions <= 3, "{transactions} transactions");
+    deployment.release();
+    for turn in turns {
+        assert_eq!(turn.await.unwrap().text(), "Half an answer.");
+    }
+}
