@@ -1,14 +1,20 @@
 -- Counts of the messages and bytes of a thread, and the time of its last message, updated with each write. Equivalent to counts_sqlite.sql.
 
 -- Inserted rows are counted once for each statement. An update of the thread for each row would leave one
--- dead version of the thread per row, and each later update reads all of these versions.
+-- dead version of the thread per row, and each later update reads all of these versions. An update that joins the
+-- threads with the counts would read all threads: a session keeps the plan that it made when the table was small.
 CREATE FUNCTION holdpoint_messages_counted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    counted record;
 BEGIN
-    UPDATE threads SET messages = threads.messages + counted.rows, bytes = threads.bytes + counted.bytes,
-        updated_at = greatest(threads.updated_at, counted.at)
-    FROM (SELECT thread_id, count(*) AS rows, sum(coalesce(octet_length(content), 0)) AS bytes, max(created_at) AS at
-          FROM added GROUP BY thread_id) AS counted
-    WHERE threads.thread_id = counted.thread_id;
+    FOR counted IN
+        SELECT thread_id, count(*) AS rows, sum(coalesce(octet_length(content), 0)) AS bytes, max(created_at) AS at
+        FROM added GROUP BY thread_id ORDER BY thread_id
+    LOOP
+        UPDATE threads SET messages = messages + counted.rows, bytes = bytes + counted.bytes,
+            updated_at = greatest(updated_at, counted.at)
+        WHERE thread_id = counted.thread_id;
+    END LOOP;
     RETURN NULL;
 END $$;
 
@@ -32,13 +38,17 @@ BEGIN
 END $$;
 
 CREATE FUNCTION holdpoint_calls_counted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    counted record;
 BEGIN
-    UPDATE threads SET bytes = threads.bytes + counted.bytes
-    FROM (SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(validated_inputs), 0)
-              + coalesce(octet_length(preview), 0) + coalesce(octet_length(validated_preview), 0)
-              + coalesce(octet_length(output), 0) + coalesce(octet_length(result), 0)) AS bytes
-          FROM added GROUP BY thread_id) AS counted
-    WHERE threads.thread_id = counted.thread_id;
+    FOR counted IN
+        SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(validated_inputs), 0)
+            + coalesce(octet_length(preview), 0) + coalesce(octet_length(validated_preview), 0)
+            + coalesce(octet_length(output), 0) + coalesce(octet_length(result), 0)) AS bytes
+        FROM added GROUP BY thread_id ORDER BY thread_id
+    LOOP
+        UPDATE threads SET bytes = bytes + counted.bytes WHERE thread_id = counted.thread_id;
+    END LOOP;
     RETURN NULL;
 END $$;
 
