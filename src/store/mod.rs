@@ -44,6 +44,7 @@ mod reached;
 mod refusals;
 mod resumable_runs;
 mod rows;
+mod run_transitions;
 mod runs;
 mod schema;
 mod search;

@@ -2,6 +2,7 @@
 
 use super::entity::{message, run, tool_call};
 use super::events::Subject;
+use super::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use super::threads::threads_of;
 use super::words::{Role, Word};
 use super::{Lease, Read, StoreError, Thread, Transcript, Which, Write, rows};
@@ -237,23 +238,16 @@ impl Write {
     ) -> Result<Option<Lease>, StoreError> {
         self.lock_thread(thread).await?;
         let holder = self.clock.uuid().to_string();
-        let lease_until = self.now.plus(time);
-        let moved = run::Entity::update_many()
-            .col_expr(run::Column::Status, Expr::value(RunStatus::Running))
-            .col_expr(run::Column::Tools, Expr::value(tools_column(&run.options)))
-            .col_expr(run::Column::Roles, Expr::value(json!(run.options.roles).to_string()))
-            .col_expr(run::Column::Owner, Expr::value(holder.clone()))
-            .col_expr(run::Column::LeaseUntil, Expr::value(lease_until.as_micros()))
-            // The mark was about the holds that this continuation follows.
-            .col_expr(run::Column::ServerResumes, Expr::value(false))
-            .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
-            .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
-            .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))
-            .filter(run::Column::RunId.eq(run.id.to_string()))
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.is_in([RunStatus::Waiting, RunStatus::Failed]))
-            .exec(&self.tx)
-            .await?;
+        let resumed =
+            RunMove::of(run.id, Running { holder: holder.clone(), lease_until: self.now.plus(time) })
+                .from::<Waiting>()
+                .from::<Failed>()
+                .only(run::Column::ThreadId.eq(thread.id.to_string()))
+                .set(run::Column::Tools, Expr::value(tools_column(&run.options)))
+                .set(run::Column::Roles, Expr::value(json!(run.options.roles).to_string()))
+                // The mark was about the holds that this continuation follows.
+                .set(run::Column::ServerResumes, Expr::value(false));
+        let moved = resumed.statement().exec(&self.tx).await?;
         if moved.rows_affected == 0 {
             return Ok(None);
         }
@@ -364,22 +358,18 @@ impl Write {
     }
 
     async fn close_paused(&self, thread: &Thread, run_id: RunId, close: Close) -> Result<bool, StoreError> {
-        let (from, status, event): (&[RunStatus], _, _) = match close {
-            Close::Passed => (&[RunStatus::Waiting], RunStatus::Completed, EventType::RunCompleted),
+        let (closing, event) = match close {
+            Close::Passed => {
+                let passed = RunMove::of(run_id, Completed(self.now)).from::<Waiting>();
+                (passed.statement(), EventType::RunCompleted)
+            }
             Close::Cancelled => {
-                (&[RunStatus::Waiting, RunStatus::Failed], RunStatus::Cancelled, EventType::RunCancelled)
+                let cancelled = RunMove::of(run_id, Cancelled(self.now)).from::<Waiting>().from::<Failed>();
+                (cancelled.statement(), EventType::RunCancelled)
             }
         };
-        let moved = run::Entity::update_many()
-            .col_expr(run::Column::Status, Expr::value(status))
-            .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
-            .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
-            .col_expr(run::Column::FinishedAt, Expr::value(self.now.as_micros()))
-            .filter(run::Column::RunId.eq(run_id.to_string()))
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.is_in(from.iter().copied()))
-            .exec(&self.tx)
-            .await?;
+        let closing = closing.filter(run::Column::ThreadId.eq(thread.id.to_string()));
+        let moved = closing.exec(&self.tx).await?;
         let closed = moved.rows_affected == 1;
         if closed {
             self.run_event(event, thread, run_id);

@@ -2,6 +2,7 @@
 
 use super::entity::{event, run, step, thread};
 use super::events::Subject;
+use super::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use super::words::{Word, literal};
 use super::{HeldTurn, Read, Renewed, StoreError, Thread, Which, Write, rows};
 use crate::domain::clock::Timestamp;
@@ -324,18 +325,14 @@ impl Write {
 
     /// Builds the move of a running run to this end.
     fn leaving(now: Timestamp, run: &Run, end: &TurnEnd) -> UpdateMany<run::Entity> {
-        let (status, error) = (end.status().0, end.error());
-        let finished_at = (!matches!(end, TurnEnd::Waiting)).then_some(now.as_micros());
-        run::Entity::update_many()
-            .col_expr(run::Column::Status, Expr::value(status))
-            .col_expr(run::Column::Owner, Expr::value(None::<String>))
-            .col_expr(run::Column::LeaseUntil, Expr::value(None::<i64>))
-            .col_expr(run::Column::CancelRequestedAt, Expr::value(None::<i64>))
-            .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.word())))
-            .col_expr(run::Column::ErrorMessage, Expr::value(error.map(|error| error.message.clone())))
-            .col_expr(run::Column::FinishedAt, Expr::value(finished_at))
-            .filter(run::Column::RunId.eq(run.id.to_string()))
-            .filter(run::Column::Status.eq(RunStatus::Running))
+        match end {
+            TurnEnd::Waiting => RunMove::of(run.id, Waiting).from::<Running>().statement(),
+            TurnEnd::Completed => RunMove::of(run.id, Completed(now)).from::<Running>().statement(),
+            TurnEnd::Cancelled => RunMove::of(run.id, Cancelled(now)).from::<Running>().statement(),
+            TurnEnd::Failed(error) => {
+                RunMove::of(run.id, Failed(now, error.clone())).from::<Running>().statement()
+            }
+        }
     }
 
     /// Adds the event of a run that was running, and cancels the calls of a cancelled one.

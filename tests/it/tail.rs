@@ -6,6 +6,7 @@ use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use reqwest::Response;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 type ScriptedAnswer = Result<ModelEvent, String>;
 
@@ -496,16 +497,17 @@ async fn on_postgres_the_drafts_of_many_turns_are_written_together() {
     let deployment = Deployment::on_postgres().await;
     let server = deployment.start("0s");
     let (rows, lock) = (deployment.rows().await, deployment.rows().await);
-    let begin = || {
+    let mut turns = JoinSet::new();
+    let begin = |turns: &mut JoinSet<Turn>| {
         let client = server.client.clone();
-        tokio::spawn(async move { client.send_message(&client.thread().await, "think").await })
+        turns.spawn(async move { client.send_message(&client.thread().await, "think").await });
     };
-    let mut turns = vec![begin()];
+    begin(&mut turns);
     deployment.wait_started(&["think"]).await;
     // The first draft waits for this lock, and the others for the first one.
     lock.change("BEGIN; SELECT 1 FROM message_steps FOR UPDATE").await.unwrap();
     rows.wait_for_lock_waiter().await;
-    turns.extend((1..TURNS).map(|_| begin()));
+    (1..TURNS).for_each(|_| begin(&mut turns));
     deployment.wait_started(&["think"; TURNS]).await;
     let is_new = "message_steps WHERE created_at > extract(epoch FROM clock_timestamp()) * 1000000 - 1500000";
     eventually("all drafts are due", async || (rows.count(is_new).await == 0).then_some(())).await;
@@ -517,7 +519,7 @@ async fn on_postgres_the_drafts_of_many_turns_are_written_together() {
     let transactions = rows.count(&transactions).await;
     assert!(transactions <= 3, "{transactions} transactions");
     deployment.release();
-    for turn in turns {
-        assert_eq!(turn.await.unwrap().text(), "Half an answer.");
+    for turn in turns.join_all().await {
+        assert_eq!(turn.text(), "Half an answer.");
     }
 }

@@ -1,4 +1,4 @@
-//! The database accepts exactly the state transitions of a call that the server defines.
+//! The database accepts exactly the state transitions of a call and of a run that the server defines.
 
 use crate::support::{Embedded, postgres};
 use holdpoint::app::CALL_STATES;
@@ -15,6 +15,14 @@ macro_rules! legal {
 }
 
 include!("../../src/store/legal_transitions.rs");
+
+macro_rules! legal_runs {
+    ($($from:ident => $to:ident;)+) => {
+        const LEGAL_RUNS: &[(&str, &str)] = &[$((stringify!($from), stringify!($to))),+];
+    };
+}
+
+include!("../../src/store/legal_run_transitions.rs");
 
 /// The assignments that bring a row of a call into this state, with every column that the state requires.
 fn assignments(state: &str) -> String {
@@ -181,4 +189,87 @@ async fn exactly_the_transitions_of_the_server_are_accepted_on_sqlite() {
 async fn exactly_the_transitions_of_the_server_are_accepted_on_postgres() {
     let url = postgres().await;
     try_every_move(|config| config.database.url = url.into()).await;
+}
+
+const RUN_STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancelled"];
+
+/// The columns of a run that its state determines.
+const RUN_FACTS: &str = "status, owner, lease_until, error_code, error_message, finished_at";
+
+/// The values of [`RUN_FACTS`] in this state.
+fn run_facts(state: &str) -> &'static str {
+    match state {
+        "running" => "'running', 'x', 1, NULL, NULL, NULL",
+        "waiting" => "'waiting', NULL, NULL, NULL, NULL, NULL",
+        "completed" => "'completed', NULL, NULL, NULL, NULL, 1",
+        "failed" => "'failed', NULL, NULL, 'internal', 'x', 1",
+        "cancelled" => "'cancelled', NULL, NULL, NULL, NULL, 1",
+        other => panic!("an unknown state {other}"),
+    }
+}
+
+/// Moves a new run of a new thread from one state to another.
+async fn move_run(app: &Embedded, from: &str, to: &str) -> Result<u64, String> {
+    let thread = app.client.thread().await;
+    app.scene.answers("Hello.");
+    assert_eq!(app.client.send_message(&thread, "hello").await.text(), "Hello.");
+    let id = format!("{from}-{to}");
+    let insert = format!(
+        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
+         SELECT '{id}', thread_id, '{id}', 2, role, status, created_at FROM messages
+         WHERE thread_id = '{thread}' AND role = 'assistant'"
+    );
+    assert_eq!(app.rows.change(&insert).await, Ok(1), "{id}");
+    let insert = format!(
+        "INSERT INTO runs (run_id, thread_id, user_message_id, assistant_message_id, roles, server_resumes, created_at,
+             {RUN_FACTS})
+         SELECT '{id}', thread_id, user_message_id, '{id}', roles, server_resumes, created_at, {facts}
+         FROM runs WHERE thread_id = '{thread}'",
+        facts = run_facts(from),
+    );
+    assert_eq!(app.rows.change(&insert).await, Ok(1), "{id}");
+    let update =
+        format!("UPDATE runs SET ({RUN_FACTS}) = ({facts}) WHERE run_id = '{id}'", facts = run_facts(to));
+    app.rows.change(&update).await
+}
+
+async fn try_every_run_move(change: impl FnOnce(&mut Config)) {
+    let app = Embedded::with(|config| {
+        // No sweep closes these runs.
+        config.approval.sweep = Duration::from_secs(3600);
+        change(config);
+    })
+    .await;
+    let mut wrong = Vec::new();
+    for from in RUN_STATES {
+        for to in RUN_STATES.into_iter().filter(|to| *to != from) {
+            let is_legal = |(one, other): &(&str, &str)| {
+                one.eq_ignore_ascii_case(from) && other.eq_ignore_ascii_case(to)
+            };
+            let moved = move_run(&app, from, to).await;
+            let is_right = match &moved {
+                Ok(_) => LEGAL_RUNS.iter().any(is_legal),
+                Err(words) => {
+                    words.contains("illegal transition of a run") && !LEGAL_RUNS.iter().any(is_legal)
+                }
+            };
+            if !is_right {
+                wrong.push(format!("{from} to {to}: {moved:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn exactly_the_transitions_of_a_run_are_accepted_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/rows.db", dir.path().display());
+    try_every_run_move(|config| config.database.url = url.into()).await;
+}
+
+#[tokio::test]
+async fn exactly_the_transitions_of_a_run_are_accepted_on_postgres() {
+    let url = postgres().await;
+    try_every_run_move(|config| config.database.url = url.into()).await;
 }
