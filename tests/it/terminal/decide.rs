@@ -1,9 +1,9 @@
 //! `approvals approve` and `approvals reject`.
 
-use super::{Approver, free_address, hash};
+use super::{Approver, AtTerminal, free_address, hash};
 use crate::previews::{World, server};
 use crate::support::token::with_tokens;
-use crate::support::{ChangedPay, Embedded, call, eventually};
+use crate::support::{ChangedPay, Embedded, Pty, call, eventually};
 use holdpoint::config::ToolRules;
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -214,9 +214,13 @@ async fn f13_a_person_is_shown_the_call_and_asked_at_a_terminal() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let approver = Approver::of(&app);
-    // A complete line and the beginning of another, typed before the question.
-    let terminal = approver.start(&["approve", &id]);
-    terminal.pty.types("y\ny");
+    // A complete line and the beginning of another, which the terminal has before the command asks.
+    let pty = Pty::new();
+    let held_open = pty.end();
+    pty.types("y\ny");
+    pty.shows("y\r\ny", 1).await;
+    let terminal = AtTerminal::start_at(pty, &mut approver.command(&["approve", &id]));
+    drop(held_open);
     terminal.shows(QUESTION).await;
     let shown = terminal.pty.shown();
     assert!(shown.contains("\"note\": \"10\"") && shown.contains(&hash(&app, &id).await), "{shown}");
