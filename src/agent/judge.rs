@@ -50,7 +50,7 @@ impl PendingCalls {
         calls: &[ProposedCall],
         has_calls: bool,
     ) -> Result<(), StoreError> {
-        let thread = &held.lease().thread;
+        let thread = &held.thread;
         if has_calls {
             let provider_ids: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
             self.earlier = write.earlier_calls(held, &provider_ids).await?;

@@ -19,7 +19,8 @@ use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, T
 use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{
-    CommittedStep, Lease, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd, Write,
+    CommittedStep, Lease, LockedThread, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd,
+    Write,
 };
 use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
@@ -273,14 +274,14 @@ impl Agent {
     pub(crate) async fn open_first(
         &self,
         write: &Write,
-        lease: &Lease,
+        (thread, lease): (&LockedThread, &Lease),
         transcript: &Transcript,
         model: &dyn LanguageModel,
     ) -> Result<Result<OpenedStep, TurnError>, StoreError> {
-        if write.lock_thread(&lease.thread).await?.bytes >= self.limits.thread_bytes {
+        if thread.extent.bytes >= self.limits.thread_bytes {
             return Ok(Err(TurnError::thread_full()));
         }
-        if write.has_locked_deleted(&lease.thread) {
+        if thread.is_deleted {
             return Ok(Err(TurnError::taken_over()));
         }
         self.open_step(write, lease, transcript, model).await.map(Ok)
@@ -293,15 +294,15 @@ impl Agent {
             let Some(held) = write.lock_turn(turn.lease).await? else {
                 return Ok(Err(TurnError::taken_over()));
             };
-            if held.extent.bytes >= self.limits.thread_bytes {
+            if held.thread.extent.bytes >= self.limits.thread_bytes {
                 return Ok(Err(TurnError::thread_full()));
             }
-            let transcript = write.transcript(&turn.lease.thread).await?;
+            let transcript = write.transcript(&held.thread).await?;
             let opened = self.open_step(&write, turn.lease, &transcript, turn.model).await?;
             if after_hold {
                 // The mark was about the holds before this step. A turn that lost its lease keeps the mark:
                 // another turn has to resume.
-                write.clear_server_resumes(&turn.lease.thread, turn.lease.run.id).await?;
+                write.clear_server_resumes(&held.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;
             Ok::<_, StoreError>(Ok(opened))

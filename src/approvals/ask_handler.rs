@@ -210,9 +210,9 @@ impl Approvals {
         id: ToolCallId,
         reason: Option<String>,
     ) -> Result<(), StoreError> {
-        let (thread, requester) = (&lease.thread, requester(lease));
+        let requester = requester(lease);
         let write = self.store.urgent_write().await?;
-        write.lock_thread(thread).await?;
+        let thread = &write.lock_thread(lease.thread.id).await?;
         let waits = |call: &ToolCall| call.held && is_pending(call);
         let found = write.call(&requester, id).await?;
         let Some((call, _)) = found.filter(|(call, _)| waits(call)) else { return Ok(()) };

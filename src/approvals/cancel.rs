@@ -25,8 +25,8 @@ impl Approvals {
     ) -> Result<ToolCall, DecideError> {
         let write = self.store.urgent_write().await?;
         let (_, thread) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
-        write.lock_thread(&thread).await?;
-        let (call, thread) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        let thread = write.lock_thread(thread.id).await?;
+        let (call, _) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
         let overdue = call.expires_at.is_some_and(|at| at <= write.now());
         let became = if matches!(call.state, State::Pending) && overdue {
             write.expire(&thread, &call).await?;

@@ -355,7 +355,7 @@ impl Approvals {
                 return match is_repeat(call, &request.choice) {
                     true => {
                         let decided = Decided { replayed: true, ..Decided::now(locked.call) };
-                        Ok(Committed::unclaimed(decided, locked.thread))
+                        Ok(Committed::unclaimed(decided, locked.thread.into_thread()))
                     }
                     false => Err(DecideError::Closed(Box::new(locked.call))),
                 };
@@ -365,11 +365,12 @@ impl Approvals {
                 let expected = "expected a caller that approves the calls of the tool in their own right";
                 return Err(DecideError::NotRemembered(expected));
             }
-            if request.remember.is_some() {
+            let root = match request.remember {
                 // Before the policy is read under a shared lock. Two transactions with that lock would each
                 // wait for the other one here.
-                write.lock_session(thread).await?;
-            }
+                Some(_) => Some(write.lock_session(thread).await?),
+                None => None,
+            };
             self.check_policy(&gate, &write, &locked, &answer).await?;
             if let (Some(inputs), None) = (needs_preview(&gate, call, &answer), &edited_preview) {
                 if request.preview_hash.is_none() {
@@ -388,7 +389,7 @@ impl Approvals {
             };
             let input_hash = input_hash(&call.name, runs, gate.current_schema(call), preview);
             check_preview(request, &input_hash)?;
-            let grant = self.to_grant((&gate, &write), by, thread, call, request, runs).await?;
+            let grant = self.to_grant((&gate, &write), by, (thread, root.as_ref()), call, runs).await?;
             let mut vote = Vote {
                 actor: by.actor(),
                 on_behalf_of: locked.on_behalf_of.clone(),
@@ -410,14 +411,18 @@ impl Approvals {
                 Counted::Short { missing, repeated } => {
                     write.commit().await?;
                     let decided = Decided { replayed: repeated, missing, ..Decided::now(locked.call) };
-                    return Ok(Committed::unclaimed(decided, locked.thread));
+                    return Ok(Committed::unclaimed(decided, locked.thread.into_thread()));
                 }
             }
             if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
                 self.grant(&gate, &write, &locked.thread, grant).await?;
                 write.allow_resume(&locked, request.server_resumes).await?;
                 let permit = self.commit_decided(&gate, write, &mut locked).await?;
-                return Ok(Committed { decided: Decided::now(locked.call), thread: locked.thread, permit });
+                return Ok(Committed {
+                    decided: Decided::now(locked.call),
+                    thread: locked.thread.into_thread(),
+                    permit,
+                });
             }
         }
     }

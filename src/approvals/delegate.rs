@@ -95,7 +95,7 @@ impl Approvals {
             return Ok(None);
         }
         let votes = write.votes_of(call.id).await?;
-        let seen = VisibleCall { call: call.clone(), thread: thread.clone(), votes, delegations };
+        let seen = VisibleCall { call: call.clone(), thread: (**thread).clone(), votes, delegations };
         Ok(represented(gate, principal, &seen, write.now()))
     }
 

@@ -12,7 +12,7 @@ use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::policy::{MayDecide, Source};
-use crate::store::{Granted, LockedCall, NewGrant, Page, StoreError, Thread, Vote, Write};
+use crate::store::{Granted, LockedCall, LockedThread, NewGrant, Page, StoreError, Thread, Vote, Write};
 use crate::tools::gate::{Gate, PolicyContext};
 
 /// The reason why a grant is not found or not revoked.
@@ -49,14 +49,11 @@ impl Approvals {
         &self,
         (gate, write): (&Gate, &Write),
         by: Decider<'_>,
-        thread: &Thread,
+        (thread, root): (&Thread, Option<&LockedThread>),
         call: &ToolCall,
-        request: &DecisionRequest,
         runs: &Input,
     ) -> Result<Option<NewGrant>, DecideError> {
-        if request.remember.is_none() {
-            return Ok(None);
-        }
+        let Some(root) = root else { return Ok(None) };
         if gate.registry().quorum(&call.name).people > 1 {
             return Err(DecideError::NotRemembered("expected a tool whose calls one person approves"));
         }
@@ -68,7 +65,7 @@ impl Approvals {
         // call only.
         let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash, None));
         let (actor, process) = (by.actor(), remembering.process.as_deref());
-        let grant = write.to_grant(thread, (&actor, by.roles()), call, inputs, process).await?;
+        let grant = write.to_grant((thread, root), (&actor, by.roles()), call, inputs, process).await?;
         let gone = DecideError::NotRemembered("expected a session whose root thread is not deleted");
         grant.map(Some).ok_or(gone)
     }
@@ -212,7 +209,7 @@ impl Approvals {
     ) -> Result<(), GrantError> {
         let (write, gate) = (self.store.urgent_write().await?, self.gate());
         let root = write.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
-        write.lock_thread(&root).await?;
+        let root = write.lock_thread(root.id).await?;
         let (actor, process) = (principal.actor(), gate.remembering().process.as_deref());
         let whose = self.whose(principal, &root, &actor);
         if !write.revoke_grant(&root, whose, process, grant, &actor).await? {

@@ -120,8 +120,8 @@ impl Approvals {
         let write = self.store.urgent_write().await?;
         let root = write.any_session(principal, session).await?;
         let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
-        write.lock_thread(&root).await?;
-        let before = write.session_policy(&root).await?;
+        let root = write.lock_thread(root.id).await?;
+        let before = write.hold_session(&root).await?;
         let gate = self.gate();
         let registry = gate.registry();
         // The stored policy may name tools of another build. A tool that the principal may not run counts as

@@ -9,7 +9,9 @@ use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunOptions};
-use crate::store::{Extent, NewRun, NewThread, Question, StoreError, Thread, Transcript, Which, Write};
+use crate::store::{
+    Extent, LockedThread, NewRun, NewThread, Question, StoreError, Thread, Transcript, Which, Write,
+};
 use crate::stream::ClientTraits;
 use std::collections::HashSet;
 
@@ -36,13 +38,12 @@ impl Chat {
         let answered: HashSet<_> = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &action).await?;
-        let extent = write.lock_thread(&thread).await?;
-        let transcript = match extent.messages {
+        let transcript = match thread.extent.messages {
             0 => Transcript::default(),
             _ => self.transcript(&write, &thread).await?,
         };
         let intent = intent(&transcript, action, key)?;
-        self.check_fits(extent, &intent)?;
+        self.check_fits(thread.extent, &intent)?;
         let locked = Locked { write, thread, principal };
         let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
         // This process may not be able to read the running turn.
@@ -95,7 +96,7 @@ impl Chat {
         principal: &Principal,
         name: &ThreadName,
         action: &Action,
-    ) -> Result<Thread, AdmitError> {
+    ) -> Result<LockedThread, AdmitError> {
         match name {
             ThreadName::Known(name) => {
                 write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)
@@ -119,7 +120,7 @@ impl Chat {
     pub(super) async fn running_run(
         &self,
         write: &Write,
-        thread: &Thread,
+        thread: &LockedThread,
     ) -> Result<Option<Run>, StoreError> {
         match write.running(thread).await? {
             Some(running) if !write.close_dead_turn(thread, &running).await? => Ok(Some(running)),
@@ -128,7 +129,11 @@ impl Chat {
     }
 
     /// Returns the transcript of a locked thread. Closes a turn whose process is dead.
-    pub(super) async fn transcript(&self, write: &Write, thread: &Thread) -> Result<Transcript, StoreError> {
+    pub(super) async fn transcript(
+        &self,
+        write: &Write,
+        thread: &LockedThread,
+    ) -> Result<Transcript, StoreError> {
         let transcript = write.transcript(thread).await?;
         if let Some((running, lease_until)) = transcript.running()
             && lease_until.is_some_and(|until| until < write.now())
@@ -181,7 +186,7 @@ impl Chat {
         let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.approval.lease };
         let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
-        let first = Box::new(self.open_first(write, &lease, &transcript).await?);
+        let first = Box::new(self.open_first(write, (thread, &lease), &transcript).await?);
         let next = Next::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
         Ok(next.after(decided_elsewhere(&transcript, None, shown)))
     }

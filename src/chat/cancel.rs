@@ -91,8 +91,8 @@ impl Chat {
     async fn request_cancel(&self, principal: &Principal, id: RunId) -> Result<Option<Run>, CancelRunError> {
         let write = self.store.urgent_write().await?;
         let (_, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
-        write.lock_thread(&thread).await?;
-        let (run, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+        let thread = write.lock_thread(thread.id).await?;
+        let (run, _) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
         let requested = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
         self.tasks.renew_now(Work::Turn(id));

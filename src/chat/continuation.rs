@@ -15,7 +15,7 @@ use crate::domain::message::Step;
 use crate::domain::replay::replay;
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::TurnEvent;
-use crate::store::{Lease, StoreError, Thread, Transcript, Write};
+use crate::store::{Lease, LockedThread, StoreError, Thread, Transcript, Write};
 use crate::stream::ClientTraits;
 use futures::FutureExt;
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 /// The transaction of a request, with the thread locked.
 pub(super) struct Locked<'a> {
     pub(super) write: Write,
-    pub(super) thread: Thread,
+    pub(super) thread: LockedThread,
     /// The user on whose behalf the request acts.
     pub(super) principal: &'a Principal,
 }
@@ -180,7 +180,7 @@ impl Chat {
                     Some(transcript) => Cow::Borrowed(transcript),
                     None => Cow::Owned(write.transcript(thread).await?),
                 };
-                let first = Box::new(self.open_first(write, &lease, &transcript).await?);
+                let first = Box::new(self.open_first(write, (thread, &lease), &transcript).await?);
                 let steps = transcript.steps(run.assistant_message_id);
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
@@ -248,7 +248,7 @@ impl Chat {
             }
             Next::Await { pending, backfill } => {
                 write.commit().await?;
-                (self.announce(principal.clone(), thread, pending), backfill)
+                (self.announce(principal.clone(), thread.into_thread(), pending), backfill)
             }
             Next::Report { run, events } => {
                 write.commit().await?;

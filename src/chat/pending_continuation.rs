@@ -15,7 +15,7 @@ use crate::domain::call::State;
 use crate::domain::message::Step;
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{Spent, TurnEvent};
-use crate::store::{StoreError, Thread, Write};
+use crate::store::{LockedThread, StoreError, Thread, Write};
 use crate::stream::ClientTraits;
 use futures::FutureExt;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl TurnTask {
         thread: Thread,
         waiting: &PendingContinuation,
     ) -> Result<(), AdmitError> {
-        let (write, view) = self.wait(&thread, waiting).await?;
+        let (write, thread, view) = self.wait(&thread, waiting).await?;
         let locked = Locked { write, thread, principal };
         let next = self.next(&locked, &view, waiting).await?;
         if let Next::Begin { .. } = next {
@@ -137,7 +137,7 @@ impl TurnTask {
         &self,
         thread: &Thread,
         waiting: &PendingContinuation,
-    ) -> Result<(Write, StoredView), StoreError> {
+    ) -> Result<(Write, LockedThread, StoredView), StoreError> {
         let chat = &self.chat;
         let time = chat.wait_limit(waiting.client);
         let until = Instant::now() + time;
@@ -155,12 +155,12 @@ impl TurnTask {
             drop(read);
             if wait.is_last_look() || !self.must_wait(&steps, waiting) {
                 let write = chat.store.write().await?;
-                write.lock_thread(thread).await?;
+                let locked = write.lock_thread(thread.id).await?;
                 let steps = write.steps(thread, message).await?;
                 // A pending call may have been approved meanwhile.
                 if wait.is_last_look() || !self.must_wait(&steps, waiting) {
                     let view = self.view(&write, thread, waiting, steps).await?;
-                    return Ok((write, view));
+                    return Ok((write, locked, view));
                 }
             }
             wait.for_next_look(wake.woken_in(|changed| changed == thread.id)).await;

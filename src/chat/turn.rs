@@ -10,7 +10,7 @@ use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{Lease, Renewed, StoreError, Thread, Transcript, TurnEnd, Write};
+use crate::store::{Lease, LockedThread, Renewed, StoreError, Thread, Transcript, TurnEnd, Write};
 use futures::FutureExt;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -43,11 +43,11 @@ impl Chat {
     pub(super) async fn open_first(
         &self,
         write: &Write,
-        lease: &Lease,
+        (thread, lease): (&LockedThread, &Lease),
         transcript: &Transcript,
     ) -> Result<FirstStep, StoreError> {
         match self.model_of(&lease.run) {
-            Ok(model) => self.agent.open_first(write, lease, transcript, model.as_ref()).await,
+            Ok(model) => self.agent.open_first(write, (thread, lease), transcript, model.as_ref()).await,
             Err(error) => Ok(Err(error)),
         }
     }

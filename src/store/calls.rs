@@ -1,13 +1,13 @@
 //! Tool calls: read, decide, cancel.
 
-use super::entity::{decision, message, step, thread, tool_call};
+use super::entity::{decision, message, step, tool_call};
 use super::events::Subject;
 use super::threads::threads_of;
 use super::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
 };
 use super::words::Word;
-use super::{LockedCall, NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
+use super::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
 use crate::domain::Principal;
 use crate::domain::call::{State, StateKind, ToolCall, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
@@ -164,14 +164,6 @@ impl Read {
         let first = first.order_by_asc(tool_call::Column::ExpiresAt).into_tuple().one(&self.tx).await?;
         Ok((count, first.map(Timestamp::from_micros)))
     }
-
-    pub(super) async fn is_deleted(&self, thread: &Thread) -> Result<bool, StoreError> {
-        let which_calls = thread::Entity::find_by_id(thread.id.to_string())
-            .filter(thread::Column::DeletedAt.is_null())
-            .count(&self.tx)
-            .await?;
-        Ok(which_calls == 0)
-    }
 }
 
 /// A call's id, and the call if its row can be read.
@@ -247,7 +239,7 @@ impl Write {
     }
 
     /// Expires a pending call after its deadline. Returns false if the call is no longer pending.
-    pub(crate) async fn expire(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
+    pub(crate) async fn expire(&self, thread: &LockedThread, call: &ToolCall) -> Result<bool, StoreError> {
         let hash = call.proposed_hash(&call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
         let expired = self
@@ -260,11 +252,10 @@ impl Write {
     /// Cancels calls of a thread. Returns the executing ones, which the caller asks to stop after the commit.
     pub(crate) async fn cancel_calls(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         which: Which,
         actor: &str,
     ) -> Result<Vec<ToolCallId>, StoreError> {
-        self.lock_thread(thread).await?;
         let pending = tool_call::Column::State.eq(StateKind::Pending);
         let approved = tool_call::Column::State.eq(StateKind::Approved);
         let executing = tool_call::Column::State.eq(StateKind::Executing);
@@ -301,7 +292,7 @@ impl Write {
     /// Cancels a pending call. Returns false if the call is no longer pending.
     pub(crate) async fn withdraw(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         call: &ToolCall,
         actor: &str,
         surface: Surface,
@@ -315,11 +306,11 @@ impl Write {
         self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await
     }
 
-    /// Cancels a call that no process runs, or asks the process that runs it to stop. The thread must be
-    /// locked since before the read of the call.
+    /// Cancels a call that no process runs, or asks the process that runs it to stop. The call was read after the
+    /// lock of the thread.
     pub(crate) async fn cancel_call(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         call: &ToolCall,
         actor: &str,
     ) -> Result<CancelOutcome, StoreError> {
@@ -354,13 +345,12 @@ impl Write {
     /// Ends a call without an output, with its event.
     pub(super) async fn closed(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         call: &ToolCall,
         moved: Move,
         event: EventType,
         actor: &str,
     ) -> Result<bool, StoreError> {
-        self.lock_thread(thread).await?;
         let data = json!({ "tool_name": call.name, "state": moved.to.word() });
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
@@ -385,7 +375,7 @@ impl Write {
     /// Ends a pending call, with its decision and its event.
     pub(super) async fn decided(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         call: &ToolCall,
         moved: Move,
         decision: &NewDecision,
@@ -402,13 +392,12 @@ impl Write {
     /// pending.
     async fn record(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         call: &ToolCall,
         moved: Move,
         decision: &NewDecision,
         event: EventType,
     ) -> Result<Option<Decision>, StoreError> {
-        self.lock_thread(thread).await?;
         if !self.apply(thread, call.id, decided_by(moved, decision, self.now)).await? {
             return Ok(None);
         }

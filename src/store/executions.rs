@@ -4,7 +4,7 @@ use super::entity::{message, run, tool_call};
 use super::events::{OfCall, Subject};
 use super::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::words::Word;
-use super::{LockedCall, LockedRow, Read, Renewed, StoreError, Thread, Write, rows};
+use super::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Write, rows};
 use crate::domain::call::{End, Execution, Outcome, State, StateKind, ToolCall};
 use crate::domain::decision::Surface;
 use crate::domain::event::{EventType, system};
@@ -333,7 +333,7 @@ impl Write {
     /// not cancelled. The thread must be locked.
     pub(super) async fn is_current(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         row: &tool_call::Model,
     ) -> Result<bool, StoreError> {
         let stopped =
@@ -342,7 +342,7 @@ impl Write {
         let cut_off = message::Column::Status.eq(MessageStatus::Superseded);
         let cut_off =
             message::Entity::find_by_id(row.message_id.clone()).filter(cut_off).count(&self.tx).await?;
-        Ok(stopped + cut_off == 0 && !self.is_deleted(thread).await?)
+        Ok(stopped + cut_off == 0 && !thread.is_deleted)
     }
 
     /// Interrupts an execution if the call matches the guard: its outcome is unknown.

@@ -5,7 +5,7 @@ use super::decisions::NewDecision;
 use super::entity::{run, tool_call};
 use super::resumable_runs::PAUSED;
 use super::transitions::{Approved, Cancelled, Interrupted, Pending};
-use super::{Read, StoreError, Thread, TimedRead, Write, rows};
+use super::{LockedThread, Read, StoreError, TimedRead, Write, rows};
 use crate::domain::call::{State, StateKind, ToolCall};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::EventType;
@@ -86,8 +86,7 @@ impl TimedRead {
 impl Write {
     /// Ends all open work of a thread. An execution that still runs elsewhere settles late.
     pub(crate) async fn fence_thread(&self, id: ThreadId, actor: &str) -> Result<FencedThread, StoreError> {
-        let thread = self.any_thread(id).await?;
-        self.lock_thread(&thread).await?;
+        let thread = self.lock_thread(id).await?;
         let open = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(id.to_string()))
             .filter(tool_call::Column::State.is_in(OPEN))
@@ -137,12 +136,16 @@ impl Write {
     /// Revokes all grants of a session, because the restored database has grants that were revoked since.
     /// Returns their number.
     pub(crate) async fn fence_session(&self, root: ThreadId, actor: &str) -> Result<u64, StoreError> {
-        let root = self.any_thread(root).await?;
-        self.lock_thread(&root).await?;
+        let root = self.lock_thread(root).await?;
         self.revoke_grants_in(&root, actor).await
     }
 
-    async fn fence_pending(&self, thread: &Thread, call: &ToolCall, actor: &str) -> Result<bool, StoreError> {
+    async fn fence_pending(
+        &self,
+        thread: &LockedThread,
+        call: &ToolCall,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
         let hash = call.proposed_hash(&call.schema_hash);
         let decision = NewDecision {
             reason: Some(model_texts::FENCE.to_owned()),

@@ -4,7 +4,7 @@
 //! create or revoke a grant lock the session too. So no call starts by a revoked grant.
 
 use super::entity::{grant, thread, tool_call};
-use super::{Page, Read, StoreError, Thread, Write, rows};
+use super::{LockedThread, Page, Read, StoreError, Thread, Write, rows};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
@@ -131,19 +131,16 @@ impl Read {
 impl Write {
     /// Returns the grant that an approval of a call of this thread, by an actor with these roles, would
     /// create. Returns the actor's earlier grant if its roles are the same. Returns `None` if the session is
-    /// deleted. Thread and session are locked until the transaction ends.
+    /// deleted.
     pub(crate) async fn to_grant(
         &self,
-        thread: &Thread,
+        (thread, root): (&Thread, &LockedThread),
         (by, roles): (&str, &[String]),
         call: &ToolCall,
         input_hash: Option<String>,
         process: Option<&str>,
     ) -> Result<Option<NewGrant>, StoreError> {
-        self.lock_thread(thread).await?;
-        let root = self.any_thread(thread.session_id).await?;
-        self.lock_thread(&root).await?;
-        if self.is_deleted(&root).await? {
+        if root.is_deleted {
             return Ok(None);
         }
         let found = grant::Entity::find()

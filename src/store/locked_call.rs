@@ -4,7 +4,7 @@
 use super::entity::{message, run, thread, tool_call};
 use super::inbox::visible_calls;
 use super::words::Word;
-use super::{StoreError, Thread, Visibility, Write, rows};
+use super::{LockedThread, StoreError, Visibility, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::id::ToolCallId;
@@ -23,7 +23,7 @@ pub(crate) struct LockedCall {
     /// The call, as this transaction leaves it.
     pub(crate) call: ToolCall,
     /// The thread.
-    pub(crate) thread: Thread,
+    pub(crate) thread: LockedThread,
     /// The roles of the user of the run, as of the last start or resume of the run.
     pub(crate) roles: Vec<String>,
     /// The approver as whose delegate the decider decides, as an actor. `None` for all other work with the call.
@@ -42,7 +42,7 @@ pub(crate) struct LockedCall {
 #[derive(Debug)]
 pub(super) struct LockedRow {
     pub(super) call: tool_call::Model,
-    pub(super) thread: Thread,
+    pub(super) thread: LockedThread,
     roles: String,
     server_resumes: bool,
     pub(super) is_passed: bool,
@@ -124,10 +124,9 @@ impl Write {
         let found = locked(calls).filter(tool_call::Column::ToolCallId.eq(id.to_string()));
         let Some(found) = found.into_model::<Columns>().one(&self.tx).await? else { return Ok(None) };
         let Columns { call, thread, roles, server_resumes, answer } = found;
-        self.remember_lock(rows::id("threads", &thread.thread_id)?, &thread);
         // The ordinals of a thread count from 0 without a gap.
         let is_passed = answer.saturating_add(1) < thread.messages;
-        Ok(Some(LockedRow { call, thread: Thread::of(thread)?, roles, server_resumes, is_passed }))
+        Ok(Some(LockedRow { call, thread: LockedThread::of(thread)?, roles, server_resumes, is_passed }))
     }
 
     /// Adds the decision in force, and the approvals that it counted. A pending call has no decision.
@@ -151,14 +150,6 @@ impl Write {
             server_resumes,
             is_passed,
         }))
-    }
-
-    /// Locks the session of a thread for a change of its grants. The thread must be locked before.
-    pub(crate) async fn lock_session(&self, of: &Thread) -> Result<(), StoreError> {
-        if of.parent_id.is_some() {
-            self.lock_thread(&self.any_thread(of.session_id).await?).await?;
-        }
-        Ok(())
     }
 
     /// Sets whether the server or a client resumes the run of a call after the last of its calls ended. The

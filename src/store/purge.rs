@@ -59,8 +59,7 @@ impl Write {
     /// Erases the payloads of the next finished rows of a deleted thread, and the title after the last of them. The
     /// caller commits and calls again until nothing is left.
     pub(crate) async fn purge_batch(&self, id: ThreadId) -> Result<Erased, StoreError> {
-        let thread = self.any_thread(id).await?;
-        self.lock_thread(&thread).await?;
+        self.lock_thread(id).await?;
         let erased = self.erase_messages(id).await? + self.erase_steps(id).await?;
         if erased + self.erase_calls(id).await? + self.erase_requests(id).await? > 0 {
             return Ok(Erased::Batch);

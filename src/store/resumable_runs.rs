@@ -2,7 +2,7 @@
 
 use super::entity::{run, tool_call};
 use super::sub_agents::has_child_to_drive;
-use super::{Read, StoreError, Thread, Write, rows};
+use super::{LockedThread, Read, StoreError, Write, rows};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
@@ -74,18 +74,26 @@ impl Read {
 
 impl Write {
     /// Marks a run for the server, which resumes the run after the last of its calls ended.
-    pub(crate) async fn set_server_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
+    pub(crate) async fn set_server_resumes(
+        &self,
+        thread: &LockedThread,
+        run: RunId,
+    ) -> Result<(), StoreError> {
         self.write_server_resumes(thread, run, true).await
     }
 
     /// Clears the mark for the server: the run has resumed already, or will never resume.
-    pub(crate) async fn clear_server_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
+    pub(crate) async fn clear_server_resumes(
+        &self,
+        thread: &LockedThread,
+        run: RunId,
+    ) -> Result<(), StoreError> {
         self.write_server_resumes(thread, run, false).await
     }
 
     pub(super) async fn write_server_resumes(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: RunId,
         server_resumes: bool,
     ) -> Result<(), StoreError> {
@@ -102,11 +110,10 @@ impl Write {
     /// to wait, or if another process resumed it first. If the user sent a later message or deleted the
     /// thread, the run never resumes. The method then clears the mark, so that after the commit the sweeper
     /// does not find the run again.
-    pub(crate) async fn run_to_resume(&self, id: RunId) -> Result<Option<(Run, Thread)>, StoreError> {
+    pub(crate) async fn run_to_resume(&self, id: RunId) -> Result<Option<(Run, LockedThread)>, StoreError> {
         let found = run::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
         let Some(found) = found else { return Ok(None) };
-        let thread = self.any_thread(rows::id("runs", &found.thread_id)?).await?;
-        self.lock_thread(&thread).await?;
+        let thread = self.lock_thread(rows::id("runs", &found.thread_id)?).await?;
         let paused = Expr::cust(PAUSED).or(Expr::cust(CHILD_PAUSED));
         let found_now = run::Entity::find_by_id(id.to_string()).filter(paused).one(&self.tx).await?;
         let Some(run) = found_now.as_ref().map(rows::run).transpose()? else { return Ok(None) };
@@ -114,7 +121,7 @@ impl Write {
             return Ok(None);
         }
         let is_latest = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
-        if !is_latest || self.is_deleted(&thread).await? {
+        if !is_latest || thread.is_deleted {
             self.clear_server_resumes(&thread, id).await?;
             return Ok(None);
         }

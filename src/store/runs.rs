@@ -5,12 +5,12 @@ use super::events::Subject;
 use super::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use super::threads::threads_of;
 use super::words::{Role, Word};
-use super::{Lease, Read, StoreError, Thread, Transcript, Which, Write, rows};
+use super::{Lease, LockedThread, Read, StoreError, Thread, Transcript, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
-use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
+use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::message::{Body, Message, MessageStatus};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
@@ -132,11 +132,11 @@ impl Read {
 }
 
 impl Write {
-    /// Starts a run in a locked thread with this transcript: inserts a new user message, if any, the
+    /// Starts a run in a thread with this transcript: inserts a new user message, if any, the
     /// assistant's message and the run, and adds them to the transcript.
     pub(crate) async fn begin_run(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         transcript: &mut Transcript,
         new: NewRun,
     ) -> Result<Lease, StoreError> {
@@ -155,7 +155,7 @@ impl Write {
     /// is `None`.
     pub(super) async fn insert_run(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         question: Question,
         options: RunOptions,
         held: Option<(String, Timestamp)>,
@@ -167,8 +167,7 @@ impl Write {
         let (owner, lease_until) = held.map(|(holder, until)| (holder, until.as_micros())).unzip();
         let run_id = RunId::new(self.clock.uuid());
         // The ordinals of a thread have no gaps, and messages are never deleted.
-        let count = self.lock_thread(thread).await?.messages;
-        let mut ordinal = i64::try_from(count).unwrap_or(i64::MAX);
+        let mut ordinal = i64::try_from(thread.extent.messages).unwrap_or(i64::MAX);
         let message = |ordinal: i64, body: Body, status: MessageStatus, client_id: Option<String>| Message {
             id: MessageId::new(self.clock.uuid()),
             client_id,
@@ -228,15 +227,14 @@ impl Write {
         Ok(InsertedRun { run, question, messages })
     }
 
-    /// Resumes a waiting or failed run of a locked thread, with the options in `run`. The run must be the last
+    /// Resumes a waiting or failed run, with the options in `run`. The run must be the last
     /// one of the thread. Returns `None` if another caller resumed the run.
     pub(crate) async fn resume_run(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: &Run,
         time: Duration,
     ) -> Result<Option<Lease>, StoreError> {
-        self.lock_thread(thread).await?;
         let holder = self.clock.uuid().to_string();
         let resumed =
             RunMove::of(run.id, Running { holder: holder.clone(), lease_until: self.now.plus(time) })
@@ -258,10 +256,10 @@ impl Write {
 
     /// Cancels a waiting or failed run with its calls, or asks the turn of a running run to stop. Returns the
     /// executing calls, which the caller asks to stop after the commit. Returns `None` if the run has ended.
-    /// The thread must be locked since before the read of the run.
+    /// The run was read after the lock of the thread.
     pub(crate) async fn cancel_run(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: &Run,
         actor: &str,
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
@@ -291,20 +289,11 @@ impl Write {
         }
     }
 
-    /// Returns a thread by its id, whatever its owner, for work of the server itself.
-    pub(super) async fn any_thread(&self, id: ThreadId) -> Result<Thread, StoreError> {
-        let found = super::entity::thread::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
-        found
-            .map(Thread::of)
-            .transpose()?
-            .ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is missing")))
-    }
-
     /// Supersedes the messages from this ordinal on. The rows stay, but are neither shown nor sent to the
     /// model, and their holds are cancelled.
     pub(crate) async fn supersede_from(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         ordinal: i64,
         actor: &str,
     ) -> Result<(), StoreError> {
@@ -335,9 +324,13 @@ impl Write {
     }
 
     /// Completes a run after a change to its calls, if the user sent a later message and no call of the run
-    /// is open. The thread must be locked. Otherwise two transactions that close the last two calls would
+    /// is open. Without the lock, two transactions that close the last two calls would
     /// each see the other call as open.
-    pub(super) async fn complete_if_passed(&self, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
+    pub(super) async fn complete_if_passed(
+        &self,
+        thread: &LockedThread,
+        run_id: RunId,
+    ) -> Result<(), StoreError> {
         let answer = Query::select()
             .column(run::Column::AssistantMessageId)
             .from(run::Entity.table_ref())
@@ -357,7 +350,12 @@ impl Write {
         Ok(())
     }
 
-    async fn close_paused(&self, thread: &Thread, run_id: RunId, close: Close) -> Result<bool, StoreError> {
+    async fn close_paused(
+        &self,
+        thread: &LockedThread,
+        run_id: RunId,
+        close: Close,
+    ) -> Result<bool, StoreError> {
         let (closing, event) = match close {
             Close::Passed => {
                 let passed = RunMove::of(run_id, Completed(self.now)).from::<Waiting>();

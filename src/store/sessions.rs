@@ -3,7 +3,7 @@
 use super::entity::{run, thread, tool_call};
 use super::threads::{Page, listed, of_tenant, owned_by, threads_where};
 use super::words::Word;
-use super::{Read, StoreError, Thread, Write, rows};
+use super::{LockedThread, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
 use crate::domain::id::{RunId, ThreadId};
@@ -199,15 +199,13 @@ impl Read {
 
 impl Write {
     /// Locks the policy and the grants of a thread's session against changes until the transaction ends, and
-    /// returns the policy. The thread must be locked before: a transaction that locks both uses this order.
-    pub(crate) async fn hold_session(&self, of: &Thread) -> Result<SessionPolicy, StoreError> {
-        let locked = self.locked.lock().get(&of.session_id).map(|root| root.policy.clone());
-        let policy = match locked {
-            Some(policy) => policy,
-            None => {
-                let root = thread::Entity::find_by_id(of.session_id.to_string());
-                root.lock_shared().one(&self.tx).await?.and_then(|root| root.policy)
-            }
+    /// returns the policy as it was before the transaction. A transaction that locks both uses this order.
+    pub(crate) async fn hold_session(&self, of: &LockedThread) -> Result<SessionPolicy, StoreError> {
+        let policy = if of.parent_id.is_none() {
+            of.policy.clone()
+        } else {
+            let root = thread::Entity::find_by_id(of.session_id.to_string());
+            root.lock_shared().one(&self.tx).await?.and_then(|root| root.policy)
         };
         Ok(policy.map(|policy| read_policy(&policy)).transpose()?.unwrap_or_default())
     }
@@ -215,7 +213,7 @@ impl Write {
     /// Sets the policy of a session.
     pub(crate) async fn set_session_policy(
         &self,
-        root: &Thread,
+        root: &LockedThread,
         policy: &SessionPolicy,
     ) -> Result<(), StoreError> {
         thread::Entity::update_many()
@@ -223,9 +221,6 @@ impl Write {
             .filter(thread::Column::ThreadId.eq(root.id.to_string()))
             .exec(&self.tx)
             .await?;
-        if let Some(locked) = self.locked.lock().get_mut(&root.id) {
-            locked.policy = Some(write_policy(policy));
-        }
         Ok(())
     }
 }

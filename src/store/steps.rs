@@ -4,7 +4,7 @@ use super::entity::{decision, run, sent_answer, step, thread, tool_call};
 use super::events::{OfCall, Subject};
 use super::parts::write_parts;
 use super::words::Word;
-use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
+use super::{Lease, LockedThread, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
 use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash};
 use crate::domain::clock::Timestamp;
@@ -36,8 +36,8 @@ const ROWS_PER_INSERT: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct HeldTurn<'a> {
     lease: &'a Lease,
-    /// The size of the thread before this transaction.
-    pub(crate) extent: Extent,
+    /// The thread.
+    pub(crate) thread: LockedThread,
     /// Whether a cancel of the run is requested.
     pub(crate) is_cancel_requested: bool,
 }
@@ -156,14 +156,14 @@ impl Write {
         QueryTrait::query(&mut query).lock_with_tables(LockType::Update, ["threads", "runs"]);
         let found = query.filter(run::Column::ThreadId.eq(thread.id.to_string())).one(&self.tx).await?;
         let Some((run, of_thread)) = found else { return Ok(None) };
-        let extent = self.remember_lock(thread.id, &of_thread);
         let runs = run.status == RunStatus::Running.word() && run.owner.as_ref() == Some(holder);
-        let held = HeldTurn { lease, extent, is_cancel_requested: run.cancel_requested_at.is_some() };
+        let thread = LockedThread::of(of_thread)?;
+        let held = HeldTurn { lease, thread, is_cancel_requested: run.cancel_requested_at.is_some() };
         if runs {
             // An earlier transaction that would have ended the turn was not committed.
             lease.may_have_ended.store(false, Ordering::Relaxed);
         }
-        Ok((runs && of_thread.deleted_at.is_none()).then_some(held))
+        Ok((runs && !held.thread.is_deleted).then_some(held))
     }
 
     /// Opens a step of a run's message, and records the texts that the model reads in it. The turn of the run

@@ -7,7 +7,7 @@ use super::entity::{run, tool_call};
 use super::executions::Settling;
 use super::transitions::Executing;
 use super::words::Word;
-use super::{LockedCall, LockedRow, NewThread, Question, Read, StoreError, Thread, Write, rows};
+use super::{LockedRow, NewThread, Question, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Outcome, StateKind, ToolCall};
@@ -118,7 +118,6 @@ pub(crate) struct EndedChild {
     pub(crate) run: Run,
     /// The text of the last complete step of the child run.
     pub(crate) words: String,
-    thread: Thread,
 }
 
 /// Selects the runs of a thread.
@@ -238,7 +237,7 @@ impl Write {
         }
         // Other threads of the session create sub-agents below the same root. They wait until this
         // transaction ends.
-        self.lock_thread(&self.any_thread(thread.session_id).await?).await?;
+        self.lock_session(&thread).await?;
         if self.agents(&row.run_id).await? >= i64::from(limits.per_run) {
             return Ok(Delegated::TooMany);
         }
@@ -291,8 +290,7 @@ impl Write {
         &self,
         delegated: DelegatedCall,
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
-        let thread = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
-        self.lock_thread(&thread).await?;
+        let thread = self.lock_thread(self.any_run(delegated.child).await?.thread_id).await?;
         let stops = Expr::cust(UNWANTED).and(Expr::cust(CONTINUES));
         if !self.found_now(delegated.id, stops).await? {
             return Ok(None);
@@ -306,13 +304,12 @@ impl Write {
         &self,
         delegated: DelegatedCall,
     ) -> Result<Option<EndedChild>, StoreError> {
-        let child = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
-        self.lock_thread(&child).await?;
+        let child = self.lock_thread(self.any_run(delegated.child).await?.thread_id).await?;
         let Some(locked) = self.lock_call(delegated.id).await? else { return Ok(None) };
         if !self.found_now(delegated.id, Expr::cust(ENDED)).await? {
             return Ok(None);
         }
-        let LockedCall { call, thread, .. } = locked;
+        let call = locked.call;
         let run = self.any_run(delegated.child).await?;
         let steps = self.steps(&child, run.assistant_message_id).await?;
         let last = steps.iter().rfind(|step| step.status == StepStatus::Complete);
@@ -321,7 +318,7 @@ impl Write {
             _ => None,
         });
         let words = texts.collect();
-        Ok(Some(EndedChild { call, run, words, thread }))
+        Ok(Some(EndedChild { call, run, words }))
     }
 
     /// Ends a delegated call with the end of its child run, and lets the server resume the call's run.
@@ -332,7 +329,7 @@ impl Write {
         outcome: &Outcome,
         result: String,
     ) -> Result<bool, StoreError> {
-        let EndedChild { call, run, thread, .. } = ended;
+        let EndedChild { call, run, .. } = ended;
         let Some(locked) = self.lock_row(call.id).await? else { return Ok(false) };
         let known = self.known::<Executing>(outcome, &result);
         let Settling { moved, event } = known.unwrap_or_else(|| self.unknown(result));
@@ -341,7 +338,7 @@ impl Write {
         if !self.move_row(&locked, moved, event, actor, json!({ "child_run_id": run.id })).await? {
             return Ok(false);
         }
-        self.set_server_resumes(thread, call.run_id).await?;
+        self.set_server_resumes(&locked.thread, call.run_id).await?;
         Ok(true)
     }
 }

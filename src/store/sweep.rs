@@ -6,7 +6,7 @@ use super::executions::Reaped;
 use super::sweep_work::{is_dead, is_doubtful};
 use super::transitions::{Approved, Failed, Interrupted};
 use super::words::Word;
-use super::{Due, LockedRow, StoreError, Thread, TimedRead, Write, rows};
+use super::{Due, LockedRow, LockedThread, StoreError, TimedRead, Write, rows};
 use crate::config::Approval;
 use crate::domain::call::{Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
@@ -215,7 +215,7 @@ impl Write {
     /// Closes an approved call that the policy now forbids. Returns false if the call is no longer approved.
     pub(crate) async fn block(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         call: &ToolCall,
         why: &str,
     ) -> Result<bool, StoreError> {
@@ -229,7 +229,7 @@ impl Write {
     }
 
     /// Closes an approved call whose start deadline is reached.
-    async fn not_started(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
+    async fn not_started(&self, thread: &LockedThread, call: &ToolCall) -> Result<bool, StoreError> {
         let late = || tool_call::Column::StartDeadline.lte(self.now.as_micros());
         let failed = self.ended::<Approved, Failed>(model_texts::NOT_STARTED.to_owned()).only(late());
         if self.closed(thread, call, failed, EventType::ToolFailed, system::SWEEPER).await? {
@@ -266,7 +266,7 @@ impl Write {
             return Ok(false);
         };
         let run = rows::run(&row)?;
-        let thread = self.any_thread(run.thread_id).await?;
+        let thread = self.lock_thread(run.thread_id).await?;
         self.close_dead_turn(&thread, &run).await
     }
 

@@ -2,7 +2,7 @@
 
 use super::entity::{run, thread, tool_call};
 use super::words::Word;
-use super::{Read, StoreError, Which, Write, rows};
+use super::{LockedThread, Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
@@ -52,33 +52,6 @@ impl Thread {
     /// Whether the thread belongs to this principal.
     pub(crate) fn is_of(&self, principal: &Principal) -> bool {
         self.tenant_id == principal.tenant_id && self.user_id == principal.user_id
-    }
-}
-
-/// The size of a thread.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// The number of messages, superseded ones included.
-    pub(crate) messages: u64,
-    /// The bytes of texts, arguments and results.
-    pub(crate) bytes: u64,
-}
-
-/// What the lock of a thread read.
-#[derive(Debug, Default)]
-pub(super) struct LockedThread {
-    /// The size of the thread before the transaction.
-    pub(super) extent: Extent,
-    /// The policy of the session, if the thread is its root and has one.
-    pub(super) policy: Option<String>,
-    /// Whether the thread was deleted before the transaction.
-    is_deleted: bool,
-}
-
-impl Extent {
-    pub(super) fn of(row: &thread::Model) -> Self {
-        let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
-        Self { messages: count(row.messages), bytes: count(row.bytes) }
     }
 }
 
@@ -259,7 +232,7 @@ impl Write {
         &self,
         owner: &Principal,
         new: NewThread,
-    ) -> Result<Thread, StoreError> {
+    ) -> Result<LockedThread, StoreError> {
         let id = ThreadId::new(self.clock.uuid());
         let made = Thread {
             id,
@@ -286,9 +259,7 @@ impl Write {
         };
         let insert = thread::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
         if insert.exec_without_returning(&self.tx).await? == 1 {
-            // No other transaction sees the thread before the commit.
-            self.locked.lock().insert(id, LockedThread::default());
-            return Ok(made);
+            return Ok(LockedThread::created(made));
         }
         // Another request gave the name to its own thread after this request looked.
         let theirs = match &made.client_id {
@@ -296,54 +267,6 @@ impl Write {
             None => None,
         };
         theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} already exists")))
-    }
-
-    /// Locks a thread until the transaction ends, so that reads of it stay true. Returns how much the thread
-    /// held before this transaction. A second lock of the same thread executes no statement.
-    pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<Extent, StoreError> {
-        if let Some(locked) = self.locked.lock().get(&thread.id) {
-            return Ok(locked.extent);
-        }
-        let row = thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
-        Ok(row.map_or_else(Extent::default, |row| self.remember_lock(thread.id, &row)))
-    }
-
-    /// Whether a thread that this transaction has locked was deleted before.
-    pub(crate) fn has_locked_deleted(&self, thread: &Thread) -> bool {
-        self.locked.lock().get(&thread.id).is_some_and(|locked| locked.is_deleted)
-    }
-
-    /// Finds a thread by its id, or else by the caller's own name for it, and locks the thread.
-    pub(crate) async fn lock_thread_named(
-        &self,
-        owner: &Principal,
-        name: &str,
-    ) -> Result<Option<Thread>, StoreError> {
-        let id: Option<ThreadId> = name.parse().ok();
-        let named = (!name.contains('\0')).then(|| thread::Column::ClientId.eq(name));
-        let with_id = id.map(|id| thread::Column::ThreadId.eq(id.to_string()));
-        let mut query = thread::Entity::find()
-            .filter(owned_by(owner))
-            .filter(Condition::any().add_option(with_id.clone()).add_option(named.clone()));
-        if with_id.is_none() && named.is_none() {
-            return Ok(None);
-        }
-        if let Some(with_id) = with_id {
-            query = query.order_by_desc(with_id).limit(1);
-        }
-        let Some(row) = query.lock_exclusive().one(&self.tx).await? else { return Ok(None) };
-        let extent_of = row.clone();
-        let thread = Thread::of(row)?;
-        self.remember_lock(thread.id, &extent_of);
-        Ok(Some(thread))
-    }
-
-    /// Notes that this transaction has locked a thread, and returns how much the thread holds.
-    pub(super) fn remember_lock(&self, id: ThreadId, row: &thread::Model) -> Extent {
-        let extent = Extent::of(row);
-        let is_deleted = row.deleted_at.is_some();
-        let locked = LockedThread { extent, policy: row.policy.clone(), is_deleted };
-        self.locked.lock().entry(id).or_insert(locked).extent
     }
 
     /// Changes the title of a thread.
@@ -372,7 +295,7 @@ impl Write {
         id: ThreadId,
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         let Some(found) = self.thread(owner, id).await? else { return Ok(None) };
-        self.lock_thread(&found).await?;
+        let found = self.lock_thread(found.id).await?;
         let requested = self.cancel_calls(&found, Which::Open, &owner.actor()).await?;
         self.revoke_grants_in(&found, &owner.actor()).await?;
         let deleted = thread::Entity::update_many()

@@ -170,7 +170,7 @@ impl Write {
             && let Some(request) = self.request_with((call, execution), key).await?
         {
             let LockedRow { call, thread, .. } = locked;
-            return Ok(Some(Asked { request, call: rows::call(call, None)?, thread }));
+            return Ok(Some(Asked { request, call: rows::call(call, None)?, thread: thread.into_thread() }));
         }
         if locked.call.cancel_requested_at.is_some() {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Write {
         let LockedRow { call, thread, .. } = locked;
         let call = rows::call(call, None)?;
         self.request_event(EventType::ToolInputRequested, &actor, (&thread, &call), &request, None);
-        Ok(Some(Asked { request, call, thread }))
+        Ok(Some(Asked { request, call, thread: thread.into_thread() }))
     }
 
     /// Answers an open request of a locked call. Returns false if the request is not open any more, or its time is
@@ -242,7 +242,7 @@ impl Write {
         if answered.rows_affected == 0 {
             return Ok(false);
         }
-        let of = (&locked.thread, &locked.call);
+        let of = (&*locked.thread, &locked.call);
         self.request_event(EventType::ToolInputEnded, by, of, request, Some(answer.state()));
         Ok(true)
     }

@@ -6,11 +6,9 @@ use super::entity::event;
 use super::pool::ConnectionPool;
 use super::reached::{ApprovedCalls, Reached};
 use super::schema::Schema;
-use super::threads::LockedThread;
 use super::tx::Tx;
 use super::{CommitHook, ProcessLock, StoreError};
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::id::ThreadId;
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use parking_lot::Mutex;
@@ -18,7 +16,6 @@ use sea_orm::{
     ActiveModelTrait, ConnAcquireErr, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
     QueryResult, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait, UpdateMany,
 };
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -167,8 +164,6 @@ pub(crate) struct Write {
     /// The time of everything that this transaction writes.
     pub(super) now: Timestamp,
     metrics: Metrics,
-    /// The threads that this transaction has locked.
-    pub(super) locked: Mutex<HashMap<ThreadId, LockedThread>>,
     /// The states that calls reach in this transaction. They are reported after the commit.
     pub(super) reached: Mutex<Vec<Reached>>,
     /// The events of this transaction, in order. The commit inserts them.
@@ -358,7 +353,6 @@ impl Store {
             clock: self.clock.clone(),
             now: self.time_of(micros),
             metrics: self.metrics.clone(),
-            locked: Mutex::default(),
             reached: Mutex::default(),
             events: Mutex::default(),
             committed_signal: self.committed_signal.clone(),

@@ -6,7 +6,7 @@ use super::entity::{decision, message, run, sent_answer, step, tool_call};
 use super::union::{Union, UnionRows, UnionStatement};
 use super::views::{MessageRow, RunRow, StepRow};
 use super::words::{Role, SealKind, Word, literal};
-use super::{Page, Read, StoreError, Thread, Write, rows};
+use super::{LockedThread, Page, Read, StoreError, Thread, Write, rows};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, ToolCallId};
@@ -238,9 +238,8 @@ impl Read {
 
 impl Write {
     /// Returns the whole transcript of a thread, which stays true until the transaction ends.
-    pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
-        let messages = self.lock_thread(thread).await?.messages;
-        self.whole_transcript(thread, messages).await
+    pub(crate) async fn transcript(&self, thread: &LockedThread) -> Result<Transcript, StoreError> {
+        self.whole_transcript(thread, thread.extent.messages).await
     }
 }
 

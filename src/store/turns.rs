@@ -4,7 +4,7 @@ use super::entity::{event, run, step, thread};
 use super::events::Subject;
 use super::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use super::words::{Word, literal};
-use super::{HeldTurn, Read, Renewed, StoreError, Thread, Which, Write, rows};
+use super::{HeldTurn, LockedThread, Read, Renewed, StoreError, Thread, Which, Write, rows};
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::RunId;
@@ -192,16 +192,16 @@ impl Write {
     /// waiting or failed. A turn that fails after its complete answer is completed. Returns `None` if the
     /// turn lost its lease.
     pub(crate) async fn end_turn(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
-        self.lock_thread(&lease.thread).await?;
+        let thread = self.lock_thread(lease.thread.id).await?;
         let end = match end {
             // The task of the turn may not know that its last step was committed.
             TurnEnd::Failed(error) => self.end_of_broken(&lease.run, error).await?,
             end => end,
         };
         let held = run::Column::Owner.eq(&lease.holder);
-        let ended = self.move_from_running(&lease.thread, &lease.run, held, end, None).await?;
+        let ended = self.move_from_running(&thread, &lease.run, held, end, None).await?;
         if ended.is_some() {
-            self.complete_if_passed(&lease.thread, lease.run.id).await?;
+            self.complete_if_passed(&thread, lease.run.id).await?;
         }
         Ok(ended)
     }
@@ -213,13 +213,12 @@ impl Write {
         lease.may_have_ended.store(true, Ordering::Relaxed);
         let left = Self::leaving(self.now, &lease.run, end).filter(run::Column::Owner.eq(&lease.holder));
         self.update_later(left, "a run to end is not running").await?;
-        self.left_running(&lease.thread, &lease.run, end, None).await
+        self.left_running(&turn.thread, &lease.run, end, None).await
     }
 
     /// Closes a turn whose lease is over. Complete steps stay, the open step becomes interrupted, and the
     /// calls that the turn executed become interrupted. Returns false if the turn is alive.
-    pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
-        self.lock_thread(thread).await?;
+    pub(crate) async fn close_dead_turn(&self, thread: &LockedThread, run: &Run) -> Result<bool, StoreError> {
         let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
         let end = self.end_of_dead(run).await?;
         let closed = self.move_from_running(thread, run, lapsed, end, None).await?.is_some();
@@ -236,7 +235,7 @@ impl Write {
         let mut closed = 0;
         for row in left {
             let run = rows::run(&row)?;
-            let thread = self.any_thread(run.thread_id).await?;
+            let thread = self.lock_thread(run.thread_id).await?;
             let running = run::Column::Status.eq(RunStatus::Running);
             let end = self.end_of_dead(&run).await?;
             let moved = self.move_from_running(&thread, &run, running, end, None).await?;
@@ -248,7 +247,7 @@ impl Write {
     /// Closes a turn of any holder, on behalf of this actor.
     pub(super) async fn close_turn(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: &Run,
         actor: &str,
     ) -> Result<bool, StoreError> {
@@ -280,7 +279,7 @@ impl Write {
     /// Ends a running turn. The actor is `actor`, or else the default actor of this end.
     async fn move_from_running(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: &Run,
         guard: SimpleExpr,
         end: TurnEnd,
@@ -309,7 +308,7 @@ impl Write {
     /// Moves a running run to this end, with its event. Returns false if the run does not match the guard.
     async fn leave_running(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: &Run,
         guard: SimpleExpr,
         end: &TurnEnd,
@@ -338,7 +337,7 @@ impl Write {
     /// Adds the event of a run that was running, and cancels the calls of a cancelled one.
     async fn left_running(
         &self,
-        thread: &Thread,
+        thread: &LockedThread,
         run: &Run,
         end: &TurnEnd,
         actor: Option<&str>,
