@@ -28,7 +28,7 @@ const SHARE: usize = 4;
 const PAUSE_BYTES: usize = 64 << 10;
 
 /// The most drafts that one transaction writes, and the most bytes of more than one draft.
-const DRAFTS_PER_WRITE: usize = 100;
+const DRAFTS_PER_WRITE: usize = 64;
 const BYTES_PER_WRITE: usize = 1 << 20;
 
 /// The length of a step so far.

@@ -60,10 +60,13 @@ impl Write {
             .and_where(run::Column::Owner.into_expr().eq(of_draft("column4")))
             .and_where(run::Column::Status.eq(RunStatus::Running))
             .to_owned();
+        let mut rows: Vec<_> = drafts.iter().map(Draft::row).collect();
+        // Rows of no step. A connection keeps few prepared statements, and each number of rows is another statement.
+        rows.resize_with(rows.len().next_power_of_two(), || ("", 0, "", "", "").into_value_tuple());
         let update = Query::update()
             .table(step::Entity.table_ref())
             .value(step::Column::Parts, of_draft("column5"))
-            .from(TableRef::ValuesList(drafts.iter().map(Draft::row).collect(), DRAFT.into_iden()))
+            .from(TableRef::ValuesList(rows, DRAFT.into_iden()))
             .and_where(step::Column::MessageId.into_expr().eq(of_draft("column1")))
             .and_where(step::Column::N.into_expr().eq(of_draft("column2")))
             .and_where(step::Column::Status.eq(StepStatus::Streaming))
