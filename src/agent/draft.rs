@@ -14,6 +14,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tracing::Span;
 
@@ -51,8 +52,8 @@ pub(super) struct DraftWriter {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Whether a task writes the drafts. It ends when none waits.
-    has_task: bool,
+    /// The task that writes the drafts. It ends when none waits.
+    task: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -73,10 +74,12 @@ impl DraftWriter {
         let (written, ended) = oneshot::channel();
         let mut queue = self.queue.lock();
         queue.waiting.push_back(Waiting { draft, bytes, written });
-        if !std::mem::replace(&mut queue.has_task, true) {
+        // A task that failed has finished too.
+        if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
             let writer = self.clone();
             // The task is not part of the turn that starts it.
-            Span::none().in_scope(|| self.tasks.spawn(async move { writer.run().await }));
+            let task = Span::none().in_scope(|| self.tasks.spawn(async move { writer.run().await }));
+            queue.task = Some(task);
         }
         ended
     }
@@ -105,7 +108,9 @@ impl DraftWriter {
             drafts.push(next.draft);
             written.push(next.written);
         }
-        queue.has_task = !drafts.is_empty();
+        if drafts.is_empty() {
+            queue.task = None;
+        }
         (drafts, written)
     }
 
