@@ -17,11 +17,13 @@ export HOME="$folder" XDG_CONFIG_HOME="$folder" XDG_DATA_HOME="$folder" XDG_RUNT
 mkdir -p "$folder/pg_autoctl$folder"
 manager="postgres://autoctl_node@127.0.0.1:$1/pg_auto_failover?sslmode=disable"
 
-# Makes the data of the server $1. Nothing is synced: these rows may be lost with the machine. Without the last
-# setting, the copy for the standby would wait for a slow checkpoint.
+# Makes the data of the server $1. Nothing is synced: these rows may be lost with the machine. Shared memory in files
+# of the folder leaves nothing when a server is killed. Without the last setting, the copy for the standby would wait
+# for a slow checkpoint.
 prepare() {
     initdb --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync "$1" >"$1.log" 2>&1
     cat >>"$1/postgresql.conf" <<END
+dynamic_shared_memory_type = mmap
 unix_socket_directories = '$folder'
 fsync = off
 max_connections = 200

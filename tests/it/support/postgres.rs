@@ -1,13 +1,14 @@
 //! Postgres servers that the tests start for themselves, and that end with the tests.
 
 use super::{Ended, Rows, eventually, holdpoint};
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 /// With `postgres`, tests without a required database run on Postgres. With any other value, on SQLite.
 const CHOICE: &str = "TEST_DATABASE";
@@ -24,22 +25,82 @@ pub(crate) async fn postgres_if_chosen() -> Option<String> {
     }
 }
 
-/// The URL of an unused database with the schema, on a server that all tests of this process share.
+/// The URL of an unused database with the schema, on a server that all tests of this process share. It is dropped at
+/// the end of the test.
 pub(crate) async fn postgres() -> String {
     // A copy of a migrated database costs less than a migration.
     static TEMPLATE: OnceCell<String> = OnceCell::const_new();
-    let template = TEMPLATE.get_or_init(async || shared().template().await).await;
-    shared().database_like(template).await
+    let template = TEMPLATE.get_or_init(async || Shared::get().cluster.template().await).await;
+    Shared::get().database_like(template).await
 }
 
 /// The URL of a database without tables, on the same server.
 pub(crate) async fn empty_postgres() -> String {
-    shared().database().await
+    Shared::get().database_like("template1").await
 }
 
-fn shared() -> &'static Cluster {
-    static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(Cluster::start)
+/// The server of all tests of this process.
+struct Shared {
+    cluster: Cluster,
+    /// The connection that creates and drops databases runs on a thread of its own: it outlives each test.
+    changes: mpsc::UnboundedSender<(String, oneshot::Sender<()>)>,
+}
+
+/// The databases of the test on this thread, which drops them when it ends. The server has its files in memory.
+struct Databases(RefCell<Vec<String>>);
+
+thread_local! {
+    static DATABASES: Databases = const { Databases(RefCell::new(Vec::new())) };
+}
+
+impl Shared {
+    fn get() -> &'static Self {
+        static SHARED: OnceLock<Shared> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let cluster = Cluster::start();
+            let (changes, mut next) = mpsc::unbounded_channel::<(String, oneshot::Sender<()>)>();
+            let url = cluster.url("postgres");
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let rows = Rows::open(&url).await;
+                    while let Some((sql, done)) = next.recv().await {
+                        rows.change(&sql).await.unwrap();
+                        // After the end of a test nothing waits for its databases.
+                        let _ended = done.send(());
+                    }
+                });
+            });
+            Self { cluster, changes }
+        })
+    }
+
+    async fn database_like(&self, template: &str) -> String {
+        let name = self.cluster.next_name();
+        DATABASES.with(|databases| databases.0.borrow_mut().push(name.clone()));
+        self.change(create(&name, template)).await.unwrap();
+        self.cluster.url(&name)
+    }
+
+    fn change(&self, sql: String) -> oneshot::Receiver<()> {
+        let (done, changed) = oneshot::channel();
+        self.changes.send((sql, done)).unwrap();
+        changed
+    }
+}
+
+impl Drop for Databases {
+    fn drop(&mut self) {
+        for name in self.0.take() {
+            drop(Shared::get().change(format!("DROP DATABASE {name} WITH (FORCE)")));
+        }
+    }
+}
+
+/// Copies the files of the template: without a log entry for each page, and with the cache of the catalog, which
+/// otherwise the first session would build.
+fn create(name: &str, template: &str) -> String {
+    format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
 }
 
 /// An empty Postgres server on its own port.
@@ -71,6 +132,14 @@ impl Synced {
             Self::No => "-F",
         }
     }
+
+    /// The argument of the script: what is not synced need not be on a disk.
+    const fn files(self) -> &'static str {
+        match self {
+            Self::Yes => "on-disk",
+            Self::No => "in-memory",
+        }
+    }
 }
 
 /// A shell that runs servers, and ends them when its stdin is closed.
@@ -86,7 +155,7 @@ impl Cluster {
     }
 
     pub(crate) fn start_with(synced: Synced) -> Self {
-        let mut keeper = Keeper::spawn(include_str!("postgres.sh"), &[]);
+        let mut keeper = Keeper::spawn(include_str!("postgres.sh"), &[synced.files().to_owned()]);
         assert!(keeper.is_ok(), "{MISSING}");
         // Another process can take the port after it was found free.
         let port = (0..5)
@@ -102,15 +171,13 @@ impl Cluster {
 
     /// Creates an empty database and returns its URL.
     pub(crate) async fn database(&self) -> String {
-        self.database_like("template1").await
+        let name = self.next_name();
+        Rows::open(&self.url("postgres")).await.change(&create(&name, "template1")).await.unwrap();
+        self.url(&name)
     }
 
-    /// Creates a copy of a database without connections, and returns its URL.
-    async fn database_like(&self, template: &str) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        let rows = Rows::open(&self.url("postgres")).await;
-        rows.change(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.unwrap();
-        self.url(&name)
+    fn next_name(&self) -> String {
+        format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Creates a database with the schema for copies, and returns its name.
