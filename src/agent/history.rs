@@ -48,6 +48,16 @@ pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bo
     projection.history
 }
 
+/// Computes what the next step of a turn adds to the history: a step of the turn, and the answers to its calls. What the
+/// model read before stays as it was sent, so the rest of the transcript is not read again.
+pub(crate) fn project_step(step: &Step, origin: &str) -> History {
+    let transcript = &Transcript::default();
+    let mut projection =
+        Projection { transcript, origin, history: History::default(), sent_notes: HashMap::new() };
+    projection.step(step);
+    projection.history
+}
+
 struct Projection<'a> {
     transcript: &'a Transcript,
     origin: &'a str,

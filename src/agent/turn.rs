@@ -3,7 +3,7 @@
 use super::draft::{DraftWriter, Drafts};
 use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
-use super::history;
+use super::history::{self, History};
 use super::judge::{Judge, PendingCalls};
 use super::previews::{self, MissingPreview, Previews};
 use super::retry::persist;
@@ -81,6 +81,8 @@ pub(crate) struct OpenedStep {
 #[derive(Debug, Clone, Copy)]
 struct StepPlan {
     n: i32,
+    /// The number of complete steps of the answer before this one.
+    complete: usize,
     /// Whether the step comes after the last step that may have tools.
     last: bool,
     /// Whether the thread has calls. While the turn holds its lease, only the turn adds calls.
@@ -158,18 +160,13 @@ impl Agent {
         spent: &mut Spent,
         emit: Emit<'_>,
     ) -> Result<Ended, Stopped> {
-        let (mut after_hold, mut opened, mut start_committed) = (false, Some(first), Some(start_committed));
+        if let Some(halt) = turn.heartbeat.halt().now_or_never() {
+            start_committed.await.map_err(|_| Stopped::NotStarted)?;
+            return Err(Stopped::Halted(halt));
+        }
+        let (mut opened, mut start_committed) = (first, Some(start_committed));
         loop {
-            if let Some(halt) = turn.heartbeat.halt().now_or_never() {
-                if let Some(start_committed) = start_committed.take() {
-                    start_committed.await.map_err(|_| Stopped::NotStarted)?;
-                }
-                return Err(Stopped::Halted(halt));
-            }
-            let OpenedStep { step, before, request, .. } = match opened.take() {
-                Some(first) => first,
-                None => Box::pin(self.open(turn, after_hold)).await?,
-            };
+            let OpenedStep { step, before, request, .. } = opened;
             spent.message = spent.message.or(before);
             emit(TurnEvent::StepStarted);
             let called = Box::pin(self.call_model(turn, step.n, &request, emit));
@@ -197,7 +194,7 @@ impl Agent {
             }
 
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
-            after_hold = !held.is_empty();
+            let after_hold = !held.is_empty();
             let mut waits = elsewhere || after_hold;
             if after_hold {
                 emit(TurnEvent::Held(held.clone()));
@@ -217,6 +214,10 @@ impl Agent {
                 let message = "The model asked for tools again and again.".to_owned();
                 return Err(TurnError { code: TurnErrorCode::StepLimit, message }.into());
             }
+            if let Some(halt) = turn.heartbeat.halt().now_or_never() {
+                return Err(Stopped::Halted(halt));
+            }
+            opened = Box::pin(self.open_next(turn, step, request, after_hold)).await?;
         }
     }
 
@@ -269,8 +270,8 @@ impl Agent {
         step::call_model(&asking, request, &mut drafts, emit).await
     }
 
-    /// Opens the first step of a turn in the transaction that begins the turn, with the input of the model.
-    /// The step of a turn that has no room fails.
+    /// Opens the first step of a turn in the transaction that begins the turn. The input of the model is the history of
+    /// the thread. The step of a turn that has no room fails.
     pub(crate) async fn open_first(
         &self,
         write: &Write,
@@ -284,39 +285,6 @@ impl Agent {
         if thread.is_deleted {
             return Ok(Err(TurnError::taken_over()));
         }
-        self.open_step(write, lease, transcript, model).await.map(Ok)
-    }
-
-    /// Opens the next step. One transaction computes the input of the model and records it.
-    async fn open(&self, turn: &Turn<'_>, after_hold: bool) -> Result<OpenedStep, TurnError> {
-        let open = async {
-            let write = self.store.write().await?;
-            let Some(held) = write.lock_turn(turn.lease).await? else {
-                return Ok(Err(TurnError::taken_over()));
-            };
-            if held.thread.extent.bytes >= self.limits.thread_bytes {
-                return Ok(Err(TurnError::thread_full()));
-            }
-            let transcript = write.transcript(&held.thread).await?;
-            let opened = self.open_step(&write, turn.lease, &transcript, turn.model).await?;
-            if after_hold {
-                // The mark was about the holds before this step. A turn that lost its lease keeps the mark:
-                // another turn has to resume.
-                write.clear_server_resumes(&held.thread, turn.lease.run.id).await?;
-            }
-            write.commit().await?;
-            Ok::<_, StoreError>(Ok(opened))
-        };
-        open.await.map_err(internal)?
-    }
-
-    async fn open_step(
-        &self,
-        write: &Write,
-        lease: &Lease,
-        transcript: &Transcript,
-        model: &dyn LanguageModel,
-    ) -> Result<OpenedStep, StoreError> {
         let answer = lease.run.assistant_message_id;
         let steps = transcript.steps(answer);
         let complete = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
@@ -325,15 +293,56 @@ impl Agent {
         let history = history::project(transcript, answer, steps.is_empty(), model.origin());
         write.open_step(&lease.run, n, &history.seals).await?;
         let last = complete >= self.model.max_steps;
-        let tools = if last { Vec::new() } else { self.offered(lease) };
+        let step = StepPlan { n, complete, last, has_calls: transcript.has_calls() };
         let own = lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
+        let tools = self.tools_of(step, lease);
         let request = ModelRequest { system, messages: history.messages, tools };
-        let step = StepPlan { n, last, has_calls: transcript.has_calls() };
-        Ok(OpenedStep { step, before, request, seals_nothing: history.seals.is_empty() })
+        Ok(Ok(OpenedStep { step, before, request, seals_nothing: history.seals.is_empty() }))
     }
 
-    fn offered(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
+    /// Opens the step after this one, which is complete. One transaction adds that step to the input of the model, and
+    /// records the texts that the model reads for the first time.
+    async fn open_next(
+        &self,
+        turn: &Turn<'_>,
+        done: StepPlan,
+        mut request: ModelRequest,
+        after_hold: bool,
+    ) -> Result<OpenedStep, TurnError> {
+        let open = async {
+            let write = self.store.write().await?;
+            let Some(held) = write.lock_turn(turn.lease).await? else {
+                return Ok(Err(TurnError::taken_over()));
+            };
+            if held.thread.extent.bytes >= self.limits.thread_bytes {
+                return Ok(Err(TurnError::thread_full()));
+            }
+            let added = write.step_of(&held, done.n).await?;
+            let added = added.map(|step| history::project_step(&step, turn.model.origin()));
+            let History { messages, seals } = added.unwrap_or_default();
+            let (n, complete) = (done.n.saturating_add(1), done.complete.saturating_add(1));
+            // A turn continues only after a step with calls.
+            let step = StepPlan { n, complete, last: complete >= self.model.max_steps, has_calls: true };
+            write.open_step(&turn.lease.run, n, &seals).await?;
+            if after_hold {
+                // The mark was about the holds before this step. A turn that lost its lease keeps the mark:
+                // another turn has to resume.
+                write.clear_server_resumes(&held.thread, turn.lease.run.id).await?;
+            }
+            write.commit().await?;
+            request.messages.extend(messages);
+            request.tools = self.tools_of(step, turn.lease);
+            let seals_nothing = seals.is_empty();
+            Ok::<_, StoreError>(Ok(OpenedStep { step, before: None, request, seals_nothing }))
+        };
+        open.await.map_err(internal)?
+    }
+
+    fn tools_of(&self, step: StepPlan, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
+        if step.last {
+            return Vec::new();
+        }
         let gate = self.executor.gate();
         gate.registry()
             .specs()
@@ -388,7 +397,7 @@ impl Agent {
     async fn try_commit(
         &self,
         turn: &Turn<'_>,
-        StepPlan { n, last, has_calls }: StepPlan,
+        StepPlan { n, last, has_calls, .. }: StepPlan,
         result: &StepResult,
         calls: &[ProposedCall],
         previews: &Previews,

@@ -6,13 +6,14 @@ use super::entity::{decision, message, run, sent_answer, step, tool_call};
 use super::union::{Union, UnionRows, UnionStatement};
 use super::views::{MessageRow, RunRow, StepRow};
 use super::words::{Role, SealKind, Word, literal};
-use super::{LockedThread, Page, Read, StoreError, Thread, Write, rows};
+use super::{HeldTurn, LockedThread, Page, Read, StoreError, Thread, Write, rows};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
+use crate::domain::decision::Decision;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Message, MessageStatus, Step, StepStatus};
 use crate::domain::run::{Run, RunStatus};
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, QueryFilter, QueryOrder,
     QuerySelect, Value,
@@ -32,6 +33,7 @@ struct Statements {
     together: [UnionStatement; 1],
     halves: [UnionStatement; 2],
     apart: Vec<UnionStatement>,
+    step: UnionStatement,
 }
 
 static OF_POSTGRES: LazyLock<Statements> = LazyLock::new(|| Statements::of(DbBackend::Postgres));
@@ -43,6 +45,14 @@ impl Statements {
             together: [select_messages().and(select_calls()).build(backend)],
             halves: [select_messages().build(backend), select_calls().build(backend)],
             apart: select_messages().and(select_calls()).apart(backend),
+            step: select_step().build(backend),
+        }
+    }
+
+    fn on(backend: DbBackend) -> &'static Self {
+        match backend {
+            DbBackend::Sqlite => &OF_SQLITE,
+            _ => &OF_POSTGRES,
         }
     }
 
@@ -56,10 +66,13 @@ impl Statements {
     }
 }
 
-/// The placeholder of the thread's id.
+/// The placeholder of the thread's id, or of the message's id.
 const ID: &str = "";
+/// The placeholder of the number of a step.
+const N: i32 = 0;
 /// The parts of the union.
 const MESSAGES: &str = "messages";
+const STEPS: &str = "message_steps";
 const CALLS: &str = "tool_calls";
 const DECISIONS: &str = "decisions";
 const SENT: &str = "sent_answers";
@@ -79,17 +92,32 @@ fn select_messages() -> Union {
 }
 
 fn select_calls() -> Union {
-    let of_calls = Query::select()
+    let of_thread = || tool_call::Column::ThreadId.eq(ID);
+    let sent = sent_answer::Column::ToolCallId.in_subquery(ids_of_calls(of_thread()));
+    select_calls_where(of_thread).of::<sent_answer::Entity>(SENT, sent)
+}
+
+/// One step, and its calls.
+fn select_step() -> Union {
+    let step = step::Column::MessageId.eq(ID).and(step::Column::N.eq(N));
+    let of_step = || tool_call::Column::MessageId.eq(ID).and(tool_call::Column::Step.eq(N));
+    Union::default().of::<step::Entity>(STEPS, step).and(select_calls_where(of_step))
+}
+
+/// The calls that match the condition, with their final decisions.
+fn select_calls_where(condition: impl Fn() -> SimpleExpr) -> Union {
+    let is_final = decision::Column::ToolCallId
+        .in_subquery(ids_of_calls(condition()))
+        .and(decision::Column::IsFinal.eq(true));
+    Union::default().of::<tool_call::Entity>(CALLS, condition()).of::<decision::Entity>(DECISIONS, is_final)
+}
+
+fn ids_of_calls(condition: SimpleExpr) -> SelectStatement {
+    Query::select()
         .column(tool_call::Column::ToolCallId)
         .from(tool_call::Entity.table_ref())
-        .and_where(tool_call::Column::ThreadId.eq(ID))
-        .to_owned();
-    let is_final =
-        decision::Column::ToolCallId.in_subquery(of_calls.clone()).and(decision::Column::IsFinal.eq(true));
-    Union::default()
-        .of::<tool_call::Entity>(CALLS, tool_call::Column::ThreadId.eq(ID))
-        .of::<decision::Entity>(DECISIONS, is_final)
-        .of::<sent_answer::Entity>(SENT, sent_answer::Column::ToolCallId.in_subquery(of_calls))
+        .and_where(condition)
+        .to_owned()
 }
 
 /// The data from which a history is built.
@@ -147,10 +175,7 @@ pub(crate) struct Seal {
 impl Read {
     /// Returns the whole transcript of a thread with this number of messages.
     async fn whole_transcript(&self, thread: &Thread, messages: u64) -> Result<Transcript, StoreError> {
-        let statements = match self.tx.get_database_backend() {
-            DbBackend::Sqlite => &OF_SQLITE,
-            _ => &OF_POSTGRES,
-        };
+        let statements = Statements::on(self.tx.get_database_backend());
         let id = thread.id.to_string();
         let mut found = UnionRows::default();
         for mut union in statements.for_messages(messages).iter().cloned() {
@@ -241,6 +266,42 @@ impl Write {
     pub(crate) async fn transcript(&self, thread: &LockedThread) -> Result<Transcript, StoreError> {
         self.whole_transcript(thread, thread.extent.messages).await
     }
+
+    /// Returns a step of the answer of a turn, with its calls as they are now. Returns `None` if the step cannot be
+    /// read.
+    pub(crate) async fn step_of(&self, turn: &HeldTurn<'_>, n: i32) -> Result<Option<Step>, StoreError> {
+        let id = turn.lease().run.assistant_message_id.to_string();
+        let mut union = Statements::on(self.tx.get_database_backend()).step.clone();
+        for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
+            match value {
+                Value::String(of_message) => *of_message = Some(id.clone()),
+                Value::Int(of_step) => *of_step = Some(n),
+                _ => {}
+            }
+        }
+        let mut found = UnionRows::default();
+        found.add(&self.tx, union).await?;
+        let (calls, decisions) = calls_and_decisions(&found)?;
+        let calls = readable(decided_calls(calls, decisions));
+        let row = found
+            .all::<step::Entity>(STEPS)?
+            .pop()
+            .ok_or_else(|| rows::inconsistent(STEPS, "a step is missing"))?;
+        Ok(rows::listed(STEPS, &id, rows::step(row, calls)))
+    }
+}
+
+/// Returns the calls that a union found, in their order, and their final decisions.
+fn calls_and_decisions(
+    found: &UnionRows,
+) -> Result<(Vec<tool_call::Model>, HashMap<String, Decision>), StoreError> {
+    let mut decisions = HashMap::new();
+    for row in found.all::<decision::Entity>(DECISIONS)? {
+        decisions.insert(row.tool_call_id.clone(), rows::decision(row)?);
+    }
+    let mut calls = found.all::<tool_call::Entity>(CALLS)?;
+    calls.sort_by_key(|row| row.ordinal);
+    Ok((calls, decisions))
 }
 
 fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
@@ -288,12 +349,7 @@ impl StoredRun {
 
 impl Transcript {
     fn of(found: &UnionRows) -> Result<Self, StoreError> {
-        let mut decisions = HashMap::new();
-        for row in found.all::<decision::Entity>(DECISIONS)? {
-            decisions.insert(row.tool_call_id.clone(), rows::decision(row)?);
-        }
-        let mut rows_of_calls = found.all::<tool_call::Entity>(CALLS)?;
-        rows_of_calls.sort_by_key(|row| row.ordinal);
+        let (rows_of_calls, decisions) = calls_and_decisions(found)?;
         let all = rows_of_calls.len();
         let pending = rows_of_calls.iter().filter(|row| row.state == StateKind::Pending.word()).count();
         let open = rows_of_calls.iter().filter(|row| row.finished_at.is_none()).count();

@@ -6,7 +6,7 @@
 
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{
-    Cost, Deployment, Embedded, Logged, Process, Proxy, Purpose, Rows, Transactions, call, eventually,
+    Cost, Deployment, Embedded, Logged, Process, Proxy, Purpose, Rows, Scene, Transactions, call, eventually,
     postgres, probes,
 };
 use holdpoint::config::{Config, Webhook, WebhookBody};
@@ -188,6 +188,33 @@ async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budge
         ("a continuation", CONTINUATION, continuations),
         ("a round", ROUND, rounds),
     ]);
+}
+
+/// The script of a turn with three steps.
+fn three_steps(scene: &Scene) {
+    scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
+    scene.calls(&[call("b", "look", &json!({ "note": "2" }))]).answers("Seen.");
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_reads_the_history_once_and_then_a_step_at_a_time() {
+    let server = Recorded::start(|_| {}).await;
+    let thread = server.app.client.thread().await;
+    server.app.scene.answers("Hello.");
+    server.app.client.send_message(&thread, "hello").await;
+    three_steps(&server.app.scene);
+    server.took().await;
+    assert_eq!(server.app.client.send_message(&thread, "look").await.text(), "Seen.");
+    let turn = server.part().await;
+    let selects = |table: &str| {
+        let reads = |text: &&String| text.starts_with("SELECT") && text.contains(&format!("FROM {table} "));
+        turn.0.iter().flat_map(|one| &one.statements).filter(reads).count()
+    };
+    assert_eq!(
+        [r#""holdpoint"."messages""#, r#""holdpoint"."message_steps""#].map(selects),
+        [1, 2],
+        "the history, and the two steps before the last: {turn}"
+    );
 }
 
 #[tokio::test]

@@ -199,3 +199,25 @@ async fn the_model_reads_its_own_arguments_and_a_short_validation_error() {
     assert_eq!(json!(calls[0].input), wrong);
     assert!(answers(reported)[0].1.len() < 5000);
 }
+
+#[tokio::test]
+async fn a_turn_of_several_steps_reads_what_a_later_turn_reads_from_the_database() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    let number = json!({ "note": 7 });
+    app.scene.calls(&[call("a", "look", &json!({ "note": "\0" })), call("a", "nowhere", &json!({}))]);
+    app.scene.calls(&[call("", "look", &number), call("b", "look", &json!({ "note": "2" }))]);
+    app.scene.calls(&[call("b", "look", &json!({ "note": "3" }))]).answers("Seen.");
+    assert_eq!(app.client.resume(&thread).await.text(), "Seen.");
+    app.scene.answers("As I said.");
+    app.client.send_message(&thread, "sure?").await;
+
+    let requests = app.scene.growing_requests();
+    let sizes: Vec<usize> = requests.iter().map(|request| request.messages.len()).collect();
+    assert_eq!(sizes, [1, 3, 6, 9, 11, 13]);
+    let last = &requests[5].messages;
+    assert_eq!(answers(last).len(), 6);
+    let sealed = app.rows.count("sent_answers").await;
+    assert_eq!(sealed, 6, "each answer is recorded once");
+}
