@@ -25,6 +25,6 @@ pub(crate) use heartbeat::Heartbeat;
 pub(crate) use history::project;
 pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};
-pub(crate) use turn::{Agent, AskHandler, Ended, OpenedStep, StartCommitted, Turn};
+pub(crate) use turn::{Agent, AskHandler, Ended, FirstStep, StartCommitted, Turn};
 pub(crate) use wait::Wait;
 pub(crate) use wake::{Wake, WakeSignal};

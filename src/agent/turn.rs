@@ -68,11 +68,17 @@ pub(crate) struct Ended {
 
 /// An open step, and its request to the model.
 #[derive(Debug)]
-pub(crate) struct OpenedStep {
+struct OpenedStep {
     step: StepPlan,
-    /// The usage of the earlier steps, if reported.
-    before: Option<Usage>,
     request: ModelRequest,
+}
+
+/// The open first step of a turn.
+#[derive(Debug)]
+pub(crate) struct FirstStep {
+    opened: OpenedStep,
+    /// The usage of the earlier steps of the answer, if reported.
+    before: Option<Usage>,
     /// Whether the model reads no text about a call for the first time.
     seals_nothing: bool,
 }
@@ -96,7 +102,7 @@ enum Tried {
     Lacks(Vec<MissingPreview>),
 }
 
-impl OpenedStep {
+impl FirstStep {
     /// Whether the request to the model may leave before the commit that begins the turn. The model must read
     /// no text about a call that the commit may fail to seal.
     pub(crate) const fn may_leave_early(&self) -> bool {
@@ -133,7 +139,7 @@ impl Agent {
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
-        (first, start_committed): (OpenedStep, StartCommitted),
+        (first, start_committed): (FirstStep, StartCommitted),
         spent: &mut Spent,
         emit: Emit<'_>,
     ) -> Result<Option<Ended>, TurnError> {
@@ -155,7 +161,7 @@ impl Agent {
     async fn steps(
         &self,
         turn: &Turn<'_>,
-        first: OpenedStep,
+        first: FirstStep,
         start_committed: StartCommitted,
         spent: &mut Spent,
         emit: Emit<'_>,
@@ -164,10 +170,10 @@ impl Agent {
             start_committed.await.map_err(|_| Stopped::NotStarted)?;
             return Err(Stopped::Halted(halt));
         }
-        let (mut opened, mut start_committed) = (first, Some(start_committed));
+        spent.message = first.before;
+        let (mut opened, mut start_committed) = (first.opened, Some(start_committed));
         loop {
-            let OpenedStep { step, before, request, .. } = opened;
-            spent.message = spent.message.or(before);
+            let OpenedStep { step, request } = opened;
             emit(TurnEvent::StepStarted);
             let called = Box::pin(self.call_model(turn, step.n, &request, emit));
             let (output, result) = match start_committed.take() {
@@ -278,7 +284,7 @@ impl Agent {
         (thread, lease): (&LockedThread, &Lease),
         transcript: &Transcript,
         model: &dyn LanguageModel,
-    ) -> Result<Result<OpenedStep, TurnError>, StoreError> {
+    ) -> Result<Result<FirstStep, TurnError>, StoreError> {
         if thread.extent.bytes >= self.limits.thread_bytes {
             return Ok(Err(TurnError::thread_full()));
         }
@@ -298,7 +304,8 @@ impl Agent {
         let system = own.or_else(|| self.model.system_prompt.clone());
         let tools = self.tools_of(step, lease);
         let request = ModelRequest { system, messages: history.messages, tools };
-        Ok(Ok(OpenedStep { step, before, request, seals_nothing: history.seals.is_empty() }))
+        let opened = OpenedStep { step, request };
+        Ok(Ok(FirstStep { opened, before, seals_nothing: history.seals.is_empty() }))
     }
 
     /// Opens the step after this one, which is complete. One transaction adds that step to the input of the model, and
@@ -333,8 +340,7 @@ impl Agent {
             write.commit().await?;
             request.messages.extend(messages);
             request.tools = self.tools_of(step, turn.lease);
-            let seals_nothing = seals.is_empty();
-            Ok::<_, StoreError>(Ok(OpenedStep { step, before: None, request, seals_nothing }))
+            Ok::<_, StoreError>(Ok(OpenedStep { step, request }))
         };
         open.await.map_err(internal)?
     }

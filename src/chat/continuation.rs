@@ -5,10 +5,10 @@ use super::plan::{Backfill, Plan, Request, StoredView, plan};
 use super::posted_decisions::{backfill_before_turn, step_of_one};
 use super::report::{self, decided_elsewhere, holds_elsewhere};
 use super::request::{AdmitError, ShownCalls};
-use super::turn::{FirstStep, TurnTask};
+use super::turn::{OpenedFirst, TurnTask};
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::OpenedStep;
+use crate::agent::FirstStep;
 use crate::domain::Principal;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::Step;
@@ -38,7 +38,7 @@ pub(super) enum Next {
     /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
     Begin {
         lease: Box<Lease>,
-        first: Box<FirstStep>,
+        first: Box<OpenedFirst>,
         backfill: Vec<TurnEvent<'static>>,
         continued: Vec<TurnEvent<'static>>,
     },
@@ -233,7 +233,7 @@ impl Chat {
                 let task = self.turn_task(lease.run.id);
                 let (committed, start_committed) = oneshot::channel();
                 let start_committed = start_committed.shared();
-                let started = if first.as_ref().as_ref().is_ok_and(OpenedStep::may_leave_early) {
+                let started = if first.as_ref().as_ref().is_ok_and(FirstStep::may_leave_early) {
                     let started = task.start(*lease, *first, start_committed, continued);
                     // If the commit fails, `committed` is dropped, and the task ends.
                     write.commit().await?;

@@ -3,7 +3,7 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Ended, Heartbeat, OpenedStep, StartCommitted, Turn, Work, persist};
+use crate::agent::{AskHandler, Ended, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
@@ -36,7 +36,7 @@ impl Drop for TurnTask {
 }
 
 /// The first step of a turn, or the reason for which the turn fails without one.
-pub(super) type FirstStep = Result<OpenedStep, TurnError>;
+pub(super) type OpenedFirst = Result<FirstStep, TurnError>;
 
 impl Chat {
     /// Opens the first step of a turn in the transaction that begins the turn.
@@ -45,7 +45,7 @@ impl Chat {
         write: &Write,
         (thread, lease): (&LockedThread, &Lease),
         transcript: &Transcript,
-    ) -> Result<FirstStep, StoreError> {
+    ) -> Result<OpenedFirst, StoreError> {
         match self.model_of(&lease.run) {
             Ok(model) => self.agent.open_first(write, (thread, lease), transcript, model.as_ref()).await,
             Err(error) => Ok(Err(error)),
@@ -77,7 +77,7 @@ impl TurnTask {
     pub(super) fn start(
         self,
         lease: Lease,
-        first: FirstStep,
+        first: OpenedFirst,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) -> Started {
@@ -94,7 +94,7 @@ impl TurnTask {
     pub(super) async fn turn(
         &self,
         lease: Lease,
-        first: FirstStep,
+        first: OpenedFirst,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) {
@@ -138,7 +138,7 @@ impl TurnTask {
     async fn run_agent(
         &self,
         lease: &Arc<Lease>,
-        first: FirstStep,
+        first: OpenedFirst,
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut Spent,

@@ -42,14 +42,17 @@ impl Socket {
 
     /// The next text, or the code of a close frame; `None` after a break.
     pub(crate) async fn next(&mut self) -> Option<Result<Value, u16>> {
-        loop {
-            let message = timeout(PATIENCE, self.0.next()).await.expect("the server says something");
-            match message?.ok()? {
-                Message::Text(text) => return Some(Ok(serde_json::from_str(&text).unwrap())),
-                Message::Close(frame) => return Some(Err(frame.map_or(1005, |frame| frame.code.into()))),
-                _ => {}
+        // Over all messages: a server that has nothing to send still sends pings.
+        let next = async {
+            loop {
+                match self.0.next().await?.ok()? {
+                    Message::Text(text) => return Some(Ok(serde_json::from_str(&text).unwrap())),
+                    Message::Close(frame) => return Some(Err(frame.map_or(1005, |frame| frame.code.into()))),
+                    _ => {}
+                }
             }
-        }
+        };
+        timeout(PATIENCE, next).await.expect("the server sends a text or closes the socket")
     }
 
     /// Sends this decision and returns its answer; other messages are skipped.
