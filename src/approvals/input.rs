@@ -279,8 +279,14 @@ impl Approvals {
             self.rate_limit.count(principal)?;
         }
         let (gate, visibility) = (self.gate(), self.visibility(by.visible_as()));
+        let found = self.store.read_once().await?.any_request(id).await?.ok_or(AnswerError::NotFound)?;
+        // Before the lock: other decisions should not wait until the schema of a tool's server is compiled. The question
+        // of a request never changes.
+        let errors = match answer {
+            Answer::Accept(content) => errors_in(content, &found.question.schema),
+            Answer::Decline | Answer::Cancel => Vec::new(),
+        };
         let write = self.store.urgent_write().await?;
-        let found = write.any_request(id).await?.ok_or(AnswerError::NotFound)?;
         let locked = write.lock_visible_call(by.visible_as(), &visibility, found.tool_call_id).await?;
         let locked = locked.ok_or(AnswerError::NotFound)?;
         let choice = match answer {
@@ -301,11 +307,8 @@ impl Approvals {
         if request.state != RequestState::Open {
             return Err(AnswerError::Closed(request.state));
         }
-        if let Answer::Accept(content) = answer {
-            let errors = errors_in(content, &request.question.schema);
-            if !errors.is_empty() {
-                return Err(AnswerError::InvalidContent(errors));
-            }
+        if !errors.is_empty() {
+            return Err(AnswerError::InvalidContent(errors));
         }
         if !write.answer_request(&locked, &request, answer, &actor).await? {
             return Err(AnswerError::Closed(RequestState::Expired));
