@@ -43,8 +43,11 @@ pub(crate) async fn empty_postgres() -> String {
 struct Shared {
     cluster: Cluster,
     /// The connection that creates and drops databases runs on a thread of its own: it outlives each test.
-    changes: mpsc::UnboundedSender<(String, oneshot::Sender<()>)>,
+    changes: mpsc::UnboundedSender<Change>,
 }
+
+/// A statement that creates or drops a database, and the receiver of its outcome.
+type Change = (String, oneshot::Sender<Result<u64, String>>);
 
 /// The databases of the test on this thread, which drops them when it ends. The server has its files in memory.
 struct Databases(RefCell<Vec<String>>);
@@ -58,16 +61,15 @@ impl Shared {
         static SHARED: OnceLock<Shared> = OnceLock::new();
         SHARED.get_or_init(|| {
             let cluster = Cluster::start();
-            let (changes, mut next) = mpsc::unbounded_channel::<(String, oneshot::Sender<()>)>();
+            let (changes, mut next) = mpsc::unbounded_channel::<Change>();
             let url = cluster.url("postgres");
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
                     let rows = Rows::open(&url).await;
                     while let Some((sql, done)) = next.recv().await {
-                        rows.change(&sql).await.unwrap();
-                        // After the end of a test nothing waits for its databases.
-                        let _ended = done.send(());
+                        // A test that has ended does not wait: a database that is not dropped only takes memory.
+                        let _ended = done.send(rows.change(&sql).await);
                     }
                 });
             });
@@ -78,11 +80,11 @@ impl Shared {
     async fn database_like(&self, template: &str) -> String {
         let name = self.cluster.next_name();
         DATABASES.with(|databases| databases.0.borrow_mut().push(name.clone()));
-        self.change(create(&name, template)).await.unwrap();
+        self.change(create(&name, template)).await.unwrap().unwrap();
         self.cluster.url(&name)
     }
 
-    fn change(&self, sql: String) -> oneshot::Receiver<()> {
+    fn change(&self, sql: String) -> oneshot::Receiver<Result<u64, String>> {
         let (done, changed) = oneshot::channel();
         self.changes.send((sql, done)).unwrap();
         changed
