@@ -209,19 +209,23 @@ fn wrong_outcome(case: &Case<'_>) -> Option<String> {
 }
 
 /// I1: an execution with an unknown end was interrupted by harm to its process or to the database. A
-/// disconnected client is no cause. The execution of a remote tool also depends on the servers, and its lines do not
-/// name one.
+/// disconnected client is no cause, neither before the effect nor after the tool of a server has ended. The execution
+/// of a remote tool also depends on the servers, and its lines do not name one.
 pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted" && !case.had_effect())
-    {
+    for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted") {
         let Some(start) = case.starts().last() else { continue };
+        let is_remote = REMOTE.contains(&start.tool.as_str());
+        let has_ended = case.ledger.iter().any(|line| line.what == "end");
+        // A tool that panics or hangs after its effect is interrupted without harm.
+        if case.had_effect() && (is_remote || !has_ended) {
+            continue;
+        }
         let interrupted =
             case.events.iter().filter(|event| event.kind == "tool.interrupted").map(|event| event.at).max();
         let interrupted = interrupted.unwrap_or(i64::MAX);
         // The timeout of the tool starts before its first line, because the tool reads its row first.
         let claimed = case.claims().filter(|at| *at <= start.at).max().unwrap_or(start.at);
-        let is_remote = REMOTE.contains(&start.tool.as_str());
         let stop_requested = case.row.cancel_requested_at.is_some();
         let took_too_long = interrupted - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {

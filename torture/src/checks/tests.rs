@@ -366,6 +366,13 @@ fn an_interruption_without_a_cause_is_found() {
         it.turns[0].content.facts.pop();
     };
     assert_eq!(broken(cut_off), ["I1"]);
+    let lines = valid_records().ledger;
+    let after_the_effect = |it: &mut Records, left: usize| {
+        cut_off(it);
+        it.ledger = lines[..left].to_vec();
+    };
+    assert_eq!(broken(|it| after_the_effect(it, 3)), ["I1"]);
+    assert_eq!(broken(|it| after_the_effect(it, 2)), Vec::<&str>::new());
     let killed = |it: &mut Records| {
         cut_off(it);
         let kind = DeedKind::Kill;
