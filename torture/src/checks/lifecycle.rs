@@ -209,16 +209,18 @@ fn wrong_outcome(case: &Case<'_>) -> Option<String> {
 }
 
 /// I1: an execution with an unknown end was interrupted by harm to its process or to the database. A
-/// disconnected client is no cause, neither before the effect nor after the tool of a server has ended. The execution
+/// disconnected client is no cause, neither before the effect nor after the tool of a server has returned. The execution
 /// of a remote tool also depends on the servers, and its lines do not name one.
 pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted") {
         let Some(start) = case.starts().last() else { continue };
         let is_remote = REMOTE.contains(&start.tool.as_str());
-        let has_ended = case.ledger.iter().any(|line| line.what == "end");
-        // A tool that panics or hangs after its effect is interrupted without harm.
-        if case.had_effect() && (is_remote || !has_ended) {
+        let ok = Some("ok");
+        let has_returned = case.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == ok);
+        // A tool that panics or hangs after its effect is interrupted without harm, and so is one that fails when it
+        // is tried again.
+        if case.had_effect() && (is_remote || !has_returned) {
             continue;
         }
         let interrupted =
