@@ -80,6 +80,11 @@ impl Case<'_> {
         self.ledger.iter().any(|line| line.what == "effect")
     }
 
+    /// Whether its tool ended so.
+    pub(crate) fn tool_ended(&self, outcome: &str) -> bool {
+        self.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == Some(outcome))
+    }
+
     /// The final decision, which moved the call.
     pub(crate) fn decision(&self) -> Option<&DecisionRow> {
         self.decisions.iter().copied().find(|decision| decision.is_final)

@@ -180,9 +180,6 @@ fn wrong_outcome(case: &Case<'_>) -> Option<String> {
     let row = case.row;
     let result = row.result.as_deref().unwrap_or_default();
     let inputs = row.effective_inputs().unwrap_or_default();
-    let ended = |outcome: &str| {
-        case.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == Some(outcome))
-    };
     // The verified outcome of a tool takes precedence over the end of its process.
     let was_verified =
         case.events.iter().any(|event| event.kind == "tool.succeeded" && event.actor == "system:sweeper");
@@ -194,10 +191,10 @@ fn wrong_outcome(case: &Case<'_>) -> Option<String> {
         "succeeded" if was_verified => {
             (output() != Some(json!({ "verified": true }))).then(|| "the output of another call".to_owned())
         }
-        "succeeded" if !ended("ok") => Some("shown as succeeded, and its tool did not".to_owned()),
+        "succeeded" if !case.tool_ended("ok") => Some("shown as succeeded, and its tool did not".to_owned()),
         "succeeded" => (output() != Some(json!({ "n": inputs.at("/n") })))
             .then(|| "the output of another call".to_owned()),
-        "failed" if ended("ok") => Some("shown as failed, and its tool succeeded".to_owned()),
+        "failed" if case.tool_ended("ok") => Some("shown as failed, and its tool succeeded".to_owned()),
         "failed" if hung => Some("shown as failed, and the outcome is unknown".to_owned()),
         // A verification before the effect makes the tool refuse the effect later.
         "failed" if result.contains("did not run") && began => {
@@ -216,11 +213,9 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted") {
         let Some(start) = case.starts().last() else { continue };
         let is_remote = REMOTE.contains(&start.tool.as_str());
-        let ok = Some("ok");
-        let has_returned = case.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == ok);
         // A tool that panics or hangs after its effect is interrupted without harm, and so is one that fails when it
         // is tried again.
-        if case.had_effect() && (is_remote || !has_returned) {
+        if case.had_effect() && (is_remote || !case.tool_ended("ok")) {
             continue;
         }
         let interrupted =
