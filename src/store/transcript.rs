@@ -120,6 +120,20 @@ fn ids_of_calls(condition: SimpleExpr) -> SelectStatement {
         .to_owned()
 }
 
+/// Returns the statement with these values in place of its placeholders: each text in it is an id, and each number of 32
+/// bits is that of a step.
+fn bound(union: &UnionStatement, id: &str, n: i32) -> UnionStatement {
+    let mut union = union.clone();
+    for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
+        match value {
+            Value::String(placeholder) => *placeholder = Some(id.to_owned()),
+            Value::Int(placeholder) => *placeholder = Some(n),
+            _ => {}
+        }
+    }
+    union
+}
+
 /// The data from which a history is built.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Transcript {
@@ -178,14 +192,8 @@ impl Read {
         let statements = Statements::on(self.tx.get_database_backend());
         let id = thread.id.to_string();
         let mut found = UnionRows::default();
-        for mut union in statements.for_messages(messages).iter().cloned() {
-            for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
-                // Each text in the statement is the id of the thread.
-                if let Value::String(of_thread) = value {
-                    *of_thread = Some(id.clone());
-                }
-            }
-            found.add(&self.tx, union).await?;
+        for union in statements.for_messages(messages) {
+            found.add(&self.tx, bound(union, &id, N)).await?;
         }
         Transcript::of(&found)
     }
@@ -271,16 +279,9 @@ impl Write {
     /// read.
     pub(crate) async fn step_of(&self, turn: &HeldTurn<'_>, n: i32) -> Result<Option<Step>, StoreError> {
         let id = turn.lease().run.assistant_message_id.to_string();
-        let mut union = Statements::on(self.tx.get_database_backend()).step.clone();
-        for value in union.statement.values.iter_mut().flat_map(|values| &mut values.0) {
-            match value {
-                Value::String(of_message) => *of_message = Some(id.clone()),
-                Value::Int(of_step) => *of_step = Some(n),
-                _ => {}
-            }
-        }
+        let union = &Statements::on(self.tx.get_database_backend()).step;
         let mut found = UnionRows::default();
-        found.add(&self.tx, union).await?;
+        found.add(&self.tx, bound(union, &id, n)).await?;
         let (calls, decisions) = calls_and_decisions(&found)?;
         let calls = readable(decided_calls(calls, decisions));
         let row = found
