@@ -5,7 +5,7 @@ use super::plan::{Backfill, Plan, Request, StoredView, plan};
 use super::posted_decisions::{backfill_before_turn, step_of_one};
 use super::report::{self, decided_elsewhere, holds_elsewhere};
 use super::request::{AdmitError, ShownCalls};
-use super::turn::{OpenedFirst, TurnTask};
+use super::turn::TurnTask;
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
 use crate::agent::FirstStep;
@@ -38,7 +38,7 @@ pub(super) enum Next {
     /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
     Begin {
         lease: Box<Lease>,
-        first: Box<OpenedFirst>,
+        first: Box<Result<FirstStep, TurnError>>,
         backfill: Vec<TurnEvent<'static>>,
         continued: Vec<TurnEvent<'static>>,
     },

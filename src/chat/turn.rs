@@ -35,17 +35,15 @@ impl Drop for TurnTask {
     }
 }
 
-/// The first step of a turn, or the reason for which the turn fails without one.
-pub(super) type OpenedFirst = Result<FirstStep, TurnError>;
-
 impl Chat {
-    /// Opens the first step of a turn in the transaction that begins the turn.
+    /// Opens the first step of a turn in the transaction that begins the turn, or returns the reason for which the turn
+    /// fails without one.
     pub(super) async fn open_first(
         &self,
         write: &Write,
         (thread, lease): (&LockedThread, &Lease),
         transcript: &Transcript,
-    ) -> Result<OpenedFirst, StoreError> {
+    ) -> Result<Result<FirstStep, TurnError>, StoreError> {
         match self.model_of(&lease.run) {
             Ok(model) => self.agent.open_first(write, (thread, lease), transcript, model.as_ref()).await,
             Err(error) => Ok(Err(error)),
@@ -77,7 +75,7 @@ impl TurnTask {
     pub(super) fn start(
         self,
         lease: Lease,
-        first: OpenedFirst,
+        first: Result<FirstStep, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) -> Started {
@@ -94,7 +92,7 @@ impl TurnTask {
     pub(super) async fn turn(
         &self,
         lease: Lease,
-        first: OpenedFirst,
+        first: Result<FirstStep, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) {
@@ -138,7 +136,7 @@ impl TurnTask {
     async fn run_agent(
         &self,
         lease: &Arc<Lease>,
-        first: OpenedFirst,
+        first: Result<FirstStep, TurnError>,
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut Spent,
