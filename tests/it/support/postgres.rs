@@ -80,7 +80,7 @@ impl Shared {
     async fn database_like(&self, template: &str) -> String {
         let name = self.cluster.next_name();
         DATABASES.with(|databases| databases.0.borrow_mut().push(name.clone()));
-        self.change(create(&name, template)).await.unwrap().unwrap();
+        self.change(create_database(&name, template)).await.unwrap().unwrap();
         self.cluster.url(&name)
     }
 
@@ -101,7 +101,7 @@ impl Drop for Databases {
 
 /// Copies the files of the template: without a log entry for each page, and with the cache of the catalog, which
 /// otherwise the first session would build.
-fn create(name: &str, template: &str) -> String {
+fn create_database(name: &str, template: &str) -> String {
     format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
 }
 
@@ -174,7 +174,7 @@ impl Cluster {
     /// Creates an empty database and returns its URL.
     pub(crate) async fn database(&self) -> String {
         let name = self.next_name();
-        Rows::open(&self.url("postgres")).await.change(&create(&name, "template1")).await.unwrap();
+        Rows::open(&self.url("postgres")).await.change(&create_database(&name, "template1")).await.unwrap();
         self.url(&name)
     }
 
