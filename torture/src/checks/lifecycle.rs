@@ -4,6 +4,7 @@
 use super::case::{Case, Cases};
 use super::{Records, Violation};
 use crate::clock::micros;
+use crate::files::LedgerLine;
 use crate::json::At;
 use crate::record::{Deed, DeedKind, FINAL_READ, Observation};
 use crate::rows::{CallRow, EventRow};
@@ -235,12 +236,23 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let its_own = (is_remote || deed.pid == Some(start.pid)) && deed.kind != DeedKind::Start;
             meanwhile >= 0 && (of_the_database || holds_up || its_own)
         });
+        // The crash of a program ends all executions of its process.
+        let crashed = is_remote
+            && cases.values().any(|other| {
+                let then = other.row.effective_inputs().unwrap_or_default();
+                let ended_with = |line: &LedgerLine| {
+                    line.pid == start.pid
+                        && line.what == "effect"
+                        && (claimed..=interrupted).contains(&line.at)
+                };
+                *then.at("/then") == "crash" && other.ledger.iter().copied().any(ended_with)
+            });
         let failed = records.hits.iter().any(|hit| {
             hit.action.is_some()
                 && (is_remote || hit.pid == start.pid)
                 && (claimed..=interrupted).contains(&hit.at)
         });
-        if !(stop_requested || took_too_long || harmed || failed) {
+        if !(stop_requested || took_too_long || harmed || crashed || failed) {
             found.push(Violation::of("I1", call, "interrupted without harm to its process"));
         }
     }

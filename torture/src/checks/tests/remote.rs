@@ -69,3 +69,22 @@ fn only_a_service_may_begin_with_a_call_whose_server_is_dead() {
     // Before its claim there was no request.
     assert!(started("pay_http", "interrupted", SECOND) > 0);
 }
+
+#[test]
+fn a_crash_is_a_cause_for_the_other_executions_of_its_process() {
+    let interrupted = |crashed: Option<u32>| {
+        let mut records = valid_records();
+        records.rows.calls[0].state = "interrupted".to_owned();
+        records.rows.events[4].kind = "tool.interrupted".to_owned();
+        records.ledger.truncate(1);
+        records.ledger[0].tool = "bank__pay".to_owned();
+        if let Some(pid) = crashed {
+            records.rows.calls.push(call("other"));
+            records.rows.calls[1].arguments = r#"{"n":2,"then":"crash"}"#.to_owned();
+            let at = records.ledger[0].at;
+            records.ledger.push(LedgerLine { call: "other".to_owned(), at, pid, ..line("effect", 0) });
+        }
+        all(&records).iter().filter(|violation| violation.id == "I1").count()
+    };
+    assert_eq!([None, Some(8), Some(7)].map(interrupted), [1, 1, 0]);
+}
