@@ -8,6 +8,7 @@ use crate::plan::Plan;
 use crate::record::{ModelRequest, Turn};
 use crate::rows::CallRow;
 use crate::stream::{FactKind, StreamContent};
+use crate::world::WORKER_TOOLS;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +18,10 @@ type IsTrue = fn(&CallRow) -> bool;
 const PLACEHOLDERS: [(&str, IsTrue); 3] = [
     ("Awaiting approval by a person.", |row| row.held),
     ("Approved by a person and under way.", |row| row.held && row.validated == Some(true)),
-    ("Under way, or cut off:", |row| !row.held && row.exec_id.is_some()),
+    // A call that needs no approval begins at once, or waits for a worker.
+    ("Under way, or cut off:", |row| {
+        !row.held && (row.exec_id.is_some() || WORKER_TOOLS.contains(&row.name.as_str()))
+    }),
 ];
 
 /// D4: the calls and texts of a stream match the rows, and a stream has an end. A complete stream has every

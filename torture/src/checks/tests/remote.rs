@@ -88,3 +88,17 @@ fn a_crash_is_a_cause_for_the_other_executions_of_its_process() {
     };
     assert_eq!([None, Some(8), Some(7)].map(interrupted), [1, 1, 0]);
 }
+
+#[test]
+fn a_call_that_waits_for_a_worker_is_truly_reported_as_under_way() {
+    let untrue = |tool: &str| {
+        let mut records = valid_records();
+        let row = &mut records.rows.calls[0];
+        (row.name, row.state, row.held, row.exec_id) = (tool.to_owned(), "failed".to_owned(), false, None);
+        let text = "Under way, or cut off: the outcome is not known yet.";
+        records.rows.sent[0].text = text.to_owned();
+        records.model_requests[1].messages[2]["content"] = text.into();
+        all(&records).iter().filter(|violation| violation.id == "H2").count()
+    };
+    assert_eq!(["note_worker", "note"].map(untrue), [0, 1]);
+}
