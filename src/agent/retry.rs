@@ -23,7 +23,8 @@ pub(crate) struct Written<T> {
 }
 
 /// Retries a write until it succeeds or the time is over, whatever the error: an error that looks permanent
-/// may be a failover.
+/// may be a failover. Retries at least once: a first attempt without an answer may have outlasted the time, and only
+/// the retry finds out that its commit succeeded.
 pub(crate) async fn persist<T, F>(time: Duration, write: impl Fn() -> F) -> Result<Written<T>, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -34,7 +35,7 @@ where
     loop {
         match write().await {
             Ok(value) => return Ok(Written { value, tried_before }),
-            Err(error) if Instant::now() + pause >= give_up => return Err(error),
+            Err(error) if tried_before && Instant::now() + pause >= give_up => return Err(error),
             Err(error) => tracing::warn!(%error, "not written yet"),
         }
         tried_before = true;

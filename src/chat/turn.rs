@@ -173,10 +173,7 @@ impl TurnTask {
             Ok(Some(TurnEnd::Completed)) => {
                 return TurnEvent::Finished { reason: FinishReason::Stop, spent };
             }
-            // The commit of the hold was in doubt for too long to show the hold.
-            Ok(Some(TurnEnd::Waiting)) => {
-                return TurnEvent::Finished { reason: FinishReason::ToolCalls, spent };
-            }
+            // Also if the run waits: the stream lacks the calls for which it waits, so the client has to read again.
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(run_id = %self.run_id, %error, "could not commit the end of a turn")

@@ -279,8 +279,10 @@ async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn on_postgres_a_hold_whose_commit_is_in_doubt_is_stored_once_and_shown() {
-    for commit in [Commit::Made, Commit::Lost] {
-        let deployment = Deployment::new().await;
+    // The database is silent for longer than the shorter lease.
+    let (long, short) = (Duration::from_secs(20), Duration::from_secs(3));
+    for (commit, lease) in [(Commit::Made, long), (Commit::Lost, long), (Commit::MadeInSilence, short)] {
+        let deployment = Deployment::with(|config| config.approval.lease = lease).await;
         let app = &deployment.app;
         let thread = app.client.thread().await;
         app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
