@@ -43,6 +43,7 @@ mod http;
 mod http_tools;
 mod idempotent;
 mod inbox;
+mod indexes;
 mod json_turns;
 mod limits;
 mod linearizability;

@@ -299,6 +299,9 @@ CREATE TABLE decisions (
     CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'slack', 'handler', 'policy', 'sweeper'))
 );
 
+-- The other indexes of this table are partial: a read of all decisions of a call cannot use them.
+CREATE INDEX decisions_call ON decisions (tool_call_id);
+
 CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
 
 -- Each person votes once for the same inputs, and so does each approver, in person or by a delegate.
