@@ -3,7 +3,9 @@
 use super::StoreError;
 use super::cells::{Cells, Kind, View, Width};
 use super::tx::Tx;
-use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::sea_query::{
+    Alias, Asterisk, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, TableRef, UnionType,
+};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, JoinType, QueryResult, Statement};
 use std::collections::HashMap;
 
@@ -18,9 +20,17 @@ pub(super) struct Union {
 struct Part {
     name: &'static str,
     rows: SelectStatement,
+    joined: Vec<Joined>,
     texts: Vec<SimpleExpr>,
     numbers: Vec<SimpleExpr>,
     truths: Vec<SimpleExpr>,
+}
+
+/// A table whose rows are joined to each row of a part.
+struct Joined {
+    table: TableRef,
+    name: &'static str,
+    on: SimpleExpr,
 }
 
 /// A statement, and the columns of its result.
@@ -42,8 +52,8 @@ impl Union {
     /// Adds the rows of a table that match the condition.
     pub(super) fn of<E: View>(mut self, name: &'static str, condition: SimpleExpr) -> Self {
         let rows = Query::select().from(E::default().table_ref()).and_where(condition).to_owned();
-        let (texts, numbers, truths) = Default::default();
-        let mut part = Part { name, rows, texts, numbers, truths };
+        let (joined, texts, numbers, truths) = Default::default();
+        let mut part = Part { name, rows, joined, texts, numbers, truths };
         part.add_columns::<E>();
         self.parts.push(part);
         self
@@ -52,7 +62,8 @@ impl Union {
     /// Joins the rows of another table to each row of the last part, if there are any.
     pub(super) fn with<E: View>(mut self, on: SimpleExpr) -> Self {
         if let Some(part) = self.parts.last_mut() {
-            part.rows.join(JoinType::LeftJoin, E::default().table_ref(), on);
+            let (table, name) = (E::default().table_ref(), E::default().table_name());
+            part.joined.push(Joined { table, name, on });
             part.add_columns::<E>();
         }
         self
@@ -78,7 +89,8 @@ impl Union {
             numbers: most(|part| part.numbers.len()),
             truths: most(|part| part.truths.len()),
         };
-        let mut selects = (0..).zip(&self.parts).map(|(position, part)| part.select(width, position));
+        let mut selects =
+            (0..).zip(&self.parts).map(|(position, part)| part.select(width, position, backend));
         let mut all = selects.next().unwrap_or_default();
         for more in selects {
             all.union(UnionType::All, more);
@@ -104,9 +116,12 @@ impl Part {
 
     /// Selects the rows of this part. The first select names the columns and gives each NULL its type. Without
     /// it Postgres takes a NULL for a text.
-    fn select(&self, width: Width, position: i64) -> SelectStatement {
+    fn select(&self, width: Width, position: i64, backend: DbBackend) -> SelectStatement {
         let is_first = position == 0;
         let mut select = self.rows.clone();
+        for joined in &self.joined {
+            joined.join_to(&mut select, backend);
+        }
         select.expr_as(Expr::value(position), Alias::new("of_part"));
         for (of_kind, count, letter, null) in [
             (&self.texts, width.texts, 't', Expr::cust("CAST(NULL AS TEXT)")),
@@ -123,6 +138,23 @@ impl Part {
             }
         }
         select
+    }
+}
+
+impl Joined {
+    /// Joins the rows of this table to each row of the statement, if there are any.
+    ///
+    /// On Postgres each row looks its rows up. A plain join may read the whole table for a hash, because a session keeps
+    /// the plan that it made when the table was small. The OFFSET keeps Postgres from making a plain join of the lookup.
+    fn join_to(&self, select: &mut SelectStatement, backend: DbBackend) {
+        let Self { table, name, on } = self;
+        if backend != DbBackend::Postgres {
+            select.join(JoinType::LeftJoin, table.clone(), on.clone());
+            return;
+        }
+        let lookup =
+            Query::select().column(Asterisk).from(table.clone()).and_where(on.clone()).offset(0).to_owned();
+        select.join_lateral(JoinType::LeftJoin, lookup, Alias::new(*name), Expr::cust("TRUE"));
     }
 }
 
