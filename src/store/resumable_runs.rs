@@ -1,7 +1,7 @@
 //! Runs that the server resumes.
 
 use super::entity::{run, tool_call};
-use super::sub_agents::has_child_to_drive;
+use super::sub_agents::DELEGATED;
 use super::{LockedThread, Read, StoreError, Write, rows};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
@@ -24,7 +24,8 @@ const CHILD_PAUSED: &str = r#"(status = 'waiting' AND EXISTS (SELECT 1 FROM "hol
 /// The kinds of work of the resumer.
 #[derive(Debug, Clone, Copy, FromQueryResult)]
 pub(crate) struct ResumerWork {
-    /// Whether a child run is to start, resume or stop, or has ended.
+    /// Whether a child run executes a call. It may be due to start, resume or stop, or have ended: to tell that takes
+    /// another statement, which most servers never need.
     pub(crate) children: bool,
     /// Whether the server is to resume a run.
     pub(crate) runs: bool,
@@ -47,7 +48,7 @@ fn is_to_resume() -> SimpleExpr {
 impl Read {
     /// Returns which work the resumer has, with one statement.
     pub(crate) async fn resumer_work(&self) -> Result<ResumerWork, StoreError> {
-        let children = tool_call::Entity::find().filter(has_child_to_drive()).into_query();
+        let children = tool_call::Entity::find().filter(Expr::cust(DELEGATED)).into_query();
         let runs = run::Entity::find().filter(is_to_resume()).into_query();
         let work = Query::select()
             .expr_as(Expr::exists(children), "children")

@@ -30,7 +30,7 @@ const PAGE: u64 = 100;
 // Literals, without parameters, so that the partial index `tool_calls_delegated` is usable.
 
 /// A child run executes the call.
-const DELEGATED: &str = "(state = 'executing' AND child_run_id IS NOT NULL)";
+pub(super) const DELEGATED: &str = "(state = 'executing' AND child_run_id IS NOT NULL)";
 
 /// The child run has ended. A failed child run with open calls, or a failed one that the server resumes, may
 /// continue.
@@ -130,7 +130,7 @@ fn runs_of(thread: ThreadId) -> SelectStatement {
 }
 
 /// Matches the delegated calls whose child run is to start, resume or stop, or has ended.
-pub(super) fn has_child_to_drive() -> SimpleExpr {
+fn has_child_to_drive() -> SimpleExpr {
     let stops = Expr::cust(UNWANTED).and(Expr::cust(CONTINUES));
     Expr::cust(DELEGATED).and(Expr::cust(ENDED).or(Expr::cust(READY)).or(stops))
 }
