@@ -21,10 +21,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use url::Url;
 
-/// How long a request waits for a connection.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long urgent work waits for one of its few connections. Such work is short and worth the wait.
-const URGENT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long work waits for a connection. A burst of chats is served late rather than refused.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// File mode of a new database file: only the owner may read and write.
 const PRIVATE: u32 = 0o600;
 
@@ -45,10 +43,10 @@ impl Store {
             // timeout.
             within_timeout(check_sessions(url, shared_sessions)).await??;
         }
-        let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT, shared_sessions).await?;
+        let db = pool(url, max_connections - reserved, shared_sessions).await?;
         let urgent = match reserved {
             0 => db.clone(),
-            some => pool(url, some, URGENT_ACQUIRE_TIMEOUT, shared_sessions).await?,
+            some => pool(url, some, shared_sessions).await?,
         };
         let schema = Arc::new(Schema::new(db.backend(), schema));
         let writers = match db.backend() {
@@ -89,18 +87,13 @@ fn reserved(url: &str, max_connections: u32) -> u32 {
     if url.starts_with("sqlite:") || max_connections < 2 { 0 } else { (max_connections / 4).clamp(1, 4) }
 }
 
-async fn pool(
-    url: &str,
-    max_connections: u32,
-    acquire_timeout: Duration,
-    shared_sessions: bool,
-) -> Result<ConnectionPool, StoreError> {
+async fn pool(url: &str, max_connections: u32, shared_sessions: bool) -> Result<ConnectionPool, StoreError> {
     let connected = async {
         if !url.starts_with("sqlite:") {
             // In a session that other clients use, the settings would apply to their statements.
             let settings = (!shared_sessions).then_some(CONNECTION_SETTINGS);
             let options = logged(postgres_options(url.parse()?));
-            let pool = ConnectionPool::postgres(options, settings, max_connections, acquire_timeout);
+            let pool = ConnectionPool::postgres(options, settings, max_connections, ACQUIRE_TIMEOUT);
             return pool.map_err(sqlx::Error::config);
         }
         let options = logged(url.parse::<SqliteConnectOptions>()?)
@@ -116,7 +109,7 @@ async fn pool(
             .idle_timeout(None)
             .max_lifetime(None)
             .max_connections(max_connections)
-            .acquire_timeout(acquire_timeout)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             // A file does not disconnect.
             .test_before_acquire(false);
         Ok(ConnectionPool::Sqlite(pool.connect_with(options).await?))
