@@ -86,7 +86,11 @@ CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls REFERENCING NEW TAB
 
 CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, preview, validated_inputs, validated_preview, output, result
     ON tool_calls
-    FOR EACH ROW EXECUTE FUNCTION holdpoint_call_recounted();
+    FOR EACH ROW WHEN (OLD.result IS DISTINCT FROM NEW.result OR OLD.output IS DISTINCT FROM NEW.output
+        OR OLD.validated_inputs IS DISTINCT FROM NEW.validated_inputs
+        OR OLD.validated_preview IS DISTINCT FROM NEW.validated_preview
+        OR OLD.arguments IS DISTINCT FROM NEW.arguments OR OLD.preview IS DISTINCT FROM NEW.preview)
+    EXECUTE FUNCTION holdpoint_call_recounted();
 
 CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers
     FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_counted();
