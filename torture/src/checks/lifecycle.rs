@@ -211,18 +211,19 @@ fn wrong_outcome(case: &Case<'_>) -> Option<String> {
 /// of a remote tool also depends on the servers, and its lines do not name one.
 pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
-    let is_calm = records.deeds.iter().all(|deed| matches!(deed.kind, DeedKind::Start | DeedKind::Crashed));
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted") {
         let Some(start) = case.starts().last() else { continue };
         let is_remote = REMOTE.contains(&start.tool.as_str());
-        // A tool that panics or hangs after its effect is interrupted without harm, and so is one that fails when it
-        // is tried again. Harm to any process or connection may delay a known outcome beyond its lease.
-        if case.had_effect() && (is_remote || !is_calm || !case.tool_ended("ok")) {
-            continue;
-        }
         let interrupted =
             case.events.iter().filter(|event| event.kind == "tool.interrupted").map(|event| event.at).max();
         let interrupted = interrupted.unwrap_or(i64::MAX);
+        let is_harm = |deed: &Deed| !matches!(deed.kind, DeedKind::Start | DeedKind::Crashed);
+        let was_calm = !records.deeds.iter().any(|deed| is_harm(deed) && deed.at <= interrupted);
+        // A tool that panics or hangs after its effect is interrupted without harm, and so is one that fails when it
+        // is tried again. Harm to any process or connection may delay a known outcome beyond its lease.
+        if case.had_effect() && (is_remote || !was_calm || !case.tool_ended("ok")) {
+            continue;
+        }
         // The timeout of the tool starts before its first line, because the tool reads its row first.
         let claimed = case.claims().filter(|at| *at <= start.at).max().unwrap_or(start.at);
         let stop_requested = case.row.cancel_requested_at.is_some();
