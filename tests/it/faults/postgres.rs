@@ -2,7 +2,7 @@
 //! decision stays.
 
 use super::assert_unavailable;
-use crate::support::{Cluster, Embedded, Proxy, Rows, eventually, postgres};
+use crate::support::{Cluster, Commit, Embedded, Proxy, Rows, eventually, postgres};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
@@ -150,9 +150,9 @@ async fn on_postgres_an_open_read_only_transaction_in_the_pool_blocks_no_decisio
 #[tokio::test]
 async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succeed() {
     let url = postgres().await;
-    let eye = Rows::open(&url).await;
+    let (proxy, through) = Proxy::before(&url).await;
     let app = Embedded::with(|config| {
-        config.database.url = url.into();
+        config.database.url = through.into();
         // One connection for chats, one for urgent work.
         config.database.max_connections = 2;
         config.approval.sweep = Duration::from_secs(3600);
@@ -160,19 +160,18 @@ async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succe
     .await;
     let (_, id) = app.held("pay", "10").await;
     let thread = app.client.thread().await;
-    let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
-    app.rows.change(&lock).await.unwrap();
-    app.scene.answers("At last.");
+    // The connection for chats is silent for longer than a request waits for one.
+    proxy.strike("run.started", Commit::MadeInSilence);
+    app.scene.answers("Not read.");
     let meanwhile = async {
-        eye.wait_for_lock_waiter().await;
+        eventually("the connection is silent", async || proxy.has_struck().then_some(())).await;
         let (read, approved) = tokio::join!(app.client.get("/threads"), app.client.approve(&id));
         assert_unavailable(&read);
         assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{approved:?}");
         assert_eq!(app.client.get("/healthz").await.status, 200);
-        app.rows.change("COMMIT").await.unwrap();
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), meanwhile);
-    assert_eq!(turn.text(), "At last.");
+    assert_eq!(turn.refused(), (503, "unavailable".to_owned()), "{}", turn.raw);
     assert_eq!(app.client.get("/threads").await.status, 200);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
