@@ -14,6 +14,7 @@ async fn work(app: &Embedded) {
         "/approvals".to_owned(),
         "/sessions".to_owned(),
         "/threads".to_owned(),
+        "/tool_requests".to_owned(),
         format!("/threads/{thread}/approvals"),
         format!("/sessions/{thread}/approvals"),
         format!("/sessions/{thread}/grants"),
