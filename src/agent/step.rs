@@ -20,8 +20,8 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::Instant;
-use tracing::Instrument;
 use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 /// The limit on text, reasoning and files, in bytes. Only a broken server sends more.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -161,7 +161,7 @@ impl ModelCaller<'_> {
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
         );
-        let read = self.read_stream(request, output, drafts, emit, &mut timed).instrument(span.clone()).await;
+        let read = self.read_stream(request, output, drafts, emit, (&mut timed, &span)).await;
         if let Some(usage) = output.end.as_ref().and_then(|end| end.usage) {
             // Unsigned numbers would be exported as strings.
             let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -181,13 +181,16 @@ impl ModelCaller<'_> {
         output: &mut ModelOutput,
         drafts: &mut Drafts,
         emit: &(dyn Fn(TurnEvent<'static>) + Sync),
-        timed: &mut TimedCall<'_>,
+        (timed, span): (&mut TimedCall<'_>, &Span),
     ) -> Result<(), Failure> {
         let mut stream = self.model.stream(request);
         let mut limit = self.timeouts.first_byte_timeout;
         let mut last_output = Instant::now();
+        // The request needs the span of the call. To enter it for each event would take as long as to read the event.
+        let mut span = span.clone();
         loop {
-            let next = tokio::time::timeout(limit, stream.next());
+            let next = stream.next().instrument(std::mem::replace(&mut span, Span::none()));
+            let next = tokio::time::timeout(limit, next);
             tokio::pin!(next);
             let next = loop {
                 tokio::select! {

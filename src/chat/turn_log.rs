@@ -8,8 +8,13 @@ use crate::domain::turn::TurnEvent;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
+/// How long a reader lets a text grow before it reads more of it. Tokens that arrive faster than this share a chunk and a
+/// write to the client. The first token of a text does not wait.
+const GROWTH_TIME: Duration = Duration::from_millis(1);
 /// The approximate size of a text event, in bytes, for a reader that catches up.
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -89,7 +94,13 @@ impl TurnLog {
 
     /// Returns a reader at the beginning of the log.
     pub(crate) fn reader(&self) -> Reader {
-        Reader { entries: self.0.subscribe(), position: Position::default(), piece_bytes: PIECE_BYTES }
+        Reader {
+            entries: self.0.subscribe(),
+            position: Position::default(),
+            piece_bytes: PIECE_BYTES,
+            growth_time: GROWTH_TIME,
+            grows_until: None,
+        }
     }
 }
 
@@ -114,6 +125,9 @@ pub(crate) struct Reader {
     position: Position,
     /// The approximate size of a text event, in bytes.
     piece_bytes: usize,
+    growth_time: Duration,
+    /// After the read of a text that may grow: when the reader continues.
+    grows_until: Option<Instant>,
 }
 
 impl Reader {
@@ -126,9 +140,19 @@ impl Reader {
     /// the end of the log.
     pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent<'_>) -> Enough) -> bool {
         let before = self.position;
-        // A dropped log has no further content either.
-        let waited = self.entries.wait_for(|entries| entries.has_more_after(before) || entries.over).await;
-        let Ok(entries) = waited else { return false };
+        let only_grew = {
+            let more = |entries: &Entries| entries.has_more_after(before) || entries.over;
+            // A dropped log has no further content either.
+            let Ok(entries) = self.entries.wait_for(more).await else { return false };
+            !entries.over && entries.events.len() == before.event + 1
+        };
+        if only_grew
+            && let Some(until) = self.grows_until
+            && Instant::now() < until
+        {
+            sleep_until(until).await;
+        }
+        let entries = self.entries.borrow_and_update();
         while entries.has_more_after(self.position)
             && let Some(event) = entries.events.get(self.position.event)
         {
@@ -153,6 +177,8 @@ impl Reader {
                 break;
             }
         }
+        let may_grow = self.position.read > 0 && !entries.over && !entries.has_more_after(self.position);
+        self.grows_until = may_grow.then(|| Instant::now() + self.growth_time);
         self.position != before
     }
 }
@@ -200,6 +226,7 @@ mod tests {
             read_events.push(event.clone().into_owned());
             Enough::No
         };
+        reader.growth_time = Duration::ZERO;
         reader.next(each).now_or_never();
         read_events
     }
@@ -230,6 +257,24 @@ mod tests {
         let after = |first: &[TurnEvent<'static>]| [first, &[TurnEvent::PartEnded], &rest[..]].concat();
         assert_eq!(all(&mut eager), after(&[text("bc")]));
         assert_eq!(all(&mut late), after(&[TurnEvent::StepStarted, text("abc")]));
+    }
+
+    #[tokio::test]
+    async fn tokens_that_arrive_faster_than_a_reader_reads_growing_text_are_read_together() {
+        let log = TurnLog::default();
+        let mut reader = log.reader();
+        reader.growth_time = Duration::from_secs(3600);
+        log.emit(text("a"));
+        let mut first = Vec::new();
+        let each = |event: &TurnEvent<'_>| {
+            first.push(event.clone().into_owned());
+            Enough::No
+        };
+        assert_eq!(reader.next(each).now_or_never(), Some(true), "the first token does not wait");
+        log.emit(text("b"));
+        assert_eq!(reader.next(|_| Enough::No).now_or_never(), None, "the text may grow");
+        log.emit(text("c"));
+        assert_eq!((first, all(&mut reader)), (vec![text("a")], vec![text("bc")]));
     }
 
     #[test]

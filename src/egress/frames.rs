@@ -107,7 +107,11 @@ impl Frames {
         let value = value.strip_prefix(':').unwrap_or(value);
         let value = value.strip_prefix(' ').unwrap_or(value);
         match &mut self.data {
-            None => self.data = Some(value.to_owned()),
+            None => {
+                let before = line.len() - value.len();
+                line.drain(..before);
+                self.data = Some(line);
+            }
             Some(data) if data.len().saturating_add(value.len()) >= EVENT_BYTES_MAX => return Err(too_long()),
             Some(data) => {
                 data.push('\n');

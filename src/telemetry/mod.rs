@@ -10,7 +10,8 @@ use crate::config::{Log, LogFormat};
 use lines::Lines;
 use std::io::IsTerminal;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// The beginning of the targets that are logged at every level of `log.level`: those of this crate and of
@@ -37,7 +38,7 @@ pub struct Telemetry {
 /// # Errors
 /// `log.level` is not a filter, `log.otlp_endpoint` is not usable, or logging is set up already.
 pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
-    let configured = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
+    let configured = configured(log.level.as_deref().unwrap_or("info"))?;
     let kept = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target(OWN, LevelFilter::TRACE)
@@ -55,6 +56,15 @@ pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
     Ok(Telemetry {
         #[cfg(feature = "otel")]
         traces,
+    })
+}
+
+/// Returns the filter of this text. A filter of levels and targets alone looks nothing up when a task enters a span,
+/// which is often.
+fn configured(level: &str) -> Result<Box<dyn Filter<Registry> + Send + Sync>, Failed> {
+    Ok(match level.parse::<Targets>() {
+        Ok(targets) => Box::new(targets),
+        Err(_) => Box::new(EnvFilter::try_new(level)?),
     })
 }
 

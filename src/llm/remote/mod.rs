@@ -242,14 +242,14 @@ fn events(
     wire: Wire,
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
-    let frames = Frames::new(bytes, wire.framing);
-    let exchange = Exchange {
-        frames,
+    // Boxed, because each event moves it.
+    let exchange = Box::new(Exchange {
+        frames: Frames::new(bytes, wire.framing),
         bytes: 0,
         has_events: false,
         reading: (wire.reading)(),
         answer: Answer::default(),
-    };
+    });
     stream::try_unfold(exchange, Exchange::next)
 }
 
@@ -266,7 +266,7 @@ struct Exchange {
 
 impl Exchange {
     /// Returns the next event and the rest of the answer. Returns `None` after the last event.
-    async fn next(mut self) -> Result<Option<(ModelEvent, Self)>, ModelError> {
+    async fn next(mut self: Box<Self>) -> Result<Option<(ModelEvent, Box<Self>)>, ModelError> {
         loop {
             if let Some(event) = self.answer.events.pop_front() {
                 self.has_events = true;

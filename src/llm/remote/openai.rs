@@ -118,8 +118,9 @@ struct Chunk {
 struct Choice {
     index: Option<u64>,
     delta: Option<Delta>,
-    /// The complete message. Some servers send only this field, and some send it beside each delta.
-    message: Option<Delta>,
+    /// The complete message. Some servers send only this field, and some send it beside each delta. Boxed, because most
+    /// send only deltas, and each is moved several times.
+    message: Option<Box<Delta>>,
     finish_reason: Option<String>,
 }
 
@@ -201,9 +202,9 @@ impl Reading for Reader {
         }
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
             // Beside a delta the message repeats the text, but its annotations may be only there.
-            let both = [&choice.delta, &choice.message].into_iter().flatten();
+            let both = [choice.delta.as_ref(), choice.message.as_deref()].into_iter().flatten();
             let annotations: Vec<_> = both.filter_map(|message| message.annotations.clone()).collect();
-            if let Some(delta) = choice.delta.or(choice.message) {
+            if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
                 self.delta(delta, answer)?;
             }
             annotations.iter().for_each(|annotations| sources(annotations, answer));
