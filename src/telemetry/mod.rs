@@ -9,8 +9,8 @@ mod traces;
 use crate::config::{Log, LogFormat};
 use lines::Lines;
 use std::io::IsTerminal;
-use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::Registry;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 

