@@ -99,7 +99,7 @@ impl TurnLog {
             position: Position::default(),
             piece_bytes: PIECE_BYTES,
             growth_time: GROWTH_TIME,
-            grows_until: None,
+            read_at: None,
         }
     }
 }
@@ -126,8 +126,8 @@ pub(crate) struct Reader {
     /// The approximate size of a text event, in bytes.
     piece_bytes: usize,
     growth_time: Duration,
-    /// After the read of a text that may grow: when the reader continues.
-    grows_until: Option<Instant>,
+    /// When the reader read all of a text that may grow.
+    read_at: Option<Instant>,
 }
 
 impl Reader {
@@ -147,10 +147,10 @@ impl Reader {
             !entries.over && entries.events.len() == before.event + 1
         };
         if only_grew
-            && let Some(until) = self.grows_until
-            && Instant::now() < until
+            && let Some(read_at) = self.read_at
+            && read_at.elapsed() < self.growth_time
         {
-            sleep_until(until).await;
+            sleep_until(read_at + self.growth_time).await;
         }
         let entries = self.entries.borrow_and_update();
         while entries.has_more_after(self.position)
@@ -178,7 +178,7 @@ impl Reader {
             }
         }
         let may_grow = self.position.read > 0 && !entries.over && !entries.has_more_after(self.position);
-        self.grows_until = may_grow.then(|| Instant::now() + self.growth_time);
+        self.read_at = may_grow.then(Instant::now);
         self.position != before
     }
 }
