@@ -186,7 +186,7 @@ impl ModelCaller<'_> {
         let mut stream = self.model.stream(request);
         let mut limit = self.timeouts.first_byte_timeout;
         let mut last_output = Instant::now();
-        // The request needs the span of the call. To enter it for each event would take as long as to read the event.
+        // The request needs the span of the call. The events do not, and to enter it for each of them costs time.
         let mut span = span.clone();
         loop {
             let next = stream.next().instrument(std::mem::replace(&mut span, Span::none()));
