@@ -59,11 +59,10 @@ pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
     })
 }
 
-/// Returns the filter of this text. A filter of levels and targets alone looks nothing up when a task enters a span,
-/// which is often.
+/// Returns the filter of this text. The filter of a level alone looks nothing up when a task enters a span, which is often.
 fn configured(level: &str) -> Result<Box<dyn Filter<Registry> + Send + Sync>, Failed> {
-    Ok(match level.parse::<Targets>() {
-        Ok(targets) => Box::new(targets),
+    Ok(match level.parse::<LevelFilter>() {
+        Ok(level) => Box::new(level),
         Err(_) => Box::new(EnvFilter::try_new(level)?),
     })
 }

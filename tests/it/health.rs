@@ -84,3 +84,12 @@ async fn text_log_lines_are_one_per_event_whatever_the_provider_returns() {
     assert!(!printed.contains('\u{1b}'), "{printed}");
     assert!(lines.iter().any(|line| line.contains("something panicked") && line.contains(&id)), "{printed}");
 }
+
+#[tokio::test]
+async fn the_level_of_a_span_counts_for_the_lines_within_it() {
+    let settings = [("HOLDPOINT_LOG__FORMAT", "json"), ("HOLDPOINT_LOG__LEVEL", "warn,[request]=info")];
+    let watched = Watched::start(&settings).await;
+    assert_eq!(watched.server.client.as_user("acme", "ann", &[]).get("/tools").await.status, 200);
+    let printed = watched.finish();
+    assert!(printed.contains(r#""message":"answered""#), "{printed}");
+}
