@@ -125,6 +125,7 @@ pub(crate) struct Reader {
     position: Position,
     /// The approximate size of a text event, in bytes.
     piece_bytes: usize,
+    /// How long a text may grow between two reads.
     growth_time: Duration,
     /// When the reader read all of a text that may grow.
     read_at: Option<Instant>,

