@@ -9,9 +9,7 @@ use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunOptions};
-use crate::store::{
-    Extent, LockedThread, NewRun, NewThread, Question, StoreError, Thread, Transcript, Which, Write,
-};
+use crate::store::{Extent, LockedThread, NewRun, Question, StoreError, Thread, Transcript, Which, Write};
 use crate::stream::ClientTraits;
 use std::collections::HashSet;
 
@@ -101,18 +99,13 @@ impl Chat {
             ThreadName::Known(name) => {
                 write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)
             }
-            ThreadName::OrNew(name) => match write.lock_thread_named(principal, name).await? {
-                Some(found) => Ok(found),
-                None if matches!(action, Action::Continue { .. }) => Err(AdmitError::NothingToContinue),
-                None => {
-                    let new = NewThread {
-                        title: DEFAULT_TITLE.to_owned(),
-                        client_id: Some(name.clone()),
-                        parent: None,
-                    };
-                    Ok(write.create_thread(principal, new).await?)
-                }
-            },
+            // A continuation creates nothing.
+            ThreadName::OrNew(name) if matches!(action, Action::Continue { .. }) => {
+                write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NothingToContinue)
+            }
+            ThreadName::OrNew(name) => {
+                Ok(write.lock_or_create_thread(principal, name, DEFAULT_TITLE).await?)
+            }
         }
     }
 

@@ -6,11 +6,21 @@
 
 use super::entity::thread;
 use super::threads::owned_by;
-use super::{StoreError, Thread, Write, rows};
+use super::{NewThread, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::id::ThreadId;
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::sea_query::{
+    CommonTableExpression, Expr, ExprTrait, OnConflict, Query, UnionType, WithClause, WithQuery,
+};
+use sea_orm::{
+    ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityName, EntityTrait,
+    FromQueryResult, Iterable, QueryFilter, QueryOrder, QuerySelect, QueryTrait, Select,
+};
 use std::ops::Deref;
+
+/// The parts of the statement that locks or inserts a thread.
+const FOUND: &str = "found";
+const MADE: &str = "made";
 
 /// The size of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,19 +84,40 @@ impl Write {
         owner: &Principal,
         name: &str,
     ) -> Result<Option<LockedThread>, StoreError> {
-        let id: Option<ThreadId> = name.parse().ok();
-        let named = (!name.contains('\0')).then(|| thread::Column::ClientId.eq(name));
-        let with_id = id.map(|id| thread::Column::ThreadId.eq(id.to_string()));
-        if with_id.is_none() && named.is_none() {
-            return Ok(None);
+        match named(owner, name) {
+            None => Ok(None),
+            Some(query) => self.lock_one_thread(query).await,
         }
-        let mut query = thread::Entity::find()
-            .filter(owned_by(owner))
-            .filter(Condition::any().add_option(with_id.clone()).add_option(named));
-        if let Some(with_id) = with_id {
-            query = query.order_by_desc(with_id).limit(1);
+    }
+
+    /// Locks the thread that [`Self::lock_thread_named`] finds, or creates a thread with this name. On Postgres one
+    /// statement does both.
+    pub(crate) async fn lock_or_create_thread(
+        &self,
+        owner: &Principal,
+        name: &str,
+        title: &str,
+    ) -> Result<LockedThread, StoreError> {
+        let new = NewThread { title: title.to_owned(), client_id: Some(name.to_owned()), parent: None };
+        match named(owner, name) {
+            Some(query) if self.tx.get_database_backend() == DbBackend::Postgres => {
+                let row = self.new_thread(owner, new).row();
+                let statement = DbBackend::Postgres.build(&lock_or_insert(query, row)?);
+                match thread::Model::find_by_statement(statement).one(&self.tx).await? {
+                    Some(row) => LockedThread::of(row),
+                    None => {
+                        // Another transaction gave the name to its thread after this statement had begun.
+                        let theirs = self.lock_thread_named(owner, name).await?;
+                        theirs
+                            .ok_or_else(|| rows::inconsistent("threads", "a name is taken and has no thread"))
+                    }
+                }
+            }
+            _ => match self.lock_thread_named(owner, name).await? {
+                Some(found) => Ok(found),
+                None => self.create_thread(owner, new).await,
+            },
         }
-        self.lock_one_thread(query).await
     }
 
     /// Locks the root of a locked thread's session. A transaction locks both in this order.
@@ -103,4 +134,44 @@ impl Write {
     ) -> Result<Option<LockedThread>, StoreError> {
         which.lock_exclusive().one(&self.tx).await?.map(LockedThread::of).transpose()
     }
+}
+
+/// Selects the thread with this id, or else with this name. Returns `None` if no thread can have either.
+fn named(owner: &Principal, name: &str) -> Option<Select<thread::Entity>> {
+    let id: Option<ThreadId> = name.parse().ok();
+    let named = (!name.contains('\0')).then(|| thread::Column::ClientId.eq(name));
+    let with_id = id.map(|id| thread::Column::ThreadId.eq(id.to_string()));
+    if with_id.is_none() && named.is_none() {
+        return None;
+    }
+    let query = thread::Entity::find()
+        .filter(owned_by(owner))
+        .filter(Condition::any().add_option(with_id.clone()).add_option(named));
+    Some(match with_id {
+        Some(with_id) => query.order_by_desc(with_id).limit(1),
+        None => query,
+    })
+}
+
+/// Returns the statement that locks the selected thread, or inserts the row if it finds none. The statement returns no
+/// row if it finds none and another transaction has taken the name of the row.
+fn lock_or_insert(found: Select<thread::Entity>, mut row: thread::ActiveModel) -> Result<WithQuery, DbErr> {
+    let value = |column| Some((column, Expr::value(row.take(column).into_value()?)));
+    let (columns, values): (Vec<_>, Vec<_>) = thread::Column::iter().filter_map(value).unzip();
+    let is_found = Expr::exists(Query::select().expr(Expr::cust("1")).from(FOUND).take());
+    let mut insert = Query::insert();
+    insert
+        .into_table(thread::Entity.table_ref())
+        .columns(columns)
+        .select_from(Query::select().exprs(values).and_where(is_found.not()).take())
+        .map_err(|error| DbErr::Custom(error.to_string()))?
+        .on_conflict(OnConflict::new().do_nothing().to_owned())
+        .returning(Query::returning().columns(thread::Column::iter()));
+    let rows_of = |part| Query::select().columns(thread::Column::iter()).from(part).take();
+    let found = found.lock_exclusive().into_query();
+    let with = WithClause::new()
+        .cte(CommonTableExpression::new().table_name(FOUND).query(found).to_owned())
+        .cte(CommonTableExpression::new().table_name(MADE).query(insert).to_owned())
+        .to_owned();
+    Ok(with.query(rows_of(FOUND).union(UnionType::All, rows_of(MADE)).take()))
 }

@@ -9,7 +9,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::permit::Requester;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, SelectStatement, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
 };
@@ -52,6 +52,22 @@ impl Thread {
     /// Whether the thread belongs to this principal.
     pub(crate) fn is_of(&self, principal: &Principal) -> bool {
         self.tenant_id == principal.tenant_id && self.user_id == principal.user_id
+    }
+
+    /// Returns the row of a thread that does not exist yet.
+    pub(super) fn row(&self) -> thread::ActiveModel {
+        thread::ActiveModel {
+            thread_id: Set(self.id.to_string()),
+            tenant_id: Set(self.tenant_id.clone()),
+            user_id: Set(self.user_id.clone()),
+            session_id: Set(self.session_id.to_string()),
+            parent_id: Set(self.parent_id.map(|parent| parent.to_string())),
+            client_id: Set(self.client_id.clone()),
+            title: Set(self.title.clone()),
+            created_at: Set(self.created_at.as_micros()),
+            updated_at: Set(self.updated_at.as_micros()),
+            ..Default::default()
+        }
     }
 }
 
@@ -227,14 +243,21 @@ impl Read {
 }
 
 impl Write {
-    /// Creates a thread, or locks and returns the thread that got its name first.
+    /// Creates a thread.
     pub(crate) async fn create_thread(
         &self,
         owner: &Principal,
         new: NewThread,
     ) -> Result<LockedThread, StoreError> {
+        let made = self.new_thread(owner, new);
+        thread::Entity::insert(made.row()).exec_without_returning(&self.tx).await?;
+        Ok(LockedThread::created(made))
+    }
+
+    /// Returns a thread that does not exist yet.
+    pub(super) fn new_thread(&self, owner: &Principal, new: NewThread) -> Thread {
         let id = ThreadId::new(self.clock.uuid());
-        let made = Thread {
+        Thread {
             id,
             session_id: new.parent.as_ref().map_or(id, |parent| parent.session_id),
             parent_id: new.parent.map(|parent| parent.id),
@@ -244,29 +267,7 @@ impl Write {
             title: new.title,
             created_at: self.now,
             updated_at: self.now,
-        };
-        let row = thread::ActiveModel {
-            thread_id: Set(made.id.to_string()),
-            tenant_id: Set(owner.tenant_id.clone()),
-            user_id: Set(owner.user_id.clone()),
-            session_id: Set(made.session_id.to_string()),
-            parent_id: Set(made.parent_id.map(|parent| parent.to_string())),
-            client_id: Set(made.client_id.clone()),
-            title: Set(made.title.clone()),
-            created_at: Set(self.now.as_micros()),
-            updated_at: Set(self.now.as_micros()),
-            ..Default::default()
-        };
-        let insert = thread::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
-        if insert.exec_without_returning(&self.tx).await? == 1 {
-            return Ok(LockedThread::created(made));
         }
-        // Another request gave the name to its own thread after this request looked.
-        let theirs = match &made.client_id {
-            Some(name) => self.lock_thread_named(owner, name).await?,
-            None => None,
-        };
-        theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} already exists")))
     }
 
     /// Changes the title of a thread.

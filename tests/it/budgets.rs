@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// The most that each part of a round may cost on Postgres.
-const PLAIN_TURN: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
-const HELD_TURN: Cost = Cost { statements: 6, transactions: 2, round_trips: 10 };
+const PLAIN_TURN: Cost = Cost { statements: 4, transactions: 2, round_trips: 8 };
+const HELD_TURN: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
 const DECISION: Cost = Cost { statements: 7, transactions: 2, round_trips: 11 };
 const CONTINUATION: Cost = Cost { statements: 6, transactions: 2, round_trips: 10 };
 /// A decision in the post of a page, and the continuation in the same stream: both, and the look for the held call.
 const POSTED_DECISION: Cost = Cost { statements: 15, transactions: 6, round_trips: 23 };
-const ROUND: Cost = Cost { statements: 19, transactions: 6, round_trips: 31 };
+const ROUND: Cost = Cost { statements: 18, transactions: 6, round_trips: 30 };
 /// The same on SQLite, where a statement makes one change, and nothing waits for a round trip.
 const PLAIN_TURN_ON_SQLITE: Cost = on_sqlite(10);
 const HELD_TURN_ON_SQLITE: Cost = on_sqlite(12);
