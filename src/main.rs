@@ -18,8 +18,12 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
+use tikv_jemallocator::Jemalloc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// A chat backend that streams to the AI SDK and holds dangerous tool calls for a human.
 #[derive(Debug, Parser)]

@@ -23,7 +23,12 @@ use clap::{Parser, Subcommand};
 use floor::Floor;
 use plan::Step;
 use target::TARGETS;
+use tikv_jemallocator::Jemalloc;
 use tokio::runtime::{Builder, Runtime};
+
+/// The allocator of the program `holdpoint`. The floors have it too.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 #[derive(Parser)]
 #[command(about = "Measures holdpoint beside floors and a server on AI SDK 7, and prints the ratios")]

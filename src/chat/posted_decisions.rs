@@ -32,10 +32,8 @@ impl Chat {
             return Ok(HashSet::new());
         }
         let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
-        let thread = self.store.read_once().await?.thread_named(principal, name).await?;
-        let Some(thread) = thread else { return Ok(HashSet::new()) };
         // Each decision checks the state of its call again.
-        let mut pending = self.store.read_once().await?.pending_in(&thread).await?;
+        let mut pending = self.store.read_once().await?.pending_in(principal, name).await?;
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
         let (mut decisions, mut closed, mut refused) = (Vec::new(), false, None);
         for answer in new.take(self.agent.limits.batch) {

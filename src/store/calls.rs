@@ -1,7 +1,8 @@
 //! Tool calls: read, decide, cancel.
 
-use super::entity::{decision, message, step, tool_call};
+use super::entity::{decision, message, step, thread, tool_call};
 use super::events::Subject;
+use super::locked_thread::named;
 use super::threads::threads_of;
 use super::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
@@ -19,7 +20,7 @@ use crate::domain::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    UpdateMany,
+    QueryTrait, UpdateMany,
 };
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -142,12 +143,18 @@ impl Read {
         Ok(calls.into_iter().filter(ToolCall::pauses).collect())
     }
 
-    /// Returns the pending calls of a thread.
-    pub(crate) async fn pending_in(&self, thread: &Thread) -> Result<HashSet<ToolCallId>, StoreError> {
+    /// Returns the pending calls of the thread with this id, or else with the caller's own name.
+    pub(crate) async fn pending_in(
+        &self,
+        owner: &Principal,
+        name: &str,
+    ) -> Result<HashSet<ToolCallId>, StoreError> {
+        let Some(thread) = named(owner, name) else { return Ok(HashSet::new()) };
+        let thread = thread.select_only().column(thread::Column::ThreadId).limit(1).into_query();
         let ids: Vec<String> = tool_call::Entity::find()
             .select_only()
             .column(tool_call::Column::ToolCallId)
-            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::ThreadId.in_subquery(thread))
             .filter(tool_call::Column::State.eq(StateKind::Pending))
             .into_tuple()
             .all(&self.tx)

@@ -137,7 +137,7 @@ impl Write {
 }
 
 /// Selects the thread with this id, or else with this name. Returns `None` if no thread can have either.
-fn named(owner: &Principal, name: &str) -> Option<Select<thread::Entity>> {
+pub(super) fn named(owner: &Principal, name: &str) -> Option<Select<thread::Entity>> {
     let id: Option<ThreadId> = name.parse().ok();
     let named = (!name.contains('\0')).then(|| thread::Column::ClientId.eq(name));
     let with_id = id.map(|id| thread::Column::ThreadId.eq(id.to_string()));

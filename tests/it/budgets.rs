@@ -19,7 +19,7 @@ const HELD_TURN: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
 const DECISION: Cost = Cost { statements: 7, transactions: 2, round_trips: 11 };
 const CONTINUATION: Cost = Cost { statements: 6, transactions: 2, round_trips: 10 };
 /// A decision in the post of a page, and the continuation in the same stream: both, and the look for the held call.
-const POSTED_DECISION: Cost = Cost { statements: 15, transactions: 6, round_trips: 23 };
+const POSTED_DECISION: Cost = Cost { statements: 14, transactions: 5, round_trips: 22 };
 const ROUND: Cost = Cost { statements: 18, transactions: 6, round_trips: 30 };
 /// The same on SQLite, where a statement makes one change, and nothing waits for a round trip.
 const PLAIN_TURN_ON_SQLITE: Cost = on_sqlite(10);
