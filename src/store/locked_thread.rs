@@ -105,12 +105,11 @@ impl Write {
                 let statement = DbBackend::Postgres.build(&lock_or_insert(query, row)?);
                 match thread::Model::find_by_statement(statement).one(&self.tx).await? {
                     Some(row) => LockedThread::of(row),
-                    None => {
-                        // Another transaction gave the name to its thread after this statement had begun.
-                        let theirs = self.lock_thread_named(owner, name).await?;
-                        theirs
-                            .ok_or_else(|| rows::inconsistent("threads", "a name is taken and has no thread"))
-                    }
+                    // Another transaction gave the name to its thread after the snapshot of this statement.
+                    None => self
+                        .lock_thread_named(owner, name)
+                        .await?
+                        .ok_or_else(|| rows::inconsistent("threads", "a name is taken and has no thread")),
                 }
             }
             _ => match self.lock_thread_named(owner, name).await? {
