@@ -22,6 +22,7 @@ use tikv_jemallocator::Jemalloc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// The allocator of glibc is slow after many streams at once.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

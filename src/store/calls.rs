@@ -151,10 +151,12 @@ impl Read {
     ) -> Result<HashSet<ToolCallId>, StoreError> {
         let Some(thread) = named(owner, name) else { return Ok(HashSet::new()) };
         let thread = thread.select_only().column(thread::Column::ThreadId).limit(1).into_query();
+        // One value and no list, which a plan made for a small table might join by a read of the whole table.
+        let thread = Expr::SubQuery(None, Box::new(thread.into()));
         let ids: Vec<String> = tool_call::Entity::find()
             .select_only()
             .column(tool_call::Column::ToolCallId)
-            .filter(tool_call::Column::ThreadId.in_subquery(thread))
+            .filter(tool_call::Column::ThreadId.into_expr().eq(thread))
             .filter(tool_call::Column::State.eq(StateKind::Pending))
             .into_tuple()
             .all(&self.tx)
