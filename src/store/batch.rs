@@ -9,15 +9,21 @@
 
 use sea_orm::sea_query::{
     Alias, CommonTableExpression, Expr, Func, InsertStatement, Query, SelectStatement, SubQueryStatement,
-    UpdateStatement, WithClause,
+    UpdateStatement, ValueTuple, WithClause,
 };
 use sea_orm::{
-    ActiveModelTrait, DbBackend, DbErr, EntityName, EntityTrait, QueryResult, QueryTrait, Statement,
-    UpdateMany,
+    ActiveModelTrait, DbBackend, DbErr, EntityName, EntityTrait, Iterable, QueryResult, QueryTrait,
+    Statement, UpdateMany,
 };
 
 /// Maximum number of inserted rows in a batch. Postgres limits the number of parameters of a statement.
 const ROWS_MAX: usize = 100;
+/// The name of the table with the rows that a guarded change inserts.
+const NEW: &str = "new";
+/// The name of the updated row of a guarded change.
+const MOVED: &str = "moved";
+
+type Column<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Column;
 
 /// A change of one table that returns nothing and reads no other table.
 #[derive(Debug)]
@@ -33,6 +39,16 @@ enum Kind {
     Insert(InsertStatement),
     /// An update that changes one row. The text says what is wrong otherwise.
     Update(UpdateStatement, &'static str),
+}
+
+/// An update of the row that matches a guard, and rows that are inserted only if there is one: one statement on
+/// Postgres. Boxed, because the parts are large, and the futures of transactions contain them.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    update: Box<UpdateStatement>,
+    insert: Box<InsertStatement>,
+    /// The rows to insert, as a table.
+    rows: Box<SelectStatement>,
 }
 
 /// The changes that the next statement makes.
@@ -82,6 +98,41 @@ impl Change {
             Kind::Insert(_) => Ok(()),
         }
     }
+}
+
+impl Guarded {
+    /// Updates a row, and with it inserts at least one row. All inserted rows set the same columns.
+    pub(super) fn new<E: EntityTrait, A: ActiveModelTrait>(update: UpdateMany<E>, rows: &[A]) -> Self {
+        let is_set = |column: &Column<A>| rows.iter().any(|row| !row.is_not_set(*column));
+        let columns: Vec<_> = Column::<A>::iter().filter(is_set).collect();
+        let values = |row: &A| columns.iter().filter_map(|column| row.get(*column).into_value()).collect();
+        let rows = rows.iter().map(|row| ValueTuple::Many(values(row)));
+        let mut table = Query::select();
+        table.from_values(rows, Alias::new(NEW));
+        for n in 1..=columns.len() {
+            table.column((Alias::new(NEW), Alias::new(format!("column{n}"))));
+        }
+        let mut insert = Query::insert();
+        insert.into_table(A::Entity::default().table_ref()).columns(columns);
+        Self { update: Box::new(update.into_query()), insert: Box::new(insert), rows: Box::new(table) }
+    }
+
+    /// Returns both as one statement, whose row has the number of updated rows.
+    pub(super) fn into_statement(mut self) -> Result<Statement, DbErr> {
+        let moved = Query::select().expr(Expr::cust("1")).from(MOVED).to_owned();
+        let rows = self.rows.and_where(Expr::exists(moved)).take();
+        let update = self.update.returning(Query::returning().expr(Expr::cust("1"))).take();
+        let insert = self.insert.select_from(rows).map_err(not_built)?.take();
+        let mut with = WithClause::new();
+        for (name, part) in [(MOVED, SubQueryStatement::from(update)), ("added", insert.into())] {
+            with.cte(CommonTableExpression::new().table_name(Alias::new(name)).query(part).to_owned());
+        }
+        Ok(DbBackend::Postgres.build(&with.query(count(MOVED))))
+    }
+}
+
+fn not_built(error: sea_orm::sea_query::error::Error) -> DbErr {
+    DbErr::Custom(error.to_string())
 }
 
 impl OneRow {

@@ -1,7 +1,7 @@
 //! Tool calls: read, decide, cancel.
 
 use super::entity::{decision, message, step, thread, tool_call};
-use super::events::Subject;
+use super::events::{NewEvent, Subject};
 use super::locked_thread::named;
 use super::threads::threads_of;
 use super::transitions::{
@@ -361,11 +361,10 @@ impl Write {
         actor: &str,
     ) -> Result<bool, StoreError> {
         let data = json!({ "tool_name": call.name, "state": moved.to.word() });
-        if !self.apply(thread, call.id, moved).await? {
+        let event = NewEvent { event_type: event, actor, subject: &Subject::call(thread, call), data };
+        if !self.apply_with_event(call.id, moved, &event).await? {
             return Ok(false);
         }
-        let subject = Subject::call(thread, call);
-        self.event(event, actor, &subject, data);
         if call.ends_elsewhere() {
             // No client decided the call, so none knows that the run can resume.
             self.set_server_resumes(thread, call.run_id).await?;
@@ -438,13 +437,18 @@ impl Write {
     }
 
     /// Applies one guarded transition. Returns false if no row matches the guard.
-    pub(super) async fn apply(
+    async fn apply(&self, thread: &Thread, id: ToolCallId, moved: Move) -> Result<bool, StoreError> {
+        Ok(of_call(moved, thread, id).exec(&self.tx).await?.rows_affected == 1)
+    }
+
+    /// Applies one guarded transition, with its event. Returns false if no row matches the guard.
+    pub(super) async fn apply_with_event(
         &self,
-        thread: &Thread,
         id: ToolCallId,
         moved: Move,
+        event: &NewEvent<'_>,
     ) -> Result<bool, StoreError> {
-        Ok(of_call(moved, thread, id).exec(&self.tx).await?.rows_affected == 1)
+        self.update_with_event(of_call(moved, event.subject.thread, id), event).await
     }
 }
 

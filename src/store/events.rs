@@ -1,11 +1,13 @@
 //! Events: one row for each change, in the transaction of the change. Events hold hashes, never inputs or
 //! results. A reader of an event gets these from the call, in its current state.
 
+use super::batch::Guarded;
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
 use super::opened::{delegated_after, escalated_calls};
 use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
+use super::transaction::EVENTS_PER_INSERT;
 use super::words::Word;
 use super::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, rows};
 use crate::domain::Principal;
@@ -16,8 +18,8 @@ use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, FromQueryResult, Iterable,
-    PaginatorTrait, QueryFilter,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
+    PaginatorTrait, QueryFilter, UpdateMany,
 };
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -53,15 +55,71 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// An event that a transaction adds.
+pub(super) struct NewEvent<'a> {
+    pub(super) event_type: EventType,
+    pub(super) actor: &'a str,
+    pub(super) subject: &'a Subject<'a>,
+    pub(super) data: Value,
+}
+
+/// The events of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// The events that are not inserted yet, in order.
+    pub(super) waiting: Vec<event::ActiveModel>,
+    /// Whether the transaction has inserted events.
+    pub(super) inserted: bool,
+}
+
 impl Write {
     /// Adds an event. The commit inserts the events of the transaction with one statement.
     pub(super) fn event(&self, event_type: EventType, actor: &str, subject: &Subject<'_>, data: Value) {
-        let row = event::ActiveModel {
+        self.add_event(&NewEvent { event_type, actor, subject, data });
+    }
+
+    /// Updates a row that matches a guard, and adds an event. Returns false if no row matches: then the event is not
+    /// added. On Postgres one statement updates the row and inserts the events that wait, and this event after them.
+    pub(super) async fn update_with_event<E: EntityTrait>(
+        &self,
+        update: UpdateMany<E>,
+        new: &NewEvent<'_>,
+    ) -> Result<bool, StoreError> {
+        if self.tx.get_database_backend() != DbBackend::Postgres {
+            let moved = update.exec(&self.tx).await?.rows_affected == 1;
+            if moved {
+                self.add_event(new);
+            }
+            return Ok(moved);
+        }
+        if self.events.lock().waiting.len() >= EVENTS_PER_INSERT {
+            let waiting = std::mem::take(&mut self.events.lock().waiting);
+            self.insert_events(waiting).await?;
+            self.events.lock().inserted = true;
+        }
+        let mut rows = self.events.lock().waiting.clone();
+        rows.push(self.event_row(new));
+        let moved = self.tx.guarded(Guarded::new(update, &rows)).await?;
+        if moved {
+            *self.events.lock() = Events { waiting: Vec::new(), inserted: true };
+            self.record_event(new);
+        }
+        Ok(moved)
+    }
+
+    fn add_event(&self, new: &NewEvent<'_>) {
+        self.events.lock().waiting.push(self.event_row(new));
+        self.record_event(new);
+    }
+
+    fn event_row(&self, new: &NewEvent<'_>) -> event::ActiveModel {
+        let NewEvent { event_type, actor, subject, data } = new;
+        event::ActiveModel {
             event_id: Set(self.clock.uuid().to_string()),
             seq: NotSet,
             event_type: Set(event_type.word().to_owned()),
             at: Set(self.now.as_micros()),
-            actor: Set(actor.to_owned()),
+            actor: Set((*actor).to_owned()),
             tenant_id: Set(subject.thread.tenant_id.clone()),
             user_id: Set(subject.thread.user_id.clone()),
             held_tool: Set(subject.call.as_ref().and_then(|call| call.held_tool).map(str::to_owned)),
@@ -70,12 +128,15 @@ impl Write {
             run_id: Set(Some(subject.run_id.to_string())),
             tool_call_id: Set(subject.call.as_ref().map(|call| call.id.to_string())),
             data: Set(data.to_string()),
-        };
+        }
+    }
+
+    /// Notes what the commit reports of an event.
+    fn record_event(&self, NewEvent { event_type, actor, subject, data }: &NewEvent<'_>) {
         self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
-        self.events.lock().push(row);
         if let Some(OfCall { id, .. }) = subject.call {
             let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
-            self.reached.lock().extend(Reached::by(event_type, actor, call, &data));
+            self.reached.lock().extend(Reached::by(*event_type, actor, call, data));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Executions of calls: claim, renew, settle, reap.
 
 use super::entity::{message, run, tool_call};
-use super::events::{OfCall, Subject};
+use super::events::{NewEvent, OfCall, Subject};
 use super::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::words::Word;
 use super::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Write, rows};
@@ -166,16 +166,18 @@ impl Write {
             .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
             .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()))
             .only(tool_call::Column::ExecAttempt.eq(*attempts));
-        if !self.apply(thread, call.id, claimed).await? {
-            return Ok(Claim::Refused(Box::new(self)));
-        }
         let data = match claimant {
             Claimant::Process(_) => json!({ "tool_name": call.name, "attempt": execution.attempt }),
             Claimant::Worker { actor, .. } => {
                 json!({ "tool_name": call.name, "attempt": execution.attempt, "worker": actor })
             }
         };
-        self.event(EventType::ToolStarted, owner_actor(call), &Subject::call(thread, call), data);
+        let subject = Subject::call(thread, call);
+        let event_type = EventType::ToolStarted;
+        let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
+        if !self.apply_with_event(call.id, claimed, &started).await? {
+            return Ok(Claim::Refused(Box::new(self)));
+        }
         let (requester, call, approved_by) = (thread.requester(), call.clone(), locked.approved_by.clone());
         Ok(Claim::Made(Box::new(OpenClaim { write: self, requester, call, approved_by, execution })))
     }
@@ -401,12 +403,12 @@ impl Write {
             facts.insert("tool_name".to_owned(), json!(row.name));
             facts.insert("state".to_owned(), json!(moved.to.word()));
         }
-        if !self.apply(thread, id, moved).await? {
-            return Ok(false);
-        }
         let held_tool = row.held.then_some(row.name.as_str());
         let subject = Subject { thread, run_id, call: Some(OfCall { id, held_tool }) };
-        self.event(event, actor, &subject, facts);
+        let event = NewEvent { event_type: event, actor, subject: &subject, data: facts };
+        if !self.apply_with_event(id, moved, &event).await? {
+            return Ok(false);
+        }
         if ends && row.by_worker && !row.held {
             // No client decided the call, so none knows that the run can resume.
             self.set_server_resumes(thread, run_id).await?;

@@ -227,14 +227,17 @@ impl Write {
         Ok(InsertedRun { run, question, messages })
     }
 
-    /// Resumes a waiting or failed run, with the options in `run`. The run must be the last
-    /// one of the thread. Returns `None` if another caller resumed the run.
+    /// Resumes a waiting or failed run, with the options in `run`. The run must be the last one of the thread, and
+    /// read after the lock of the thread. Returns `None` if another caller resumed the run.
     pub(crate) async fn resume_run(
         &self,
         thread: &LockedThread,
         run: &Run,
         time: Duration,
     ) -> Result<Option<Lease>, StoreError> {
+        if !matches!(run.status, RunStatus::Waiting | RunStatus::Failed) {
+            return Ok(None);
+        }
         let holder = self.clock.uuid().to_string();
         let resumed =
             RunMove::of(run.id, Running { holder: holder.clone(), lease_until: self.now.plus(time) })
@@ -245,10 +248,7 @@ impl Write {
                 .set(run::Column::Roles, Expr::value(json!(run.options.roles).to_string()))
                 // The mark was about the holds that this continuation follows.
                 .set(run::Column::ServerResumes, Expr::value(false));
-        let moved = resumed.statement().exec(&self.tx).await?;
-        if moved.rows_affected == 0 {
-            return Ok(None);
-        }
+        self.update_later(resumed.statement(), "a run to resume is not waiting").await?;
         self.run_event(EventType::RunResumed, thread, run.id);
         let run = Run { status: RunStatus::Running, error: None, finished_at: None, ..run.clone() };
         Ok(Some(Lease::new(thread, run, holder, time)))

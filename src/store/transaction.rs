@@ -3,6 +3,7 @@
 use super::batch::Change;
 use super::commit_hook::HookedCommit;
 use super::entity::event;
+use super::events::Events;
 use super::pool::ConnectionPool;
 use super::reached::{ApprovedCalls, Reached};
 use super::schema::Schema;
@@ -103,7 +104,7 @@ const BEGIN_WRITE_SQLITE: &str = "BEGIN IMMEDIATE";
 const BEGIN_READ_SQLITE: &str = "BEGIN DEFERRED";
 
 /// Maximum number of events that one statement inserts. SQLite limits the number of parameters.
-const EVENTS_PER_INSERT: usize = 1000;
+pub(super) const EVENTS_PER_INSERT: usize = 1000;
 
 /// Finds the required settings of Postgres that are off.
 const UNSAFE_SETTINGS: &str = "SELECT name, setting FROM pg_settings
@@ -166,8 +167,8 @@ pub(crate) struct Write {
     metrics: Metrics,
     /// The states that calls reach in this transaction. They are reported after the commit.
     pub(super) reached: Mutex<Vec<Reached>>,
-    /// The events of this transaction, in order. The commit inserts them.
-    pub(super) events: Mutex<Vec<event::ActiveModel>>,
+    /// The events of this transaction. The commit inserts those that wait.
+    pub(super) events: Mutex<Events>,
     committed_signal: Arc<Notify>,
     approved: ApprovedCalls,
     pub(super) hooked: HookedCommit,
@@ -398,9 +399,9 @@ impl Pool {
 impl Write {
     /// Commits the transaction. Only code after `Ok` may emit its results.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let events = std::mem::take(&mut *self.events.lock());
-        let has_events = !events.is_empty();
-        self.insert_events(events).await?;
+        let Events { waiting, inserted } = std::mem::take(&mut *self.events.lock());
+        let has_events = inserted || !waiting.is_empty();
+        self.insert_events(waiting).await?;
         if has_events && self.tx.get_database_backend() == DbBackend::Sqlite {
             self.number_own_events().await?;
         }
@@ -420,7 +421,7 @@ impl Write {
         Ok(())
     }
 
-    async fn insert_events(&self, mut events: Vec<event::ActiveModel>) -> Result<(), StoreError> {
+    pub(super) async fn insert_events(&self, mut events: Vec<event::ActiveModel>) -> Result<(), StoreError> {
         while !events.is_empty() {
             let later = events.split_off(events.len().min(EVENTS_PER_INSERT));
             self.insert_later(events).await?;

@@ -3,7 +3,7 @@
 //! The statements that begin and end a transaction are written here, so that BEGIN, the settings and the time
 //! take one round trip, and so that a connection is cleaned only when a transaction or a statement was dropped.
 
-use super::batch::{Batch, Change};
+use super::batch::{Batch, Change, Guarded};
 use super::pool::{Connection, ConnectionPool};
 use super::schema::Schema;
 use futures::TryStreamExt;
@@ -132,6 +132,13 @@ impl Tx {
         }
         session.batch.add(change);
         Ok(())
+    }
+
+    /// Makes a guarded change on Postgres. Returns whether a row matched the guard.
+    pub(super) async fn guarded(&self, change: Guarded) -> Result<bool, DbErr> {
+        let counted = self.query_one_raw(change.into_statement()?).await?;
+        let rows: i64 = counted.ok_or(DbErr::RecordNotUpdated)?.try_get_by_index(0)?;
+        Ok(rows == 1)
     }
 
     /// Makes the changes that wait.

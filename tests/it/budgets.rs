@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 /// The most that each part of a round may cost on Postgres.
 const PLAIN_TURN: Cost = Cost { statements: 4, transactions: 2, round_trips: 8 };
 const HELD_TURN: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
-const DECISION: Cost = Cost { statements: 7, transactions: 2, round_trips: 11 };
-const CONTINUATION: Cost = Cost { statements: 6, transactions: 2, round_trips: 10 };
+const DECISION: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
+const CONTINUATION: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
 /// A decision in the post of a page, and the continuation in the same stream: both, and the look for the held call.
-const POSTED_DECISION: Cost = Cost { statements: 14, transactions: 5, round_trips: 22 };
-const ROUND: Cost = Cost { statements: 18, transactions: 6, round_trips: 30 };
+const POSTED_DECISION: Cost = Cost { statements: 11, transactions: 5, round_trips: 19 };
+const ROUND: Cost = Cost { statements: 15, transactions: 6, round_trips: 27 };
 /// The same on SQLite, where a statement makes one change, and nothing waits for a round trip.
 const PLAIN_TURN_ON_SQLITE: Cost = on_sqlite(10);
 const HELD_TURN_ON_SQLITE: Cost = on_sqlite(12);
@@ -30,9 +30,9 @@ const ROUND_ON_SQLITE: Cost = Cost { transactions: 6, ..on_sqlite(30) };
 /// The most that one renewal of a lease may cost.
 const RENEWAL: Cost = Cost { statements: 1, transactions: 1, round_trips: 3 };
 /// The claim of a worker: the look for an approved call, and the claim of a server's own tool.
-const CLAIM: Cost = Cost { statements: 5, transactions: 2, round_trips: 7 };
+const CLAIM: Cost = Cost { statements: 4, transactions: 2, round_trips: 6 };
 /// The settlement of a worker: that of a server's own tool.
-const SETTLEMENT: Cost = Cost { statements: 3, transactions: 1, round_trips: 5 };
+const SETTLEMENT: Cost = Cost { statements: 2, transactions: 1, round_trips: 4 };
 /// The renewal of a worker, which proves its right first.
 const WORKER_RENEWAL: Cost = Cost { statements: 2, transactions: 1, round_trips: 4 };
 /// A claim that finds no call.
