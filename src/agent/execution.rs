@@ -1,6 +1,7 @@
 //! Execution of permitted calls: runs the tool and stores the outcome.
 
 use super::heartbeat::{Halt, Heartbeat};
+use super::offer::Offer;
 use super::retry::persist;
 use super::tasks::{Tasks, Work};
 use super::wake::Wake;
@@ -62,8 +63,14 @@ impl Executor {
         self.gates.now()
     }
 
-    /// Runs one call and settles it, or delegates it to a child run or to an owner.
-    pub(crate) async fn run(&self, permit: Permit, asks: Arc<dyn InputRequests>) -> Result<Ran, StoreError> {
+    /// Runs one call and settles it, or delegates it to a child run or to an owner. First offers a known outcome to a
+    /// request that may settle the call.
+    pub(crate) async fn run(
+        &self,
+        permit: Permit,
+        asks: Arc<dyn InputRequests>,
+        offer: Option<Offer>,
+    ) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
             tool_call_id = %permit.tool_call_id(),
@@ -75,7 +82,7 @@ impl Executor {
         );
         let run = async {
             match self.gate().assignment(&permit) {
-                None => self.run_and_settle(permit, asks).await,
+                None => self.run_and_settle(permit, asks, offer).await,
                 Some(assignment) => self.delegate(permit, assignment).await,
             }
         };
@@ -107,6 +114,7 @@ impl Executor {
             permit.requested(),
             permit.input(),
             outcome,
+            None,
         )
         .await
     }
@@ -122,7 +130,12 @@ impl Executor {
     /// Runs the tool and settles its call. The tool has had its effect before the call is settled. So a busy
     /// or restarting database does not discard the outcome: the write is retried until the lease of the
     /// execution is over.
-    async fn run_and_settle(&self, permit: Permit, asks: Arc<dyn InputRequests>) -> Result<Ran, StoreError> {
+    async fn run_and_settle(
+        &self,
+        permit: Permit,
+        asks: Arc<dyn InputRequests>,
+        offer: Option<Offer>,
+    ) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (requested, ran) = (permit.requested().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
@@ -137,7 +150,7 @@ impl Executor {
         drop(heartbeat);
         let unknown = match ended {
             Ok(Returned::Outcome(outcome)) => {
-                return self.write_down(tool_call_id, execution, &requested, &ran, outcome).await;
+                return self.write_down(tool_call_id, execution, &requested, &ran, outcome, offer).await;
             }
             Ok(Returned::Accepted(owner)) => {
                 return self.hand_over(tool_call_id, execution, &owner, asks).await;
@@ -145,7 +158,7 @@ impl Executor {
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
-        let written = self.write_down(tool_call_id, execution, &requested, &ran, unknown).await;
+        let written = self.write_down(tool_call_id, execution, &requested, &ran, unknown, None).await;
         let executor = self.clone();
         let late = async move { executor.settle_late(tool, tool_call_id, execution, &requested, &ran).await };
         self.tasks.spawn(late);
@@ -241,7 +254,7 @@ impl Executor {
         let Returned::Outcome(outcome @ (Outcome::Succeeded(_) | Outcome::Failed(_))) = returned else {
             return;
         };
-        match self.write_down(tool_call_id, execution, requested, ran, outcome).await {
+        match self.write_down(tool_call_id, execution, requested, ran, outcome, None).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
         }
@@ -255,8 +268,14 @@ impl Executor {
         requested: &Input,
         ran: &Input,
         outcome: Outcome,
+        offer: Option<Offer>,
     ) -> Result<Ran, StoreError> {
         let result = self.gate().result_text(&outcome, requested, ran);
+        if let (Some(offer), Outcome::Succeeded(_) | Outcome::Failed(_)) = (offer, &outcome)
+            && let Some(state) = offer.make(tool_call_id, execution, &outcome, &result).await
+        {
+            return Ok(Ran::Ended(state));
+        }
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
         match settled.value {

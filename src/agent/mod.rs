@@ -9,6 +9,7 @@ mod execution;
 mod heartbeat;
 mod history;
 mod judge;
+mod offer;
 mod polling;
 mod previews;
 mod retry;
@@ -23,6 +24,7 @@ pub(crate) use execution::{Executor, Ran};
 pub(crate) use heartbeat::Heartbeat;
 #[cfg(feature = "bench")]
 pub(crate) use history::project;
+pub(crate) use offer::{Offer, Settlement, Unsettled};
 pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};
 pub(crate) use turn::{Agent, AskHandler, Ended, FirstStep, StartCommitted, Turn};

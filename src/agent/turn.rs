@@ -491,7 +491,7 @@ impl Agent {
             .map(|permit| {
                 let (executor, tool_call_id) = (self.executor.clone(), permit.tool_call_id());
                 let people = turn.people.clone();
-                let task = self.executor.tasks.spawn(async move { executor.run(permit, people).await });
+                let task = self.executor.tasks.spawn(async move { executor.run(permit, people, None).await });
                 async move { (tool_call_id, task.await) }
             })
             .collect();

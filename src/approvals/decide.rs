@@ -3,6 +3,7 @@
 use super::execute::{Running, is_in_progress};
 use super::grants::may_be_remembered;
 use super::{Approvals, Scope, own_right};
+use crate::agent::Unsettled;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::canonical::same_object;
@@ -256,13 +257,16 @@ impl Approvals {
         Ok(())
     }
 
-    /// Waits for the executions of these calls in this process, but only as long as a tool takes that answers at
-    /// once.
-    pub(crate) async fn await_at_once(&self, decided: &mut [Decided]) {
-        let ended = executions_ended(decided.iter_mut());
+    /// Waits for the tools of these calls in this process, but only as long as a tool takes that answers at once.
+    /// Returns the outcomes if all tools have returned. Of these the caller stores those that it can.
+    pub(crate) async fn await_at_once(&self, decided: &mut [Decided]) -> Vec<Unsettled> {
+        let returned = decided.iter_mut().filter_map(|decided| {
+            let running = decided.running.take()?;
+            Some(running.returned(&mut decided.call))
+        });
         tokio::select! {
-            () = ended => {}
-            () = self.tasks().wait_limit(AT_ONCE) => {}
+            unsettled = join_all(returned) => unsettled.into_iter().flatten().collect(),
+            () = self.tasks().wait_limit(AT_ONCE) => Vec::new(),
         }
     }
 
@@ -274,7 +278,7 @@ impl Approvals {
         let committed = self.commit_decision(by, request).await;
         self.measure(request, committed.as_ref().map(|committed| &committed.decided));
         let Committed { mut decided, thread, permit } = committed?;
-        decided.running = self.start(&decided.call, permit);
+        decided.running = self.start(&decided.call, permit, request.surface);
         if !decided.replayed && !matches!(decided.call.state, State::Approved(_)) {
             // The call may have ended, and may have been the last open call of its run.
             self.wake_waiters_in(thread.id);

@@ -1,8 +1,9 @@
 //! Execution of approved calls: claim, run, settle, in a task that outlives its request.
 
 use super::Approvals;
-use crate::agent::{Ran, Wait, WakeSignal, persist};
+use crate::agent::{Offer, Ran, Unsettled, Wait, WakeSignal, persist};
 use crate::domain::call::{ExecutedBy, Execution, State, ToolCall};
+use crate::domain::decision::Surface;
 use crate::domain::grant::Grant;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::input::Input;
@@ -28,14 +29,32 @@ pub(super) enum ClaimResult {
 
 /// An execution of this process.
 #[derive(Debug)]
-pub(crate) struct Running(oneshot::Receiver<State>);
+pub(crate) struct Running {
+    ended: oneshot::Receiver<State>,
+    /// Receives the outcome, if the decider may store it.
+    unsettled: Option<oneshot::Receiver<Unsettled>>,
+}
 
 impl Running {
     /// Completes when the execution is over, and updates its call if the execution has ended it.
     pub(super) async fn ended(self, call: &mut ToolCall) {
-        if let Ok(state) = self.0.await {
+        let Self { ended, unsettled } = self;
+        drop(unsettled);
+        if let Ok(state) = ended.await {
             call.state = state;
         }
+    }
+
+    /// Completes when the tool has returned and its outcome is ready to be stored, or when the execution is over, and
+    /// updates its call then. Returns the outcome that is ready.
+    pub(super) async fn returned(mut self, call: &mut ToolCall) -> Option<Unsettled> {
+        if let Some(unsettled) = self.unsettled.take()
+            && let Ok(unsettled) = unsettled.await
+        {
+            return Some(unsettled);
+        }
+        self.ended(call).await;
+        None
     }
 }
 
@@ -84,23 +103,30 @@ impl Approvals {
     }
 
     /// Starts to run a claimed call.
-    fn begin(&self, thread: ThreadId, permit: Permit) -> Running {
-        let (ended, running) = oneshot::channel();
+    fn begin(&self, thread: ThreadId, permit: Permit, surface: Surface) -> Running {
+        let (ended_sender, ended) = oneshot::channel();
+        // Only the stream of the client that decides resumes the run with the next transaction.
+        let (offer, unsettled) = (surface == Surface::Stream).then(Offer::new).unzip();
         let approvals = self.clone();
         self.tasks().spawn(async move {
-            if let Some(state) = approvals.run(thread, permit).await {
+            if let Some(state) = approvals.run(thread, permit, offer).await {
                 // No decider may be waiting.
-                let _sent = ended.send(state);
+                let _sent = ended_sender.send(state);
             }
         });
-        Running(running)
+        Running { ended, unsettled }
     }
 
     /// Starts the call of a committed decision, if it is approved and this process may run it. Returns the
     /// execution if the decision's commit claimed the call.
-    pub(super) fn start(&self, call: &ToolCall, permit: Option<Box<Permit>>) -> Option<Running> {
+    pub(super) fn start(
+        &self,
+        call: &ToolCall,
+        permit: Option<Box<Permit>>,
+        surface: Surface,
+    ) -> Option<Running> {
         if let Some(permit) = permit {
-            return Some(self.begin(call.thread_id, *permit));
+            return Some(self.begin(call.thread_id, *permit, surface));
         }
         if matches!(call.state, State::Approved(_)) && call.executed_by != ExecutedBy::Worker {
             self.execute(call);
@@ -118,7 +144,7 @@ impl Approvals {
     pub(super) async fn claim_and_run(&self, call: &ToolCall) {
         match self.claim(call).await {
             Ok(Some(permit)) => {
-                self.run(call.thread_id, permit).await;
+                self.run(call.thread_id, permit, None).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),
@@ -243,9 +269,9 @@ impl Approvals {
     }
 
     /// Runs a claimed call of this thread. Returns the state in which the execution has ended the call.
-    pub(super) async fn run(&self, thread: ThreadId, permit: Permit) -> Option<State> {
+    pub(super) async fn run(&self, thread: ThreadId, permit: Permit, offer: Option<Offer>) -> Option<State> {
         let tool_call_id = permit.tool_call_id();
-        let ended = match self.executor.run(permit, Arc::new(self.clone())).await {
+        let ended = match self.executor.run(permit, Arc::new(self.clone()), offer).await {
             Ok(Ran::Ended(state)) => Some(*state),
             Ok(Ran::Again | Ran::Delegated) => None,
             Err(error) => {

@@ -153,7 +153,7 @@ impl Approvals {
         };
         let decided = Decided::now(locked.call);
         self.measure(&request, Ok(&decided));
-        self.start(&decided.call, permit);
+        self.start(&decided.call, permit, request.surface);
         Ok(())
     }
 

@@ -130,7 +130,7 @@ impl Approvals {
         match self.permit(call.id, claimed).await {
             Ok(Some(permit)) => {
                 self.executor.metrics.swept("claimed");
-                self.run(call.thread_id, permit).await;
+                self.run(call.thread_id, permit, None).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),

@@ -2,9 +2,11 @@
 
 use super::continuation::{Locked, Next};
 use super::intent::{Intent, intent};
+use super::posted_decisions::Applied;
 use super::report::decided_elsewhere;
 use super::request::{Action, AdmitError, ShownCalls, ThreadName, TurnRequest};
 use super::{Chat, Started};
+use crate::agent::Settlement;
 use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
@@ -32,9 +34,15 @@ impl Chat {
         }
         // Before the thread is locked: each decision is a transaction of its own.
         let only_continues = matches!(action, Action::Continue { .. });
-        let accepted = self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
+        let Applied { accepted, unsettled } =
+            self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
         let answered: HashSet<_> = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
+        // Before the thread is read: a result adds to the bytes of its thread.
+        let mut settlements = Vec::new();
+        for outcome in unsettled {
+            settlements.extend(outcome.settle(&write).await?);
+        }
         let thread = self.thread(&write, principal, name, &action).await?;
         let transcript = match thread.extent.messages {
             0 => Transcript::default(),
@@ -44,8 +52,10 @@ impl Chat {
         self.check_fits(thread.extent, &intent)?;
         let locked = Locked { write, thread, principal };
         let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
+        let started = self.commit_and_start(locked, next).await?;
+        settlements.into_iter().for_each(Settlement::committed);
         // This process may not be able to read the running turn.
-        let started = self.commit_and_start(locked, next).await?.ok_or(AdmitError::TurnInProgress)?;
+        let started = started.ok_or(AdmitError::TurnInProgress)?;
         Ok(Started { accepted, ..started })
     }
 

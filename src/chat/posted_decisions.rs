@@ -3,6 +3,7 @@
 
 use super::Chat;
 use super::request::{AdmitError, PostedDecision, ThreadName};
+use crate::agent::Unsettled;
 use crate::approvals::{DecideError, Decider, DecisionRequest, Scope};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
@@ -13,23 +14,31 @@ use crate::domain::replay::replay;
 use crate::domain::turn::TurnEvent;
 use std::collections::HashSet;
 
+/// The decisions of a request that are applied.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// The calls whose decisions were accepted.
+    pub(super) accepted: HashSet<ToolCallId>,
+    /// The outcomes of these calls that the transaction of the request stores.
+    pub(super) unsettled: Vec<Unsettled>,
+}
+
 impl Chat {
     /// Applies the new decisions, each in a transaction of its own, through `Approvals::decide`. Clients post
     /// their whole history again and again. So the server ignores decisions about calls that are not pending,
     /// or that belong to another thread.
     ///
     /// A request that only continues fails if all its new decisions are refused. Any other request fails if a
-    /// refused decision may be accepted on a retry. A request that fails starts nothing. Returns the calls whose
-    /// decisions were accepted.
+    /// refused decision may be accepted on a retry. A request that fails starts nothing.
     pub(super) async fn apply_posted_decisions(
         &self,
         principal: &Principal,
         name: &ThreadName,
         answers: &[PostedDecision],
         only_continues: bool,
-    ) -> Result<HashSet<ToolCallId>, AdmitError> {
+    ) -> Result<Applied, AdmitError> {
         if answers.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(Applied::default());
         }
         let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
         // Each decision checks the state of its call again.
@@ -50,10 +59,13 @@ impl Chat {
             }
         }
         let none_accepted = decisions.is_empty() && !closed;
-        self.approvals.await_at_once(&mut decisions).await;
+        let unsettled = self.approvals.await_at_once(&mut decisions).await;
         let refuses = |error: &DecideError| if only_continues { none_accepted } else { is_retryable(error) };
-        let accepted = || decisions.iter().filter(|made| !made.replayed).map(|made| made.call.id).collect();
-        refused.filter(refuses).map_or_else(|| Ok(accepted()), |error| Err(AdmitError::Refused(error)))
+        if let Some(error) = refused.filter(refuses) {
+            return Err(AdmitError::Refused(error));
+        }
+        let accepted = decisions.iter().filter(|made| !made.replayed).map(|made| made.call.id).collect();
+        Ok(Applied { accepted, unsettled })
     }
 }
 

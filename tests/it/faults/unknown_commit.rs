@@ -2,6 +2,7 @@
 //! nothing happens twice.
 
 use super::{assert_unavailable, question};
+use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{Commit, Embedded, Proxy, Rows, UNKNOWN, call, eventually, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -265,6 +266,37 @@ async fn on_postgres_an_outcome_whose_commit_is_in_doubt_is_written_once_and_rep
         assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN), "{commit:?}");
         app.scene.answers("Paid.");
         assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
+        assert_eq!(app.ledger.lines(), ["pay 10"]);
+    }
+}
+
+/// The outcome of a call that is approved in the post of a page, and the resume of its run, are one commit.
+#[tokio::test]
+async fn on_postgres_an_outcome_whose_commit_with_the_resumed_run_is_in_doubt_is_written_once() {
+    for commit in [Commit::Made, Commit::Lost] {
+        let deployment = Deployment::swept(Duration::from_secs(1)).await;
+        let app = &deployment.app;
+        let thread = app.client.thread().await;
+        app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+        let requested = ui_user("u", "pay");
+        let held =
+            app.client.ui_turn_in(&thread, &ui_submit(&thread, std::slice::from_ref(&requested))).await;
+        let answer = ui_assistant(held.message_id(), &json!([ui_answer(&held.pending()[0], "pay", true)]));
+        let body = ui_submit_at(&thread, &[requested, answer], held.message_id());
+        deployment.proxy.strike("tool.succeeded", commit);
+        let refused = app.client.ui_turn_in(&thread, &body).await;
+        deployment.assert_struck();
+        assert_eq!(refused.refused(), (503, "unavailable".to_owned()), "{commit:?}: {}", refused.raw);
+        app.client.becomes(&held.pending()[0], "succeeded").await;
+
+        // A run that no process executes is closed when its lease expires.
+        let closed =
+            async || (deployment.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
+        eventually("no run is running", closed).await;
+        app.scene.answers("Paid.");
+        let resumed = app.client.ui_turn_in(&thread, &body).await;
+        assert_eq!(resumed.text(), "Paid.", "{commit:?}: {}", resumed.raw);
+        assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN), "{commit:?}");
         assert_eq!(app.ledger.lines(), ["pay 10"]);
     }
 }

@@ -143,3 +143,32 @@ async fn a_page_gets_an_error_if_no_turn_may_start_after_the_wait() {
     assert_eq!(page.posts(&page.yes()).await.refused(), (429, "rate_limited".to_owned()));
     assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (1, 1));
 }
+
+#[tokio::test]
+async fn an_outcome_is_stored_although_no_turn_may_start_after_it() {
+    let app = Embedded::with(|config| config.limits.turns_per_minute = Some(1)).await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    assert_eq!(page.posts(&page.yes()).await.refused(), (429, "rate_limited".to_owned()));
+    app.client.becomes(&page.calls[0], "succeeded").await;
+    assert_eq!(app.client.call(&page.calls[0]).await["output"], json!({ "paid": "10" }));
+    assert_eq!(run_status(&app, &page.thread).await, "waiting");
+    assert_eq!(app.rows.count("events WHERE type = 'tool.succeeded'").await, 1);
+    assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (1, 1));
+}
+
+/// Each call runs in a task of its own, and the request that approved them stores both outcomes.
+#[tokio::test]
+async fn the_outcomes_of_calls_that_one_post_approves_are_stored_with_the_resumed_run() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10"), ("pay", "20")]).await;
+    app.scene.answers("Both.");
+    let turn = page.posts(&[super::yes(&page.calls[0]), super::yes(&page.calls[1])]).await;
+    assert_eq!(turn.text(), "Both.", "{}", turn.raw);
+    let stored =
+        app.rows.all("SELECT DISTINCT at FROM events WHERE type IN ('tool.succeeded', 'run.resumed')");
+    assert_eq!(stored.await.len(), 1, "one transaction, which has one time");
+    assert_eq!(app.rows.count("events WHERE type = 'tool.succeeded'").await, 2);
+    let mut lines = app.ledger.lines();
+    lines.sort();
+    assert_eq!(lines, ["pay 10", "pay 20"]);
+}
