@@ -10,23 +10,32 @@ use crate::domain::id::RunId;
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// The minimum time between the starts of two looks. A look finds everything that was committed in between.
+const PACE: Duration = Duration::from_millis(20);
 
 impl Chat {
-    /// Resumes runs until the process stops. It looks for runs after each wake of this process, and every
-    /// `every` for the runs of other processes.
+    /// Resumes runs until the process stops. It looks for runs after the wakes of this process, and every `every`
+    /// for the runs of other processes.
     pub(crate) async fn run_resumer(&self, every: Duration) {
         let mut wake = self.wake.signal();
         loop {
+            let next_look = Instant::now() + PACE;
             // A panic must not end the resumer unnoticed.
             match AssertUnwindSafe(self.resume_found()).catch_unwind().await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "could not look for runs to resume"),
                 Err(_panic) => tracing::error!("the resumer panicked"),
             }
+            let woken = async {
+                sleep_until(next_look).await;
+                wake.woken().await;
+            };
             tokio::select! {
                 () = self.tasks.stopping() => return,
-                () = wake.woken() => {}
-                () = tokio::time::sleep(every) => {}
+                () = woken => {}
+                () = sleep(every) => {}
             }
         }
     }

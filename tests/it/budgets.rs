@@ -242,6 +242,27 @@ async fn on_postgres_a_decision_in_the_post_of_a_page_costs_no_more_than_decisio
 }
 
 #[tokio::test]
+async fn on_postgres_the_resumer_looks_for_runs_less_often_than_calls_end() {
+    let server = Recorded::start(|_| {}).await;
+    let client = &server.app.client;
+    let thread = client.thread().await;
+    let notes: Vec<_> = (0..20).map(|n| n.to_string()).collect();
+    let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
+    server.app.scene.calls(&calls);
+    let pending = client.send_message(&thread, "pay").await.pending();
+    server.took().await;
+    let began = Instant::now();
+    for id in &pending {
+        assert_eq!(client.approve(id).await.body["state"], "succeeded");
+    }
+    let looks = server.took().await.with(Purpose::Look);
+    let looks = looks.0.iter().filter(|look| look.statements.iter().any(|text| text.contains("children")));
+    let (looks, time) = (looks.count(), began.elapsed());
+    assert!(looks > 0, "the looks are recorded");
+    assert!(looks as u128 <= time.as_millis() / 20 + 2, "{looks} looks in {time:?}");
+}
+
+#[tokio::test]
 async fn on_sqlite_the_parts_of_a_round_with_a_decision_are_within_their_budgets() {
     let mut sqlite = OnSqlite::start(&[]).await;
     sqlite.deployment.release();
