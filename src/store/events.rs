@@ -7,7 +7,6 @@ use super::inbox::{held, visible_calls};
 use super::opened::{delegated_after, escalated_calls};
 use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
-use super::transaction::EVENTS_PER_INSERT;
 use super::words::Word;
 use super::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, rows};
 use crate::domain::Principal;
@@ -24,6 +23,8 @@ use sea_orm::{
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
+/// Maximum number of events that one statement inserts. SQLite limits the number of parameters.
+const EVENTS_PER_INSERT: usize = 1000;
 /// Rows that one statement scans for each event that it is to find.
 const ROWS_PER_EVENT: u64 = 10;
 /// Maximum number of tools for which an approver's events are looked up tool by tool. An approver of more
@@ -105,6 +106,16 @@ impl Write {
             self.record_event(new);
         }
         Ok(moved)
+    }
+
+    /// Inserts these events in as few statements as possible.
+    pub(super) async fn insert_events(&self, mut events: Vec<event::ActiveModel>) -> Result<(), StoreError> {
+        while !events.is_empty() {
+            let later = events.split_off(events.len().min(EVENTS_PER_INSERT));
+            self.insert_later(events).await?;
+            events = later;
+        }
+        Ok(())
     }
 
     fn add_event(&self, new: &NewEvent<'_>) {

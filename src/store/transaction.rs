@@ -2,7 +2,6 @@
 
 use super::batch::Change;
 use super::commit_hook::HookedCommit;
-use super::entity::event;
 use super::events::Events;
 use super::pool::ConnectionPool;
 use super::reached::{ApprovedCalls, Reached};
@@ -102,9 +101,6 @@ const BEGIN_SHARED_TIMED_READ: &str = concat!(
 /// A deferred transaction that upgrades from read to write fails immediately if another transaction wrote.
 const BEGIN_WRITE_SQLITE: &str = "BEGIN IMMEDIATE";
 const BEGIN_READ_SQLITE: &str = "BEGIN DEFERRED";
-
-/// Maximum number of events that one statement inserts. SQLite limits the number of parameters.
-pub(super) const EVENTS_PER_INSERT: usize = 1000;
 
 /// Finds the required settings of Postgres that are off.
 const UNSAFE_SETTINGS: &str = "SELECT name, setting FROM pg_settings
@@ -417,15 +413,6 @@ impl Write {
         }
         if has_events {
             committed_signal.notify_one();
-        }
-        Ok(())
-    }
-
-    pub(super) async fn insert_events(&self, mut events: Vec<event::ActiveModel>) -> Result<(), StoreError> {
-        while !events.is_empty() {
-            let later = events.split_off(events.len().min(EVENTS_PER_INSERT));
-            self.insert_later(events).await?;
-            events = later;
         }
         Ok(())
     }
