@@ -272,7 +272,7 @@ impl Executor {
     ) -> Result<Ran, StoreError> {
         let result = self.gate().result_text(&outcome, requested, ran);
         if let (Some(offer), Outcome::Succeeded(_) | Outcome::Failed(_)) = (offer, &outcome)
-            && let Some(state) = offer.make(tool_call_id, execution, &outcome, &result).await
+            && let Some(state) = offer.make(tool_call_id, execution, &outcome, &result, self.lease).await
         {
             return Ok(Ran::Ended(state));
         }

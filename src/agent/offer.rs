@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How long a request may take to store an outcome. After that the executor stores it too, and the later transaction
-/// of the two changes nothing.
-const STORE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a request may take to store an outcome, which a request with a free connection does in milliseconds. After
+/// that the executor stores the outcome too, and the later transaction of the two changes nothing.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The place where an executor offers the outcome of one execution.
 #[derive(Debug)]
@@ -42,18 +42,20 @@ impl Offer {
         (Self(offer), outcome)
     }
 
-    /// Offers an outcome. Returns the state of the call if a request has stored the outcome.
+    /// Offers an outcome, for at most a third of the lease of its execution, which is not renewed any more. Returns the
+    /// state of the call if a request has stored the outcome.
     pub(super) async fn make(
         self,
         tool_call_id: ToolCallId,
         execution: Execution,
         outcome: &Outcome,
         result: &str,
+        lease: Duration,
     ) -> Option<Box<State>> {
         let (stored, is_stored) = oneshot::channel();
         let (outcome, result) = (outcome.clone(), result.to_owned());
         self.0.send(Unsettled { tool_call_id, execution, outcome, result, stored }).ok()?;
-        timeout(STORE_TIMEOUT, is_stored).await.ok()?.ok()
+        timeout(STORE_TIMEOUT.min(lease / 3), is_stored).await.ok()?.ok()
     }
 }
 
@@ -74,6 +76,6 @@ impl Settlement {
     /// Reports to the executor that the transaction is committed.
     pub(crate) fn committed(self) {
         // The executor may have stored the outcome meanwhile.
-        let _told = self.stored.send(self.state);
+        let _sent = self.stored.send(self.state);
     }
 }

@@ -131,7 +131,8 @@ impl Guarded {
     }
 }
 
-fn not_built(error: sea_orm::sea_query::error::Error) -> DbErr {
+/// Converts the error of a statement whose parts do not fit.
+pub(super) fn not_built(error: sea_orm::sea_query::error::Error) -> DbErr {
     DbErr::Custom(error.to_string())
 }
 

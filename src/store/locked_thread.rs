@@ -4,6 +4,7 @@
 //! changes the policy or the grants of the session: first the thread, then the root. The changes take the locked
 //! thread, so none of them can forget the lock or read again what the lock has read.
 
+use super::batch::not_built;
 use super::entity::thread;
 use super::threads::owned_by;
 use super::{NewThread, StoreError, Thread, Write, rows};
@@ -163,7 +164,7 @@ fn lock_or_insert(found: Select<thread::Entity>, mut row: thread::ActiveModel) -
         .into_table(thread::Entity.table_ref())
         .columns(columns)
         .select_from(Query::select().exprs(values).and_where(is_found.not()).take())
-        .map_err(|error| DbErr::Custom(error.to_string()))?
+        .map_err(not_built)?
         .on_conflict(OnConflict::new().do_nothing().to_owned())
         .returning(Query::returning().columns(thread::Column::iter()));
     let rows_of = |part| Query::select().columns(thread::Column::iter()).from(part).take();

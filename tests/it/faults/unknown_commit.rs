@@ -274,7 +274,8 @@ async fn on_postgres_an_outcome_whose_commit_is_in_doubt_is_written_once_and_rep
 #[tokio::test]
 async fn on_postgres_an_outcome_whose_commit_with_the_resumed_run_is_in_doubt_is_written_once() {
     for commit in [Commit::Made, Commit::Lost] {
-        let deployment = Deployment::swept(Duration::from_secs(1)).await;
+        // The request has a second to store the outcome.
+        let deployment = Deployment::swept(Duration::from_secs(3)).await;
         let app = &deployment.app;
         let thread = app.client.thread().await;
         app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
