@@ -12,6 +12,9 @@ use crate::world::WORKER_TOOLS;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
+/// The beginning of the message that reports the outcome of a call after the model read that there is none yet.
+const OUTCOME: &str = "[tool outcome]";
+
 type IsTrue = fn(&CallRow) -> bool;
 
 /// The texts in place of a missing outcome, each with a test whether the text is true of a call.
@@ -177,7 +180,7 @@ pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 }
 
 /// H3: a text for the model never changes after the first request. Of two requests of a conversation, the
-/// longer starts with the shorter, and the rows contain the sent texts.
+/// longer [continues](continues) the shorter, and the rows contain the sent texts.
 pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut conversations: BTreeMap<&str, Vec<&ModelRequest>> = BTreeMap::new();
@@ -187,7 +190,7 @@ pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (name, mut requests) in conversations {
         requests.sort_by_key(|request| request.messages.len());
         for (shorter, longer) in requests.iter().zip(requests.iter().skip(1)) {
-            if !longer.messages.starts_with(&shorter.messages) {
+            if !continues(&longer.messages, &shorter.messages) {
                 let at = shorter.messages.iter().zip(&longer.messages).position(|(one, other)| one != other);
                 let what = format!("{name}: a sent message has changed at {at:?}");
                 found.push(Violation { id: "H3", call: None, what });
@@ -201,6 +204,25 @@ pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// Returns whether a request may follow an earlier one: it starts with the earlier messages.
+///
+/// The request to the model leaves before the commit of the user's message. If that commit fails, the user posts the
+/// message again. Outcomes that were reported in between then stand before the message.
+fn continues(messages: &[Value], earlier: &[Value]) -> bool {
+    if messages.starts_with(earlier) {
+        return true;
+    }
+    let Some((posted, before)) = earlier.split_last() else { return true };
+    let Some(since) = messages.strip_prefix(before) else { return false };
+    let new = since.iter().skip_while(|message| is_outcome(message));
+    *posted.at("/role") == "user" && !is_outcome(posted) && new.take(1).eq([posted])
+}
+
+fn is_outcome(message: &Value) -> bool {
+    let text = message.at("/content").as_str().unwrap_or_default();
+    *message.at("/role") == "user" && text.starts_with(OUTCOME)
 }
 
 /// Returns the thread of each conversation. The messages of the user contain the name of the conversation.
@@ -240,7 +262,7 @@ pub(super) fn n1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for request in &records.model_requests {
         let texts = request.messages.iter().filter_map(|message| message.at("/content").as_str());
-        let mut notes: Vec<&str> = texts.filter(|text| text.starts_with("[tool outcome]")).collect();
+        let mut notes: Vec<&str> = texts.filter(|text| text.starts_with(OUTCOME)).collect();
         notes.sort_unstable();
         let all = notes.len();
         notes.dedup();

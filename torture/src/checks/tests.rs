@@ -383,6 +383,25 @@ fn a_history_that_is_malformed_untrue_or_changed_is_found() {
 }
 
 #[test]
+fn an_outcome_is_found_in_front_of_a_message_only_if_the_message_was_posted_again() {
+    let user = |content: &str| json!({ "role": "user", "content": content });
+    let (posted, outcome) = (user("and now?"), user("[tool outcome] pay, call call_0: done"));
+    let requests = |first: &[Value], second: &[Value]| {
+        let with = |more: &[Value]| model_request(&[&answered_call(r#"{"n":1}"#), more].concat());
+        let both = [with(first), with(second)];
+        broken(|it| it.model_requests.extend(both))
+    };
+    let again = [outcome.clone(), posted.clone()];
+    assert_eq!(requests(std::slice::from_ref(&posted), &again), Vec::<&str>::new());
+    let other = [outcome.clone(), user("and then?")];
+    assert_eq!(requests(std::slice::from_ref(&posted), &other), ["H3"]);
+    let answered = [posted.clone(), json!({ "role": "assistant", "content": "Nothing." })];
+    assert_eq!(requests(&answered, &[again.as_slice(), &answered[1..]].concat()), ["H3"]);
+    let more = [user("[tool outcome] pay, call call_1: done"), outcome.clone()];
+    assert_eq!(requests(&[outcome], &more), ["H3"]);
+}
+
+#[test]
 fn an_outcome_that_is_reported_twice_is_found() {
     let note = json!({ "role": "user", "content": "[tool outcome] pay, call call_0: done" });
     let once = [answered_call(r#"{"n":1}"#), vec![note.clone()]].concat();
