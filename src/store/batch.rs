@@ -7,9 +7,10 @@
 //! no change whose guard reads other rows before it lets a row in: a claim is never part of a batch, because its guard
 //! reads the decision. Foreign keys, counts and the guard of decisions follow after the whole statement.
 
+use super::with::with_parts;
 use sea_orm::sea_query::{
-    Alias, CommonTableExpression, Expr, Func, InsertStatement, Query, SelectStatement, SubQueryStatement,
-    UpdateStatement, ValueTuple, WithClause,
+    Alias, Expr, Func, InsertStatement, Query, SelectStatement, SubQueryStatement, UpdateStatement,
+    ValueTuple,
 };
 use sea_orm::{
     ActiveModelTrait, DbBackend, DbErr, EntityName, EntityTrait, Iterable, QueryResult, QueryTrait,
@@ -119,15 +120,12 @@ impl Guarded {
 
     /// Returns both as one statement, whose row has the number of updated rows.
     pub(super) fn into_statement(mut self) -> Result<Statement, DbErr> {
-        let moved = Query::select().expr(Expr::cust("1")).from(MOVED).to_owned();
+        let moved = Query::select().expr(Expr::cust("1")).from(MOVED).take();
         let rows = self.rows.and_where(Expr::exists(moved)).take();
         let update = self.update.returning(Query::returning().expr(Expr::cust("1"))).take();
         let insert = self.insert.select_from(rows).map_err(not_built)?.take();
-        let mut with = WithClause::new();
-        for (name, part) in [(MOVED, SubQueryStatement::from(update)), ("added", insert.into())] {
-            with.cte(CommonTableExpression::new().table_name(Alias::new(name)).query(part).to_owned());
-        }
-        Ok(DbBackend::Postgres.build(&with.query(count(MOVED))))
+        let parts = [(MOVED, SubQueryStatement::from(update)), ("added", insert.into())];
+        Ok(DbBackend::Postgres.build(&with_parts(parts, count(MOVED))))
     }
 }
 
@@ -167,7 +165,7 @@ impl Batch {
 
     /// Returns the changes as one statement on Postgres, and what its row has to show.
     pub(super) fn into_statement(self) -> (Statement, Counts) {
-        let (mut with, mut select, mut counts) = (WithClause::new(), Query::select(), Vec::new());
+        let (mut parts, mut select, mut counts) = (Vec::new(), Query::select(), Vec::new());
         for (n, Change { table, kind, .. }) in self.0.into_iter().enumerate() {
             let name = format!("change_{n}");
             let part: SubQueryStatement = match *kind {
@@ -178,11 +176,11 @@ impl Batch {
                     update.returning(Query::returning().expr(Expr::cust("1"))).take().into()
                 }
             };
-            with.cte(CommonTableExpression::new().table_name(Alias::new(name)).query(part).to_owned());
+            parts.push((name, part));
         }
         // A select has a column.
         select.expr(Expr::cust("1"));
-        (DbBackend::Postgres.build(&with.query(select)), Counts(counts))
+        (DbBackend::Postgres.build(&with_parts(parts, select)), Counts(counts))
     }
 }
 
@@ -199,5 +197,5 @@ impl Counts {
 
 /// Counts the rows of a part of the statement.
 fn count(part: &str) -> SelectStatement {
-    Query::select().expr(Func::count(Expr::cust("*"))).from(Alias::new(part)).to_owned()
+    Query::select().expr(Func::count(Expr::cust("*"))).from(Alias::new(part)).take()
 }

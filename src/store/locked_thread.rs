@@ -7,12 +7,11 @@
 use super::batch::not_built;
 use super::entity::thread;
 use super::threads::owned_by;
+use super::with::with_parts;
 use super::{NewThread, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::id::ThreadId;
-use sea_orm::sea_query::{
-    CommonTableExpression, Expr, ExprTrait, OnConflict, Query, UnionType, WithClause, WithQuery,
-};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, UnionType, WithQuery};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityName, EntityTrait,
     FromQueryResult, Iterable, QueryFilter, QueryOrder, QuerySelect, QueryTrait, Select,
@@ -169,9 +168,6 @@ fn lock_or_insert(found: Select<thread::Entity>, mut row: thread::ActiveModel) -
         .returning(Query::returning().columns(thread::Column::iter()));
     let rows_of = |part| Query::select().columns(thread::Column::iter()).from(part).take();
     let found = found.lock_exclusive().into_query();
-    let with = WithClause::new()
-        .cte(CommonTableExpression::new().table_name(FOUND).query(found).to_owned())
-        .cte(CommonTableExpression::new().table_name(MADE).query(insert).to_owned())
-        .to_owned();
-    Ok(with.query(rows_of(FOUND).union(UnionType::All, rows_of(MADE)).take()))
+    let rows = rows_of(FOUND).union(UnionType::All, rows_of(MADE)).take();
+    Ok(with_parts([(FOUND, found.into()), (MADE, insert.into())], rows))
 }

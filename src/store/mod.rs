@@ -66,6 +66,7 @@ mod turns;
 mod tx;
 mod union;
 mod views;
+mod with;
 mod words;
 mod workers;
 
