@@ -117,7 +117,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     for_each(&clients, "made", |client| client.make())?;
     let folder = root.join(MADE).join("server");
     fresh_folder(&folder)?;
-    let mut server = Server::start(root, &folder, &[])?;
+    let mut server = Server::start(&folder, &[])?;
     for_each(&clients, "driven", |client| client.drive(&server.address))?;
     for client in &clients {
         let name = client.language.name;

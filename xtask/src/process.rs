@@ -1,7 +1,7 @@
 //! The start of other programs.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -37,6 +37,12 @@ pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Returns the path of a program of the workspace, which lies beside this one, wherever cargo builds.
+pub(crate) fn built(program: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("the path of this program is unknown")?;
+    Ok(own.with_file_name(program))
 }
 
 /// Runs a command to its end. A status other than 0 is an error that names the command line.

@@ -87,7 +87,7 @@ impl Mode<'_> {
             ("HOLDPOINT_AUTH__ISSUER", ISSUER),
             ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE),
         ];
-        let mut server = Server::start(root, &folder, if name == "jwt" { &jwt } else { &[] })?;
+        let mut server = Server::start(&folder, if name == "jwt" { &jwt } else { &[] })?;
         let mut token = program("python");
         token.arg(root.join(HERE).join("token.py")).args([SECRET, ISSUER, AUDIENCE]);
         let token = String::from_utf8(capture(&mut token)?)?;

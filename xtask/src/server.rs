@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::run;
+use crate::process::{built, run};
 
 /// A running server, with the model of the demo. Dropping it kills it.
 pub(crate) struct Server {
@@ -19,10 +19,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts the built server in this folder, on a free port, with these variables.
-    pub(crate) fn start(root: &Path, folder: &Path, settings: &[(&str, &str)]) -> Result<Self> {
+    pub(crate) fn start(folder: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let log = folder.join("server.log");
         let log_file = File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
-        let mut command = Command::new(root.join("target/debug/holdpoint"));
+        let mut command = Command::new(built("holdpoint")?);
         command.args(["--bind", "127.0.0.1:0", "--database-url", "sqlite://holdpoint.db"]);
         command.current_dir(folder).env("HOLDPOINT_LOG__LEVEL", "warn").envs(settings.iter().copied());
         // A step is a single caller with very many requests, which the rate limits would refuse.

@@ -64,6 +64,9 @@ pub(crate) const MAIL: PythonPackages =
 /// checkout gives every file a new time.
 const STAMP: &str = "node_modules/.installed-from";
 
+/// The file of an environment with its path and the list of its installed packages.
+const PYTHON_STAMP: &str = ".installed-from";
+
 /// Checks that Node.js is installed. The tests drive the server with real JavaScript clients.
 pub(crate) fn require_node() -> Result<()> {
     for program in ["node", "npm"] {
@@ -163,10 +166,9 @@ pub(crate) fn python_programs(root: &Path, packages: &PythonPackages) -> Result<
     require_python()?;
     let PythonPackages { list: named, folder } = packages;
     let list = root.join(named);
-    let expected = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
     let home = root.join(TOOLS).join(folder);
-    let (programs, stamp) = (home.join("bin"), home.join(".installed-from"));
-    if read_if_there(&stamp)?.as_ref() != Some(&expected) {
+    let (programs, stamp) = (home.join("bin"), home.join(PYTHON_STAMP));
+    if let Some(expected) = pending_environment(&home, &list)? {
         println!("installing the Python packages of {named} into {TOOLS}/{folder}");
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         let mut pip = Command::new(programs.join("pip"));
@@ -175,6 +177,16 @@ pub(crate) fn python_programs(root: &Path, packages: &PythonPackages) -> Result<
         fs::write(&stamp, expected).with_context(|| format!("could not write {}", stamp.display()))?;
     }
     Ok(programs)
+}
+
+/// Returns the stamp of a needed install, or `None` if the programs of the list are there. The programs name the path of
+/// their interpreter, so they work only in the folder where they were installed, and only while that interpreter is there.
+fn pending_environment(home: &Path, list: &Path) -> Result<Option<String>> {
+    let packages = fs::read_to_string(list).with_context(|| format!("could not read {}", list.display()))?;
+    let expected = format!("{}\n{packages}", home.display());
+    let is_there = home.join("bin/python").exists();
+    let installed = read_if_there(&home.join(PYTHON_STAMP))?;
+    Ok((!is_there || installed.as_ref() != Some(&expected)).then_some(expected))
 }
 
 /// Returns the prefix of a command that needs root, or `None` if sudo would ask for a password.
@@ -285,6 +297,29 @@ mod tests {
         assert_eq!(pending(), None, "up to date");
         fs::write(directory.join("package-lock.json"), "2").unwrap();
         assert_eq!(pending().as_deref(), Some("{}2"), "the lock file changed");
+
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn python_programs_are_installed_after_a_change_and_where_their_interpreter_is_missing() {
+        let directory = std::env::temp_dir().join(format!("environments-{}", std::process::id()));
+        let (home, list) = (directory.join("old"), directory.join("list.txt"));
+        fs::create_dir_all(home.join("bin")).unwrap();
+        fs::write(&list, "deny==1").unwrap();
+        let pending = |home: &Path| pending_environment(home, &list).unwrap();
+
+        let expected = pending(&home).expect("never installed");
+        fs::write(home.join(PYTHON_STAMP), &expected).unwrap();
+        assert_eq!(pending(&home), Some(expected), "the interpreter is missing");
+        fs::write(home.join("bin/python"), "").unwrap();
+        assert_eq!(pending(&home), None, "up to date");
+        fs::write(&list, "deny==2").unwrap();
+        assert!(pending(&home).is_some(), "the list changed");
+        fs::write(&list, "deny==1").unwrap();
+        let moved = directory.join("new");
+        fs::rename(&home, &moved).unwrap();
+        assert!(pending(&moved).is_some(), "the programs were moved");
 
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::layout::git;
 use crate::no_more_arguments;
-use crate::process::{cargo, run};
+use crate::process::{built, cargo, run};
 use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
 
@@ -26,7 +26,7 @@ const BUGS: &str = "torture/bugs";
 pub(crate) fn torture(root: &Path, args: &[String]) -> Result<()> {
     tooling::require_postgres()?;
     run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
-    let program = root.join("target/debug/holdpoint-torture");
+    let program = built("holdpoint-torture")?;
     if !args.is_empty() {
         return run(Command::new(program).current_dir(root).args(args));
     }
