@@ -247,8 +247,8 @@ fn doc(root: &Path, args: &[String]) -> Result<()> {
 
 fn test_only(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
-    // Tests start them.
-    run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
+    // Tests start the programs. With the tests in the same build, both cores have work to the end.
+    run(cargo(root, &PROGRAMS).args(["--lib", "--tests"]).args(WITH_ALL))?;
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--lib", "--bins", "--tests"]);
     run_suite(command.args(WITH_ALL), args, &[])?;
     if args.is_empty() {
