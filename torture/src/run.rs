@@ -186,6 +186,7 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
 /// Waits until the run has reached the minimum of `gates`, and at most four times the time of the settings.
 async fn wait_for_minimum(settings: &Settings, world: &World, load: &Load, progress: &Progress) {
     let until = Instant::now() + settings.time * 4;
+    let mut shown = Vec::new();
     while Instant::now() < until {
         // The database may be down at the moment.
         let figures = async {
@@ -194,10 +195,15 @@ async fn wait_for_minimum(settings: &Settings, world: &World, load: &Load, progr
             db.close().await?;
             anyhow::Ok(Figures::of(&Records::gather(rows, world)?))
         };
-        if let Ok(figures) = figures.await
-            && gates::too_few(&figures, settings.db, settings.minutes()).is_empty()
-        {
-            return;
+        if let Ok(figures) = figures.await {
+            let missing = gates::too_few(&figures, settings.db, settings.minutes());
+            if missing.is_empty() {
+                return;
+            }
+            if missing != shown {
+                progress.phase(&format!("has yet to see {}", missing.join("; ")));
+                shown = missing;
+            }
         }
         progress.tick(Duration::ZERO, load);
         sleep(Duration::from_secs(3)).await;
