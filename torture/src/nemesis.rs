@@ -101,8 +101,13 @@ impl Mix {
         // A pause of the only server stops the whole system, so the harm is less frequent.
         let mean = Duration::from_millis(if skews { 900 } else { 1200 });
         // Rare faults at any commit.
-        let faults =
-            ["after:*=lose@0.004", "before:*=refuse@0.004", "before:*=die@0.002", "after:*=die@0.002"];
+        let faults = [
+            "after:*=lose@0.004",
+            "before:*=refuse@0.004",
+            "before:*=pause:100@0.004",
+            "before:*=die@0.002",
+            "after:*=die@0.002",
+        ];
         let faults = faults.map(str::to_owned).to_vec();
         Self { weights, mean, failing: 50, faults, skews }
     }
