@@ -229,7 +229,7 @@ impl Chat {
             Next::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
             Next::Begin { lease, first, backfill, continued } => {
                 // A request that finds the run in the database has to find its log too. The log has no reader
-                // until the commit.
+                // until the commit is made.
                 let task = self.turn_task(lease.run.id);
                 let (committed, start_committed) = oneshot::channel();
                 let start_committed = start_committed.shared();
@@ -239,7 +239,7 @@ impl Chat {
                     write.commit().await?;
                     started
                 } else {
-                    write.commit().await?;
+                    write.commit().await.inspect_err(|_| task.report_no_start())?;
                     task.start(*lease, *first, start_committed, continued)
                 };
                 // The task may have ended already.

@@ -103,10 +103,18 @@ impl TurnTask {
         let mut spent = Spent::default();
         let last = match self.run_agent(&lease, first, start_committed, &heartbeat, &mut spent).await {
             Ok(Some(ended)) => Box::pin(self.end(&lease, ended, spent)).await,
-            Ok(None) => return,
+            Ok(None) => return self.report_no_start(),
             Err(error) => Box::pin(self.fail(&lease, error, spent)).await,
         };
         self.log.emit(last);
+    }
+
+    /// Reports to readers that the database did not confirm the start of the turn. The commit may have been made all the
+    /// same, and a request that found the run since then reads the log, which must have an end. The sweeper closes the run
+    /// with the same error.
+    pub(super) fn report_no_start(&self) {
+        let (error, spent) = (TurnError::interrupted(), Spent::default());
+        self.log.emit(TurnEvent::Failed { error, spent });
     }
 
     fn metrics(&self) -> &Metrics {

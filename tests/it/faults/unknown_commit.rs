@@ -430,6 +430,26 @@ async fn on_postgres_a_question_whose_commit_is_lost_is_accepted_when_posted_aga
     a_question_is_posted_again(Commit::Lost).await;
 }
 
+/// A request finds the run, whose commit is made, while the request that started it still waits for the response.
+#[tokio::test]
+async fn on_postgres_a_stream_of_a_turn_whose_start_is_in_doubt_has_an_end() {
+    let deployment = Deployment::new().await;
+    let app = &deployment.app;
+    let thread = app.client.thread().await;
+    app.scene.answers("Hello.");
+    deployment.proxy.strike("run.started", Commit::MadeInSilence);
+    let attached = async {
+        let is_made = async || (deployment.rows.count("runs").await == 1).then_some(());
+        eventually("the run is in the database", is_made).await;
+        let path = format!("/qa/chat_streamed/{thread}");
+        app.client.read(app.client.http.get(app.client.url(&path))).await
+    };
+    let (refused, attached) = tokio::join!(app.client.send_message(&thread, "hello"), attached);
+    deployment.assert_struck();
+    assert_eq!(refused.refused(), (503, "unavailable".to_owned()), "{}", refused.raw);
+    assert_eq!((attached.status, attached.all('3').len()), (200, 1), "{}", attached.raw);
+}
+
 #[tokio::test]
 async fn on_postgres_the_end_of_a_turn_whose_commit_is_in_doubt_is_written_once_and_streamed() {
     for commit in [Commit::Made, Commit::Lost] {
