@@ -87,8 +87,8 @@ impl TurnTask {
         started
     }
 
-    /// Runs the turn. Before its start is committed, the log has no reader, and the task writes nothing that
-    /// stays.
+    /// Runs the turn. Before the commit of its start is made, the log has no reader. Before the commit is confirmed, the
+    /// task writes nothing that stays.
     pub(super) async fn turn(
         &self,
         lease: Lease,
