@@ -7,7 +7,7 @@
 //! no change whose guard reads other rows before it lets a row in: a claim is never part of a batch, because its guard
 //! reads the decision. Foreign keys, counts and the guard of decisions follow after the whole statement.
 
-use super::with::with_parts;
+use super::with::{not_built, with_parts};
 use sea_orm::sea_query::{
     Alias, Expr, Func, InsertStatement, Query, SelectStatement, SubQueryStatement, UpdateStatement,
     ValueTuple,
@@ -127,11 +127,6 @@ impl Guarded {
         let parts = [(MOVED, SubQueryStatement::from(update)), ("added", insert.into())];
         Ok(DbBackend::Postgres.build(&with_parts(parts, count(MOVED))))
     }
-}
-
-/// Converts the error of a statement whose parts do not fit.
-pub(super) fn not_built(error: sea_orm::sea_query::error::Error) -> DbErr {
-    DbErr::Custom(error.to_string())
 }
 
 impl OneRow {

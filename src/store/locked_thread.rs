@@ -4,10 +4,9 @@
 //! changes the policy or the grants of the session: first the thread, then the root. The changes take the locked
 //! thread, so none of them can forget the lock or read again what the lock has read.
 
-use super::batch::not_built;
 use super::entity::thread;
 use super::threads::owned_by;
-use super::with::with_parts;
+use super::with::{not_built, with_parts};
 use super::{NewThread, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::id::ThreadId;

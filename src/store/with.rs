@@ -1,5 +1,7 @@
 //! Statements of several parts: `WITH name AS (part), … query`.
 
+use sea_orm::DbErr;
+use sea_orm::sea_query::error::Error;
 use sea_orm::sea_query::{
     CommonTableExpression, IntoIden, SelectStatement, SubQueryStatement, WithClause, WithQuery,
 };
@@ -19,4 +21,9 @@ pub(super) fn with_parts<N: IntoIden>(
     let mut with = WithQuery::new();
     with.with_clause(clause).query(query);
     with
+}
+
+/// Converts the error of a statement whose parts do not fit.
+pub(super) fn not_built(error: Error) -> DbErr {
+    DbErr::Custom(error.to_string())
 }
