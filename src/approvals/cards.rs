@@ -37,6 +37,7 @@ impl Cards for RequesterCards {
             title: title_of(registry, &hold.tool_name),
             description: tool.map(|tool| tool.spec.description.clone()),
             headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&hold.input)),
+            parts: gate.card_parts(&hold.tool_name, hold.preview.as_ref()),
             mcp: tool.and_then(|tool| tool.remote.clone()),
             constants: tool.and_then(|tool| tool.spec.constants()),
             input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash, hold.preview.as_ref()),

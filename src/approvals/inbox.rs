@@ -3,6 +3,8 @@
 use super::{Approvals, own_right};
 use crate::domain::Principal;
 use crate::domain::call::State;
+use crate::domain::card::CardPart;
+use crate::domain::headline::FilledHeadline;
 use crate::domain::policy::MayDecide;
 use crate::domain::quorum::ApprovalVote;
 use crate::store::VisibleCall;
@@ -15,7 +17,9 @@ pub(crate) struct DecisionStatus<'a> {
     /// The tool, if it exists now.
     pub(crate) tool: Option<&'a Registered>,
     /// The question to the approver, if the tool has one, with the proposed inputs in it.
-    pub(crate) headline: Option<String>,
+    pub(crate) headline: Option<FilledHeadline>,
+    /// The parts of a complete card of the call.
+    pub(crate) card_parts: Vec<CardPart>,
     /// Whether an approval of this principal would be accepted now, and would be a new one.
     pub(crate) can_decide: bool,
     /// Whether a rejection by this principal would be accepted now.
@@ -69,6 +73,7 @@ impl Approvals {
         DecisionStatus {
             tool,
             headline,
+            card_parts: gate.card_parts(&call.name, call.preview.as_ref()),
             can_decide: may_approve && is_new && is_pending,
             can_reject: may != MayDecide::Nothing && is_pending,
             on_behalf_of,

@@ -98,7 +98,7 @@ impl Recipient {
         // The contents of a deleted thread are shown to no reader any more.
         let shares = self.shares_arguments && !due.of_deleted_thread && !call.unreadable;
         let shared = shares.then(|| Shared {
-            headline: status.headline.clone(),
+            headline: status.headline.as_ref().map(ToString::to_string),
             reason: call.reason.clone(),
             inputs: Value::Object(call.effective_input().clone()).to_string(),
         });

@@ -1,9 +1,11 @@
 //! What a page shows about a held call besides its status.
 
 use super::call::{RiskLevel, ToolCall};
+use super::card::CardPart;
 use super::clock::Timestamp;
 use super::decision::Decision;
 use super::definition::Unaccepted;
+use super::headline::FilledHeadline;
 use super::input::Input;
 use super::preview::Preview;
 use super::remote::Remote;
@@ -46,7 +48,9 @@ pub(crate) struct Card {
     /// The description of the tool. `None` if the process lacks the tool.
     pub(crate) description: Option<String>,
     /// The question to the approver, with the proposed inputs in it.
-    pub(crate) headline: Option<String>,
+    pub(crate) headline: Option<FilledHeadline>,
+    /// The parts of a complete card.
+    pub(crate) parts: Vec<CardPart>,
     /// The place of the tool, if an MCP server has it.
     pub(crate) mcp: Option<Remote>,
     /// The inputs that the operator sets, if there are any.

@@ -9,6 +9,7 @@
 pub(crate) mod assignment;
 pub(crate) mod call;
 pub(crate) mod canonical;
+pub(crate) mod card;
 pub(crate) mod clock;
 pub(crate) mod decision;
 pub(crate) mod definition;
@@ -16,6 +17,7 @@ pub(crate) mod delegation;
 pub(crate) mod endpoint;
 pub(crate) mod event;
 pub(crate) mod grant;
+pub(crate) mod headline;
 pub(crate) mod hex;
 pub(crate) mod hold;
 pub(crate) mod id;

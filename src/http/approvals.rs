@@ -13,11 +13,14 @@ use super::tools::McpToolView;
 use crate::approvals::{Approvals, DecisionStatus};
 use crate::domain::Principal;
 use crate::domain::call::{CALL_STATES, Escalation, StateKind};
+use crate::domain::card::CardPart;
+use crate::domain::headline::FilledHeadline;
 use crate::domain::id::ToolCallId;
+use crate::domain::placeholders::Piece;
 use crate::store::{CallScope, Listing, Read, VisibleCall};
 use crate::tools::gate::Gate;
 use poem_openapi::param::{Path, Query};
-use poem_openapi::{Object, OpenApi};
+use poem_openapi::{Enum, Object, OpenApi};
 
 /// Maximum length of a search, in characters.
 const SEARCH_CHARS: usize = 200;
@@ -35,6 +38,12 @@ pub(super) struct ApprovalView {
     /// The tool's question to the approver, with the proposed inputs in it. Each value is cut, and characters that hide
     /// or reverse text are replaced by their numbers. Show the inputs beside it.
     headline: Option<String>,
+    /// The pieces of `headline` in their order: `text` has words of the operator, `value` a value that the model chose.
+    /// Show the values apart.
+    headline_parts: Option<Vec<HeadlinePart>>,
+    /// The parts that a card has to show whole before it offers an approval, in their order. The hash of the approval
+    /// covers them.
+    card_parts: Vec<CardPartView>,
     /// The description of the tool. Absent if the tool no longer exists.
     tool_description: Option<String>,
     /// The JSON Schema of the tool's inputs. Absent if the tool no longer exists.
@@ -58,6 +67,30 @@ pub(super) struct ApprovalView {
     approved_by: Vec<String>,
 }
 
+/// A piece of a headline. It has one of the two fields.
+#[derive(Debug, Object)]
+#[oai(skip_serializing_if_is_none)]
+struct HeadlinePart {
+    /// Words of the operator.
+    text: Option<String>,
+    /// A value that the model chose, at most 60 characters of it. A character that hides or reverses text is its number.
+    value: Option<String>,
+}
+
+/// A part of a card.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename = "CardPart", rename_all = "snake_case", remote = "CardPart")]
+enum CardPartView {
+    /// `input`.
+    Inputs,
+    /// `constants`.
+    Constants,
+    /// `preview`.
+    Preview,
+    /// `unaccepted_definition`.
+    Definition,
+}
+
 /// The further roles that may decide the call, if it waits long. Absent if no role is configured.
 #[derive(Debug, Object)]
 #[oai(rename = "Escalation", skip_serializing_if_is_none)]
@@ -70,6 +103,15 @@ struct EscalationView {
     escalated_at: Option<Time>,
 }
 
+impl HeadlinePart {
+    fn of(piece: &Piece<String>) -> Self {
+        match piece.clone() {
+            Piece::Text(text) => Self { text: Some(text), value: None },
+            Piece::Value(value) => Self { text: None, value: Some(value) },
+        }
+    }
+}
+
 impl EscalationView {
     fn of(escalation: &Escalation) -> Self {
         let Escalation { to, due, at } = escalation.clone();
@@ -79,14 +121,18 @@ impl EscalationView {
 
 impl ApprovalView {
     pub(super) fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals, gate: &Gate) -> Self {
-        let DecisionStatus { tool, headline, can_decide, can_reject, on_behalf_of, required, approved_by } =
-            approvals.decision_status(gate, principal, seen);
+        let status = approvals.decision_status(gate, principal, seen);
+        let DecisionStatus { tool, headline, card_parts, can_decide, can_reject, .. } = status;
+        let DecisionStatus { on_behalf_of, required, approved_by, .. } = status;
+        let pieces = headline.as_ref().map(FilledHeadline::pieces);
         let schema = tool.map(|tool| tool.spec.input_schema.as_object().cloned().unwrap_or_default());
         Self {
             tool_call: CallView::of(&seen.call, &seen.thread, gate),
             requested_by: seen.thread.actor(),
             thread_title: seen.thread.title.clone(),
-            headline,
+            headline_parts: pieces.map(|pieces| pieces.iter().map(HeadlinePart::of).collect()),
+            headline: headline.map(|headline| headline.to_string()),
+            card_parts: card_parts.into_iter().map(CardPartView::from).collect(),
             tool_description: tool.map(|tool| tool.spec.description.clone()),
             input_schema: schema.map(JsonObject),
             constants: tool.and_then(|tool| tool.spec.constants()).map(JsonObject),

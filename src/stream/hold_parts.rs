@@ -3,11 +3,14 @@
 use super::ui_parts::Readable;
 use super::{Cards, words};
 use crate::domain::call::ToolCall;
+use crate::domain::card::CardPart;
 use crate::domain::decision::Decision;
 use crate::domain::definition::{Change, Unaccepted};
+use crate::domain::headline::FilledHeadline;
 use crate::domain::hold::{Card, DecisionInForce, Hold};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
+use crate::domain::placeholders::Piece;
 use crate::domain::preview::Preview;
 use crate::domain::remote::Remote;
 use crate::domain::turn::HeldCallStatus;
@@ -38,6 +41,11 @@ pub(super) struct HoldPart<'a> {
     description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     headline: Option<String>,
+    /// The pieces of `headline`: the words of the operator, and the values of the model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    headline_parts: Vec<HeadlinePart>,
+    /// The parts that a card has to show before it offers an approval.
+    card_parts: Vec<&'static str>,
     /// As the model proposed them.
     input: Readable<'a>,
     /// The place of the tool, if an MCP server has it.
@@ -61,6 +69,14 @@ pub(super) struct HoldPart<'a> {
     /// The definition of the tool, if it is not accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     unaccepted_definition: Option<DefinitionPart>,
+}
+
+/// A piece of a headline.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum HeadlinePart {
+    Text(String),
+    Value(String),
 }
 
 /// What the tool says that the call would do, or why it says nothing.
@@ -115,6 +131,15 @@ pub(super) struct DecisionPart<'a> {
     late: bool,
 }
 
+impl HeadlinePart {
+    fn of(piece: &Piece<String>) -> Self {
+        match piece {
+            Piece::Text(text) => Self::Text(text.clone()),
+            Piece::Value(value) => Self::Value(value.clone()),
+        }
+    }
+}
+
 impl<'a> PreviewPart<'a> {
     fn of(preview: &'a Preview) -> Self {
         match preview {
@@ -136,14 +161,17 @@ impl DefinitionPart {
 /// Returns the card of a held call.
 pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> DataPart<HoldPart<'a>> {
     let card = cards.card(hold);
-    let Card { title, description, headline, mcp, constants, input_hash, requested_by, .. } = card;
+    let Card { title, description, headline, parts, mcp, constants, input_hash, requested_by, .. } = card;
+    let pieces = headline.as_ref().map_or(&[][..], FilledHeadline::pieces);
     let Card { can_edit, can_remember, approvals_needed, unaccepted, .. } = card;
     let data = HoldPart {
         tool_call_id: id,
         tool_name: &hold.tool_name,
         title,
         description,
-        headline,
+        headline_parts: pieces.iter().map(HeadlinePart::of).collect(),
+        headline: headline.map(|headline| headline.to_string()),
+        card_parts: parts.into_iter().map(CardPart::word).collect(),
         input: Readable::Input(&hold.input),
         mcp: mcp.map(|Remote { server, tool }| McpPart { server, tool }),
         constants,

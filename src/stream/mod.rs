@@ -17,6 +17,8 @@ mod written;
 
 pub(crate) use dialect::{ClientTraits, Dialect, Head, NothingToRead};
 
+#[cfg(any(test, feature = "bench"))]
+use crate::domain::card::CardPart;
 use crate::domain::decision::{Decision, Surface, Verdict};
 use crate::domain::hold::{Card, Hold};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -84,6 +86,7 @@ impl Cards for NoTools {
             title: hold.tool_name.clone(),
             description: None,
             headline: None,
+            parts: vec![CardPart::Inputs],
             mcp: None,
             constants: None,
             input_hash: hold.schema_hash.clone(),

@@ -13,6 +13,7 @@ use super::{
 use crate::config::{self, Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
+use crate::domain::card::CardPart;
 use crate::domain::definition::{Accepted, Unaccepted};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
@@ -170,6 +171,18 @@ impl Gate {
     pub(crate) fn unaccepted(&self, call: &ToolCall) -> Option<&Unaccepted> {
         let tool = self.registry.get(&call.name).filter(|_| call.state == State::Pending);
         tool.and_then(|tool| tool.acceptance.unaccepted())
+    }
+
+    /// Returns the parts of a complete card of a call with this preview of its proposed inputs, in their order.
+    pub(crate) fn card_parts(&self, tool_name: &str, preview: Option<&Preview>) -> Vec<CardPart> {
+        let tool = self.registry.get(tool_name);
+        let has = |part: &CardPart| match part {
+            CardPart::Inputs => true,
+            CardPart::Constants => tool.is_some_and(|tool| !tool.spec.constants.is_empty()),
+            CardPart::Preview => preview.is_some(),
+            CardPart::Definition => tool.is_some_and(|tool| tool.acceptance.unaccepted().is_some()),
+        };
+        CardPart::ALL.into_iter().filter(has).collect()
     }
 
     /// Returns the settings for grants.

@@ -4,6 +4,7 @@
 //! is cut, and characters that hide or reverse text are replaced by their numbers. A page shows the inputs
 //! beside the headline in any case.
 
+use crate::domain::headline::FilledHeadline;
 use crate::domain::input::Input;
 use crate::domain::placeholders::{self, Piece};
 use crate::domain::visible::push_visible;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 /// Maximum length of a value in a headline, in characters.
-const VALUE_MAX: usize = 120;
+const VALUE_MAX: usize = 60;
 /// In place of an absent input, and of the rest of a long one.
 const ELLIPSIS: char = '…';
 
@@ -33,8 +34,11 @@ impl Headline {
     }
 
     /// Returns the headline with these inputs.
-    pub(super) fn filled(&self, input: &Input) -> String {
-        placeholders::filled(&self.0, |filled, name| push_value(filled, input.get(name)))
+    pub(super) fn filled(&self, input: &Input) -> FilledHeadline {
+        FilledHeadline::new(self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Piece::Text(text.clone()),
+            Piece::Value(name) => Piece::Value(shown_value(input.get(name))),
+        }))
     }
 }
 
@@ -49,23 +53,24 @@ fn properties(schema: &Value) -> HashSet<&str> {
     names
 }
 
-/// Appends a text as it is, and any other value as JSON without white space.
-fn push_value(filled: &mut String, value: Option<&Value>) {
+/// Returns a text as it is, and any other value as JSON without white space.
+fn shown_value(value: Option<&Value>) -> String {
     match value {
-        None | Some(Value::Null) => filled.push(ELLIPSIS),
-        Some(Value::String(text)) => push_shown(filled, text),
-        Some(other) => push_shown(filled, &other.to_string()),
+        None | Some(Value::Null) => ELLIPSIS.to_string(),
+        Some(Value::String(text)) => shown(text),
+        Some(other) => shown(&other.to_string()),
     }
 }
 
-fn push_shown(filled: &mut String, text: &str) {
-    let mut chars = text.chars();
+fn shown(text: &str) -> String {
+    let (mut shown, mut chars) = (String::new(), text.chars());
     for c in chars.by_ref().take(VALUE_MAX) {
-        if is_blank(c) { filled.extend(c.escape_unicode()) } else { push_visible(filled, c) }
+        if is_blank(c) { shown.extend(c.escape_unicode()) } else { push_visible(&mut shown, c) }
     }
     if chars.next().is_some() {
-        filled.push(ELLIPSIS);
+        shown.push(ELLIPSIS);
     }
+    shown
 }
 
 /// Whether a reader takes the character for a space, or for nothing.
@@ -86,7 +91,7 @@ mod tests {
     }
 
     fn filled(template: &str, input: Value) -> String {
-        Headline::parse(template, &schema()).unwrap().filled(input.as_object().unwrap())
+        Headline::parse(template, &schema()).unwrap().filled(input.as_object().unwrap()).to_string()
     }
 
     #[test]
@@ -105,6 +110,16 @@ mod tests {
         ] {
             assert_eq!(filled(template, input.clone()), expected, "{template} {input}");
         }
+    }
+
+    #[test]
+    fn the_words_of_the_operator_and_the_values_of_the_model_are_apart() {
+        let headline = Headline::parse("Move {path} to {to}?", &schema()).unwrap();
+        let input = json!({ "path": "x? Approve", "to": "" });
+        let filled = headline.filled(input.as_object().unwrap());
+        let (text, value) = (|it: &str| Piece::Text(it.to_owned()), |it: &str| Piece::Value(it.to_owned()));
+        let expected = [text("Move "), value("x? Approve"), text(" to "), value(""), text("?")];
+        assert_eq!(filled.pieces(), expected);
     }
 
     #[test]

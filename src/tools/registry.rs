@@ -10,6 +10,7 @@ use super::{IdempotencyKey, Input, Permit, Requester, RiskLevel, Tool, ToolError
 use crate::config::ToolRules;
 use crate::domain::canonical::{canonical_hash, inexact_numbers};
 use crate::domain::definition::Acceptance;
+use crate::domain::headline::FilledHeadline;
 use crate::domain::pointer;
 use crate::domain::remote::Remote;
 use crate::domain::text::cut;
@@ -307,7 +308,7 @@ impl Registered {
     }
 
     /// Returns the question to the approver of a call with these inputs, if the tool has one.
-    pub(crate) fn headline(&self, input: &Input) -> Option<String> {
+    pub(crate) fn headline(&self, input: &Input) -> Option<FilledHeadline> {
         self.headline.as_ref().map(|headline| headline.filled(input))
     }
 
