@@ -23,6 +23,6 @@ impl FilledHeadline {
 
 impl fmt::Display for FilledHeadline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|Piece::Text(text)| Piece::Value(text) | f.write_str(text))
+        self.0.iter().try_for_each(|(Piece::Text(text) | Piece::Value(text))| f.write_str(text))
     }
 }
