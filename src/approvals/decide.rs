@@ -484,9 +484,9 @@ pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> 
     if request.input_hash.as_ref().is_some_and(|shown| *shown != current) {
         return Err(DecideError::Stale { input_hash: current });
     }
-    // A server can change the definition of its tool at any time, so an approval of the call as it was has to name
-    // the hash of the new definition.
-    let has_moved = tool.is_some_and(|tool| tool.remote.is_some() && tool.schema_hash != call.schema_hash);
+    // After a deploy, and after a change at an MCP server, the call is not what its card was made of: the schema, the
+    // description or the constants of the tool may differ. So an approval has to name the hash of the new ones.
+    let has_moved = tool.is_some_and(|tool| tool.schema_hash != call.schema_hash);
     if approves && has_moved && request.input_hash.is_none() {
         return Err(DecideError::Stale { input_hash: current });
     }

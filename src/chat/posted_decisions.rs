@@ -84,7 +84,8 @@ impl PostedDecision {
         DecisionRequest {
             tool_call_id: self.tool_call_id,
             choice: answer,
-            input_hash: None,
+            // A rejection of another call than the one that is shown does no harm.
+            input_hash: self.input_hash.clone().filter(|_| self.approved),
             preview_hash: None,
             link: None,
             surface: Surface::Stream,

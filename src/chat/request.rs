@@ -79,6 +79,8 @@ pub(crate) struct PostedDecision {
     pub(crate) tool_call_id: ToolCallId,
     /// Whether the client approves the call.
     pub(crate) approved: bool,
+    /// The hash of the card that the client shows, if the client posts its card.
+    pub(crate) input_hash: Option<String>,
     /// The reason of a rejection.
     pub(crate) reason: Option<String>,
 }

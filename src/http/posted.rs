@@ -18,6 +18,8 @@ use std::collections::HashSet;
 pub(super) const CLIENT_ID_MAX: usize = 64;
 /// Maximum number of messages in a body.
 pub(super) const MESSAGES_MAX: usize = 50_000;
+/// Length of a hash of the server, in bytes.
+const HASH_BYTES: usize = 64;
 /// Length after which the name of a model or a tool is cut, in bytes.
 const LABEL_BYTES: usize = 1024;
 
@@ -96,6 +98,8 @@ pub(super) struct Parts {
     pub(super) words: Words,
     /// The decisions about held calls, in an assistant message.
     pub(super) answers: Vec<PostedDecision>,
+    /// The hashes of the cards of held calls, in an assistant message.
+    pub(super) cards: Vec<(ToolCallId, String)>,
     /// The calls that are shown as approved, in an assistant message.
     pub(super) approved: Vec<ToolCallId>,
     /// The first part that the model cannot be given, in a user message.
@@ -118,7 +122,7 @@ struct Part {
     id: Found<Id>,
     call: Found<Id>,
     invocation: Found<Invocation>,
-    data: Found<DecisionData>,
+    data: Found<HoldData>,
 }
 
 #[derive(Debug)]
@@ -129,6 +133,8 @@ enum Kind {
     Call(TypeName),
     /// A part about a decision, which the server has sent.
     Decision(TypeName),
+    /// The card of a held call, which the server has sent.
+    Card(TypeName),
     Other(TypeName),
 }
 
@@ -154,10 +160,11 @@ struct Approval {
     reason: Found<Reason>,
 }
 
-/// The content of a part about a decision.
+/// The content of a part about a held call: of its decision, or of its card.
 #[derive(Debug, Default)]
-struct DecisionData {
+struct HoldData {
     late: Found<Flag>,
+    input_hash: Found<Hash>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -165,6 +172,10 @@ struct Id(ToolCallId);
 
 #[derive(Debug, Clone, Copy)]
 struct Flag(bool);
+
+/// A hash of the server, cut if it is longer than one: then it equals none.
+#[derive(Debug)]
+struct Hash(String);
 
 /// A reason, cut to the length that can be stored. A refusal would repeat for every later request, because
 /// the page posts the reason again each time.
@@ -372,6 +383,7 @@ impl Kept for Parts {
             parts.open.extend(part.open());
             parts.decided.extend(part.decided());
             parts.on_time.extend(part.decided().filter(|_| !part.is_late()));
+            parts.cards.extend(part.card());
             parts.answers.extend(part.answer());
             index += 1;
         }
@@ -416,7 +428,9 @@ impl Part {
             Found::Is(Kind::StepStart) => return None,
             Found::Is(Kind::Text) if self.text.as_is().is_some() => return None,
             Found::Is(Kind::Text) => return Some(UnreadPart::malformed(path(), "text without a text")),
-            Found::Is(Kind::Call(name) | Kind::Decision(name) | Kind::Other(name)) => &name.0,
+            Found::Is(Kind::Call(name) | Kind::Decision(name) | Kind::Card(name) | Kind::Other(name)) => {
+                &name.0
+            }
             Found::Absent | Found::Null | Found::Other => {
                 return Some(UnreadPart::malformed(path(), "without a type"));
             }
@@ -440,6 +454,13 @@ impl Part {
     fn decided(&self) -> Option<ToolCallId> {
         let Found::Is(Kind::Decision(_)) = self.kind else { return None };
         self.id.as_is().map(|id| id.0)
+    }
+
+    /// Returns the call whose card the part is, and the hash of the card.
+    fn card(&self) -> Option<(ToolCallId, String)> {
+        let Found::Is(Kind::Card(_)) = self.kind else { return None };
+        let hash = self.data.as_is()?.input_hash.as_is()?;
+        Some((self.id.as_is()?.0, hash.0.clone()))
     }
 
     /// Whether the part about a decision says that an answer of the page came after the decision.
@@ -466,6 +487,7 @@ impl Part {
         Some(PostedDecision {
             tool_call_id: approval.id.is()?.0,
             approved: approval.approved.is()?.0,
+            input_hash: None,
             reason: reason.filter(|reason| !reason.trim().is_empty()),
         })
     }
@@ -481,6 +503,7 @@ impl Kept for Kind {
             "step-start" => Some(Self::StepStart),
             "dynamic-tool" => name().map(Self::Call),
             "data-tool-decision" => name().map(Self::Decision),
+            "data-tool-hold" => name().map(Self::Card),
             other if other.starts_with("tool-") => name().map(Self::Call),
             _ => name().map(Self::Other),
         }
@@ -544,7 +567,7 @@ impl Kept for Approval {
     }
 }
 
-impl Kept for DecisionData {
+impl Kept for HoldData {
     type With = Bounds;
 
     fn of_object() -> Option<Self> {
@@ -559,6 +582,7 @@ impl Kept for DecisionData {
     ) -> Result<(), A::Error> {
         match key {
             "late" => self.late = reader.value(value)?,
+            "inputHash" => self.input_hash = reader.value(value)?,
             _ => reader.skip(value)?,
         }
         Ok(())
@@ -578,6 +602,14 @@ impl Kept for Flag {
 
     fn of_bool(value: bool) -> Option<Self> {
         Some(Self(value))
+    }
+}
+
+impl Kept for Hash {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        Some(Self(cut(text, HASH_BYTES).to_owned()))
     }
 }
 

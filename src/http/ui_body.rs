@@ -11,7 +11,7 @@ use super::posted::{Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Wor
 use crate::chat::{Action, PostedDecision, PostedMessage, ShownCalls};
 use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The messages of a body, and their field names in errors.
 struct Conversation {
@@ -61,9 +61,12 @@ pub(super) fn action(fields: Fields) -> Result<Action, ApiError> {
     }
 }
 
-/// Returns the decisions about held calls on the page, oldest call first. A page posts its earlier decisions
-/// again with each request. Contradicting decisions about one call are dropped.
+/// Returns the decisions about held calls on the page, oldest call first, with the hashes of the cards that the page
+/// shows. A page posts its earlier decisions again with each request. Contradicting decisions about one call are
+/// dropped.
 pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
+    let cards: HashMap<ToolCallId, String> =
+        shown(fields).flat_map(|parts| std::mem::take(&mut parts.cards)).collect();
     let mut answers = BTreeMap::new();
     for answer in shown(fields).flat_map(|parts| std::mem::take(&mut parts.answers)) {
         match answers.entry(answer.tool_call_id) {
@@ -78,7 +81,11 @@ pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
             }
         }
     }
-    answers.into_values().flatten().collect()
+    let with_card = |answer: PostedDecision| {
+        let input_hash = cards.get(&answer.tool_call_id).cloned();
+        PostedDecision { input_hash, ..answer }
+    };
+    answers.into_values().flatten().map(with_card).collect()
 }
 
 /// Returns the calls that the page shows as approved, whatever the state of their parts.

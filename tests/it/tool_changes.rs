@@ -39,10 +39,44 @@ async fn b9_a_shown_hash_is_stale_once_the_schema_of_the_tool_changes() {
     assert_eq!(app.client.validate(&decide(&now["input_hash"])).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["changed pay 1"]);
 
-    // Without a hash, the inputs must still fit the tool that would run.
-    let unfit = app.client.approve(&long).await;
+    // The inputs must still fit the tool that would run.
+    let hash = app.client.call(&long).await["input_hash"].clone();
+    let yes = json!({ "toolCallId": long, "isValidated": true, "inputHash": hash });
+    let unfit = app.client.validate(&yes).await;
     assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
     assert_eq!(app.client.call(&long).await["state"], "pending");
+}
+
+#[tokio::test]
+async fn after_a_change_of_the_tool_no_route_takes_an_approval_that_names_no_hash() {
+    let app = Embedded::start().await;
+    let (thread, call) = app.held("pay", "1").await;
+    let shown = app.client.call(&call).await;
+    let mut tools = ToolRegistry::new();
+    tools.register(ChangedPay(app.ledger.clone())).unwrap();
+    let app = app.redeploy(tools).await;
+
+    let yes = json!({ "toolCallId": call, "isValidated": true });
+    let (run, session) = (shown["run_id"].as_str().unwrap(), shown["session_id"].as_str().unwrap());
+    let of_run = app.client.post(&format!("/runs/{run}/approve"), &json!({ "tool_call_id": call })).await;
+    let edited = json!({ "toolCallId": call, "isValidated": true, "validatedInputs": { "note": "2" } });
+    let in_session = format!("/sessions/{session}/approvals/{call}");
+    for answer in [
+        app.client.validate(&yes).await,
+        app.client.validate(&edited).await,
+        of_run,
+        app.client.post(&in_session, &json!({ "decision": "allow_once" })).await,
+    ] {
+        assert_eq!((answer.status, answer.code()), (409, "stale"), "{}", answer.body);
+    }
+    let all = app.client.post("/qa/validate_tools", &json!({ "decisions": [yes] })).await;
+    assert_eq!(all.body["results"][0]["error"]["code"], "stale", "{}", all.body);
+    assert_eq!(app.client.call(&call).await["state"], "pending");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+
+    // A rejection does no harm.
+    assert_eq!(app.client.reject(&call).await.body["state"], "rejected");
+    let _ = thread;
 }
 
 /// Longer ago than any lease or deadline.

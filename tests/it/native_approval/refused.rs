@@ -174,7 +174,7 @@ async fn an_approval_for_a_missing_or_changed_tool_is_refused_and_the_call_stays
     tools.register(ChangedPay(app.ledger.clone())).unwrap();
     let app = app.redeploy(tools).await;
     let page = Page { client: app.client.clone(), ..page };
-    assert_eq!(page.posts(&page.yes()).await.refused(), (422, "invalid_inputs".to_owned()));
+    assert_eq!(page.posts(&page.yes()).await.refused(), (409, "stale".to_owned()));
     assert_eq!(row(&app, &page.calls[0]).await, PENDING);
     let app = app.redeploy(ToolRegistry::new()).await;
     let page = Page { client: app.client.clone(), ..page };
@@ -182,6 +182,34 @@ async fn an_approval_for_a_missing_or_changed_tool_is_refused_and_the_call_stays
     assert_eq!(page.posts(&[no(&page.calls[0], None)]).await.text(), "No.");
     let app = app.redeploy(probes(&crate::support::Ledger::new())).await;
     assert_eq!((row(&app, &page.calls[0]).await[0].as_str(), app.ledger.lines().len()), ("rejected", 0));
+}
+
+#[tokio::test]
+async fn an_approval_beside_a_card_with_another_hash_is_refused_and_decides_nothing() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    let id = &page.calls[0];
+    let hash = app.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
+    let card = |hash: &str| json!({ "type": "data-tool-hold", "id": id, "data": { "toolCallId": id, "inputHash": hash } });
+    for other in ["0".repeat(64), format!("{hash}0"), String::new()] {
+        let turn = page.posts(&[card(&other), yes(id)]).await;
+        assert_eq!(turn.refused(), (409, "stale".to_owned()), "{other}: {}", turn.raw);
+        assert_eq!(row(&app, id).await, PENDING);
+    }
+    app.scene.answers("Paid.");
+    assert_eq!(page.posts(&[card(&hash), yes(id)]).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn a_rejection_beside_a_card_with_another_hash_counts() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    let id = &page.calls[0];
+    let card = json!({ "type": "data-tool-hold", "id": id, "data": { "inputHash": "0".repeat(64) } });
+    app.scene.answers("As you like.");
+    assert_eq!(page.posts(&[card, no(id, None)]).await.text(), "As you like.");
+    assert_eq!(row(&app, id).await[0], "rejected");
 }
 
 #[tokio::test]
