@@ -1,10 +1,10 @@
 //! The cards of held calls: what one reader decides on, besides the stored call.
 
 use super::Approvals;
+use super::may_approve::{Proposal, block_of_operator};
 use crate::domain::Principal;
 use crate::domain::call::input_hash;
 use crate::domain::hold::{Card, Hold};
-use crate::domain::policy::MayDecide;
 use crate::stream::Cards;
 use crate::tools::ToolRegistry;
 use crate::tools::gate::Gates;
@@ -29,7 +29,9 @@ impl Cards for RequesterCards {
         let registry = gate.registry();
         let tool = registry.get(&hold.tool_name);
         let may = registry.may_decide(&self.requester, true, (&hold.tool_name, &[]));
-        let can_approve = may == MayDecide::ApproveOrReject && tool.is_some() && !hold.unreadable;
+        let (proposal, block) =
+            (Proposal::of_hold(hold), block_of_operator(&gate, hold, &self.requester.roles));
+        let obstacle = proposal.obstacle(&gate, may, block.as_ref());
         let approvals_needed = registry.quorum(&hold.tool_name).people;
         let unaccepted = tool.and_then(|tool| tool.acceptance.unaccepted()).cloned();
         let schema_hash = tool.map_or(&hold.schema_hash, |tool| &tool.schema_hash);
@@ -42,8 +44,9 @@ impl Cards for RequesterCards {
             constants: tool.and_then(|tool| tool.spec.constants()),
             input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash, hold.preview.as_ref()),
             requested_by: self.requester.actor(),
-            can_edit: can_approve,
-            can_remember: can_approve && approvals_needed == 1 && unaccepted.is_none(),
+            can_edit: proposal.can_edit(&gate, may, block.as_ref()),
+            can_remember: obstacle.is_none() && approvals_needed == 1 && unaccepted.is_none(),
+            obstacle,
             approvals_needed,
             unaccepted,
         }

@@ -2,6 +2,7 @@
 
 use super::execute::{Running, is_in_progress};
 use super::grants::may_be_remembered;
+use super::may_approve::{Proposal, fits};
 use super::{Approvals, Scope, own_right};
 use crate::agent::Unsettled;
 use crate::domain::Principal;
@@ -461,10 +462,10 @@ impl Approvals {
         let Some(tool) = gate.registry().get(&locked.call.name) else { return Ok(()) };
         let runs = inputs.as_ref().unwrap_or(&locked.call.input);
         match self.recheck(gate, write, locked, tool, runs).await? {
-            Recheck::Never(message) if inputs.is_some() => {
+            Recheck::Never { why: message, .. } if inputs.is_some() => {
                 Err(DecideError::InvalidInputs(vec![InputError { pointer: String::new(), message }]))
             }
-            Recheck::Never(why) => Err(DecideError::Blocked(why)),
+            Recheck::Never { why, .. } => Err(DecideError::Blocked(why)),
             Recheck::Yes | Recheck::NotUnasked => Ok(()),
         }
     }
@@ -472,14 +473,10 @@ impl Approvals {
 
 /// Checks the choice for a pending call, and returns it. Inputs that equal the model's are no edit.
 pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> Result<Choice, DecideError> {
-    let tool = gate.registry().get(&call.name);
-    let approves = matches!(request.choice, Choice::Approve { .. });
-    if approves && call.unreadable {
-        return Err(DecideError::Unreadable);
-    }
-    if approves && tool.is_none() {
-        return Err(DecideError::ToolUnavailable(call.name.clone()));
-    }
+    let tool = match &request.choice {
+        Choice::Approve { .. } => Some(Proposal::of(call).tool(gate)?),
+        Choice::Reject { .. } => None,
+    };
     let current = gate.shown_hash(call);
     if request.input_hash.as_ref().is_some_and(|shown| *shown != current) {
         return Err(DecideError::Stale { input_hash: current });
@@ -487,7 +484,7 @@ pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> 
     // After a deploy, and after a change at an MCP server, the call is not what its card was made of: the schema, the
     // description or the constants of the tool may differ. So an approval has to name the hash of the new ones.
     let has_moved = tool.is_some_and(|tool| tool.schema_hash != call.schema_hash);
-    if approves && has_moved && request.input_hash.is_none() {
+    if has_moved && request.input_hash.is_none() {
         return Err(DecideError::Stale { input_hash: current });
     }
     match &request.choice {
@@ -495,12 +492,8 @@ pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> 
             let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
             let runs = inputs.as_ref().unwrap_or(&call.input);
             let edited = inputs.as_ref().map(|_| &call.input);
-            let errors = tool.map_or_else(Vec::new, |tool| gate.errors(tool, runs, edited));
-            if errors.is_empty() {
-                Ok(Choice::Approve { inputs })
-            } else {
-                Err(DecideError::InvalidInputs(errors))
-            }
+            tool.map_or(Ok(()), |tool| fits(gate, tool, runs, edited))?;
+            Ok(Choice::Approve { inputs })
         }
         Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),
     }

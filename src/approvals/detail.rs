@@ -1,6 +1,7 @@
 //! A held call with all that a decider may know about it.
 
 use super::Approvals;
+use super::may_approve::Blocked;
 use crate::config::ShareContext;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
@@ -15,6 +16,8 @@ use crate::tools::gate::Gate;
 pub(crate) struct ApprovalDetail {
     /// The call, its thread and its approvals.
     pub(crate) seen: VisibleCall,
+    /// The call, if it is pending and the policy forbids it now.
+    pub(crate) blocked: Blocked,
     /// The part of the policy that holds the call.
     pub(crate) source: Option<String>,
     /// The last decided calls of the same tool and requester.
@@ -44,6 +47,7 @@ impl Approvals {
         let (read, visibility) = (self.store.read().await?, self.visibility(principal));
         let Some(seen) = read.visible_hold(principal, &visibility, id).await? else { return Ok(None) };
         let VisibleCall { call, thread, .. } = &seen;
+        let blocked = self.blocked(&read, gate, std::slice::from_ref(&seen)).await?;
         let source = read.hold_source(call).await?;
         let history = read.decided_like(principal, &visibility, (call, thread)).await?;
         let words = match self.shares_context(gate, principal, &seen) {
@@ -54,10 +58,11 @@ impl Approvals {
         let (approve_roles, quorum) = (registry.approve_roles(&call.name), registry.quorum(&call.name));
         let other_person = quorum.other_person;
         let can_resolve = matches!(call.state, State::Interrupted(..)) && self.may_resolve(principal);
-        let extendable_until = self.extendable_until(gate, principal, &seen);
+        let extendable_until = self.extendable_until(gate, principal, &seen, &blocked);
         let can_delegate = !self.has_one_user && Self::may_delegate(gate, principal, &seen);
         Ok(Some(ApprovalDetail {
             seen,
+            blocked,
             source,
             history,
             approve_roles,

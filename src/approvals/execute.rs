@@ -193,7 +193,7 @@ impl Approvals {
         match self.recheck(gate, &write, &locked, tool, locked.call.effective_input()).await? {
             Recheck::Yes => {}
             Recheck::NotUnasked => return Ok(ClaimResult::LeftAlone),
-            Recheck::Never(why) => {
+            Recheck::Never { why, .. } => {
                 tracing::info!(tool_call_id = %call, %why, "the policy forbids an approved call");
                 write.block(&locked.thread, &locked.call, &why).await?;
                 write.commit().await?;
@@ -234,7 +234,7 @@ impl Approvals {
         match judge(&[]) {
             Recheck::Yes => Ok(Recheck::Yes),
             // A grant only lets more calls run.
-            Recheck::NotUnasked | Recheck::Never(_) => {
+            Recheck::NotUnasked | Recheck::Never { .. } => {
                 let process = gate.remembering().process.as_deref();
                 let about = [locked.call.name.as_str()];
                 Ok(judge(&write.grants_about(&locked.thread, about, process).await?))

@@ -1,12 +1,13 @@
 //! Extensions: a person that may approve a call lets it wait longer for a decision.
 
+use super::may_approve::{Block, Blocked, Proposal};
 use super::{Approvals, DecideError, Decider, DecisionRequest, own_right};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::MayDecide;
-use crate::store::{StoreError, VisibleCall};
+use crate::store::{LockedCall, StoreError, VisibleCall, Write};
 use crate::tools::gate::Gate;
 use std::time::Duration;
 
@@ -43,10 +44,12 @@ impl Approvals {
     ) -> Result<Timestamp, ExtendError> {
         self.count(principal)?;
         let approval = DecisionRequest::undecided(tool_call_id, None);
-        let (write, locked) = self.lock_for(&self.gate(), Decider::Person(principal), &approval).await?;
+        let gate = self.gate();
+        let (write, locked) = self.lock_for(&gate, Decider::Person(principal), &approval).await?;
         let (State::Pending, Some(expires_at)) = (&locked.call.state, locked.call.expires_at) else {
             return Err(DecideError::Closed(Box::new(locked.call)).into());
         };
+        self.check_can_run(&gate, &write, &locked).await?;
         let (now, latest) = (write.now(), self.latest_deadline(&locked.call));
         let until = now.plus(by);
         if until <= expires_at || until > latest {
@@ -60,6 +63,21 @@ impl Approvals {
         Ok(until)
     }
 
+    /// Refuses a call that nobody can approve, whatever its inputs: it would wait for nothing.
+    async fn check_can_run(
+        &self,
+        gate: &Gate,
+        write: &Write,
+        locked: &LockedCall,
+    ) -> Result<(), DecideError> {
+        let call = &locked.call;
+        let tool = Proposal::of(call).tool(gate)?;
+        match Block::of(self.recheck(gate, write, locked, tool, &call.input).await?) {
+            Some(block) if !block.by_inputs => Err(DecideError::Blocked(block.why)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The latest time until which a call may wait for a decision.
     fn latest_deadline(&self, call: &ToolCall) -> Timestamp {
         call.created_at.plus(self.approval.ttl_max)
@@ -71,11 +89,14 @@ impl Approvals {
         gate: &Gate,
         principal: &Principal,
         seen: &VisibleCall,
+        blocked: &Blocked,
     ) -> Option<Timestamp> {
         let VisibleCall { call, thread, .. } = seen;
         let own = own_right(gate, principal, thread, call);
         let may = own == MayDecide::ApproveOrReject || self.would_represent(gate, principal, seen).is_some();
-        let waits = matches!(call.state, State::Pending) && may;
+        let may = if may { MayDecide::ApproveOrReject } else { MayDecide::Nothing };
+        let can_run = Proposal::of(call).can_edit(gate, may, blocked.of(call.id));
+        let waits = matches!(call.state, State::Pending) && can_run;
         let latest = self.latest_deadline(call);
         (waits && call.expires_at.is_some_and(|at| at < latest)).then_some(latest)
     }

@@ -34,14 +34,25 @@ pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideE
     }
 }
 
+/// Whether this principal approves the calls of the tool in their own right.
+fn approves_all(gate: &Gate, principal: &Principal, thread: &Thread, call: &ToolCall) -> bool {
+    let own = gate.registry().may_decide(principal, thread.is_of(principal), (&call.name, &[]));
+    own == MayDecide::ApproveOrReject
+}
+
+/// Whether an approval of this principal in their own right may be remembered.
+pub(super) fn may_remember(gate: &Gate, principal: &Principal, thread: &Thread, call: &ToolCall) -> bool {
+    let takes_grants = gate.registry().quorum(&call.name).people == 1 && gate.unaccepted(call).is_none();
+    takes_grants && approves_all(gate, principal, thread, call)
+}
+
 impl Approvals {
     /// Whether an approval of this decider may cover later calls: neither a delegate nor a role to which one call was
     /// escalated decides about them.
     pub(super) fn may_leave_grant(gate: &Gate, by: Decider<'_>, locked: &LockedCall) -> bool {
         let Decider::Person(principal) = by else { return true };
         let LockedCall { call, thread, on_behalf_of, .. } = locked;
-        let own = gate.registry().may_decide(principal, thread.is_of(principal), (&call.name, &[]));
-        on_behalf_of.is_none() && own == MayDecide::ApproveOrReject
+        on_behalf_of.is_none() && approves_all(gate, principal, thread, call)
     }
 
     /// Returns the grant of an approval that runs these inputs, if the approval is to be remembered.

@@ -1,10 +1,13 @@
 //! Held calls as a list shows them to a possible decider.
 
+use super::grants::may_remember;
+use super::may_approve::{Blocked, Proposal};
 use super::{Approvals, own_right};
 use crate::domain::Principal;
 use crate::domain::call::State;
 use crate::domain::card::CardPart;
 use crate::domain::headline::FilledHeadline;
+use crate::domain::obstacle::Obstacle;
 use crate::domain::policy::MayDecide;
 use crate::domain::quorum::ApprovalVote;
 use crate::store::VisibleCall;
@@ -22,6 +25,13 @@ pub(crate) struct DecisionStatus<'a> {
     pub(crate) card_parts: Vec<CardPart>,
     /// Whether an approval of this principal would be accepted now, and would be a new one.
     pub(crate) can_decide: bool,
+    /// Why an approval of this principal would be refused now, or would not be a new one. `None` if the call is not
+    /// pending.
+    pub(crate) obstacle: Option<Obstacle>,
+    /// Whether an approval of this principal with other inputs may be accepted now.
+    pub(crate) can_edit: bool,
+    /// Whether an approval of this principal may be remembered.
+    pub(crate) can_remember: bool,
     /// Whether a rejection by this principal would be accepted now.
     pub(crate) can_reject: bool,
     /// The approver in whose place this principal would decide, as an actor. `None` if the principal decides in
@@ -41,12 +51,14 @@ impl Approvals {
         is_delegate || own_right(gate, principal, thread, call) == MayDecide::ApproveOrReject
     }
 
-    /// Returns the status of the decision about a call, for this principal.
+    /// Returns the status of the decision about a call, for this principal. `blocked` has the pending calls that the
+    /// policy forbids.
     pub(crate) fn decision_status<'a>(
         &self,
         gate: &'a Gate,
         principal: &Principal,
         seen: &VisibleCall,
+        blocked: &Blocked,
     ) -> DecisionStatus<'a> {
         let VisibleCall { call, thread, votes, .. } = seen;
         let registry = gate.registry();
@@ -68,13 +80,23 @@ impl Approvals {
         let is_theirs =
             |vote: &&ApprovalVote| vote.shares_a_person(&principal.actor(), on_behalf_of.as_deref());
         let is_new = !agreed.iter().any(is_theirs);
-        let may_approve = may == MayDecide::ApproveOrReject && tool.is_some();
+        let (proposal, block) = (Proposal::of(call), blocked.of(call.id));
+        let missing = quorum.people.saturating_sub(agreed.len());
+        let voted = (!is_new).then_some(Obstacle::AlreadyApproved { missing });
+        let obstacle = proposal.obstacle(gate, may, block).or(voted).filter(|_| is_pending);
+        let can_decide = is_pending && obstacle.is_none();
+        let can_edit = is_pending && proposal.can_edit(gate, may, block);
+        let can_remember =
+            can_decide && on_behalf_of.is_none() && may_remember(gate, principal, thread, call);
         let approved_by = agreed.into_iter().map(|vote| vote.by.clone()).collect();
         DecisionStatus {
             tool,
             headline,
             card_parts: gate.card_parts(&call.name, call.preview.as_ref()),
-            can_decide: may_approve && is_new && is_pending,
+            can_decide,
+            obstacle,
+            can_edit,
+            can_remember,
             can_reject: may != MayDecide::Nothing && is_pending,
             on_behalf_of,
             required: quorum.people,

@@ -30,6 +30,7 @@ pub mod handlers;
 mod inbox;
 mod input;
 mod links;
+mod may_approve;
 mod previews;
 mod quorum;
 mod refusals;

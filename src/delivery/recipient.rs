@@ -82,7 +82,8 @@ impl Recipient {
         if registry.get(&seen.call.name).is_none() {
             return Ok(Meaning::Unknown);
         }
-        let status = approvals.decision_status(&gate, &self.reader, &seen);
+        let blocked = approvals.blocked(read, &gate, std::slice::from_ref(&seen)).await?;
+        let status = approvals.decision_status(&gate, &self.reader, &seen, &blocked);
         let concerns = match occasion {
             // A delegate and a role of an escalation have messages of their own.
             Occasion::Held => status.can_decide && self.might_from_the_start(&gate, &seen),

@@ -7,6 +7,7 @@ use super::decision::Decision;
 use super::definition::Unaccepted;
 use super::headline::FilledHeadline;
 use super::input::Input;
+use super::obstacle::Obstacle;
 use super::preview::Preview;
 use super::remote::Remote;
 
@@ -59,6 +60,8 @@ pub(crate) struct Card {
     pub(crate) input_hash: String,
     /// The user on whose behalf the tool would run, as an actor.
     pub(crate) requested_by: String,
+    /// Why an approval of the reader would be refused now.
+    pub(crate) obstacle: Option<Obstacle>,
     /// Whether the reader may approve the call with other inputs.
     pub(crate) can_edit: bool,
     /// Whether an approval of the reader may leave a grant.

@@ -26,6 +26,7 @@ pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod model_texts;
 pub(crate) mod nesting;
+pub(crate) mod obstacle;
 pub(crate) mod output;
 pub(crate) mod owner;
 pub(crate) mod permit;

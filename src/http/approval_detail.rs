@@ -115,12 +115,13 @@ struct ExcerptView {
 
 impl DetailView {
     fn of(detail: ApprovalDetail, principal: &Principal, approvals: &Approvals, gate: &Gate) -> Self {
-        let ApprovalDetail { seen, source, history, approve_roles, other_person, .. } = detail;
+        let ApprovalDetail { seen, blocked, source, history, approve_roles, other_person, .. } = detail;
+        let status = approvals.decision_status(gate, principal, &seen, &blocked);
         let ApprovalDetail { extendable_until, can_delegate, can_resolve, words, .. } = detail;
         let votes = seen.votes.iter().map(VoteView::of).collect();
         let delegations = seen.delegations.iter().map(DelegationView::of).collect();
         Self {
-            approval: ApprovalView::of(&seen, principal, approvals, gate),
+            approval: ApprovalView::of(&seen, status, gate),
             policy: HoldPolicy { source, reason: seen.call.reason },
             history: history.iter().filter_map(|call| EarlierDecision::of(call, gate)).collect(),
             others: OtherDeciders { approve_roles, other_person, votes, delegations },

@@ -10,12 +10,13 @@ use super::page::{Paged, RequestedSize, page_size};
 use super::payload::Tag;
 use super::thread_ref::ThreadRef;
 use super::tools::McpToolView;
-use crate::approvals::{Approvals, DecisionStatus};
+use crate::approvals::DecisionStatus;
 use crate::domain::Principal;
 use crate::domain::call::{CALL_STATES, Escalation, StateKind};
 use crate::domain::card::CardPart;
 use crate::domain::headline::FilledHeadline;
 use crate::domain::id::ToolCallId;
+use crate::domain::obstacle::Obstacle;
 use crate::domain::placeholders::Piece;
 use crate::store::{CallScope, Listing, Read, VisibleCall};
 use crate::tools::gate::Gate;
@@ -54,6 +55,11 @@ pub(super) struct ApprovalView {
     /// Whether the call is pending and an approval by the caller would count. If false, the caller may still
     /// be allowed to reject the call.
     can_decide: bool,
+    cannot_approve: Option<CannotApprove>,
+    /// Whether the call is pending and an approval by the caller with other inputs may be accepted.
+    can_edit: bool,
+    /// Whether the call is pending and an approval by the caller may be remembered for the session.
+    can_remember: bool,
     /// Whether the call is pending and the caller may reject it.
     can_reject: bool,
     /// The approver in whose place the caller would decide, as an actor: an approver delegated the call to the caller.
@@ -65,6 +71,33 @@ pub(super) struct ApprovalView {
     required: u64,
     /// The actors that approved the inputs that run or ran; for a pending call, the inputs as proposed.
     approved_by: Vec<String>,
+}
+
+/// Why an approval by the caller would be refused now, or would not count. Absent if `can_decide` is true, or if the call
+/// is not pending.
+#[derive(Debug, Object)]
+struct CannotApprove {
+    code: CannotApproveCode,
+    /// The reason in a sentence, for people.
+    message: String,
+}
+
+/// The kind of a reason.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case")]
+enum CannotApproveCode {
+    /// Other people approve the call.
+    Forbidden,
+    /// The policy forbids the call.
+    Blocked,
+    /// The stored inputs cannot be read.
+    Unreadable,
+    /// The tool is not available now.
+    ToolUnavailable,
+    /// The proposed inputs do not fit the tool now.
+    InvalidInputs,
+    /// The caller has approved the call, and more people have to.
+    AlreadyApproved,
 }
 
 /// A piece of a headline. It has one of the two fields.
@@ -103,6 +136,20 @@ struct EscalationView {
     escalated_at: Option<Time>,
 }
 
+impl CannotApprove {
+    fn of(obstacle: &Obstacle) -> Self {
+        let code = match obstacle {
+            Obstacle::Forbidden => CannotApproveCode::Forbidden,
+            Obstacle::Blocked(_) => CannotApproveCode::Blocked,
+            Obstacle::Unreadable => CannotApproveCode::Unreadable,
+            Obstacle::ToolUnavailable => CannotApproveCode::ToolUnavailable,
+            Obstacle::InvalidInputs(_) => CannotApproveCode::InvalidInputs,
+            Obstacle::AlreadyApproved { .. } => CannotApproveCode::AlreadyApproved,
+        };
+        Self { code, message: obstacle.sentence() }
+    }
+}
+
 impl HeadlinePart {
     fn of(piece: &Piece<String>) -> Self {
         match piece.clone() {
@@ -120,10 +167,10 @@ impl EscalationView {
 }
 
 impl ApprovalView {
-    pub(super) fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals, gate: &Gate) -> Self {
-        let status = approvals.decision_status(gate, principal, seen);
+    pub(super) fn of(seen: &VisibleCall, status: DecisionStatus<'_>, gate: &Gate) -> Self {
         let DecisionStatus { tool, headline, card_parts, can_decide, can_reject, .. } = status;
-        let DecisionStatus { on_behalf_of, required, approved_by, .. } = status;
+        let DecisionStatus { obstacle, can_edit, can_remember, on_behalf_of, required, approved_by, .. } =
+            status;
         let pieces = headline.as_ref().map(FilledHeadline::pieces);
         let schema = tool.map(|tool| tool.spec.input_schema.as_object().cloned().unwrap_or_default());
         Self {
@@ -138,6 +185,9 @@ impl ApprovalView {
             constants: tool.and_then(|tool| tool.spec.constants()).map(JsonObject),
             mcp: tool.and_then(|tool| tool.remote.as_ref()).map(McpToolView::of),
             can_decide,
+            cannot_approve: obstacle.as_ref().map(CannotApprove::of),
+            can_edit,
+            can_remember,
             can_reject,
             on_behalf_of,
             remind_at: seen.call.remind_at.map(Time::from),
@@ -271,10 +321,11 @@ impl Inbox {
         let approvals = &self.0.approvals;
         let gate = approvals.gate();
         let page = read.visible_holds(principal, &approvals.visibility(principal), listing).await?;
+        let blocked = approvals.blocked(read, &gate, &page.items).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for seen in &page.items {
-            if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, principal, approvals, &gate)])
-            {
+            let status = approvals.decision_status(&gate, principal, seen, &blocked);
+            if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, status, &gate)]) {
                 break;
             }
         }

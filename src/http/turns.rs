@@ -110,13 +110,18 @@ impl Turns {
         let listing =
             Listing { scope, state: StateKind::Pending, tool: None, text: None, before: None, page };
         let held = read.visible_holds(&caller.0, &approvals.visibility(&caller.0), &listing).await?;
+        let blocked = approvals.blocked(&read, &gate, &held.items).await?;
         let of_run = held.items.iter().filter(|held| held.call.run_id == run.id);
+        let view = |held| {
+            let status = approvals.decision_status(&gate, &caller.0, held, &blocked);
+            ApprovalView::of(held, status, &gate)
+        };
         Ok(TurnView {
             thread_id: Id::of(thread.id),
             run_id: Id::of(run.id),
             status: run.status.into(),
             message: MessageView::of(&message, &thread, &gate),
-            pending: of_run.map(|held| ApprovalView::of(held, &caller.0, approvals, &gate)).collect(),
+            pending: of_run.map(view).collect(),
             error: run.error.as_ref().map(FailureView::of),
         })
     }

@@ -66,6 +66,22 @@ impl Read {
         found.into_iter().map(rows::grant).collect()
     }
 
+    /// Returns the grants in these sessions that apply in this process.
+    pub(crate) async fn grants_in(
+        &self,
+        sessions: impl Iterator<Item = ThreadId>,
+        process: Option<&str>,
+    ) -> Result<Vec<Grant>, StoreError> {
+        let found = grant::Entity::find()
+            .filter(grant::Column::SessionId.is_in(sessions.map(|session| session.to_string())))
+            .filter(grant::Column::RevokedAt.is_null())
+            .filter(is(grant::Column::ProcessId, process))
+            .order_by_asc(grant::Column::GrantId)
+            .all(&self.tx)
+            .await?;
+        found.into_iter().map(rows::grant).collect()
+    }
+
     /// Returns the grants of a session, newest first, older than `before`.
     pub(crate) async fn grants(
         &self,

@@ -7,6 +7,7 @@
 //! [`Principal`](crate::domain::Principal).
 
 mod batch;
+mod call_policies;
 mod calls;
 mod cells;
 mod commit_hook;
@@ -70,6 +71,7 @@ mod with;
 mod words;
 mod workers;
 
+pub(crate) use call_policies::CallPolicy;
 pub(crate) use calls::{CancelOutcome, Which};
 pub use commit_hook::{Commit, CommitFailed, CommitHook};
 use decisions::NewDecision;

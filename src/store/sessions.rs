@@ -32,7 +32,7 @@ fn write_policy(policy: &SessionPolicy) -> String {
     json!(StoredPolicy { mode: mode.map(|mode| mode.word().into()), tools: tools.collect() }).to_string()
 }
 
-fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
+pub(super) fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
     const TABLE: &str = "threads";
     let StoredPolicy { mode, tools } = rows::json(TABLE, text)?;
     let tools = tools.into_iter().map(|(name, policy)| Ok((name, rows::word(TABLE, &policy)?)));

@@ -10,6 +10,7 @@ use crate::domain::headline::FilledHeadline;
 use crate::domain::hold::{Card, DecisionInForce, Hold};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
+use crate::domain::obstacle::Obstacle;
 use crate::domain::placeholders::Piece;
 use crate::domain::preview::Preview;
 use crate::domain::remote::Remote;
@@ -63,6 +64,8 @@ pub(super) struct HoldPart<'a> {
     expires_at: Option<String>,
     input_hash: String,
     requested_by: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cannot_approve: Option<ObstaclePart>,
     can_edit: bool,
     can_remember: bool,
     approvals_needed: usize,
@@ -85,6 +88,13 @@ enum HeadlinePart {
 enum PreviewPart<'a> {
     Text(&'a str),
     Failed(&'a str),
+}
+
+/// Why an approval of the reader would be refused.
+#[derive(Debug, Serialize)]
+struct ObstaclePart {
+    code: &'static str,
+    message: String,
 }
 
 /// A definition that is not accepted, and how it differs from the accepted one.
@@ -140,6 +150,12 @@ impl HeadlinePart {
     }
 }
 
+impl ObstaclePart {
+    fn of(obstacle: &Obstacle) -> Self {
+        Self { code: obstacle.word(), message: obstacle.sentence() }
+    }
+}
+
 impl<'a> PreviewPart<'a> {
     fn of(preview: &'a Preview) -> Self {
         match preview {
@@ -163,7 +179,7 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
     let card = cards.card(hold);
     let Card { title, description, headline, parts, mcp, constants, input_hash, requested_by, .. } = card;
     let pieces = headline.as_ref().map_or(&[][..], FilledHeadline::pieces);
-    let Card { can_edit, can_remember, approvals_needed, unaccepted, .. } = card;
+    let Card { obstacle, can_edit, can_remember, approvals_needed, unaccepted, .. } = card;
     let data = HoldPart {
         tool_call_id: id,
         tool_name: &hold.tool_name,
@@ -181,6 +197,7 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
         expires_at: hold.expires_at.map(|at| at.to_rfc3339()),
         input_hash,
         requested_by,
+        cannot_approve: obstacle.as_ref().map(ObstaclePart::of),
         can_edit,
         can_remember,
         approvals_needed,

@@ -91,6 +91,7 @@ impl Cards for NoTools {
             constants: None,
             input_hash: hold.schema_hash.clone(),
             requested_by: self.reader(),
+            obstacle: None,
             can_edit: false,
             can_remember: false,
             approvals_needed: 1,

@@ -88,8 +88,13 @@ pub(crate) enum Recheck {
     Yes,
     /// The call was not held, and would be held now.
     NotUnasked,
-    /// The policy forbids the call now, despite any approval. The text is the reason.
-    Never(String),
+    /// The policy forbids the call now, despite any approval.
+    Never {
+        /// The reason.
+        why: String,
+        /// The part of the policy that forbids the call.
+        source: Source,
+    },
 }
 
 /// What a tool returned.
@@ -363,9 +368,9 @@ impl Gate {
         held: bool,
         context: PolicyContext<'_>,
     ) -> Recheck {
-        let Ruling { requirement, reason, .. } = self.ruling(tool, input, context);
+        let Ruling { requirement, reason, source } = self.ruling(tool, input, context);
         match requirement {
-            Requirement::Forbidden => Recheck::Never(reason),
+            Requirement::Forbidden => Recheck::Never { why: reason, source },
             Requirement::NeedsApproval if !held => Recheck::NotUnasked,
             Requirement::NeedsApproval | Requirement::Skip(_) => Recheck::Yes,
         }
