@@ -114,7 +114,10 @@ impl JudgingGate {
         match self.0.judge(tool_name, arguments, context, |_| true).judgement {
             Judgement::Cleared(..) => Some(false),
             Judgement::Held { .. } => Some(true),
-            Judgement::Blocked { .. } | Judgement::Duplicate(_) | Judgement::Invalid(_) => None,
+            Judgement::Blocked { .. }
+            | Judgement::Duplicate(_)
+            | Judgement::ExpiredBefore(_)
+            | Judgement::Invalid(_) => None,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct PendingCalls {
     /// The number of pending calls, including the calls of this step that are judged so far.
     count: u64,
     earlier: EarlierCalls,
+    /// The expired calls of the run, if no person has acted since the last expiry.
+    expired: Vec<ToolCall>,
     /// The time of the transaction. A call whose deadline is reached is no duplicate.
     now: Timestamp,
     /// The policy of the session.
@@ -30,15 +32,16 @@ pub(super) struct PendingCalls {
 impl PendingCalls {
     pub(super) fn none_at(now: Timestamp) -> Self {
         let (earlier, session, grants) = <(EarlierCalls, SessionPolicy, Vec<Grant>)>::default();
-        Self { count: 0, earlier, now, session, grants }
+        Self { count: 0, earlier, expired: Vec::new(), now, session, grants }
     }
 
     fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
-        let is_open = |call: &ToolCall| call.expires_at.is_none_or(|at| at > self.now);
-        let same = |call: &&ToolCall| {
-            call.name == tool_name && is_open(call) && !call.unreadable && same_object(&call.input, input)
-        };
-        self.earlier.pending.iter().find(same)
+        let is_open = |call: &&ToolCall| call.expires_at.is_none_or(|at| at > self.now);
+        self.earlier.pending.iter().filter(is_open).find(|call| is_same(call, tool_name, input))
+    }
+
+    fn expired_before(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
+        self.expired.iter().find(|call| is_same(call, tool_name, input))
     }
 
     /// Reads what decides about new calls besides the gate.
@@ -56,6 +59,9 @@ impl PendingCalls {
             self.earlier = write.earlier_calls(held, &provider_ids).await?;
             self.count = u64::try_from(self.earlier.pending.len()).unwrap_or(u64::MAX);
         }
+        if held.lease().run.resumed_alone {
+            self.expired = write.expired_calls(held.lease().run.id).await?;
+        }
         self.session = write.hold_session(thread).await?;
         // An unknown tool has no grants, and the database may refuse its name.
         let known = |name: &&str| gate.registry().get(name).is_some();
@@ -69,6 +75,11 @@ impl PendingCalls {
     pub(super) fn into_earlier(self) -> EarlierCalls {
         self.earlier
     }
+}
+
+/// Whether this is a call of the tool with equal inputs.
+fn is_same(call: &ToolCall, tool_name: &str, input: &Input) -> bool {
+    call.name == tool_name && !call.unreadable && same_object(&call.input, input)
 }
 
 /// What judges the calls of a step.
@@ -103,6 +114,8 @@ impl Judge<'_> {
                 Judgement::Held { reason, source } => {
                     if let Some(same) = waiting.same_as(&call.name, &judged.input) {
                         Judgement::Duplicate(same.id)
+                    } else if let Some(expired) = waiting.expired_before(&call.name, &judged.input) {
+                        Judgement::ExpiredBefore(expired.id)
                     } else if waiting.count >= self.limits.pending_per_thread {
                         let count = waiting.count;
                         limit(format!("{count} calls of this conversation wait for approval already."))

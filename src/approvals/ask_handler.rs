@@ -150,7 +150,9 @@ impl Approvals {
             },
         };
         let (answer, remember) = match answer {
-            HandlerAnswer::Approved { inputs, remember } => (Choice::Approve { inputs }, remember),
+            HandlerAnswer::Approved { inputs, remember } => {
+                (Choice::Approve { inputs, note: None }, remember)
+            }
             HandlerAnswer::Denied { reason } => (Choice::Reject { reason: as_stored(reason) }, None),
             HandlerAnswer::Cancelled { reason } => {
                 if let Err(error) = self.withdraw(lease, call.id, as_stored(reason)).await {
@@ -218,7 +220,7 @@ impl Approvals {
         let Some((call, _)) = found.filter(|(call, _)| waits(call)) else { return Ok(()) };
         let now = write.now();
         if call.expires_at.is_some_and(|at| at <= now) {
-            write.expire(thread, &call).await?;
+            write.expire(thread, &call, self.approval.resume_on_expiry).await?;
             write.commit().await?;
         } else {
             let actor = self.handler_actor();

@@ -52,7 +52,7 @@ impl DecisionRequest {
     pub(super) fn undecided(tool_call_id: ToolCallId, inputs: Option<Input>) -> Self {
         Self {
             tool_call_id,
-            choice: Choice::Approve { inputs },
+            choice: Choice::Approve { inputs, note: None },
             input_hash: None,
             preview_hash: None,
             link: None,
@@ -112,6 +112,8 @@ pub(crate) struct Decided {
     pub(crate) call: ToolCall,
     /// Whether the same decision was made before.
     pub(crate) replayed: bool,
+    /// Whether the server resumes the run once none of its calls is open. Otherwise the next request to the thread does.
+    pub(crate) server_resumes: bool,
     /// The number of approvals that are still missing before the call runs.
     pub(crate) missing: usize,
     /// The execution, if this process runs the call.
@@ -121,7 +123,7 @@ pub(crate) struct Decided {
 impl Decided {
     /// Returns a call that was decided just now.
     pub(super) fn now(call: ToolCall) -> Self {
-        Self { call, replayed: false, missing: 0, running: None }
+        Self { call, replayed: false, server_resumes: false, missing: 0, running: None }
     }
 }
 
@@ -337,8 +339,10 @@ impl Approvals {
             if !(is_over && matches!(call.state, State::Pending)) {
                 return Ok((write, locked));
             }
-            write.expire(thread, call).await?;
+            write.expire(thread, call, self.approval.resume_on_expiry).await?;
+            let thread = thread.id;
             write.commit().await?;
+            self.wake_waiters_in(thread);
         }
     }
 
@@ -359,7 +363,8 @@ impl Approvals {
             if !matches!(call.state, State::Pending) {
                 return match is_repeat(call, &request.choice) {
                     true => {
-                        let decided = Decided { replayed: true, ..Decided::now(locked.call) };
+                        let server_resumes = locked.server_resumes;
+                        let decided = Decided { replayed: true, server_resumes, ..Decided::now(locked.call) };
                         Ok(Committed::unclaimed(decided, locked.thread.into_thread()))
                     }
                     false => Err(DecideError::Closed(Box::new(locked.call))),
@@ -387,8 +392,8 @@ impl Approvals {
                 continue;
             }
             let (runs, preview) = match &answer {
-                Choice::Approve { inputs: Some(inputs) } => (inputs, edited_preview.as_ref()),
-                Choice::Approve { inputs: None } | Choice::Reject { .. } => {
+                Choice::Approve { inputs: Some(inputs), .. } => (inputs, edited_preview.as_ref()),
+                Choice::Approve { inputs: None, .. } | Choice::Reject { .. } => {
                     (&call.input, call.preview.as_ref())
                 }
             };
@@ -415,16 +420,18 @@ impl Approvals {
                 Counted::Enough(with) => vote.voted_before = with,
                 Counted::Short { missing, repeated } => {
                     write.commit().await?;
-                    let decided = Decided { replayed: repeated, missing, ..Decided::now(locked.call) };
+                    let server_resumes = locked.server_resumes;
+                    let decided =
+                        Decided { replayed: repeated, server_resumes, missing, ..Decided::now(locked.call) };
                     return Ok(Committed::unclaimed(decided, locked.thread.into_thread()));
                 }
             }
             if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
                 self.grant(&gate, &write, &locked.thread, grant).await?;
-                write.allow_resume(&locked, request.server_resumes).await?;
+                let server_resumes = write.allow_resume(&locked, request.server_resumes).await?;
                 let permit = self.commit_decided(&gate, write, &mut locked).await?;
                 return Ok(Committed {
-                    decided: Decided::now(locked.call),
+                    decided: Decided { server_resumes, ..Decided::now(locked.call) },
                     thread: locked.thread.into_thread(),
                     permit,
                 });
@@ -458,7 +465,7 @@ impl Approvals {
         locked: &LockedCall,
         answer: &Choice,
     ) -> Result<(), DecideError> {
-        let Choice::Approve { inputs } = answer else { return Ok(()) };
+        let Choice::Approve { inputs, .. } = answer else { return Ok(()) };
         let Some(tool) = gate.registry().get(&locked.call.name) else { return Ok(()) };
         let runs = inputs.as_ref().unwrap_or(&locked.call.input);
         match self.recheck(gate, write, locked, tool, runs).await? {
@@ -488,12 +495,12 @@ pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> 
         return Err(DecideError::Stale { input_hash: current });
     }
     match &request.choice {
-        Choice::Approve { inputs } => {
+        Choice::Approve { inputs, note } => {
             let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
             let runs = inputs.as_ref().unwrap_or(&call.input);
             let edited = inputs.as_ref().map(|_| &call.input);
             tool.map_or(Ok(()), |tool| fits(gate, tool, runs, edited))?;
-            Ok(Choice::Approve { inputs })
+            Ok(Choice::Approve { inputs, note: note.clone() })
         }
         Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),
     }
@@ -502,7 +509,7 @@ pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> 
 /// Returns the edited inputs that need a preview of their own: the tool has previews, or had one for the proposed
 /// inputs.
 pub(super) fn needs_preview<'a>(gate: &Gate, call: &ToolCall, answer: &'a Choice) -> Option<&'a Input> {
-    let Choice::Approve { inputs } = answer else { return None };
+    let Choice::Approve { inputs, .. } = answer else { return None };
     inputs.as_ref().filter(|_| call.preview.is_some() || gate.has_preview(&call.name))
 }
 
@@ -524,7 +531,7 @@ fn is_repeat(call: &ToolCall, answer: &Choice) -> bool {
             | State::Succeeded(..)
             | State::Failed(..)
             | State::Interrupted(..),
-            Choice::Approve { inputs },
+            Choice::Approve { inputs, .. },
         ) => same_object(inputs.as_ref().unwrap_or(&call.input), call.effective_input()),
         (State::Rejected(_), Choice::Reject { .. }) => true,
         _ => false,

@@ -132,7 +132,7 @@ impl Approvals {
             return Ok(());
         };
         let LockedCall { call, thread, .. } = &locked;
-        let yes = Choice::Approve { inputs: None };
+        let yes = Choice::AS_PROPOSED;
         let waits = call.held && !call.unreadable && matches!(call.state, State::Pending);
         if !waits || Self::check_decider(&gate, by, thread, call, &yes).is_err() {
             return Ok(());

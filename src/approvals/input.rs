@@ -290,7 +290,7 @@ impl Approvals {
         let locked = write.lock_visible_call(by.visible_as(), &visibility, found.tool_call_id).await?;
         let locked = locked.ok_or(AnswerError::NotFound)?;
         let choice = match answer {
-            Answer::Accept(_) => Choice::Approve { inputs: None },
+            Answer::Accept(_) => Choice::AS_PROPOSED,
             Answer::Decline | Answer::Cancel => Choice::Reject { reason: None },
         };
         match Self::check_decider(&gate, by, &locked.thread, &locked.call, &choice) {

@@ -56,7 +56,7 @@ pub(crate) use previews::EditPreview;
 pub(crate) use report::{Report, ReportError, Reported};
 pub(crate) use resolve::ResolveError;
 pub(crate) use scope::Scope;
-pub(crate) use session::{PolicyError, PolicyInForce, ToolInForce};
+pub(crate) use session::{PolicyError, PolicyInForce, PolicySet, ToolInForce};
 pub(crate) use workers::{WorkerClaim, WorkerError};
 
 use crate::agent::{Executor, Tasks};

@@ -42,7 +42,7 @@ impl Approvals {
         // Nothing was written, and no transaction is open while a tool works.
         drop(write);
         let call = &locked.call;
-        let Choice::Approve { inputs: Some(inputs) } = &answer else {
+        let Choice::Approve { inputs: Some(inputs), .. } = &answer else {
             // These are the proposed inputs.
             return Ok(EditPreview { preview: call.preview.clone(), hash: gate.shown_hash(call) });
         };

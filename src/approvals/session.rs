@@ -2,12 +2,15 @@
 
 use super::Approvals;
 use crate::domain::Principal;
+use crate::domain::call::ToolCall;
 use crate::domain::grant::Grant;
-use crate::domain::id::ThreadId;
-use crate::domain::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy};
-use crate::store::{ListedSession, Page, SessionScope, StoreError};
+use crate::domain::id::{ThreadId, ToolCallId};
+use crate::domain::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy, Source};
+use crate::store::{ListedSession, LockedThread, Page, SessionScope, StoreError, Thread, Write};
 use crate::tools::ToolSpec;
-use crate::tools::gate::Gate;
+use crate::tools::gate::{Gate, PolicyContext, Recheck};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// The policy in force in a session.
 #[derive(Debug)]
@@ -35,6 +38,15 @@ pub(crate) struct ToolInForce<'a> {
     pub(crate) rules: Vec<&'a Rule>,
     /// The grants that cover calls of the tool.
     pub(crate) grants: Vec<Grant>,
+}
+
+/// What a new policy of a session means for the calls that wait in it.
+#[derive(Debug, Default)]
+pub(crate) struct PolicySet {
+    /// The calls that the policy forbids. They are rejected.
+    pub(crate) rejected: Vec<ToolCallId>,
+    /// The calls that the policy would let run without an approval. They still wait for their deciders.
+    pub(crate) allowed: Vec<ToolCallId>,
 }
 
 /// The reason why the policy of a session is not read or changed.
@@ -108,18 +120,43 @@ impl Approvals {
         })
     }
 
-    /// Replaces the policy of a session. The session's user may only tighten it, because an operator may have
-    /// set the current policy.
+    /// Replaces the policy of a session, and rejects the waiting calls that it forbids. The session's user may only
+    /// tighten it, because an operator may have set the current policy.
     pub(crate) async fn set_policy(
         &self,
         principal: &Principal,
         session: ThreadId,
         policy: &SessionPolicy,
-    ) -> Result<(), PolicyError> {
+    ) -> Result<PolicySet, PolicyError> {
+        loop {
+            if let Some(set) = self.try_to_set_policy(principal, session, policy).await? {
+                return Ok(set);
+            }
+        }
+    }
+
+    /// Sets the policy, unless a call of another thread began to wait after the threads with waiting calls were
+    /// locked. Returns `None` then, and changes nothing.
+    async fn try_to_set_policy(
+        &self,
+        principal: &Principal,
+        session: ThreadId,
+        policy: &SessionPolicy,
+    ) -> Result<Option<PolicySet>, PolicyError> {
         let operates = principal.has_one_of(&self.operators);
         let write = self.store.urgent_write().await?;
         let root = write.any_session(principal, session).await?;
         let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
+        // A child thread is younger than its parent, and is locked before it.
+        let waiting = write.pending_holds_of_session(root.id).await?;
+        let children = waiting.iter().map(|(call, _)| call.thread_id).filter(|id| *id != root.id);
+        let mut children: Vec<ThreadId> = children.collect();
+        children.sort_by_key(|id| Reverse(id.to_string()));
+        children.dedup();
+        let mut threads = HashMap::new();
+        for id in children {
+            threads.insert(id, write.lock_thread(id).await?);
+        }
         let root = write.lock_thread(root.id).await?;
         let before = write.hold_session(&root).await?;
         let gate = self.gate();
@@ -139,8 +176,54 @@ impl Approvals {
                 Loosened::Mode => PolicyError::ModeLoosened,
             });
         }
+        let waiting = write.pending_holds_of_session(root.id).await?;
+        threads.insert(root.id, root.clone());
+        if waiting.iter().any(|(call, _)| !threads.contains_key(&call.thread_id)) {
+            return Ok(None);
+        }
         write.set_session_policy(&root, policy).await?;
+        let set =
+            self.settle_waiting(&gate, &write, policy, (&waiting, &threads), &principal.actor()).await?;
         write.commit().await?;
-        Ok(())
+        if !set.rejected.is_empty() {
+            self.wake_waiters();
+        }
+        Ok(Some(set))
+    }
+
+    /// Rejects the calls that the new policy of their session forbids. Their threads are locked. What the operator
+    /// forbids stays for a decision or the expiry: no person has asked for its end.
+    async fn settle_waiting(
+        &self,
+        gate: &Gate,
+        write: &Write,
+        policy: &SessionPolicy,
+        (waiting, threads): (&[(ToolCall, Thread)], &HashMap<ThreadId, LockedThread>),
+        actor: &str,
+    ) -> Result<PolicySet, StoreError> {
+        let mut set = PolicySet::default();
+        let Some((_, first)) = waiting.first() else { return Ok(set) };
+        let runs = write.call_policies(waiting.iter().map(|(call, _)| call.run_id)).await?;
+        let process = gate.remembering().process.as_deref();
+        let grants = write.grants_in(std::iter::once(first.session_id), process).await?;
+        for (call, thread) in waiting {
+            let (Some(tool), Some(run)) = (gate.registry().get(&call.name), runs.get(&call.run_id)) else {
+                continue;
+            };
+            let (roles, requester) = (run.roles.as_slice(), thread.actor());
+            let context = PolicyContext { roles, session: policy, requester: &requester, grants: &grants };
+            match gate.recheck(tool, &call.input, true, context) {
+                Recheck::Never { why, source: Source::Session } => {
+                    let Some(locked) = threads.get(&call.thread_id) else { continue };
+                    if write.reject_by_policy(locked, call, actor, &why).await? {
+                        write.person_resumes(locked, call.run_id, true).await?;
+                        set.rejected.push(call.id);
+                    }
+                }
+                _ if gate.lets_run(tool, &call.input, context) => set.allowed.push(call.id),
+                Recheck::Never { .. } | Recheck::Yes | Recheck::NotUnasked => {}
+            }
+        }
+        Ok(set)
     }
 }

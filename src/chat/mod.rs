@@ -25,6 +25,7 @@ pub(crate) use cancel::CancelRunError;
 pub(crate) use request::{
     Action, AdmitError, PostedDecision, PostedMessage, ShownCalls, ThreadName, TurnRequest,
 };
+pub(crate) use resumer::ResumeRunError;
 
 use crate::agent::{Agent, Tasks, Wake};
 use crate::approvals::Approvals;

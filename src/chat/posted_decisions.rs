@@ -77,7 +77,7 @@ fn is_retryable(error: &DecideError) -> bool {
 impl PostedDecision {
     fn request(&self) -> DecisionRequest {
         let answer = if self.approved {
-            Choice::Approve { inputs: None }
+            Choice::Approve { inputs: None, note: self.reason.clone() }
         } else {
             Choice::Reject { reason: self.reason.clone() }
         };

@@ -81,7 +81,7 @@ pub(crate) struct PostedDecision {
     pub(crate) approved: bool,
     /// The hash of the card that the client shows, if the client posts its card.
     pub(crate) input_hash: Option<String>,
-    /// The reason of a rejection.
+    /// The reason of a rejection, or the note of an approval.
     pub(crate) reason: Option<String>,
 }
 

@@ -7,6 +7,8 @@ use super::continuation::Locked;
 use super::request::AdmitError;
 use crate::domain::Principal;
 use crate::domain::id::RunId;
+use crate::domain::run::{Run, RunStatus};
+use crate::store::{StoreError, Thread};
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -15,7 +17,54 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// The minimum time between the starts of two looks. A look finds everything that was committed in between.
 const PACE: Duration = Duration::from_millis(20);
 
+/// The reason why a run is not resumed on request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResumeRunError {
+    /// No such run, for this principal.
+    #[error("there is no such run")]
+    NotFound,
+    /// The run has ended, or the user sent a later message.
+    #[error("the run does not wait")]
+    NotWaiting(Box<Run>),
+    /// A call of the run is open.
+    #[error("a call of the run is open")]
+    OpenCalls,
+    /// The turn is not admitted.
+    #[error(transparent)]
+    NotAdmitted(#[from] AdmitError),
+}
+
+impl From<StoreError> for ResumeRunError {
+    fn from(error: StoreError) -> Self {
+        Self::NotAdmitted(error.into())
+    }
+}
+
 impl Chat {
+    /// Resumes a run that waits for nothing, for its user, without a page that reads the answer. A run whose turn is
+    /// running stays as it is.
+    pub(crate) async fn resume_run(
+        &self,
+        principal: &Principal,
+        id: RunId,
+    ) -> Result<(Run, Thread), ResumeRunError> {
+        let write = self.store.write().await?;
+        let (_, thread) = write.run(principal, id).await?.ok_or(ResumeRunError::NotFound)?;
+        let thread = write.lock_thread(thread.id).await?;
+        let (run, _) = write.run(principal, id).await?.ok_or(ResumeRunError::NotFound)?;
+        let is_latest = write.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
+        match run.status {
+            RunStatus::Running => return Ok((run, thread.into_thread())),
+            RunStatus::Waiting | RunStatus::Failed if is_latest && !thread.is_deleted => {}
+            _ => return Err(ResumeRunError::NotWaiting(Box::new(run))),
+        }
+        let locked = Locked { write, thread, principal };
+        let next = self.continue_by_server(&locked).await?.ok_or(ResumeRunError::OpenCalls)?;
+        let of = locked.thread.clone().into_thread();
+        self.commit_and_start(locked, next).await?;
+        Ok((Run { status: RunStatus::Running, error: None, finished_at: None, ..run }, of))
+    }
+
     /// Resumes runs until the process stops. It looks for runs after the wakes of this process, and every `every`
     /// for the runs of other processes.
     pub(crate) async fn run_resumer(&self, every: Duration) {

@@ -26,6 +26,9 @@ pub struct Approval {
     /// `escalate_to`: the roles that may decide a call besides those of its tool, after `escalate_after`.
     #[serde(deserialize_with = "super::sources::list")]
     pub escalate_to: Vec<String>,
+    /// `resume_on_expiry`: whether the server resumes a run after its last held call has expired or was cancelled by
+    /// itself.
+    pub resume_on_expiry: bool,
     /// `handler_timeout`: how long an approval handler of this process may take to answer. After it the call
     /// is cancelled.
     #[serde(with = "super::sources::duration")]
@@ -87,6 +90,7 @@ impl Default for Approval {
             remind_before: Duration::from_secs(60 * 60),
             escalate_after: None,
             escalate_to: Vec::new(),
+            resume_on_expiry: true,
             handler_timeout: Duration::from_secs(120),
             answer_timeout: Duration::from_secs(10 * 60),
             start_deadline: Duration::from_secs(5 * 60),

@@ -17,7 +17,7 @@
 
 use super::canonical::{canonical_hash, same_object};
 use super::clock::Timestamp;
-use super::decision::Decision;
+use super::decision::{Decision, Verdict};
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use super::input::Input;
 use super::model_texts;
@@ -25,6 +25,7 @@ use super::output::Output;
 use super::preview::Preview;
 use super::text::{cut, without_nul};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Maximum number of attempts at a call of an idempotent tool.
@@ -343,6 +344,16 @@ impl ToolCall {
     /// Returns the end of the call, if the call has ended.
     pub(crate) fn end(&self) -> Option<&End> {
         self.state.end()
+    }
+
+    /// Returns what the model reads about the end of the call: the result, after the note of the approver.
+    pub(crate) fn told(&self) -> Option<Cow<'_, str>> {
+        let result = self.end()?.result.as_str();
+        let approval = self.decision.as_ref().filter(|decision| decision.verdict == Verdict::Approve);
+        Some(match approval.and_then(|decision| decision.reason.as_ref()) {
+            Some(note) => format!("{}{note}\n{result}", model_texts::NOTED).into(),
+            None => result.into(),
+        })
     }
 
     /// Returns the execution, if the call was claimed.

@@ -16,7 +16,7 @@ pub(crate) struct Decision {
     pub(crate) at: Timestamp,
     /// Whether the decider approved inputs other than the model's.
     pub(crate) edited: bool,
-    /// The reason, in the decider's words.
+    /// The reason of a rejection or a withdrawal, or the note of an approval, in the decider's words.
     pub(crate) reason: Option<String>,
     /// The hash of the inputs that the decision is about.
     pub(crate) input_hash: String,
@@ -104,6 +104,8 @@ pub(crate) enum Choice {
     Approve {
         /// Inputs that replace the model's.
         inputs: Option<Input>,
+        /// The note of the decider, for the model and the record.
+        note: Option<String>,
     },
     /// Do not run the call.
     Reject {
@@ -113,6 +115,9 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
+    /// An approval of the proposed inputs without a note.
+    pub(crate) const AS_PROPOSED: Self = Self::Approve { inputs: None, note: None };
+
     /// Returns the verdict.
     pub(crate) const fn verdict(&self) -> Verdict {
         match self {

@@ -15,6 +15,8 @@ pub(crate) enum EventType {
     ToolBlocked,
     /// The call was approved.
     ToolApproved,
+    /// A person approved the call, and more people have to.
+    ToolVoted,
     /// The call was rejected.
     ToolRejected,
     /// A person's decision was refused and changed nothing.
@@ -75,6 +77,7 @@ impl EventType {
             Self::ToolFailed => StateKind::Failed,
             Self::ToolInterrupted => StateKind::Interrupted,
             Self::ToolCalled
+            | Self::ToolVoted
             | Self::ToolDecisionRefused
             | Self::ToolExtended
             | Self::ToolDelegated

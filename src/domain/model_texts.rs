@@ -36,6 +36,11 @@ pub(crate) const FAILED: &str = "The tool failed:";
 pub(crate) const EDITED: &str = "A person changed the inputs from";
 /// The end of the sentence about the edit; the result of the call follows.
 pub(crate) const EDITED_END: &str = " before approving. ";
+/// The beginning of the result of a call that a person approved with a note; the note and the result follow.
+pub(crate) const NOTED: &str = "A person approved the call and noted: ";
+/// The result of a call that repeats an expired call of the same run, in which nobody has done anything since.
+pub(crate) const EXPIRED_BEFORE: &str = "Not asked again: the same call was made before, and nobody approved it \
+    in time. The tool did not run. Do not repeat the call before the user says something.";
 /// The placeholder for a running call that was not held.
 pub(crate) const RUNNING: &str =
     "Under way, or cut off: the outcome is not known yet. It will be told later; do not repeat the call.";

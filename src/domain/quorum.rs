@@ -11,6 +11,8 @@ pub(crate) struct ApprovalVote {
     pub(crate) on_behalf_of: Option<String>,
     /// The hash of the approved inputs.
     pub(crate) input_hash: String,
+    /// The note of the voter.
+    pub(crate) note: Option<String>,
     /// Whether the approved inputs are not the proposed ones.
     pub(crate) edited: bool,
     /// The time of the vote.

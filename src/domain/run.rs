@@ -14,6 +14,8 @@ pub(crate) struct Run {
     pub(crate) assistant_message_id: MessageId,
     /// The status.
     pub(crate) status: RunStatus,
+    /// Whether an expiry has had the server resume the run, and no person has acted since.
+    pub(crate) resumed_alone: bool,
     /// The error of a failed run.
     pub(crate) error: Option<TurnError>,
     /// The options for the model.

@@ -85,6 +85,8 @@ struct VoteView {
     by: String,
     /// The approver in whose place the actor approved, as an actor.
     on_behalf_of: Option<String>,
+    /// The note of the actor.
+    note: Option<String>,
     /// When the approval was committed.
     at: Time,
     /// Whether the approved inputs differ from the proposed ones.
@@ -144,8 +146,8 @@ impl EarlierDecision {
 
 impl VoteView {
     fn of(vote: &ApprovalVote) -> Self {
-        let ApprovalVote { by, on_behalf_of, input_hash, edited, at } = vote.clone();
-        Self { by, on_behalf_of, at: at.into(), edited, input_hash: input_hash.into() }
+        let ApprovalVote { by, on_behalf_of, input_hash, note, edited, at } = vote.clone();
+        Self { note, by, on_behalf_of, at: at.into(), edited, input_hash: input_hash.into() }
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) enum EventType {
     ToolDelegated,
     #[oai(rename = "tool.reminded")]
     ToolReminded,
+    #[oai(rename = "tool.voted")]
+    ToolVoted,
     #[oai(rename = "tool.escalated")]
     ToolEscalated,
     #[oai(rename = "tool.expired")]
@@ -156,7 +158,12 @@ fn data(event: &Event) -> Map<String, Value> {
 }
 
 fn is_before_decision(event: &Event) -> bool {
-    matches!(event.event_type, Ok(event::EventType::ToolCalled | event::EventType::ToolRequiresApproval))
+    matches!(
+        event.event_type,
+        Ok(event::EventType::ToolCalled
+            | event::EventType::ToolRequiresApproval
+            | event::EventType::ToolVoted)
+    )
 }
 
 /// Returns the decision of the call if it was in force at the time of the event.

@@ -11,7 +11,7 @@ use crate::approvals::{
     AcceptError, AnswerError, DecideError, DelegateError, ExtendError, GrantError, NotDelegated,
     OpenLinkError, PolicyError, ReportError, ResolveError, WorkerError,
 };
-use crate::chat::{AdmitError, CancelRunError};
+use crate::chat::{AdmitError, CancelRunError, ResumeRunError};
 use crate::delivery::EndpointError;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::link::LinkRefused;
@@ -87,6 +87,23 @@ impl From<CancelRunError> for ApiError {
                 Some(json!({ "state": RunStatus::from(run.status).to_json() })),
             ),
             CancelRunError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ResumeRunError> for ApiError {
+    fn from(error: ResumeRunError) -> Self {
+        match error {
+            ResumeRunError::NotFound => Self::not_found(),
+            ResumeRunError::NotWaiting(run) => Self::conflict(
+                ErrorCode::RunNotWaiting,
+                "The run has ended, or is not the last of its thread.",
+                Some(json!({ "state": RunStatus::from(run.status).to_json() })),
+            ),
+            ResumeRunError::OpenCalls => {
+                Self::conflict(ErrorCode::AwaitingApproval, "A call of the run is open.", None)
+            }
+            ResumeRunError::NotAdmitted(error) => error.into(),
         }
     }
 }

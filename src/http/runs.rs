@@ -103,6 +103,13 @@ enum CancelRunResponse {
     Accepted(Json<RunView>),
 }
 
+#[derive(ApiResponse)]
+enum ResumeRunResponse {
+    /// The turn of the run is running.
+    #[oai(status = 202)]
+    Accepted(Json<RunView>),
+}
+
 /// An approval of a held call of a run.
 #[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
@@ -112,6 +119,9 @@ struct ApproveRun {
     tool_call_id: Id,
     /// Inputs that replace the proposed ones; absent or null means as proposed.
     validated_inputs: Option<JsonObject>,
+    /// A note, for the model and the record: at most 2000 characters.
+    #[oai(validator(max_length = 2000))]
+    reason: Option<String>,
     /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
     input_hash: Option<Hash>,
     /// The `preview_hash` of the preview of `validated_inputs`. Required with them if the tool has previews: without
@@ -121,7 +131,13 @@ struct ApproveRun {
 
 impl Example for ApproveRun {
     fn example() -> Self {
-        Self { tool_call_id: Id::example(), validated_inputs: None, input_hash: None, preview_hash: None }
+        Self {
+            tool_call_id: Id::example(),
+            validated_inputs: None,
+            reason: None,
+            input_hash: None,
+            preview_hash: None,
+        }
     }
 }
 
@@ -224,6 +240,23 @@ impl Runs {
         })
     }
 
+    /// Resume a run
+    ///
+    /// The model goes on without a page: the answer is in the messages, and a page may attach to its stream. For a run
+    /// that waits with none of its calls open, and for a failed run. A run whose turn is running stays as it is.
+    /// Only the thread's user can resume a run.
+    #[oai(path = "/runs/:run_id/resume", method = "post", operation_id = "resumeRun", tag = "Tag::Runs")]
+    async fn resume(
+        &self,
+        caller: Caller,
+        /// The run, as `x-run-id` of its stream or an event names it.
+        run_id: Path<Id>,
+    ) -> Result<ResumeRunResponse, ApiError> {
+        let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
+        let (run, thread) = Box::pin(self.0.chat.resume_run(&caller.0, id)).await?;
+        Ok(ResumeRunResponse::Accepted(Json(RunView::of(&run, &thread, &[]))))
+    }
+
     /// Approve a held call of a run
     ///
     /// Follows the rules of `validate_tool`, but the response does not wait for the outcome, and the server
@@ -237,8 +270,10 @@ impl Runs {
         run_id: Path<Id>,
         body: Strict<ApproveRun>,
     ) -> Result<RunDecisionResponse, ApiError> {
-        let ApproveRun { tool_call_id, validated_inputs, input_hash, preview_hash } = body.0;
-        let answer = Choice::Approve { inputs: validated_inputs.map(|inputs| inputs.0) };
+        let ApproveRun { tool_call_id, validated_inputs, reason, input_hash, preview_hash } = body.0;
+        check_reason("", reason.as_deref())?;
+        let inputs = validated_inputs.map(|inputs| inputs.0);
+        let answer = Choice::Approve { inputs, note: given_reason(reason) };
         self.decide(&caller, &run_id.0, &tool_call_id, answer, [input_hash, preview_hash]).await
     }
 

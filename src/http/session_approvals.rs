@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::body::Strict;
 use super::call::CallState;
 use super::error::ApiError;
-use super::formats::Id;
+use super::formats::{Hash, Id};
 use super::payload::{Json, Tag};
 use super::runs::RunView;
 use super::thread_ref::ThreadRef;
@@ -39,14 +39,17 @@ enum SessionDecision {
 #[serde(deny_unknown_fields)]
 struct DecideInSession {
     decision: SessionDecision,
-    /// The reason, for the model and the record: at most 2000 characters. Ignored for an approval.
+    /// The reason of a rejection, or a note with an approval, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]
     reason: Option<String>,
+    /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`. Required to allow a call whose tool has
+    /// changed since.
+    input_hash: Option<Hash>,
 }
 
 impl Example for DecideInSession {
     fn example() -> Self {
-        Self { decision: SessionDecision::AllowOnce, reason: None }
+        Self { decision: SessionDecision::AllowOnce, reason: None, input_hash: None }
     }
 }
 
@@ -129,7 +132,7 @@ impl SessionApprovals {
         tool_call_id: Path<Id>,
         body: Strict<DecideInSession>,
     ) -> Result<SessionDecisionResponse, ApiError> {
-        let DecideInSession { decision: decision_name, reason } = body.0;
+        let DecideInSession { decision: decision_name, reason, input_hash } = body.0;
         check_reason("", reason.as_deref())?;
         let Ok(tool_call_id) = tool_call_id.0.parse() else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
@@ -138,14 +141,16 @@ impl SessionApprovals {
             return Err(ApiError::not_found());
         };
         let choice = &match decision_name {
-            SessionDecision::AllowOnce | SessionDecision::AllowSession => Choice::Approve { inputs: None },
+            SessionDecision::AllowOnce | SessionDecision::AllowSession => {
+                Choice::Approve { inputs: None, note: given_reason(reason) }
+            }
             SessionDecision::Deny => Choice::Reject { reason: given_reason(reason) },
         };
         let decide = async |session| {
             let request = DecisionRequest {
                 tool_call_id,
                 choice: choice.clone(),
-                input_hash: None,
+                input_hash: input_hash.clone().map(String::from),
                 preview_hash: None,
                 link: None,
                 surface: Surface::Rest,

@@ -9,7 +9,8 @@ use super::nullable::WordOrNull;
 use super::payload::{Json, Tag};
 use super::sessions::GrantView;
 use super::thread_ref::ThreadRef;
-use crate::approvals::{PolicyInForce, ToolInForce};
+use crate::approvals::{PolicyInForce, PolicySet, ToolInForce};
+use crate::domain::id::ToolCallId;
 use crate::domain::policy::{self, Requirement, SessionPolicy};
 use crate::store::source_text;
 use poem_openapi::param::Path;
@@ -55,6 +56,18 @@ struct PolicyBody {
     /// The policy of single tools, by the name of the tool.
     #[serde(default)]
     tools: Option<BTreeMap<String, ToolPolicy>>,
+}
+
+/// The policy of a session as it is now, and what it means for the calls that wait.
+#[derive(Debug, Object)]
+#[oai(rename = "SessionPolicyResult", skip_serializing_if_is_none)]
+struct PolicySetView {
+    #[oai(flatten)]
+    policy: PolicyBody,
+    /// The waiting calls that the policy forbids. They are rejected now.
+    rejected: Vec<Id>,
+    /// The waiting calls that the policy would let run without an approval. They still wait for their deciders.
+    allowed: Vec<Id>,
 }
 
 impl Example for PolicyBody {
@@ -210,7 +223,8 @@ impl Policies {
     ///
     /// The policy replaces the previous one. It takes precedence over the server's mode, but not over the
     /// tools that the server always denies or always allows, and not over the server's rules. The session's
-    /// user may only tighten the policy; an operator may also loosen it.
+    /// user may only tighten the policy; an operator may also loosen it. A waiting call that the policy forbids is
+    /// rejected at once. A waiting call that it would let run still waits for its deciders.
     #[oai(
         path = "/sessions/:session_id/policy",
         method = "put",
@@ -223,11 +237,12 @@ impl Policies {
         /// The id of the session, or the caller's own name for its root thread.
         session_id: Path<ThreadRef>,
         body: Strict<PolicyBody>,
-    ) -> Result<Json<PolicyBody>, ApiError> {
+    ) -> Result<Json<PolicySetView>, ApiError> {
         let policy = &SessionPolicy::from(&body.0);
         let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
-        self.0.with_thread(&caller, &session_id, set).await?;
-        Ok(Json(body.0))
+        let PolicySet { rejected, allowed } = self.0.with_thread(&caller, &session_id, set).await?;
+        let ids = |calls: Vec<ToolCallId>| calls.into_iter().map(Id::of).collect();
+        Ok(Json(PolicySetView { policy: body.0, rejected: ids(rejected), allowed: ids(allowed) }))
     }
 
     /// Get the policy in force in a session

@@ -174,7 +174,7 @@ async fn decide(approvals: &Approvals, slack: &Slack, press: &Press) -> Option<S
     let request = DecisionRequest {
         tool_call_id,
         choice: match decision {
-            Decision::Approve => Choice::Approve { inputs: None },
+            Decision::Approve => Choice::AS_PROPOSED,
             Decision::Reject => Choice::Reject { reason: None },
         },
         input_hash: Some(button.input_hash.clone()),

@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Maximum length of the reason of a rejection, in characters.
+/// Maximum length of the reason of a decision, in characters.
 pub(super) const REASON_MAX: usize = 2000;
 
 /// A decision about a held call.
@@ -36,7 +36,7 @@ pub(super) struct ValidateTool {
     pub(super) is_validated: bool,
     /// Inputs that replace the proposed ones; absent or null means as proposed. Ignored for a rejection.
     pub(super) validated_inputs: Option<JsonObject>,
-    /// The reason, for the model and the record: at most 2000 characters.
+    /// The reason of a rejection, or a note with an approval, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]
     pub(super) reason: Option<String>,
     /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
@@ -107,6 +107,9 @@ struct ValidateToolResult {
     state: CallState,
     /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
+    /// Whether the run goes on with the next request to its thread, as that of its page. If false, the server resumes
+    /// the run once none of its calls is open.
+    waits_for_page: bool,
 }
 
 /// The result of one decision of several.
@@ -127,6 +130,9 @@ struct DecisionResult {
     validated_inputs: Option<JsonObject>,
     /// True if an earlier request made the same decision. The tool did not run again.
     idempotent_replayed: Option<bool>,
+    /// Whether the run goes on with the next request to its thread, as that of its page. If false, the server resumes
+    /// the run once none of its calls is open.
+    waits_for_page: Option<bool>,
     error: Option<Box<ErrorDetail>>,
     /// Seconds until a retry may succeed.
     retry_after: Option<u64>,
@@ -302,7 +308,8 @@ async fn take(
         return Err(ApiError::not_found());
     };
     let answer = if posted.is_validated {
-        Choice::Approve { inputs: posted.validated_inputs.map(|inputs| inputs.0) }
+        let inputs = posted.validated_inputs.map(|inputs| inputs.0);
+        Choice::Approve { inputs, note: given_reason(posted.reason) }
     } else {
         Choice::Reject { reason: given_reason(posted.reason) }
     };
@@ -364,9 +371,9 @@ pub(super) fn given_reason(reason: Option<String>) -> Option<String> {
 }
 
 impl ValidateToolResult {
-    fn of(Decided { call, missing, .. }: &Decided) -> Self {
-        let result = match (call.end(), missing) {
-            (Some(end), _) => end.result.clone(),
+    fn of(Decided { call, server_resumes, missing, .. }: &Decided) -> Self {
+        let result = match (call.told(), missing) {
+            (Some(told), _) => told.into_owned(),
             (None, 0) => model_texts::IN_PROGRESS.to_owned(),
             (None, 1) => "Approved. One more person has to approve it before it runs.".to_owned(),
             (None, more) => format!("Approved. {more} more people have to approve it before it runs."),
@@ -382,6 +389,7 @@ impl ValidateToolResult {
             tool_call_id: Id::of(call.id),
             state,
             validated_inputs: call.edited_input().cloned().map(JsonObject),
+            waits_for_page: !server_resumes,
         }
     }
 }
@@ -391,8 +399,9 @@ impl DecisionResult {
         match outcome {
             Ok(decided) => {
                 let status = status(&decided);
-                let ValidateToolResult { success, result, tool_call_id, state, validated_inputs } =
-                    ValidateToolResult::of(&decided);
+                let made = ValidateToolResult::of(&decided);
+                let ValidateToolResult { success, result, tool_call_id, state, .. } = made;
+                let ValidateToolResult { validated_inputs, waits_for_page, .. } = made;
                 Self {
                     tool_call_id: tool_call_id.into(),
                     status: ResultStatus(status),
@@ -401,6 +410,7 @@ impl DecisionResult {
                     state: Some(state),
                     validated_inputs,
                     idempotent_replayed: decided.replayed.then_some(true),
+                    waits_for_page: Some(waits_for_page),
                     error: None,
                     retry_after: None,
                 }
@@ -413,6 +423,7 @@ impl DecisionResult {
                 state: None,
                 validated_inputs: None,
                 idempotent_replayed: None,
+                waits_for_page: None,
                 error: Some(error),
                 retry_after,
             },

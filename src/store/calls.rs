@@ -17,6 +17,7 @@ use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::message::StepStatus;
 use crate::domain::model_texts;
+use crate::domain::policy::Source;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -206,7 +207,7 @@ impl Write {
     ) -> Result<bool, StoreError> {
         let now = self.now.as_micros();
         let (moved, event) = match answer {
-            Choice::Approve { inputs } => {
+            Choice::Approve { inputs, .. } => {
                 let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
                 let (preview, preview_failed) = rows::preview_columns(by.edited_preview.as_ref());
                 let approved = Move::of::<Pending, Approved>()
@@ -247,15 +248,45 @@ impl Write {
         Ok(true)
     }
 
-    /// Expires a pending call after its deadline. Returns false if the call is no longer pending.
-    pub(crate) async fn expire(&self, thread: &LockedThread, call: &ToolCall) -> Result<bool, StoreError> {
+    /// Expires a pending call after its deadline. Returns false if the call is no longer pending. `resume`: whether the
+    /// server resumes the run once none of its calls is open.
+    pub(crate) async fn expire(
+        &self,
+        thread: &LockedThread,
+        call: &ToolCall,
+        resume: bool,
+    ) -> Result<bool, StoreError> {
         let hash = call.proposed_hash(&call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
         let expired = self
             .ended::<Pending, Expired>(model_texts::EXPIRED.to_owned())
             .set(tool_call::Column::Validated, Expr::value(false))
             .only(tool_call::Column::ExpiresAt.lte(self.now.as_micros()));
-        self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
+        let has_expired = self.decided(thread, call, expired, &decision, EventType::ToolExpired).await?;
+        if has_expired && resume {
+            self.resume_after_expiry(thread, call.run_id).await?;
+        }
+        Ok(has_expired)
+    }
+
+    /// Rejects a pending call that the policy of its session forbids from now on, for this reason.
+    pub(crate) async fn reject_by_policy(
+        &self,
+        thread: &LockedThread,
+        call: &ToolCall,
+        actor: &str,
+        why: &str,
+    ) -> Result<bool, StoreError> {
+        let hash = call.proposed_hash(&call.schema_hash);
+        let rejected = self
+            .ended::<Pending, Rejected>(format!("{} {why}.", model_texts::BLOCKED))
+            .set(tool_call::Column::Validated, Expr::value(false));
+        let decision = NewDecision {
+            reason: Some(why.to_owned()),
+            source: Some(Source::Session),
+            ..NewDecision::new(Verdict::Reject, actor, Surface::Policy, hash)
+        };
+        self.decided(thread, call, rejected, &decision, EventType::ToolRejected).await
     }
 
     /// Cancels calls of a thread. Returns the executing ones, which the caller asks to stop after the commit.

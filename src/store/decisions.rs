@@ -25,7 +25,7 @@ pub(super) struct NewDecision {
     pub(super) on_behalf_of: Option<String>,
     /// Whether the decision approves other inputs than the model's.
     pub(super) edited: bool,
-    /// The reason of the decider.
+    /// The reason of the decider, or the note of an approval.
     pub(super) reason: Option<String>,
     /// The hash of the inputs that the decision is about.
     pub(super) input_hash: String,
@@ -74,7 +74,7 @@ impl NewDecision {
     /// Builds the decision of a person or a handler.
     pub(super) fn of(answer: &Choice, by: &Vote) -> Self {
         let (verdict, edited, reason) = match answer {
-            Choice::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
+            Choice::Approve { inputs, note } => (Verdict::Approve, inputs.is_some(), note.clone()),
             Choice::Reject { reason } => (Verdict::Reject, false, reason.clone()),
         };
         let Vote { actor, on_behalf_of, surface, input_hash, source, grant, voted_before, .. } = by.clone();

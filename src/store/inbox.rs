@@ -185,6 +185,21 @@ impl Read {
         Ok(Page { items: seen.collect(), has_more })
     }
 
+    /// Returns the pending held calls in the threads of a session, with their threads.
+    pub(crate) async fn pending_holds_of_session(
+        &self,
+        session: ThreadId,
+    ) -> Result<Vec<(ToolCall, Thread)>, StoreError> {
+        let found = tool_call::Entity::find()
+            .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
+            .filter(listed())
+            .filter(thread::Column::SessionId.eq(session.to_string()))
+            .filter(held())
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
+            .order_by_asc(tool_call::Column::ToolCallId);
+        self.with_threads(found.all(&self.tx).await?).await
+    }
+
     /// Whether this scope exists for the principal. Own threads exist, and for an operator all threads of the
     /// tenant. Another user's scope exists if it has a held call that the principal may see.
     pub(crate) async fn is_visible(

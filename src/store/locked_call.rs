@@ -33,7 +33,9 @@ pub(crate) struct LockedCall {
     /// The number of executions so far.
     pub(super) attempts: i32,
     /// Whether the server resumes the run.
-    pub(super) server_resumes: bool,
+    pub(crate) server_resumes: bool,
+    /// Whether an expiry has had the server resume the run, and no person has acted since.
+    resumed_alone: bool,
     /// Whether the user sent a message after the run.
     pub(super) is_passed: bool,
 }
@@ -45,6 +47,7 @@ pub(super) struct LockedRow {
     pub(super) thread: LockedThread,
     roles: String,
     server_resumes: bool,
+    resumed_alone: bool,
     pub(super) is_passed: bool,
 }
 
@@ -54,6 +57,7 @@ struct Columns {
     thread: thread::Model,
     roles: String,
     server_resumes: bool,
+    resumed_alone: bool,
     /// The ordinal of the run's answer, which never changes.
     answer: i64,
 }
@@ -65,6 +69,7 @@ impl FromQueryResult for Columns {
             thread: thread::Model::from_query_result(row, OF_THREAD)?,
             roles: row.try_get(prefix, "roles")?,
             server_resumes: row.try_get(prefix, "server_resumes")?,
+            resumed_alone: row.try_get(prefix, "resumed_alone")?,
             answer: row.try_get(prefix, "answer")?,
         })
     }
@@ -82,6 +87,7 @@ fn locked(calls: Select<tool_call::Entity>) -> Select<tool_call::Entity> {
         .join(JoinType::InnerJoin, run::Relation::Answer.def())
         .column(run::Column::Roles)
         .column(run::Column::ServerResumes)
+        .column(run::Column::ResumedAlone)
         .column_as(message::Column::Ordinal, "answer");
     for column in thread::Column::iter() {
         locked = locked.column_as(column, format!("{OF_THREAD}{}", column.as_str()));
@@ -123,16 +129,17 @@ impl Write {
     ) -> Result<Option<LockedRow>, StoreError> {
         let found = locked(calls).filter(tool_call::Column::ToolCallId.eq(id.to_string()));
         let Some(found) = found.into_model::<Columns>().one(&self.tx).await? else { return Ok(None) };
-        let Columns { call, thread, roles, server_resumes, answer } = found;
+        let Columns { call, thread, roles, server_resumes, resumed_alone, answer } = found;
         // The ordinals of a thread count from 0 without a gap.
         let is_passed = answer.saturating_add(1) < thread.messages;
-        Ok(Some(LockedRow { call, thread: LockedThread::of(thread)?, roles, server_resumes, is_passed }))
+        let thread = LockedThread::of(thread)?;
+        Ok(Some(LockedRow { call, thread, roles, server_resumes, resumed_alone, is_passed }))
     }
 
     /// Adds the decision in force, and the approvals that it counted. A pending call has no decision.
     async fn with_decision(&self, found: Option<LockedRow>) -> Result<Option<LockedCall>, StoreError> {
         const TABLE: &str = "runs";
-        let Some(LockedRow { call, thread, roles, server_resumes, is_passed }) = found else {
+        let Some(LockedRow { call, thread, roles, server_resumes, resumed_alone, is_passed }) = found else {
             return Ok(None);
         };
         let (decision, approved_by) = if call.state == StateKind::Pending.word() {
@@ -148,17 +155,22 @@ impl Write {
             thread,
             roles: rows::json(TABLE, &roles)?,
             server_resumes,
+            resumed_alone,
             is_passed,
         }))
     }
 
     /// Sets whether the server or a client resumes the run of a call after the last of its calls ended. The
-    /// server always resumes a run that a call waits for.
-    pub(crate) async fn allow_resume(&self, of: &LockedCall, server_resumes: bool) -> Result<(), StoreError> {
+    /// server always resumes a run that a call waits for. Returns whether the server resumes the run.
+    pub(crate) async fn allow_resume(
+        &self,
+        of: &LockedCall,
+        server_resumes: bool,
+    ) -> Result<bool, StoreError> {
         let server_resumes = server_resumes || self.is_delegated_to(&of.thread).await?;
-        if server_resumes == of.server_resumes {
-            return Ok(());
+        if server_resumes != of.server_resumes || of.resumed_alone {
+            self.person_resumes(&of.thread, of.call.run_id, server_resumes).await?;
         }
-        self.write_server_resumes(&of.thread, of.call.run_id, server_resumes).await
+        Ok(server_resumes)
     }
 }

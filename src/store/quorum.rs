@@ -1,12 +1,16 @@
 //! Calls that need several approvals.
 
 use super::entity::decision;
+use super::events::Subject;
+use super::words::Word;
 use super::{LockedCall, NewDecision, Read, StoreError, Vote, Write};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Verdict};
+use crate::domain::event::EventType;
 use crate::domain::id::ToolCallId;
 use crate::domain::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use serde_json::json;
 use std::collections::HashMap;
 
 /// The result of a vote with a quorum.
@@ -46,6 +50,7 @@ impl Read {
                 on_behalf_of: row.on_behalf_of,
                 input_hash: row.input_hash,
                 edited: row.edited,
+                note: row.reason,
                 at: Timestamp::from_micros(row.at),
             };
             votes.entry(row.tool_call_id).or_default().push(yes);
@@ -86,6 +91,19 @@ impl Write {
         if !repeated {
             let yes = NewDecision { is_final: false, ..NewDecision::of(answer, by) };
             self.record_decision(call.id, &yes).await?;
+            let approved_by: Vec<&String> = others.iter().chain([&by.actor]).collect();
+            let mut data = json!({
+                "tool_name": call.name,
+                "input_hash": by.input_hash,
+                "edited": yes.edited,
+                "surface": by.surface.word(),
+                "approved_by": approved_by,
+                "missing": missing,
+            });
+            if let (Some(data), Some(delegator)) = (data.as_object_mut(), &by.on_behalf_of) {
+                data.insert("on_behalf_of".to_owned(), json!(delegator));
+            }
+            self.event(EventType::ToolVoted, &by.actor, &Subject::call(thread, call), data);
         }
         Ok(Counted::Short { missing, repeated })
     }

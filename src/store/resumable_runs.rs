@@ -83,6 +83,42 @@ impl Write {
         self.write_server_resumes(thread, run, true).await
     }
 
+    /// Has the server resume the waiting run of a call that has expired. It does so once, until a person acts: a model
+    /// that makes such calls again and again would otherwise never stop.
+    pub(crate) async fn resume_after_expiry(
+        &self,
+        thread: &LockedThread,
+        run: RunId,
+    ) -> Result<(), StoreError> {
+        run::Entity::update_many()
+            .col_expr(run::Column::ServerResumes, Expr::value(true))
+            .col_expr(run::Column::ResumedAlone, Expr::value(true))
+            .filter(run::Column::RunId.eq(run.to_string()))
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::Status.eq(RunStatus::Waiting))
+            .filter(run::Column::ResumedAlone.eq(false))
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Sets the mark after an act of a person, with which the count of [`Self::resume_after_expiry`] begins anew.
+    pub(crate) async fn person_resumes(
+        &self,
+        thread: &LockedThread,
+        run: RunId,
+        server_resumes: bool,
+    ) -> Result<(), StoreError> {
+        run::Entity::update_many()
+            .col_expr(run::Column::ServerResumes, Expr::value(server_resumes))
+            .col_expr(run::Column::ResumedAlone, Expr::value(false))
+            .filter(run::Column::RunId.eq(run.to_string()))
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+
     /// Clears the mark for the server: the run has resumed already, or will never resume.
     pub(crate) async fn clear_server_resumes(
         &self,

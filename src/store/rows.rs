@@ -136,6 +136,7 @@ pub(super) fn run<'r>(row: impl Into<RunRow<'r>>) -> Result<Run, StoreError> {
         thread_id: id(TABLE, row.thread_id)?,
         assistant_message_id: id(TABLE, row.assistant_message_id)?,
         status: word(TABLE, row.status)?,
+        resumed_alone: row.resumed_alone,
         error,
         options: RunOptions {
             model: row.model.map(str::to_owned),
@@ -273,7 +274,7 @@ pub(super) fn decided(
     decision: Decision,
 ) -> ToolCall {
     let state = match answer {
-        Choice::Approve { inputs } => {
+        Choice::Approve { inputs, .. } => {
             State::Approved(Approval { inputs: inputs.clone(), preview: edited_preview })
         }
         Choice::Reject { reason } => {

@@ -198,6 +198,7 @@ impl Write {
             thread_id: thread.id,
             assistant_message_id,
             status,
+            resumed_alone: false,
             error: None,
             options,
             created_at: self.now,
@@ -216,6 +217,7 @@ impl Write {
             owner: Set(owner),
             lease_until: Set(lease_until),
             server_resumes: Set(false),
+            resumed_alone: Set(false),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };

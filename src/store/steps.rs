@@ -10,7 +10,7 @@ use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash}
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
-use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::model_texts;
@@ -224,6 +224,16 @@ impl Write {
         Ok(earlier)
     }
 
+    /// Returns the held calls of a run that expired.
+    pub(crate) async fn expired_calls(&self, run: RunId) -> Result<Vec<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find()
+            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(tool_call::Column::State.eq(StateKind::Expired))
+            .all(&self.tx)
+            .await?;
+        Ok(self.listed_with_decisions(found).await?)
+    }
+
     /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same
     /// transaction: `completed` without a call, and `waiting` if `may_wait` is set, a call is held or waits for
     /// a worker, and none runs.
@@ -409,17 +419,18 @@ impl Write {
                 new.decisions.push(self.decision_row(id, &blocked));
                 self.event(EventType::ToolBlocked, system::POLICY, &subject, data);
             }
-            Judgement::Duplicate(of) => {
+            Judgement::Duplicate(of) | Judgement::ExpiredBefore(of) => {
+                let (actor, word) = repeated_by(&judgement);
                 let data = json!({
                     "tool_name": name,
                     "risk_level": risk.word(),
                     "input_hash": hash,
                     "decision": Verdict::Cancel.word(),
-                    "duplicate_of": of,
+                    word: of,
                 });
-                let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
+                let cancelled = NewDecision::new(Verdict::Cancel, actor, Surface::Policy, hash);
                 new.decisions.push(self.decision_row(id, &cancelled));
-                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
+                self.event(EventType::ToolCancelled, actor, &subject, data);
             }
             Judgement::Invalid(_) => {
                 self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
@@ -538,6 +549,12 @@ impl Write {
                 row.result = Some(model_texts::DUPLICATE.to_owned());
                 row.finished_at = Some(now);
             }
+            Judgement::ExpiredBefore(_) => {
+                decided(&mut row, false, system::EXPIRY);
+                row.state = StateKind::Cancelled.word().to_owned();
+                row.result = Some(model_texts::EXPIRED_BEFORE.to_owned());
+                row.finished_at = Some(now);
+            }
             Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);
                 row.state = StateKind::Invalid.word().to_owned();
@@ -546,6 +563,14 @@ impl Write {
             }
         }
         row
+    }
+}
+
+/// Returns the actor that cancels a call that repeats another one, and the field of its event that names the other.
+const fn repeated_by(judgement: &Judgement) -> (&'static str, &'static str) {
+    match judgement {
+        Judgement::ExpiredBefore(_) => (system::EXPIRY, "expired_before"),
+        _ => (system::DUPLICATE, "duplicate_of"),
     }
 }
 

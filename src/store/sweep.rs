@@ -204,7 +204,7 @@ impl Write {
                 let reminded = self.remind(&thread, &call).await?;
                 (escalated || reminded, Swept::Noticed { escalated, reminded })
             }
-            State::Pending => (self.expire(&thread, &call).await?, Swept::Expired),
+            State::Pending => (self.expire(&thread, &call, times.resume_on_expiry).await?, Swept::Expired),
             State::Approved(_) if late => (self.not_started(&thread, &call).await?, Swept::NotStarted),
             State::Approved(_) if waits => (true, Swept::Ready(Box::new(call))),
             _ => (false, Swept::Nothing),

@@ -93,6 +93,7 @@ lent_rows! {
         instructions: Option<&'r str> = Instructions,
         roles: &'r str = Roles,
         lease_until: Option<i64> = LeaseUntil,
+        resumed_alone: bool = ResumedAlone,
         error_code: Option<&'r str> = ErrorCode,
         error_message: Option<&'r str> = ErrorMessage,
         created_at: i64 = CreatedAt,

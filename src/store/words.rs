@@ -196,6 +196,7 @@ words! {
         ToolExtended "tool.extended",
         ToolDelegated "tool.delegated",
         ToolReminded "tool.reminded",
+        ToolVoted "tool.voted",
         ToolEscalated "tool.escalated",
         ToolExpired "tool.expired",
         ToolCancelled "tool.cancelled",

@@ -376,6 +376,11 @@ impl Gate {
         }
     }
 
+    /// Whether the current policy would let the call run without an approval.
+    pub(crate) fn lets_run(&self, tool: &Registered, input: &Input, context: PolicyContext<'_>) -> bool {
+        matches!(self.ruling(tool, input, context).requirement, Requirement::Skip(_))
+    }
+
     /// Returns the errors in the inputs of a call that is about to be approved: by the tool's schema, and by
     /// the limits for a model's arguments. With `edited`, the proposed inputs, the result includes the
     /// numbers that a page cannot show.

@@ -99,6 +99,8 @@ CREATE TABLE runs (
     lease_until          BIGINT,
     cancel_requested_at  BIGINT,
     server_resumes       BOOLEAN NOT NULL,
+    -- Whether an expiry has had the server resume the run, and no person has acted since.
+    resumed_alone        BOOLEAN NOT NULL DEFAULT FALSE,
     error_code           TEXT,
     error_message        TEXT,
     created_at           BIGINT NOT NULL,

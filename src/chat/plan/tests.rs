@@ -104,6 +104,7 @@ fn last(status: RunStatus) -> StoredView {
         thread_id: ThreadId::new(Uuid::nil()),
         assistant_message_id: MessageId::new(Uuid::nil()),
         status,
+        resumed_alone: false,
         error: None,
         options: RunOptions::default(),
         created_at: AT,

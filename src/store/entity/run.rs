@@ -19,6 +19,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) lease_until: Option<i64>,
     pub(in crate::store) cancel_requested_at: Option<i64>,
     pub(in crate::store) server_resumes: bool,
+    pub(in crate::store) resumed_alone: bool,
     pub(in crate::store) error_code: Option<String>,
     pub(in crate::store) error_message: Option<String>,
     pub(in crate::store) created_at: i64,

@@ -31,6 +31,7 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                     | "tool.extended"
                     | "tool.delegated"
                     | "tool.reminded"
+                    | "tool.voted"
                     | "tool.escalated"
             )
         });
