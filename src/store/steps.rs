@@ -367,6 +367,10 @@ impl Write {
         let hash = input_hash(&name, &input, &schema_hash, preview.as_ref());
         let facts = json!({ "tool_name": name, "risk_level": risk.word(), "input_hash": hash });
         self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone());
+        let repeats = match &judgement {
+            Judgement::ExpiredBefore(_) => "expired_before",
+            _ => "duplicate_of",
+        };
         match judgement {
             Judgement::Cleared(_, source) => {
                 let (event, data) = if by_worker {
@@ -420,17 +424,16 @@ impl Write {
                 self.event(EventType::ToolBlocked, system::POLICY, &subject, data);
             }
             Judgement::Duplicate(of) | Judgement::ExpiredBefore(of) => {
-                let (actor, word) = repeated_by(&judgement);
                 let data = json!({
                     "tool_name": name,
                     "risk_level": risk.word(),
                     "input_hash": hash,
                     "decision": Verdict::Cancel.word(),
-                    word: of,
+                    repeats: of,
                 });
-                let cancelled = NewDecision::new(Verdict::Cancel, actor, Surface::Policy, hash);
+                let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
                 new.decisions.push(self.decision_row(id, &cancelled));
-                self.event(EventType::ToolCancelled, actor, &subject, data);
+                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
             }
             Judgement::Invalid(_) => {
                 self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
@@ -550,7 +553,7 @@ impl Write {
                 row.finished_at = Some(now);
             }
             Judgement::ExpiredBefore(_) => {
-                decided(&mut row, false, system::EXPIRY);
+                decided(&mut row, false, system::DUPLICATE);
                 row.state = StateKind::Cancelled.word().to_owned();
                 row.result = Some(model_texts::EXPIRED_BEFORE.to_owned());
                 row.finished_at = Some(now);
@@ -563,14 +566,6 @@ impl Write {
             }
         }
         row
-    }
-}
-
-/// Returns the actor that cancels a call that repeats another one, and the field of its event that names the other.
-const fn repeated_by(judgement: &Judgement) -> (&'static str, &'static str) {
-    match judgement {
-        Judgement::ExpiredBefore(_) => (system::EXPIRY, "expired_before"),
-        _ => (system::DUPLICATE, "duplicate_of"),
     }
 }
 

@@ -83,6 +83,7 @@ const WRONG: &[(&str, &str)] = &[
     ("auth.worker_roles", "{}"),
     ("auth.client_id", "[]"),
     ("auth.sign_in_params", "[]"),
+    ("approval.resume_on_expiry", "\"perhaps\""),
     ("approval.pending_ttl", "\"4000 days\""),
     ("approval.answer_timeout", "\"0s\""),
     ("approval.ttl_max", "\"4000 days\""),

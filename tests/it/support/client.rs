@@ -229,6 +229,10 @@ impl Client {
         self.send(self.http.post(self.url(path)).json(body)).await
     }
 
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.http.put(self.url(path)).json(body)).await
+    }
+
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
         self.send(self.http.patch(self.url(path)).json(body)).await
     }
@@ -314,6 +318,12 @@ impl Client {
 
     pub(crate) async fn reject(&self, call: &str) -> Answer {
         self.validate(&json!({ "toolCallId": call, "isValidated": false })).await
+    }
+
+    /// Waits until the run has this status.
+    pub(crate) async fn run_becomes(&self, run: &str, status: &str) {
+        let found = async || (self.get(&format!("/runs/{run}")).await.body["status"] == status).then_some(());
+        eventually(&format!("the run becomes {status}"), found).await;
     }
 
     pub(crate) async fn call(&self, call: &str) -> Value {
