@@ -54,7 +54,7 @@ pub(super) struct DecisionView {
     at: Time,
     /// Whether the approved inputs differ from the proposed ones.
     edited: bool,
-    /// The reason that the actor gave. The model reads the reason of a rejection.
+    /// The reason of a rejection, or the note of an approval, in the words of the actor. The model reads it.
     reason: Option<String>,
     /// The hash of the inputs that the decision is about.
     input_hash: Option<Hash>,
