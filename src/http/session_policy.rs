@@ -62,8 +62,10 @@ struct PolicyBody {
 #[derive(Debug, Object)]
 #[oai(rename = "SessionPolicyResult", skip_serializing_if_is_none)]
 struct PolicySetView {
-    #[oai(flatten)]
-    policy: PolicyBody,
+    /// The effect on calls of tools that require approval. Absent: as the server's mode says.
+    mode: Option<ApprovalMode>,
+    /// The policy of single tools, by the name of the tool.
+    tools: Option<BTreeMap<String, ToolPolicy>>,
     /// The waiting calls that the policy forbids. They are rejected now.
     rejected: Vec<Id>,
     /// The waiting calls that the policy would let run without an approval. They still wait for their deciders.
@@ -242,7 +244,9 @@ impl Policies {
         let set = async |id| Ok(self.0.approvals.set_policy(&caller.0, id, policy).await?);
         let PolicySet { rejected, allowed } = self.0.with_thread(&caller, &session_id, set).await?;
         let ids = |calls: Vec<ToolCallId>| calls.into_iter().map(Id::of).collect();
-        Ok(Json(PolicySetView { policy: body.0, rejected: ids(rejected), allowed: ids(allowed) }))
+        let PolicyBody { mode, tools } = body.0;
+        let mode = mode.map(|mode| mode.0);
+        Ok(Json(PolicySetView { mode, tools, rejected: ids(rejected), allowed: ids(allowed) }))
     }
 
     /// Get the policy in force in a session

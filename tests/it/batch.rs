@@ -183,7 +183,7 @@ async fn fifty_calls_of_a_batch_run_concurrently_and_are_awaited_together() {
     let (answer, ()) = futures::join!(validate_all(&app.client, &decisions), let_go);
     for (n, result) in results(&answer).iter().enumerate() {
         let reported = json!({ "toolCallId": ids[n], "status": 200, "success": true, "state": "succeeded",
-                           "result": json!({ "waited": n.to_string() }).to_string() });
+                           "result": json!({ "waited": n.to_string() }).to_string(), "waitsForPage": true });
         assert_eq!(*result, reported);
     }
     assert_eq!(app.ledger.lines().len(), 50);

@@ -52,7 +52,8 @@ async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_
 
     let repeat = client.approve(&id).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
-    let stored = json!({ "success": false, "result": UNKNOWN, "toolCallId": id, "state": "interrupted" });
+    let stored = json!({ "success": false, "result": UNKNOWN, "toolCallId": id, "state": "interrupted",
+                         "waitsForPage": true });
     assert_eq!(repeat.body, stored);
     assert_eq!(client.reject(&id).await.code(), "already_decided");
 

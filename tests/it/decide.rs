@@ -14,8 +14,8 @@ async fn an_approved_tool_runs_once_and_the_response_is_its_outcome() {
 
     let answer = app.client.approve(&id).await;
     assert_eq!(answer.status, 200);
-    let expected =
-        json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": id, "state": "succeeded" });
+    let expected = json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": id,
+                           "state": "succeeded", "waitsForPage": true });
     assert_eq!(answer.body, expected);
     assert_eq!(answer.header("idempotent-replayed"), None);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
@@ -69,7 +69,7 @@ async fn a_rejected_tool_does_not_run_and_the_result_contains_the_reason() {
     let (_, plain) = app.held("pay", "1").await;
     let answer = app.client.reject(&plain).await;
     let expected = json!({ "success": true, "result": "Tool execution rejected by user.",
-                           "toolCallId": plain, "state": "rejected" });
+                           "toolCallId": plain, "state": "rejected", "waitsForPage": true });
     assert_eq!((answer.status, answer.body), (200, expected));
 
     let (_, id) = app.held("pay", "2").await;

@@ -158,7 +158,9 @@ async fn on_postgres_edited_inputs_must_fit_the_tool_of_the_process_that_decides
     let (_, id) = old.held("pay", "1").await;
     let edit =
         |note: &str| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": note } });
-    let unfit = new.client.validate(&edit("too long now")).await;
+    let mut edited = edit("too long now");
+    edited["inputHash"] = new.client.call(&id).await["input_hash"].clone();
+    let unfit = new.client.validate(&edited).await;
     assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
     assert_eq!(unfit.body["error"]["details"]["errors"][0]["pointer"], "/note");
     assert_eq!(old.client.call(&id).await["state"], "pending");

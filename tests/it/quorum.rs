@@ -40,7 +40,8 @@ fn chief(app: &Embedded, user: &str) -> Client {
 #[track_caller]
 fn waits_for(more: &str, again: bool, id: &str, answer: &Answer) {
     let result = format!("Approved. {more} to approve it before it runs.");
-    let expected = json!({ "success": false, "result": result, "toolCallId": id, "state": "pending" });
+    let expected = json!({ "success": false, "result": result, "toolCallId": id, "state": "pending",
+                           "waitsForPage": true });
     assert_eq!((answer.status, &answer.body), (202, &expected));
     assert_eq!(answer.header("idempotent-replayed"), again.then_some("true"));
 }

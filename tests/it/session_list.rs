@@ -61,7 +61,7 @@ async fn a_session_counts_the_pending_calls_of_all_its_threads_and_says_whether_
     assert_eq!(root_only[0]["has_policy"], false);
 
     assert_eq!(app.client.reject(&denied).await.status, 200);
-    let policy = json!({ "tools": { "pay": "deny" } });
+    let policy = json!({ "tools": { "refuse": "deny" } });
     let set = app.client.http.put(app.client.url(&format!("/sessions/{root}/policy"))).json(&policy);
     assert_eq!(app.client.send(set).await.status, 200);
     let later = session().await;

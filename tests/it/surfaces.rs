@@ -119,11 +119,11 @@ fn rules(config: &mut Config) {
     rule(config, "mumble", ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() });
 }
 
-/// A held call and another one beside it, so that the run waits whatever becomes of the first.
+/// A held call and another one of another tool beside it, so that the run waits whatever becomes of the first.
 async fn held(app: &Embedded, user: &Client, tool: &str) -> Held {
     let thread = user.thread().await;
-    let call = |id: &str| call(id, tool, &json!({ "note": id }));
-    app.scene.calls(&[call("one"), call("two")]);
+    let call = |id: &str, tool: &str| call(id, tool, &json!({ "note": id }));
+    app.scene.calls(&[call("one", tool), call("two", "break")]);
     let call = user.send_message(&thread, "pay twice").await.pending()[0].clone();
     let now = user.call(&call).await;
     let part_of = |of: &str| now[of].as_str().unwrap().to_owned();
@@ -154,7 +154,7 @@ enum Obstacle {
     OtherPersonWanted,
     /// The requester no longer has the role for the tool.
     RoleLost,
-    /// The session forbids the tool since the call was held.
+    /// The session forbids the tool since the call was held, and so the call is rejected.
     Forbidden,
     Expired,
     Cancelled,
@@ -226,12 +226,14 @@ impl Obstacle {
             (Self::OtherUser | Self::WrongRole | Self::OtherTenant | Self::ThreadDeleted, _) => {
                 refused(404, "not_found")
             }
-            (Self::OtherPersonWanted | Self::RoleLost | Self::Forbidden, _) => refused(403, "forbidden"),
+            (Self::OtherPersonWanted | Self::RoleLost, _) => refused(403, "forbidden"),
             // The page receives the state of each call and a new request for the pending one.
-            (Self::Expired | Self::Cancelled | Self::Rejected, Surface::Page) => refused(200, ""),
+            (Self::Forbidden | Self::Expired | Self::Cancelled | Self::Rejected, Surface::Page) => {
+                refused(200, "")
+            }
             (Self::Expired, _) => refused(409, "expired"),
             (Self::Cancelled, _) => refused(409, "cancelled"),
-            (Self::Rejected, _) => refused(409, "already_decided"),
+            (Self::Forbidden | Self::Rejected, _) => refused(409, "already_decided"),
         }
     }
 
@@ -240,7 +242,7 @@ impl Obstacle {
         match self {
             Self::Expired => "expired",
             Self::Cancelled | Self::ThreadDeleted => "cancelled",
-            Self::Rejected => "rejected",
+            Self::Forbidden | Self::Rejected => "rejected",
             _ => "pending",
         }
     }

@@ -169,7 +169,7 @@ async fn a2_an_approval_runs_the_stored_call_whatever_its_part_contains() {
         let id = held(&app).await;
         let mut forged = part(&id, &more);
         forged["state"] = json!("approval-responded");
-        forged["approval"] = json!({ "id": id, "approved": true, "reason": FORGED, "inputs": { "note": FORGED },
+        forged["approval"] = json!({ "id": id, "approved": true, "inputs": { "note": FORGED },
             "validatedInputs": { "note": FORGED }, "by": FORGED, "inputHash": FORGED });
         app.scene.answers("Paid.");
         let turn =

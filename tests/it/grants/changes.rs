@@ -18,7 +18,9 @@ async fn a_tool_whose_schema_changed_needs_a_new_approval() {
     let waits = made(&app, &thread, "pay", "2").await;
     assert_eq!(waits["state"], "pending");
     // An approval of a call from before the change covers the tool as it was then.
-    assert_eq!(remember(&app.client, &old).await.body["state"], "succeeded");
+    let shown = app.client.call(&old).await["input_hash"].clone();
+    let yes = json!({ "toolCallId": old, "isValidated": true, "remember": "session", "inputHash": shown });
+    assert_eq!(app.client.validate(&yes).await.body["state"], "succeeded");
     let of_old = app.client.call(&old).await;
     let session = of_old["session_id"].as_str().unwrap();
     assert_eq!(grants(&app.client, session).await[0]["schema_hash"], of_old["schema_hash"]);

@@ -277,7 +277,7 @@ async fn the_policy_is_evaluated_again_and_limits_the_handler() {
     let (desk, questions) = super::desk();
     let app = Embedded::with_handler(desk, |_| {}).await;
     let thread = app.client.thread().await;
-    pays(&app, &["10"], "Never.");
+    pays(&app, &["10"], "Then not.");
     let decides = async {
         let question = questions.next().await;
         let id = question.id();
@@ -288,7 +288,7 @@ async fn the_policy_is_evaluated_again_and_limits_the_handler() {
         id
     };
     let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
-    assert_eq!(turn.codes(), "fbc98ed", "{}", turn.raw);
-    assert_eq!(app.client.call(&id).await["state"], "pending");
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98ea8ef0ed", "Then not."), "{}", turn.raw);
+    assert_eq!(app.client.call(&id).await["state"], "rejected");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }

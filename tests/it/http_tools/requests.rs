@@ -110,7 +110,11 @@ async fn a_change_of_a_constant_makes_an_earlier_approval_stale() {
     let yes = json!({ "toolCallId": id, "isValidated": true, "inputHash": shown });
     assert_eq!(server.client.validate(&yes).await.code(), "stale");
     assert_eq!(office.remote.received().len(), 0);
-    assert_eq!(server.client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(server.client.approve(&id).await.code(), "stale", "no hash says what was shown");
+    assert_eq!(office.remote.received().len(), 0);
+    let shown = server.client.call(&id).await["input_hash"].clone();
+    let yes = json!({ "toolCallId": id, "isValidated": true, "inputHash": shown });
+    assert_eq!(server.client.validate(&yes).await.body["state"], "succeeded");
     assert_eq!(office.remote.received()[0].json()["input"]["account"], "acme-8");
 }
 

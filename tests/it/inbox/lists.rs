@@ -22,7 +22,10 @@ async fn a_listed_call_contains_the_fields_needed_to_decide_it() {
     expected["input_schema"] = tool["input_schema"].clone();
     expected["requested_by"] = json!("user:alice");
     expected["thread_title"] = app.client.get(&format!("/threads/{thread}")).await.body["title"].clone();
-    expected["can_decide"] = json!(true);
+    expected["card_parts"] = json!(["inputs"]);
+    for right in ["can_decide", "can_edit", "can_remember"] {
+        expected[right] = json!(true);
+    }
     expected["can_reject"] = json!(true);
     expected["required"] = json!(1);
     expected["approved_by"] = json!([]);

@@ -41,7 +41,9 @@ async fn a_users_policy_tightens_their_own_session_only() {
     let thread = app.client.thread().await;
     let policy = json!({ "mode": "auto-deny", "tools": { "look": "ask" } });
     let answer = put(&app.client, &thread, &policy).await;
-    assert_eq!((answer.status, &answer.body), (200, &policy));
+    let mut set = policy.clone();
+    (set["rejected"], set["allowed"]) = (json!([]), json!([]));
+    assert_eq!((answer.status, &answer.body), (200, &set));
     let pay = made_in(&app, &thread, "pay", "1").await;
     assert_eq!((&pay["state"], decision(&pay)[3]), (&json!("rejected"), &json!("session")));
     let look = made_in(&app, &thread, "look", "2").await;
@@ -81,13 +83,14 @@ async fn only_an_operator_loosens_a_session_policy() {
 }
 
 #[tokio::test]
-async fn a_held_call_may_be_forbidden_until_it_runs() {
+async fn a_held_call_that_its_session_forbids_is_rejected_and_no_approval_runs_it() {
     let app = office().await;
     let (thread, id) = app.held("pay", "1").await;
-    assert_eq!(put(&app.client, &thread, &json!({ "tools": { "pay": "deny" } })).await.status, 200);
-    let refused = app.client.approve(&id).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
-    assert_eq!(app.client.reject(&id).await.body["state"], "rejected");
+    app.scene.answers("Then not.");
+    let set = put(&app.client, &thread, &json!({ "tools": { "pay": "deny" } })).await;
+    assert_eq!((set.status, &set.body["rejected"]), (200, &json!([id])));
+    let late = app.client.approve(&id).await;
+    assert_eq!((late.status, late.code()), (409, "already_decided"));
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 

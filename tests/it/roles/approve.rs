@@ -51,8 +51,8 @@ async fn an_approver_sees_and_decides_the_held_calls_of_another_user() {
     let no = app.hold_in(&thread, "pay", "11").await;
     assert_eq!(chief.call(&yes).await, app.client.call(&yes).await);
     let approved = chief.approve(&yes).await;
-    let expected =
-        json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": yes, "state": "succeeded" });
+    let expected = json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": yes,
+                           "state": "succeeded", "waitsForPage": true });
     assert_eq!((approved.status, approved.body), (200, expected));
     assert_eq!(chief.reject(&no).await.body["state"], "rejected");
     assert_eq!(chief.call(&yes).await["output"], json!({ "paid": "10" }), "and the outcome");

@@ -160,7 +160,7 @@ async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
         ("approve", json!({}), "tool_call_id"),
         ("approve", json!({ "toolCallId": id }), "toolCallId"),
         ("approve", json!({ "tool_call_id": id, "validated_inputs": [] }), "validated_inputs"),
-        ("approve", json!({ "tool_call_id": id, "reason": "yes" }), "reason"),
+        ("approve", json!({ "tool_call_id": id, "reason": "x".repeat(2001) }), "reason"),
         ("reject", json!({ "tool_call_id": 7 }), "tool_call_id"),
         ("reject", json!({ "tool_call_id": id, "reason": "x".repeat(2001) }), "reason"),
         ("reject", json!({ "tool_call_id": id, "validated_inputs": {} }), "validated_inputs"),

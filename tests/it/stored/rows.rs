@@ -28,7 +28,8 @@ struct Story {
 
 impl Story {
     async fn begin() -> Self {
-        let app = Embedded::start().await;
+        // A cancelled call leaves the next turn to the test.
+        let app = Embedded::with(|config| config.approval.resume_on_expiry = false).await;
         let (thread, ran) = app.held("pay", "1").await;
         assert_eq!(app.client.approve(&ran).await.body["state"], "succeeded");
         app.scene.answers("Paid.");
