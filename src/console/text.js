@@ -1,8 +1,6 @@
 // All texts reach the page through this module. Text of models, tools and people becomes text nodes, never markup.
+import { HIDDEN, mixed, number } from './characters.js';
 
-// A plain blank and a line break are shown as they are; every other character that hides text, reverses it or looks like
-// a blank is shown by its number.
-export const HIDDEN = /(?![ \n])[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 
 /** A new element. Strings among the children become text nodes in which hidden characters are numbers. */
 export function el(name, properties = {}, ...children) {

@@ -51,6 +51,8 @@ const FILES: &[File] = &[
     file!(SCRIPT, "background.js"),
     file!(SCRIPT, "batch.js"),
     file!(SCRIPT, "card.js"),
+    file!(SCRIPT, "characters.js"),
+    file!(SCRIPT, "complete.js"),
     file!(SCRIPT, "definitions.js"),
     file!(SCRIPT, "delegate.js"),
     file!(SCRIPT, "edit.js"),
