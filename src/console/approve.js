@@ -26,6 +26,7 @@ export function approveButton(words, isLeft, pressed) {
     const found = isLeft();
     const name = found === null ? words() : found.place ? `Read on: ${found.words}` : `Cannot be approved here: ${found.words}`;
     if (button.textContent !== name) fill(button, name);
+    button.title = found === null ? '' : name;
     button.classList.toggle('left', found !== null);
     // A press that was meant to read on does not approve.
     if (wasLeft && found === null) changed();

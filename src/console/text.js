@@ -97,7 +97,7 @@ function rowsEnd(text, found, columns, rows) {
     while (mark < found.length && (found[mark].start < at || found[mark].start === found[mark].end)) mark += 1;
     const here = found[mark]?.start === at && found[mark].end > at ? found[mark] : null;
     const isBreak = here ? here.breaks : text[at] === '\n';
-    column += here ? here.words.length + 1 : 1;
+    column += here ? here.words.length + 1 : width(text.charCodeAt(at));
     if (isBreak || column > columns) {
       row += 1;
       column = isBreak ? 0 : column - columns;
@@ -114,7 +114,7 @@ function rowsStart(text, found, columns, rows) {
     while (mark >= 0 && (found[mark].end > at || found[mark].start === found[mark].end)) mark -= 1;
     const here = found[mark]?.end === at && found[mark].start < at ? found[mark] : null;
     const isBreak = here ? here.breaks : text[at - 1] === '\n';
-    column += here ? here.words.length + 1 : 1;
+    column += here ? here.words.length + 1 : width(text.charCodeAt(at - 1));
     if (isBreak || column > columns) {
       row += 1;
       column = isBreak ? 0 : column - columns;
@@ -124,6 +124,9 @@ function rowsStart(text, found, columns, rows) {
   }
   return at;
 }
+
+// Characters of East Asia are wide; an emoji is two units.
+const width = unit => (unit >= 0x1100 && !(unit >= 0xd800 && unit < 0xe000) ? 2 : 1);
 
 // A surrogate pair is not split.
 const whole = (text, at) => (at > 0 && text.charCodeAt(at - 1) >= 0xd800 && text.charCodeAt(at - 1) < 0xdc00 ? at - 1 : at);

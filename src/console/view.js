@@ -1,5 +1,7 @@
 // What of a part was in view: a person has read a text only if it was on the screen from its start to its end.
 
+// The height of a line, in pixels.
+const LINE = 22;
 const TEXTS = '.value, .line, dt, p, h4';
 /** How far each text was in view without a gap, as a fraction of its height. */
 const reached = new WeakMap();
@@ -36,7 +38,7 @@ export function unread(part) {
 export function goTo(text) {
   text.scrollIntoView({ block: 'start' });
   const body = text.closest('.body');
-  body.scrollTop += (reached.get(text) ?? 0) * text.getBoundingClientRect().height;
+  body.scrollTop += Math.max(0, (reached.get(text) ?? 0) * text.getBoundingClientRect().height - LINE);
   (text.querySelector('.link') ?? text.closest('.part')).focus({ preventScroll: true });
 }
 
@@ -65,9 +67,9 @@ function look() {
       if (size === 0) continue;
       const [from, to] = [(top - start) / size, (bottom - start) / size];
       const so = reached.get(text) ?? 0;
-      // A pixel more or less is none of a line.
+      // A pixel more or less is none of a line. A line counts only if all of it was in view at once.
       const slack = 2 / size;
-      if (from > so + slack || to <= so) continue;
+      if (from > Math.max(slack, so - LINE / size + slack) || to <= so) continue;
       const now = to >= 1 - slack ? 1 : to;
       isNew ||= now === 1;
       reached.set(text, now);
