@@ -7,7 +7,9 @@ import { el } from './text.js';
 export function decision(item, isLeft, send, edit) {
   const { can_decide: mayDecide = true, can_reject: mayReject = true, cannot_approve: refused, unreadable } = item;
   const mayApprove = mayDecide && !refused && !unreadable;
-  if (!mayApprove && !mayReject) return { controls: [el('p', {}, 'You see this call, and others decide it.')], update() {} };
+  // Other inputs may be approved where the proposed ones do not fit.
+  const mayEdit = item.can_edit ?? mayApprove;
+  if (!mayApprove && !mayEdit && !mayReject) return { controls: [el('p', {}, 'You see this call, and others decide it.')], update() {} };
   const reason = el('textarea', { id: 'reason', rows: 1, maxLength: 2000, placeholder: 'optional' });
   const note = el('textarea', { id: 'note', rows: 1, maxLength: 2000, placeholder: 'optional' });
   const remember = el('input', { type: 'checkbox', id: 'remember' });
@@ -29,7 +31,7 @@ export function decision(item, isLeft, send, edit) {
   const approve = mayApprove && approveButton(() => 'Approve', isLeft,
     () => send({ isValidated: true, ...words(note), ...(remember.checked ? { remember: 'session' } : {}) }));
   const row = el('div', { className: 'approval' }, mayReject && deny, mayApprove && more,
-    el('span', { className: 'gap' }), mayApprove && item.can_edit !== false && el('button', { type: 'button', on: { click: edit } }, 'Edit'), approve?.button);
+    el('span', { className: 'gap' }), mayEdit && el('button', { type: 'button', on: { click: edit } }, 'Edit'), approve?.button);
 
   // The press that opened the form confirms nothing.
   function open(isOpen) {

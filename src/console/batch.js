@@ -15,8 +15,8 @@ document.getElementById('batch').addEventListener('click', () => {
 });
 
 // A call is chosen from the start only if nothing about it needs a closer look.
-const isPlain = ({ risk_level: risk, preview }, drawn) =>
-  risk === 'low' && preview?.failed === undefined && Object.values(drawn.now).every(part => part.querySelector('.mark, .cut, .error') === null);
+const isPlain = (item, drawn) => item.risk_level === 'low' && item.preview?.failed === undefined && rest(item, drawn, false) === null
+  && Object.values(drawn.now).every(part => part.querySelector('.mark') === null);
 
 function openDialog(items) {
   const tool = title(items[0].tool_name);

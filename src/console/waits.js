@@ -7,7 +7,7 @@ import { clock, date } from './time.js';
 export function waits(item) {
   const { reason, expires_at: end, required, approved_by: voters = [], can_decide: mayApprove, can_reject: mayReject, on_behalf_of: other, others,
     cannot_approve: refused } = item;
-  const may = refused ? why(refused, item)
+  const may = refused ? [refused.message, mayReject && ' You can deny it.']
     : mayApprove ? ['You can approve or deny it', inPlaceOf(other), '.']
     : mayReject ? 'You can deny it; your approval would not count.'
       : mayApprove === undefined ? 'The server checks whether you may decide.' : 'You cannot decide it.';
@@ -27,11 +27,4 @@ const delegated = ({ from, to, until, reason }) => el('li', {}, el('b', {}, pers
 function escalates({ roles, due_at: due, escalated_at: at }) {
   const names = roles.map((role, n) => [n > 0 && ' or ', el('code', {}, role)]);
   return el('li', {}, at ? 'Escalated ' : 'Escalates ', date(at ?? due), ': people with the role ', names, at ? ' may decide too.' : ' may decide from then on.');
-}
-
-// Why an approval by the caller would be refused now.
-function why({ code, message }, { required = 1, approved_by: voters = [] }) {
-  if (code !== 'already_approved') return message;
-  const n = required - voters.length;
-  return `You have approved. ${n > 1 ? `${n} more people have to.` : 'One more person has to.'}`;
 }

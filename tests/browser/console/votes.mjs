@@ -14,7 +14,8 @@ export default async function ({ facts, open, until }) {
   await carol.presses('Approve');
   await carol.shows('One more person has to approve it before it runs.');
   await carol.shows('So far carol.');
-  await carol.shows('You can deny it; your approval would not count.');
+  await carol.shows('You have approved. One more person has to.');
+  await carol.page.locator('.trail').getByText('Approved, more approvals needed by carol').waitFor();
   assert.equal(await carol.button('Approve').count(), 0);
   const dave = await signedIn(facts.dave);
   await dave.shows('So far carol.');

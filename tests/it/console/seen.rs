@@ -64,7 +64,7 @@ async fn f5_a_command_behind_line_breaks_is_shown_and_approved_only_after_it_was
 }
 
 #[tokio::test]
-async fn in_a_small_window_the_header_and_the_bar_take_at_most_a_sixth() {
+async fn f16_in_a_small_window_the_header_and_the_bar_take_at_most_a_sixth() {
     let app = shell(&[json!({ "command": "ls", "host": "web-1", "words": vec!["word"; 20] })]).await;
     play("small", &app.client.base, json!({})).await;
     assert_eq!(app.ledger.lines(), ["ls"]);
@@ -104,7 +104,7 @@ async fn a_note_with_an_approval_is_sent_and_a_denial_is_asked_twice() {
 }
 
 #[tokio::test]
-async fn f5_several_calls_are_approved_with_their_previews_and_constants_and_each_by_its_own_choice_on_sqlite()
+async fn f16_several_calls_are_approved_with_their_previews_and_constants_and_each_by_its_own_choice_on_sqlite()
  {
     let dir = tempfile::tempdir().unwrap();
     let preview = |text: &str| Does::answers(200, &json!({ "preview": text }).to_string());
@@ -162,7 +162,7 @@ async fn the_outcome_of_a_call_is_in_one_live_region_that_stays() {
 }
 
 #[tokio::test]
-async fn of_sixty_calls_each_is_offered_for_approval_only_when_its_card_is_complete_and_seen() {
+async fn f16_each_of_sixty_calls_is_offered_for_approval_only_when_its_card_is_complete_and_seen() {
     let app = Embedded::start().await;
     play("complete", &app.client.base, json!({ "seed": 7 })).await;
 }
