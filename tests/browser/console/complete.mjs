@@ -201,10 +201,17 @@ function reader() {
       ['jumps to the start', () => { body.scrollTop = 0; }],
       ['opens a cut', () => { const cuts = [...root.querySelectorAll('.part .cut .link')]; cuts[random(cuts.length)]?.click(); }],
       ['presses', () => { if (!button.textContent.startsWith('Approve')) button.click(); }],
-      ['chooses', () => { const boxes = [...root.querySelectorAll('[type=checkbox]')]; if (within === 'dialog') boxes[random(boxes.length)].click(); }],
+      ['chooses', () => {
+        if (within !== 'dialog') return;
+        // Mostly one call alone, near what is in view.
+        const boxes = [...root.querySelectorAll('[type=checkbox]')];
+        const at = random(2) ? boxes.findIndex(box => box.getBoundingClientRect().top > 0) : random(boxes.length);
+        if (random(4)) for (const box of boxes) box.checked = false;
+        boxes[Math.max(0, at)].click();
+      }],
     ];
     for (let n = 0; n < (within === 'dialog' ? 150 : 15) && faults.length === 0; n += 1) {
-      const [what, act] = actions[random(actions.length)];
+      const [what, act] = within === 'dialog' && random(2) ? actions.at(-1) : actions[random(actions.length)];
       act();
       await frame();
       look();

@@ -19,6 +19,7 @@ export default async function ({ open, until }) {
   await tab.presses('Approve');
   await tab.shows('Approved by local, and done.');
   assert.equal(tab.decisions()[0].reason, 'Seen the <b>bill</b>.');
+  await page.locator('#detail .rest > p').getByText('Note: Seen the <b>bill</b>.').waitFor();
   await until('the age of the decision', () => tab.rows().nth(0).locator('.state').innerText().then(text => /^succeeded, local, decided \d+ seconds? ago$/.test(text)));
   await page.locator('#detail .trail').getByText('The model made the call for local').waitFor();
 

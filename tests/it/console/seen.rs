@@ -98,9 +98,10 @@ async fn f5_the_values_of_the_model_are_apart_from_the_words_of_the_question() {
 async fn a_note_with_an_approval_is_sent_and_a_denial_is_asked_twice() {
     let app = Embedded::start().await;
     app.held("pay", "1").await;
-    app.held("pay", "2").await;
+    let (_, paid) = app.held("pay", "2").await;
     play("words", &app.client.base, json!({})).await;
     assert_eq!(app.ledger.lines(), ["pay 2"]);
+    assert_eq!(app.client.call(&paid).await["decision"]["reason"], "Seen the <b>bill</b>.");
 }
 
 #[tokio::test]
