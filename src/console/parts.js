@@ -14,10 +14,10 @@ const WORDS = { inputs: 'inputs', constants: 'inputs of the operator', preview: 
  */
 export function parts(level = 'h3') {
   const drawn = new Map();
-  const one = (name, source, contents) => {
+  const one = (name, source, contents, key = name) => {
     const facts = JSON.stringify(source);
-    if (drawn.get(name)?.facts !== facts) drawn.set(name, { facts, element: section(name, contents(heading => el(level, {}, heading))) });
-    return drawn.get(name).element;
+    if (drawn.get(key)?.facts !== facts) drawn.set(key, { facts, element: section(name, contents(heading => el(level, {}, heading))) });
+    return drawn.get(key).element;
   };
   const self = {
     /** The elements of the parts, in the order of a card. */
@@ -34,14 +34,14 @@ export function parts(level = 'h3') {
     /** The same for an edit that is reviewed: its changes in place of the inputs, and its own preview. */
     drawEdit(item, { inputs: edited, preview: said }) {
       return self.keep({ ...self.draw(item),
-        inputs: one('inputs', ['edit', edited], heading => [heading('Your changes'), changes(difference(text(item.input), text(edited)))]),
-        preview: said && one('preview', ['edit', said], heading => [heading('Preview of your changes'), preview(said)]) });
+        inputs: one('inputs', edited, heading => [heading('Your changes'), changes(difference(text(item.input), text(edited)))], 'edited inputs'),
+        preview: said && one('preview', said, heading => [heading('Preview of your changes'), preview(said)], 'preview of the edit') });
     },
     keep(now) {
       self.now = Object.fromEntries(Object.entries(now).filter(([, element]) => element));
       return self.now;
     },
-    /** The names of the parts that are shown whole; with `isRead` only those that were in view. */
+    /** The names of the parts that are shown whole; with `mustBeRead` only those that were in view. */
     shown: mustBeRead => Object.entries(self.now).filter(([, element]) => cutsOf(element).length === 0 && (!mustBeRead || isRead(element))).map(([name]) => name),
     now: {},
   };

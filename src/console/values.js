@@ -17,8 +17,8 @@ export function values(value, hash) {
   showAll.addEventListener('click', () => opened(container, part(value, hash, { at: 0, first: Infinity }, 0)));
   const gap = el('p', { className: 'cut' }, `Cut: ${count(total - VALUES_FIRST - VALUES_LAST, 'value')} are not shown here. `,
     hash && ['Hash of the whole: ', el('code', {}, hash), '. '], showAll);
-  gap.dataset.left = total - VALUES_FIRST - VALUES_LAST;
-  container.append(part(value, hash, { at: 0, first: VALUES_FIRST, last: total - VALUES_LAST, gap }, 0));
+  gap.dataset.left = 0;
+  container.append(part(value, hash, { at: 0, first: VALUES_FIRST, last: total - VALUES_LAST, gap, isPlaced: false }, 0));
   return container;
 }
 
@@ -41,8 +41,9 @@ function part(value, hash, shown, depth) {
     const inside = shown.first === Infinity ? 0 : size(inner, depth + 1);
     if (shown.at >= shown.first && shown.at + inside <= shown.last) {
       shown.at += inside;
-      if (shown.gap) list.append(el('div', {}, el('dt', {}, '…'), el('dd', {}, shown.gap)));
-      shown.gap = null;
+      if (!shown.isPlaced) list.append(el('div', {}, el('dt', {}, '…'), el('dd', {}, shown.gap)));
+      shown.isPlaced = true;
+      shown.gap.dataset.left = Number(shown.gap.dataset.left) + line(inner).length;
     } else {
       list.append(el('div', {}, el('dt', {}, isList ? `[${name}]` : key(name)), el('dd', {}, part(inner, hash, shown, depth + 1))));
     }

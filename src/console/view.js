@@ -38,7 +38,9 @@ export function unread(part) {
 export function goTo(text) {
   text.scrollIntoView({ block: 'start' });
   const body = text.closest('.body');
-  body.scrollTop += Math.max(0, (reached.get(text) ?? 0) * text.getBoundingClientRect().height - LINE);
+  // In a very low window the page scrolls as a whole.
+  const scroller = body.scrollHeight > body.clientHeight ? body : document.scrollingElement;
+  scroller.scrollTop += Math.max(0, (reached.get(text) ?? 0) * text.getBoundingClientRect().height - LINE);
   (text.querySelector('.link') ?? text.closest('.part')).focus({ preventScroll: true });
 }
 
