@@ -9,7 +9,7 @@ const EVENTS = {
   'tool.started': 'Started', 'tool.input_requested': 'The tool asked for an answer', 'tool.input_ended': 'The question of the tool ended',
   'tool.succeeded': 'Succeeded', 'tool.failed': 'Failed', 'tool.interrupted': 'Outcome unknown',
 };
-// A model acts for a person; everybody else acts by themselves.
+// A model acts for a person, and every other actor for itself.
 const FOR = new Set(['tool.called']);
 const DECIDED = new Set(['tool.voted', 'tool.approved', 'tool.rejected']);
 

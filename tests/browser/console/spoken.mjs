@@ -22,7 +22,7 @@ export default async function ({ facts, open, until }) {
     [() => tab.presses('Approve'), 'Approved by local. It failed: '],
     [() => tab.presses('Approve'), 'Approved by local. The tool may have run: its outcome is unknown.'],
     [() => tab.denies('No.'), 'Denied by local. It did not run.'],
-    // Somebody else decides.
+    // Another page decides.
     [async id => fetch(`${facts.server}/qa/validate_tool`, { method: 'POST', headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ toolCallId: id, isValidated: false }) }), 'Denied by local. It did not run.'],
     [async () => fs.writeFileSync(facts.expire, ''), 'Nobody decided in time. It did not run.'],
