@@ -24,6 +24,12 @@ const NAMED = ['history', 'tools', 'sessions', 'webhooks'];
 // The views of the right pane, by the first part of the fragment.
 const VIEWS = { call: card, link, session, sessions, tools: definitions, webhooks, request: toolRequests };
 
+/** Opens and closes the navigation of a small window. */
+function showMenu(isOpen) {
+  document.body.classList.toggle('has-menu', isOpen);
+  byId('menu').ariaExpanded = String(isOpen);
+}
+
 function closeViews(except) {
   for (const [name, view] of Object.entries(VIEWS)) {
     if (name !== except) view.close();
@@ -163,7 +169,11 @@ byId('sign-out').addEventListener('click', async () => {
   }
   showSignIn(why, byId('with-sign-in').hidden ? null : byId('sign-in').getAttribute('href'));
 });
+byId('menu').addEventListener('click', () => showMenu(!document.body.classList.contains('has-menu')));
 live.addEventListener('open', () => { byId('connection').textContent = 'Live'; });
 live.addEventListener('lost', () => { byId('connection').textContent = 'Not connected, trying again…'; });
-addEventListener('hashchange', () => { if (!panes.hidden) route(); });
+addEventListener('hashchange', () => {
+  showMenu(false);
+  if (!panes.hidden) route();
+});
 start();

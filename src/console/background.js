@@ -1,5 +1,6 @@
 // The context of a held call: the part of the policy that asks, the words before it, earlier decisions, and the people
 // that may decide.
+import { headline } from './headline.js';
 import { stateWord } from './list.js';
 import { cuttable, el, person } from './text.js';
 import { date } from './time.js';
@@ -45,8 +46,8 @@ function earlier(item, history) {
   if (history.length === 0) {
     return el('p', {}, `None: no call of ${item.tool_name} was approved or denied for ${person(item.requested_by)} before.`);
   }
-  return el('ul', { className: 'trail' }, history.map(({ tool_call_id: id, headline, state, decision }) => el('li', {},
-    el('a', { href: `#/call/${id}` }, headline ?? `Call ${id.slice(-6)}`), ' ', el('b', {}, decision.decision === 'approve' ? 'approved' : 'denied'),
+  return el('ul', { className: 'trail' }, history.map(({ tool_call_id: id, headline_parts: parts, headline: whole = `Call ${id.slice(-6)}`, state, decision }) => el('li', {},
+    el('a', { href: `#/call/${id}` }, headline({ headline_parts: parts, headline: whole })), ' ', el('b', {}, decision.decision === 'approve' ? 'approved' : 'denied'),
     ' by ', person(decision.by), decision.edited && ', edited', decision.decision === 'approve' && `: ${stateWord(state)}`,
-    decision.reason && [', reason: ', el('q', {}, decision.reason)], ' ', el('small', {}, date(decision.at)))));
+    decision.reason && [decision.decision === 'approve' ? ', note: ' : ', reason: ', el('q', {}, decision.reason)], ' ', el('small', {}, date(decision.at)))));
 }

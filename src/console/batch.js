@@ -1,58 +1,86 @@
-// Approving all waiting calls of one tool that the list shows, with the hashes that were shown.
+// Approving several waiting calls of one tool that the list shows, with the hashes that were shown.
 import { BATCH, decideAll } from './api.js';
-import { changed, guard, setBusy } from './inert.js';
+import { approveButton, rest } from './approve.js';
+import { headline } from './headline.js';
+import { changed, setBusy } from './inert.js';
 import * as list from './list.js';
+import { parts } from './parts.js';
 import { el, fill, person, title } from './text.js';
-import { values } from './values.js';
 
 const dialog = document.getElementById('dialog');
 
 document.getElementById('batch').addEventListener('click', () => {
-  // A definition that is not accepted is read in the card.
-  const items = list.waiting().filter(item => item.can_decide && !item.unreadable && !item.unaccepted_definition);
+  const items = list.waiting().filter(list.canBatch);
   if (items.length > 0) openDialog(items);
 });
 
+// A call is chosen from the start only if nothing about it needs a closer look.
+const isPlain = (item, drawn) => item.risk_level === 'low' && item.preview?.failed === undefined && rest(item, drawn, false) === null
+  && Object.values(drawn.now).every(part => part.querySelector('.mark') === null);
+
 function openDialog(items) {
-  const heading = el('h2', { id: 'dialog-title', tabIndex: -1, autofocus: true }, `Approve ${items.length} calls of ${title(items[0].tool_name)}?`);
+  const tool = title(items[0].tool_name);
+  const heading = el('h2', { id: 'dialog-title', tabIndex: -1, autofocus: true }, `Approve calls of ${tool}`);
   const message = el('p', { className: 'message', role: 'status' });
   const cancel = el('button', { type: 'button', on: { click: () => dialog.close() } }, 'Cancel');
-  const rows = new Map();
-  const approve = guard(el('button', { type: 'button', className: 'approve' }, `Approve these ${items.length}`), async () => {
-    setBusy([approve], true);
+  const entries = items.map(entry);
+  const chosen = () => entries.filter(({ box }) => box.checked);
+  const isLeft = () => {
+    const open = chosen().map(one => rest(one.item, one.drawn, true)).filter(Boolean);
+    return open.length === 0 ? null : { words: `${open.length} of ${chosen().length}: ${open[0].words}`, place: open.find(({ place }) => place)?.place };
+  };
+  const approve = approveButton(() => `Approve ${chosen().length} of ${items.length}`, isLeft, async () => {
+    const sent = chosen();
+    if (sent.length === 0) {
+      fill(message, 'Choose a call.');
+      return;
+    }
+    setBusy([approve.button], true);
+    for (const { box } of entries) box.disabled = true;
     cancel.textContent = 'Close';
-    await send(items, rows, message);
-    approve.remove();
+    await send(sent, message);
+    approve.button.remove();
     heading.focus();
   });
   fill(dialog, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Calls' }, heading,
-    el('p', {}, 'Each call is approved as it is shown here. A call that has changed since is not approved.'),
-    el('ol', { className: 'batch' }, items.map(item => {
-      const outcome = el('p', { className: 'outcome' });
-      rows.set(item.tool_call_id, outcome);
-      return el('li', {}, el('h3', {}, item.headline ?? title(item.tool_name)),
-        el('p', { className: 'facts' }, list.risk(item.risk_level), item.requested_by && el('span', {}, `asked for by ${person(item.requested_by)}`)),
-        values(item.input, item.input_hash), outcome);
-    }))), el('div', { className: 'bar' }, message, el('div', { className: 'approval' }, cancel, approve)));
+    el('p', {}, 'Each chosen call is approved as it is shown here. A call that has changed since is not approved.'),
+    el('ol', { className: 'batch', on: { change: () => {
+      fill(message);
+      approve.update();
+      changed();
+    } } }, entries.map(({ element }) => element))),
+  el('div', { className: 'bar' }, message, el('div', { className: 'approval' }, cancel, el('span', { className: 'gap' }), approve.button)));
   dialog.showModal();
   changed();
 }
 
-async function send(items, rows, message) {
+function entry(item) {
+  const drawn = parts('h4');
+  const body = Object.values(drawn.draw(item));
+  const box = el('input', { type: 'checkbox', checked: isPlain(item, drawn) });
+  const outcome = el('p', { className: 'outcome' });
+  const element = el('li', {}, el('h3', {}, el('label', { className: 'check' }, box, el('span', {}, headline(item)))),
+    el('p', { className: 'facts' }, list.risk(item.risk_level), item.requested_by && el('span', {}, `asked for by ${person(item.requested_by)}`)),
+    body, outcome);
+  return { item, drawn, box, outcome, element };
+}
+
+async function send(sent, message) {
   let [ran, other] = [0, 0];
-  for (let from = 0; from < items.length; from += BATCH) {
-    const some = items.slice(from, from + BATCH);
-    message.textContent = `Sending ${from + 1} to ${from + some.length} of ${items.length}…`;
-    const decisions = some.map(item => ({ toolCallId: item.tool_call_id, isValidated: true, inputHash: item.input_hash, resume: true }));
+  for (let from = 0; from < sent.length; from += BATCH) {
+    const some = sent.slice(from, from + BATCH);
+    fill(message, `Sending ${from + 1} to ${from + some.length} of ${sent.length}…`);
+    const decisions = some.map(({ item }) => ({ toolCallId: item.tool_call_id, isValidated: true, inputHash: item.input_hash, resume: true }));
     let results;
     try {
       ({ results } = await decideAll(decisions));
     } catch (error) {
-      message.textContent = `${error.message} ${from === 0 ? 'Look at the calls again before you repeat it.' : `${from} were sent before.`}`;
+      fill(message, `${error.message} ${from === 0 ? 'Look at the calls again before you repeat it.' : `${from} were sent before.`}`);
       return;
     }
     for (const { toolCallId, state, error } of results) {
-      fill(rows.get(toolCallId), error ? `Not approved: ${error.message}` : `Approved: ${list.stateWord(state)}.`);
+      const { outcome } = some.find(({ item }) => item.tool_call_id === toolCallId);
+      fill(outcome, error ? `Not approved: ${error.message}` : `Approved: ${list.stateWord(state)}.`);
       if (error) other += 1;
       else {
         ran += 1;
@@ -60,5 +88,8 @@ async function send(items, rows, message) {
       }
     }
   }
-  message.textContent = `${ran} approved${other > 0 ? `, ${other} not approved` : ''}.`;
+  fill(message, `${ran} approved${other > 0 ? `, ${other} not approved` : ''}.`);
 }
+
+// The dialog belongs to the page on which it was opened.
+addEventListener('hashchange', () => dialog.close());

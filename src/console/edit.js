@@ -1,9 +1,8 @@
 // Other inputs for a call: a form of the tool's schema, or JSON, and the changes before they are sent.
 import { previewEdit } from './api.js';
-import { difference, isObject, line, parse, text } from './json.js';
-import { preview } from './preview.js';
-import { el, hasHidden } from './text.js';
-import { changes } from './values.js';
+import { hidden } from './characters.js';
+import { isObject, line, parse, text } from './json.js';
+import { el } from './text.js';
 
 /**
  * The editor of a call's inputs. `turn` is called with each step: `form`, `review`, or `cancel`.
@@ -46,8 +45,9 @@ export function editor(item, turn) {
       to('form');
       return self.errorText;
     },
-    contents: () => (self.step === 'form' ? drawForm(form, schema)
-      : [el('h3', {}, 'Your changes'), changes(difference(text(input), text(inputs))), preview('Preview of your changes', shownPreview.preview)]),
+    contents: () => drawForm(form, schema),
+    /** What is reviewed: the inputs, and what the tool says about them. */
+    edited: () => ({ inputs, preview: shownPreview.preview }),
     errorText: '',
   };
   return self;
@@ -96,7 +96,7 @@ function kindOf(property, value) {
   if (type === 'boolean' && (value === undefined || typeof value === 'boolean')) return 'switch';
   if ((type === 'integer' || type === 'number') && !isObject(value) && typeof value !== 'string') return 'number';
   // A text box would show hidden characters as they are, so such a text is JSON with escapes.
-  if (type === 'string' && (value === undefined || (typeof value === 'string' && !hasHidden(value) && !value.includes('\r')))) return 'text';
+  if (type === 'string' && (value === undefined || (typeof value === 'string' && hidden(value).length === 0 && !value.includes('\r')))) return 'text';
   return 'json';
 }
 

@@ -1,5 +1,5 @@
 // JSON that keeps the digits of every number, and differences between two texts.
-import { HIDDEN } from './text.js';
+import { HIDDEN } from './characters.js';
 
 /** Whether this browser can keep the digits of numbers. */
 export const isSupported = typeof JSON.rawJSON === 'function';

@@ -1,5 +1,6 @@
 // The list of held calls: those that wait, or those that are decided.
 import { approvals, PAGE, tools } from './api.js';
+import { headline } from './headline.js';
 import { live } from './live.js';
 import { found as isFound, isId } from './search.js';
 import { el, fill, person, title } from './text.js';
@@ -30,6 +31,9 @@ const listed = new Map();
 const fresh = new Set();
 
 export const waiting = () => [...listed.values()].map(({ item }) => item).filter(item => item.state === 'pending');
+
+/** Whether the call can be approved together with others. A definition that is not accepted is read in the card. */
+export const canBatch = item => item.can_decide && !item.cannot_approve && !item.unreadable && !item.unaccepted_definition;
 
 /** The call of the list with this id. */
 export const known = id => listed.get(id)?.item;
@@ -176,13 +180,13 @@ function add(item) {
 function draw(id) {
   const { item, element } = listed.get(id);
   const isPending = item.state === 'pending';
-  const by = item.decision && !isPending ? `${stateWord(item.state)}, ${person(item.decision.by)}` : stateWord(item.state);
+  const by = item.decision && !isPending ? `${stateWord(item.state)}, ${person(item.decision.by)}, decided ` : `${stateWord(item.state)}, made `;
   // A line of its own in each state, so that a decision moves no row.
-  const status = el('span', { className: 'state' }, !isPending ? [by, ', ', clock(item.created_at)]
+  const status = el('span', { className: 'state' }, !isPending ? [by, clock(item.decision?.at ?? item.created_at)]
     : item.expires_at ? ['expires in ', clock(item.expires_at, 'no time: it is over')] : 'no deadline');
   const link = element.firstElementChild ?? el('a', { href: `#/call/${id}` });
   fill(link,
-    el('span', { className: 'headline' }, item.headline ?? title(item.tool_name)),
+    el('span', { className: 'headline' }, headline(item)),
     el('span', { className: 'facts' },
       risk(item.risk_level), el('code', {}, item.tool_name),
       item.requested_by && el('span', {}, `for ${person(item.requested_by)}`),
@@ -204,10 +208,19 @@ export function put(item) {
   showSummary();
 }
 
+let titled = '';
+/** Shows this text in the title of the window, beside the number of waiting calls. */
+export function setTitle(text = titled) {
+  titled = text;
+  const n = waiting().length;
+  document.title = [view.mode === 'inbox' && n > 0 && `(${n}${more ? '+' : ''})`, titled && `${titled} ·`, 'holdpoint'].filter(Boolean).join(' ');
+}
+
 let selected = null;
 /** Marks the call that is shown beside the list. */
 export function setSelected(id) {
   selected = id;
+  if (id === null) setTitle('');
   mark();
 }
 
@@ -221,12 +234,12 @@ function note(...content) {
 
 function showSummary() {
   const count = waiting().length;
-  document.title = view.mode === 'inbox' && count > 0 ? `(${count}${more ? '+' : ''}) holdpoint` : 'holdpoint';
+  setTitle();
   const { risk: wanted, q } = view.filters;
   const nothing = view.mode === 'inbox' && !q ? 'No call waits for you.' : 'There is no such call.';
   note(listed.size === 0 && !more ? nothing : `${listed.size} shown${more ? ', there are more' : ''}.`,
     (wanted || q) && more && ` The ${wanted ? 'risk' : 'text'} is looked for in up to ${PAGE * PAGES_MAX} calls at a time.`);
-  byId('batch').hidden = !(view.mode === 'inbox' && view.filters.tool && waiting().filter(item => item.can_decide && !item.unaccepted_definition).length > 1);
+  byId('batch').hidden = !(view.mode === 'inbox' && view.filters.tool && waiting().filter(canBatch).length > 1);
   byId('batch').textContent = `Approve all of ${title(view.filters.tool ?? '')}…`;
 }
 

@@ -1,9 +1,10 @@
 // The requests of executing tools: their list above the calls, and the form of one request.
 import { answer, requests } from './api.js';
 import { blank } from './edit.js';
+import { chip } from './headline.js';
 import { changed, guard, setBusy } from './inert.js';
 import { live } from './live.js';
-import { el, fill, person, title } from './text.js';
+import { el, fill, person } from './text.js';
 import { clock } from './time.js';
 
 const pane = document.getElementById('detail');
@@ -32,14 +33,24 @@ export async function reload() {
   draw();
 }
 
+/** `changed` when other requests are open. */
+export const asks = new EventTarget();
+
+/** The open request of this call. */
+export const askedBy = callId => listed.find(({ tool_call_id: id }) => id === callId);
+
 const toolOf = ({ mcp, tool_name: tool }) => (mcp ? `${mcp.tool} of ${mcp.server}` : tool);
+
+// The words are those of the tool.
+const asking = ({ mcp, tool_name: tool, message }) => [`${mcp?.server ?? tool} asks: `, chip(message)];
 
 function draw() {
   section.hidden = listed.length === 0;
   fill(rows, listed.map(item => el('li', {}, el('a', { href: `#/request/${item.request_id}`, 'aria-current': item.request_id === shown?.id ? 'true' : undefined },
-    el('span', { className: 'headline' }, item.message),
+    el('span', { className: 'headline' }, asking(item)),
     el('span', { className: 'facts' }, el('code', {}, toolOf(item)), el('span', {}, `for ${person(item.requested_by)}`)),
     el('span', { className: 'state' }, 'waits for ', clock(item.expires_at, 'no time: it is over'))))));
+  asks.dispatchEvent(new Event('changed'));
 }
 
 /** Shows the request with this id. */
@@ -80,7 +91,7 @@ function end(text) {
 
 function build(item) {
   const form = blank(item.schema);
-  const heading = el('h2', { tabIndex: -1 }, `${title(item.mcp?.tool ?? item.tool_name)} asks`);
+  const heading = el('h2', { tabIndex: -1 }, asking(item));
   const message = el('p', { className: 'message', role: 'status' });
   const fields = el('div', {}, form.contents());
   const send = action => {

@@ -60,6 +60,29 @@ async function open({ facts, tabs }, at = '/', options = {}) {
       await page.locator('button:not([aria-disabled=true])').getByText(name, { exact: true }).waitFor();
       await page.getByRole('button', { name, exact: true }).click();
     },
+    /**
+     * Reads the card to its end: presses the button that leads to what is left, and opens what is cut, until the button approves.
+     * Returns how often it was pressed.
+     */
+    async reads(name = 'Approve', within = '#detail') {
+      const approve = page.locator(`${within} .bar .approve`);
+      for (let presses = 0; presses < 200; presses += 1) {
+        await page.locator(`${within} .bar .approve:not([aria-disabled=true])`).waitFor();
+        if ((await approve.textContent()).startsWith(name)) return presses;
+        await approve.click();
+        const cut = page.locator(`${within} .part .link:focus`);
+        if (await cut.count() > 0) await cut.click();
+        // What has come into view counts with the next frame.
+        await page.evaluate(() => new Promise(resolve => { requestAnimationFrame(() => requestAnimationFrame(() => resolve())); }));
+      }
+      assert.fail('the card has no end');
+    },
+    /** Denies the call that is shown. */
+    async denies(why) {
+      await page.getByRole('button', { name: 'Deny…', exact: true }).click();
+      await page.getByLabel('Reason for denying').fill(why);
+      await this.presses('Deny');
+    },
     /** Waits until the card has this text. */
     shows: text => page.locator('#detail').getByText(text).first().waitFor(),
     focused: () => page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.id),

@@ -38,7 +38,7 @@ export default async function ({ facts, open, until }) {
   await carol.page.goto(`${facts.server}/#/`);
   await carol.opens('s__act');
   await until('the warning is gone', () => carol.page.locator('#detail .warning').count(), 0);
-  await carol.page.locator('#remember').waitFor();
+  await carol.page.locator('#remember').waitFor({ state: 'attached' });
   await carol.presses('Approve');
   await carol.shows('Approved by carol, and done.');
   assert.equal(await carol.page.locator('body img').count(), 0);

@@ -31,6 +31,7 @@ export default async function ({ facts, open, until }) {
   await bob.opens('pay');
   await bob.shows('You can approve or deny it in place of carol.');
   assert.equal(await bob.page.getByText('Let another person decide').count(), 0);
+  assert.equal(await bob.page.locator('#remember').count(), 0, 'a delegate remembers nothing');
   await bob.axe('the card of the delegate');
   await bob.fits('the card of the delegate');
   await bob.presses('Approve');

@@ -7,7 +7,7 @@ export default async function ({ facts, open, until }) {
   const states = () => tab.rows().locator('.state').allInnerTexts().then(all => all.map(text => text.split(',')[0]));
   await until('all states', states, ['expired', 'outcome unknown', 'cancelled', 'failed', 'denied', 'succeeded']);
   await tab.axe('the history');
-  const shows = ['Nobody decided in time. It did not run.', 'its outcome is unknown', 'Cancelled by local. It did not run.', 'It failed.',
+  const shows = ['Nobody decided in time. It did not run.', 'its outcome is unknown', 'Cancelled by local. It did not run.', 'It failed: ',
     'Denied by local. It did not run.', 'Approved by local, and done.'];
   for (const [n, text] of shows.entries()) {
     await tab.rows().nth(n).click();

@@ -18,21 +18,23 @@ export default async function ({ open }) {
   await keyboard.press('ArrowUp');
   await keyboard.press('ArrowDown');
   await keyboard.press('Enter');
-  await tab.shows('Waits for a decision. Nothing has run.');
-  await tab.page.locator('.deny:not([aria-disabled])').waitFor();
+  await tab.page.locator('.approve:not([aria-disabled])').waitFor();
   assert.equal(await tab.focused(), 'Pay');
-  await tabTo('reason');
+  await tabTo('Deny…');
+  await keyboard.press('Enter');
+  assert.equal(await tab.focused(), 'reason');
   // A line break is no decision.
   await keyboard.type('Too much.');
   await keyboard.press('Enter');
   await keyboard.type('Ask <b>again</b>.');
   await keyboard.press('Tab');
   assert.equal(await tab.focused(), 'Deny');
+  await tab.page.locator('.denial .deny:not([aria-disabled])').waitFor();
   assert.deepEqual(tab.decisions(), []);
   await keyboard.press('Enter');
   await tab.shows('Denied by local. It did not run.');
   assert.equal(tab.decisions()[0].reason, 'Too much.\nAsk <b>again</b>.');
   await tabTo('Next waiting call');
   await keyboard.press('Enter');
-  await tab.shows('Waits for a decision. Nothing has run.');
+  await tab.shows('You can approve or deny it.');
 }

@@ -15,7 +15,7 @@ export default async function ({ facts, open, until }) {
   await tab.opens('pay');
   await tab.presses('Approve');
   await tab.shows('The tool has changed since the call was shown. Nothing is decided');
-  await tab.shows('Waits for a decision. Nothing has run.');
+  await tab.shows('You can approve or deny it.');
 
   // The response is lost: the outcome is not known, and a repeated decision is safe.
   await page.route('**/qa/validate_tool', route => route.abort(), { times: 1 });

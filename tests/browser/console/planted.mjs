@@ -21,13 +21,11 @@ export default async function ({ facts, open }) {
   assert.ok(!(await page.locator('body').innerText()).match(/[\u202e\u200b]/));
   await page.getByText('Stored JSON').click();
   assert.ok((await page.locator('.stored pre').first().innerText()).includes('\\u202e'));
-  await page.getByLabel('Reason for denying').fill(facts.markup);
   // A text with hidden characters is edited as JSON, in which they are escapes.
   await tab.button('Edit').click();
   assert.ok((await page.getByLabel('note').inputValue()).includes('\\u202e\\u200b'));
   await tab.button('Cancel the edit').click();
-  await page.getByLabel('Reason for denying').fill(facts.markup);
-  await tab.presses('Deny');
+  await tab.denies(facts.markup);
   await tab.shows('Denied by local. It did not run.');
   // The same call again, with markup in each text of each response.
   for (const path of ['**/approvals?*', '**/approvals/*', '**/tool_calls/**', '**/sessions/**']) {

@@ -3,6 +3,7 @@ export default async function ({ open }) {
   const tab = await open();
   const { page } = tab;
   await tab.opens('pay');
+  await tab.button('More').click();
   await page.getByLabel('Approve pay in this session from now on').check();
   await tab.presses('Approve');
   await tab.shows('Approved by local, and done.');

@@ -15,6 +15,7 @@ export default async function ({ facts, open, until }) {
 
   const oscar = await signedIn(facts.oscar, { viewport: { width: 320, height: 640 } });
   const { page } = oscar;
+  await oscar.button('Menu').click();
   assert.equal(await page.getByRole('link', { name: 'Interrupted' }).getAttribute('aria-current'), 'page');
   assert.equal(await oscar.rows().count(), 2);
   await oscar.rows().first().click();
@@ -27,7 +28,7 @@ export default async function ({ facts, open, until }) {
   await oscar.axe('the form');
   await oscar.fits('the form');
   await oscar.presses('Record this outcome');
-  await oscar.shows('It failed.');
+  await oscar.shows('It failed: ');
   await until('no form', () => oscar.button('Record this outcome').count(), 0);
   assert.equal(await page.locator('#detail img').count(), 0);
 

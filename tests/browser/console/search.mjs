@@ -26,6 +26,7 @@ export default async function ({ facts, open, until }) {
   await page.getByText('There is no such call.').waitFor();
   await search('');
   await count('all again', 2);
+  await tab.button('Menu').click();
   await page.getByRole('link', { name: 'History', exact: true }).click();
   await count('the decided call', 1);
   await search('spoilt');
@@ -33,6 +34,6 @@ export default async function ({ facts, open, until }) {
   await search('coal');
   await count('nothing', 0);
   await search(facts.flour);
-  await tab.shows('Waits for a decision. Nothing has run.');
+  await tab.shows('You can approve or deny it.');
   await until('the call', () => page.evaluate(() => location.hash), `#/call/${facts.flour}`);
 }

@@ -31,6 +31,6 @@ export default async function ({ facts, open, until }) {
   await field.fill(facts.oscar);
   await tab.button('Use this token').click();
   await tab.opens('pay');
-  await tab.shows('You cannot decide it.');
+  await tab.shows('Other people approve this call.');
   await until('no buttons', () => page.locator('.bar button').count(), 0);
 }

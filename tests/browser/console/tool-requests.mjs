@@ -5,9 +5,14 @@ export default async function ({ facts, open, until }) {
   const tab = await open();
   const { page } = tab;
   await page.locator('#tool-requests a', { hasText: 'Which PIN?' }).click();
-  await tab.shows('Act asks');
+  await tab.shows('s asks: Which PIN?');
+  assert.equal(await page.locator('#tool-requests .headline').innerText(), 's asks: Which PIN?');
   await tab.shows('act of s');
   await tab.axe('the request');
+  // The card of the call leads to the question.
+  await page.getByRole('link', { name: 'The call' }).click();
+  await tab.shows('The tool runs and asks: answer it.');
+  await page.locator('#detail .outcome').getByRole('link', { name: 'answer it' }).click();
   const pin = page.getByLabel('pin required');
   await pin.fill('1');
   await tab.presses('Send the answer');

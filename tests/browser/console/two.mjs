@@ -13,8 +13,10 @@ export default async function ({ facts, open, until }) {
     return tab;
   };
   const [carol, dave, watching] = [await signedIn(facts.carol), await signedIn(facts.dave), await signedIn(facts.erin)];
+  await dave.button('Deny…').click();
+  await dave.page.locator('.denial .deny:not([aria-disabled])').waitFor();
   const press = (tab, button) => tab.page.evaluate(button => document.querySelector(button).click(), button);
-  await Promise.all([press(carol, '.approve'), press(dave, '.deny')]);
+  await Promise.all([press(carol, '.approve'), press(dave, '.denial .deny')]);
   const outcomeOf = tab => until('the outcome', async () => {
     const text = await tab.page.locator('#detail .body > .outcome').innerText();
     return /^(Approved by carol, and done\.|Denied by dave\. It did not run\.)/.exec(text)?.[0];

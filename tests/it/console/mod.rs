@@ -3,6 +3,7 @@
 mod around;
 mod definitions;
 mod files;
+mod seen;
 mod sign_in;
 mod views;
 

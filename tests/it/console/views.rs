@@ -17,11 +17,12 @@ async fn the_history_has_the_decided_calls_of_every_state() {
     app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &json!({})).await;
     let (_, broken) = app.held("break", "5").await;
     app.client.approve(&broken).await;
+    app.held("pay", "7").await;
+    // The server resumes a run whose call has expired, so no model is asked for another call after that.
     let (_, expired) = app.held("pay", "6").await;
     let overdue = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{expired}'");
     assert_eq!(app.rows.change(&overdue).await, Ok(1));
     assert_eq!(app.client.approve(&expired).await.code(), "expired");
-    app.held("pay", "7").await;
     play("history", &app.client.base, json!({ "session": session })).await;
 }
 
