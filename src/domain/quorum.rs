@@ -80,6 +80,7 @@ mod tests {
             on_behalf_of: None,
             input_hash: hash.to_owned(),
             edited: false,
+            note: None,
             at,
         };
         let votes = [yes("b", "x"), yes("a", "x"), yes("b", "x"), yes("b", "y"), yes("c", "y")];
@@ -104,6 +105,7 @@ mod tests {
             on_behalf_of: on_behalf_of.map(str::to_owned),
             input_hash: "x".to_owned(),
             edited: false,
+            note: None,
             at,
         };
         for (votes, expected) in [
