@@ -46,8 +46,8 @@ pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value 
         };
         if letter.may_approve && may_offer_approval(&letter.card_parts, &shown) {
             let mut approve = button(Decision::Approve, "Approve", "primary");
-            if letter.risk != "low" {
-                approve["confirm"] = confirmation(letter);
+            if let Some(button) = approve.as_object_mut().filter(|_| letter.risk != "low") {
+                button.insert("confirm".to_owned(), confirmation(letter));
             }
             buttons.push(approve);
         } else if letter.may_approve {

@@ -13,6 +13,7 @@ use people::People;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::{Value, json};
 pub(crate) use signature::{Refused, Signed};
 use signature::{SIGNATURE, SigningSecret, TIMESTAMP};
@@ -44,6 +45,13 @@ impl Method {
             Self::OpenView => "views.open",
         }
     }
+}
+
+/// The answer to a request that opens a form.
+#[derive(Debug, Default, Deserialize)]
+struct Opened {
+    ok: bool,
+    error: Option<String>,
 }
 
 /// The Slack application of the configuration.
@@ -100,8 +108,9 @@ impl Slack {
         let status = answer.status();
         let bytes = timeout_at(until, read(answer, ANSWER_BYTES)).await;
         let bytes = bytes.map_err(|_elapsed| "it did not answer in time".to_owned())??;
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if answer["ok"] == true { Ok(()) } else { Err(format!("it answered {status}, {}", answer["error"])) }
+        let Opened { ok, error } = serde_json::from_slice(&bytes).unwrap_or_default();
+        let why = || format!("it answered {status}, {}", error.as_deref().unwrap_or("without an error"));
+        if ok { Ok(()) } else { Err(why()) }
     }
 
     /// Shows a text to the user that pressed a button, and to no other. The URL is that of Slack's request. The text
