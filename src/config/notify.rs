@@ -54,7 +54,8 @@ pub struct Notify {
     /// `template_file`: the file with the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_file: Option<PathBuf>,
-    /// `share_arguments`: whether the messages have the headline, the reason and the inputs of a call.
+    /// `share_arguments`: whether the messages have what may contain arguments: the headline, the inputs, the constants,
+    /// the preview, the reasons and the error of a call.
     #[serde(default)]
     pub share_arguments: bool,
     /// `time_zone`: the time zone of `quiet`, and of deadlines in messages, by its IANA name. UTC, if absent.

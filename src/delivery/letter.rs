@@ -1,10 +1,10 @@
 //! Messages about a held call: their facts and their words, and a mail of them.
 
+use super::occasion::Occasion;
+use super::shared::{Shared, TEXT_BYTES, Written, shown};
+use crate::domain::card::CardPart;
 use crate::domain::clock::Timestamp;
-use crate::domain::event::EventType;
 use crate::domain::link::LinkToken;
-use crate::domain::text::cut;
-use crate::domain::visible::visible;
 use jiff::tz::TimeZone;
 use lettre::Message;
 use lettre::message::header::{HeaderName, HeaderValue};
@@ -12,98 +12,8 @@ use lettre::message::{Mailbox, SinglePart};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-/// Maximum length of the inputs in a message, in bytes.
-const INPUTS_BYTES: usize = 4000;
-/// Maximum length of another text of a model or a person in a message, in bytes.
-const TEXT_BYTES: usize = 500;
 /// Maximum length of the name of a tool in a subject, in bytes.
 const TITLE_BYTES: usize = 100;
-
-/// Why a message is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occasion {
-    /// The call is held.
-    Held,
-    /// The deadline of the call is near.
-    Reminded,
-    /// The recipient may decide the call from now on, because no other approver did.
-    Escalated,
-    /// An approver let the recipient decide the call.
-    Delegated,
-    /// The call waits no longer.
-    Ended(End),
-}
-
-/// Why a call waits no longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Approved,
-    Rejected,
-    Expired,
-    Cancelled,
-}
-
-impl Occasion {
-    /// The types of events that messages are sent about.
-    pub(super) const TYPES: [EventType; 8] = [
-        EventType::ToolRequiresApproval,
-        EventType::ToolReminded,
-        EventType::ToolEscalated,
-        EventType::ToolDelegated,
-        EventType::ToolApproved,
-        EventType::ToolRejected,
-        EventType::ToolExpired,
-        EventType::ToolCancelled,
-    ];
-
-    pub(super) fn of(event_type: EventType) -> Option<Self> {
-        Some(match event_type {
-            EventType::ToolRequiresApproval => Self::Held,
-            EventType::ToolReminded => Self::Reminded,
-            EventType::ToolEscalated => Self::Escalated,
-            EventType::ToolDelegated => Self::Delegated,
-            EventType::ToolApproved => Self::Ended(End::Approved),
-            EventType::ToolRejected => Self::Ended(End::Rejected),
-            EventType::ToolExpired => Self::Ended(End::Expired),
-            EventType::ToolCancelled => Self::Ended(End::Cancelled),
-            _ => return None,
-        })
-    }
-
-    /// Whether an earlier message to the same recipient is about the call.
-    fn is_later(self) -> bool {
-        matches!(self, Self::Reminded | Self::Ended(_))
-    }
-
-    /// Whether the call waits for a decision.
-    pub(super) fn waits(self) -> bool {
-        !matches!(self, Self::Ended(_))
-    }
-
-    /// Returns the state of the call when the message is about to be sent.
-    pub(super) fn state(self) -> &'static str {
-        match self {
-            Self::Held | Self::Reminded | Self::Escalated | Self::Delegated => "pending",
-            Self::Ended(End::Approved) => "approved",
-            Self::Ended(End::Rejected) => "rejected",
-            Self::Ended(End::Expired) => "expired",
-            Self::Ended(End::Cancelled) => "cancelled",
-        }
-    }
-
-    fn sentence(self, actor: &str) -> String {
-        match self {
-            Self::Held => "A call waits for a decision.".to_owned(),
-            Self::Reminded => "A call still waits for a decision, and its deadline is near.".to_owned(),
-            Self::Escalated => "A call waits for a decision, and was escalated to your role.".to_owned(),
-            Self::Delegated => format!("{actor} lets you decide a call."),
-            Self::Ended(End::Approved) => format!("The call is approved, by {actor}."),
-            Self::Ended(End::Rejected) => format!("The call is rejected, by {actor}."),
-            Self::Ended(End::Expired) => "The call is expired: no decision arrived in time.".to_owned(),
-            Self::Ended(End::Cancelled) => format!("The call is cancelled, by {actor}. It did not run."),
-        }
-    }
-}
 
 /// The facts of a message. Its texts are on one line each, in a form in which a reader recognizes each character.
 #[derive(Debug)]
@@ -113,8 +23,10 @@ pub(super) struct Letter {
     pub(super) event_id: String,
     /// The id of the event of the hold, to which the messages about one call refer.
     pub(super) hold_id: Option<String>,
-    /// The actor of the event.
+    /// The actor of the event, or of the decision if the event is the outcome of the call.
     pub(super) actor: String,
+    /// Whether the decision changed the inputs.
+    pub(super) edited: bool,
     pub(super) title: String,
     pub(super) tool_name: String,
     pub(super) call_id: String,
@@ -126,21 +38,22 @@ pub(super) struct Letter {
     pub(super) deadline: Option<Timestamp>,
     /// When the message is sent at the latest, also in quiet hours. `None` if it has time until their end.
     pub(super) urgent_at: Option<Timestamp>,
+    /// The parts of a complete card of the call.
+    pub(super) card_parts: Vec<CardPart>,
+    /// Whether an approval by the recipient would count now.
+    pub(super) may_approve: bool,
+    /// Why it would not, in a sentence.
+    pub(super) obstacle: Option<String>,
+    /// The number of people that have to approve the call.
+    pub(super) required: usize,
+    /// The people that have approved it.
+    pub(super) approved_by: Vec<String>,
     /// What the recipient may read of the arguments.
     pub(super) shared: Option<Shared>,
     /// The address of the console, if it has one.
     pub(super) console: Option<String>,
     /// The link of the recipient to the card, made for one attempt.
     pub(super) link: Option<LinkToken>,
-}
-
-/// The parts of a call that may contain arguments.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) headline: Option<String>,
-    pub(super) reason: Option<String>,
-    /// The proposed inputs, or after the decision those that run.
-    pub(super) inputs: String,
 }
 
 /// The sender and the recipient of a message.
@@ -177,12 +90,11 @@ impl Letter {
     }
 
     fn subject(&self) -> String {
-        let again = if self.occasion.is_later() { "Re: " } else { "" };
-        format!("{again}Approval needed: {}", self.short_title())
+        format!("{}: {}", self.occasion.subject(), self.short_title())
     }
 
     fn body(&self, zone: &TimeZone) -> String {
-        let mut body = self.text(zone);
+        let mut body = self.written(zone).text;
         if let Some(url) = self.url() {
             // Writing to a text does not fail.
             let _written = writeln!(body, "\n{url}");
@@ -201,48 +113,51 @@ impl Letter {
     }
 
     /// Returns what the message says, without the address of the call.
-    pub(super) fn text(&self, zone: &TimeZone) -> String {
-        let mut body = self.sentence();
-        body.push_str("\n\n");
-        let mut line = |name: &str, value: &str| {
-            // Writing to a text does not fail.
-            let _written = writeln!(body, "{name}: {value}");
-        };
-        line("Tool", &self.tool());
-        line("Call", &self.call_id);
-        line("Requested by", &self.requested_by());
-        line("Risk", self.risk);
-        if let Some(deadline) = self.deadline(zone) {
-            line("Decide before", &deadline);
+    pub(super) fn written(&self, zone: &TimeZone) -> Written {
+        let mut written = Written::new(&self.sentence());
+        written.line("Tool", &self.tool());
+        written.line("Call", &self.call_id);
+        written.line("Requested by", &self.requested_by());
+        written.line("Risk", self.risk);
+        for (name, fact) in [("Decide before", self.deadline(zone)), ("Votes", self.votes())] {
+            fact.iter().for_each(|fact| written.line(name, fact));
+        }
+        if self.occasion.waits() && self.card_parts.contains(&CardPart::Definition) {
+            let unaccepted = "no operator has accepted what the MCP server says about the tool; this message does not show it";
+            written.line("Definition", unaccepted);
         }
         if let Some(shared) = &self.shared {
-            for (name, text) in [("Question", shared.headline()), ("Reason", shared.reason())] {
-                if let Some(text) = text {
-                    line(name, &text);
-                }
-            }
-            line("Inputs", &shared.inputs());
+            shared.write(&mut written);
         }
-        body
+        written
     }
 
     /// Returns what happened, in a sentence or two.
     pub(super) fn sentence(&self) -> String {
-        self.occasion.sentence(&shown(&self.actor, TEXT_BYTES))
+        let (approved, required) = (self.approved_by.len(), self.required);
+        if self.occasion == Occasion::Voted && !self.edited {
+            return format!(
+                "{approved} of {required} approved, by {}. More people have to.",
+                self.approvers()
+            );
+        }
+        self.occasion.sentence(&shown(&self.actor, TEXT_BYTES), self.edited)
+    }
+
+    fn approvers(&self) -> String {
+        let by: Vec<String> = self.approved_by.iter().map(|by| shown(by, TITLE_BYTES)).collect();
+        if by.is_empty() { "nobody yet".to_owned() } else { by.join(", ") }
+    }
+
+    /// Returns how many people have to approve the call and who has, if one is not enough.
+    pub(super) fn votes(&self) -> Option<String> {
+        let needs = || format!("needs {} people; approved by {}", self.required, self.approvers());
+        (self.required > 1).then(needs)
     }
 
     /// Returns the title of the message, with the title of the tool.
     pub(super) fn title_line(&self) -> String {
-        let what = match self.occasion {
-            Occasion::Held | Occasion::Reminded | Occasion::Escalated | Occasion::Delegated => {
-                "Approval needed"
-            }
-            Occasion::Ended(End::Approved) => "Approved",
-            Occasion::Ended(End::Rejected) => "Rejected",
-            Occasion::Ended(End::Expired) => "Expired",
-            Occasion::Ended(End::Cancelled) => "Cancelled",
-        };
-        format!("{what}: {}", self.short_title())
+        format!("{}: {}", self.occasion.title(), self.short_title())
     }
 
     /// Returns the title of the tool.
@@ -265,30 +180,6 @@ impl Letter {
     }
 }
 
-impl Shared {
-    pub(super) fn headline(&self) -> Option<String> {
-        self.headline.as_deref().map(|text| shown(text, TEXT_BYTES))
-    }
-
-    pub(super) fn reason(&self) -> Option<String> {
-        self.reason.as_deref().map(|text| shown(text, TEXT_BYTES))
-    }
-
-    pub(super) fn inputs(&self) -> String {
-        shown(&self.inputs, INPUTS_BYTES)
-    }
-
-    /// Whether a message shows all of the inputs.
-    pub(super) fn has_whole_inputs(&self) -> bool {
-        visible(&self.inputs).len() <= INPUTS_BYTES
-    }
-}
-
-/// Returns a text on one line, in a form in which a reader recognizes each character.
-fn shown(text: &str, bytes_max: usize) -> String {
-    cut(visible(text), bytes_max)
-}
-
 /// Returns a moment in a time zone, with its offset.
 fn local(at: Timestamp, zone: &TimeZone) -> String {
     match jiff::Timestamp::from_microsecond(at.as_micros()) {
@@ -297,31 +188,42 @@ fn local(at: Timestamp, zone: &TimeZone) -> String {
     }
 }
 
+/// A call that waits, with its complete inputs and no arguments in its messages.
+#[cfg(test)]
+pub(super) fn sample(occasion: Occasion) -> Letter {
+    Letter {
+        occasion,
+        event_id: "0189-hold".to_owned(),
+        hold_id: Some("0189-hold".to_owned()),
+        actor: "user:olga".to_owned(),
+        edited: false,
+        title: "Pay".to_owned(),
+        tool_name: "pay".to_owned(),
+        call_id: "0190".to_owned(),
+        requester: "user:alice".to_owned(),
+        risk: "high",
+        input_hash: "abc".to_owned(),
+        deadline: Some(Timestamp::from_micros(1_769_860_800_000_000)),
+        urgent_at: None,
+        card_parts: vec![CardPart::Inputs],
+        may_approve: true,
+        obstacle: None,
+        required: 1,
+        approved_by: Vec::new(),
+        shared: None,
+        console: Some("https://chat.example".to_owned()),
+        link: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::occasion::End;
+    use super::super::shared::{Said, sample_shared};
     use super::*;
-
-    const HOLD: &str = "0190-hold";
-
-    fn letter(occasion: Occasion) -> Letter {
-        Letter {
-            occasion,
-            event_id: HOLD.to_owned(),
-            hold_id: Some(HOLD.to_owned()),
-            actor: "user:olga".to_owned(),
-            title: "Pay".to_owned(),
-            tool_name: "pay".to_owned(),
-            call_id: "1".to_owned(),
-            requester: "user:alice".to_owned(),
-            risk: "high",
-            input_hash: "abc".to_owned(),
-            deadline: Some(Timestamp::from_micros(1_769_860_800_000_000)),
-            urgent_at: None,
-            shared: None,
-            console: Some("https://chat.example".to_owned()),
-            link: None,
-        }
-    }
+    use crate::domain::headline::FilledHeadline;
+    use crate::domain::placeholders::Piece;
+    use crate::domain::preview::Preview;
 
     fn written(letter: &Letter, zone: &TimeZone) -> String {
         let (from, to) =
@@ -334,13 +236,13 @@ mod tests {
     #[test]
     fn a_message_says_what_waits_until_when_and_where() {
         let zurich = TimeZone::get("Europe/Zurich").unwrap();
-        let text = written(&letter(Occasion::Held), &zurich);
+        let text = written(&sample(Occasion::Held), &zurich);
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         for line in [
             "From: holdpoint@example.com",
             "To: Dana <dana@example.com>",
             "Date: Thu, 01 Jan 1970 00:00:01 +0000",
-            "Message-ID: <0190-hold.dana@example.com>",
+            "Message-ID: <0189-hold.dana@example.com>",
             "Subject: Approval needed: Pay",
             "Auto-Submitted: auto-generated",
             "Content-Type: text/plain; charset=utf-8",
@@ -348,21 +250,21 @@ mod tests {
             assert!(head.lines().any(|it| it == line), "{line}: {head}");
         }
         assert!(!head.contains("References"), "{head}");
-        let expected = "A call waits for a decision.\r\n\r\nTool: Pay (pay)\r\nCall: 1\r\nRequested by: user:alice\r\n\
+        let expected = "A call waits for a decision.\r\n\r\nTool: Pay (pay)\r\nCall: 0190\r\nRequested by: user:alice\r\n\
                         Risk: high\r\nDecide before: 2026-01-31 13:00 (UTC+01:00)\r\n\r\n\
-                        https://chat.example/#/call/1\r\n";
+                        https://chat.example/#/call/0190\r\n";
         assert_eq!(body.trim_end(), expected.trim_end());
     }
 
     #[test]
     fn a_later_message_refers_to_the_message_about_the_hold() {
-        let mut later = letter(Occasion::Ended(End::Approved));
+        let mut later = sample(Occasion::Ended(End::Approved));
         later.event_id = "0191-end".to_owned();
         let text = written(&later, &TimeZone::UTC);
         for line in [
             "Message-ID: <0191-end.dana@example.com>",
-            "In-Reply-To: <0190-hold.dana@example.com>",
-            "References: <0190-hold.dana@example.com>",
+            "In-Reply-To: <0189-hold.dana@example.com>",
+            "References: <0189-hold.dana@example.com>",
             "Subject: Re: Approval needed: Pay",
             "The call is approved, by user:olga.",
         ] {
@@ -374,15 +276,20 @@ mod tests {
     #[test]
     fn no_text_of_a_call_adds_a_header_or_a_line() {
         let attack = "x\r\nBcc: eve@example.com\r\n\r\nhello\u{202e}\u{2028}";
-        let mut hostile = letter(Occasion::Delegated);
+        let mut hostile = sample(Occasion::Delegated);
         hostile.title = attack.to_owned();
         hostile.actor = attack.to_owned();
         hostile.requester = attack.to_owned();
-        hostile.shared = Some(Shared {
-            headline: Some(attack.to_owned()),
-            reason: Some(attack.to_owned()),
-            inputs: attack.repeat(1000),
-        });
+        let inputs = serde_json::json!({ "a": attack.repeat(1000) }).to_string();
+        let mut shared = sample_shared(&inputs);
+        shared.held_because = Some(attack.to_owned());
+        shared.said = Some(Said::Note(attack.to_owned()));
+        shared.failure = Some(attack.to_owned());
+        shared.constants = Some(inputs);
+        let value = Piece::Value(attack.to_owned());
+        shared.headline = Some(FilledHeadline::new([value].into_iter()));
+        shared.preview = Some(Preview::text(attack));
+        hostile.shared = Some(shared);
         let text = written(&hostile, &TimeZone::UTC);
         let (head, _) = text.split_once("\r\n\r\n").unwrap();
         let names: Vec<&str> = head
@@ -394,6 +301,59 @@ mod tests {
         let body = hostile.body(&TimeZone::UTC);
         assert!(!body.lines().any(|line| line.starts_with("Bcc")), "{body}");
         assert!(!body.contains(['\u{202e}', '\u{2028}']), "{body}");
-        assert!(text.len() < 10_000, "{}", text.len());
+        assert!(text.len() < 20_000, "{}", text.len());
+    }
+
+    #[test]
+    fn a_message_shows_the_whole_card_and_each_line_of_a_preview_has_a_mark() {
+        let mut letter = sample(Occasion::Held);
+        letter.required = 2;
+        letter.approved_by = vec!["user:bob".to_owned()];
+        letter.card_parts = CardPart::ALL.to_vec();
+        let mut shared = sample_shared(r#"{"to":"שלום"}"#);
+        shared.held_because = Some("the policy asks".to_owned());
+        shared.constants = Some(r#"{"shop":"berlin"}"#.to_owned());
+        shared.preview = Some(Preview::text("4 812 rows\nRisk: low"));
+        letter.shared = Some(shared);
+        let written = letter.written(&TimeZone::UTC);
+        let expected = "Votes: needs 2 people; approved by user:bob\n\
+            Definition: no operator has accepted what the MCP server says about the tool; this message does not show it\n\
+            Question: Pay “<!channel>”?\n\
+            Held because: the policy asks\n\
+            Inputs: {\"to\":\"\u{2068}שלום\u{2069}\"}\n\
+            Inputs that the operator sets: {\"shop\":\"berlin\"}\n\
+            Preview:\n| 4 812 rows\n| Risk: low\n";
+        assert!(written.text.ends_with(expected), "{}", written.text);
+        assert_eq!(written.parts_in(usize::MAX), [CardPart::Inputs, CardPart::Constants, CardPart::Preview]);
+        let shared = letter.shared.as_mut().unwrap();
+        shared.preview = Some(Preview::failed("no answer"));
+        shared.inputs = format!("{{\"a\":\"{}\"}}", "x".repeat(5000));
+        let written = letter.written(&TimeZone::UTC);
+        assert!(
+            written.text.ends_with("Preview: the tool made none, because\n| no answer\n"),
+            "{}",
+            written.text
+        );
+        assert_eq!(written.parts_in(usize::MAX), [CardPart::Constants, CardPart::Preview]);
+    }
+
+    #[test]
+    fn the_reason_of_the_hold_is_not_that_of_the_decision() {
+        let mut letter = sample(Occasion::Ended(End::Rejected));
+        let mut shared = sample_shared("{}");
+        shared.held_because = Some("the policy asks".to_owned());
+        shared.said = Some(Said::Reason("too much".to_owned()));
+        letter.shared = Some(shared);
+        let text = letter.written(&TimeZone::UTC).text;
+        assert!(text.contains("\nHeld because: the policy asks\nReason: too much\n"), "{text}");
+        letter.occasion = Occasion::Ended(End::Approved);
+        letter.edited = true;
+        letter.shared.as_mut().unwrap().said = Some(Said::Note("fine".to_owned()));
+        let text = letter.written(&TimeZone::UTC).text;
+        assert!(text.starts_with("The call is approved with other inputs, by user:olga."), "{text}");
+        assert!(
+            text.contains("\nHeld because: the policy asks\nNote: fine\n") && !text.contains("Reason:"),
+            "{text}"
+        );
     }
 }

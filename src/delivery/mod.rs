@@ -4,15 +4,19 @@
 //! while it delivers. A delivery that succeeds moves the cursor, by compare-and-set.
 
 mod blocks;
+#[cfg(test)]
+mod complete_card;
 mod failed;
 mod letter;
 mod mail;
+mod occasion;
 mod post;
 mod quiet;
 mod receiver;
 mod recipient;
 mod response;
 mod rounds;
+mod shared;
 mod slack;
 mod smtp;
 mod template;

@@ -97,6 +97,11 @@ impl By {
         }
     }
 
+    /// Whether a later message changes an earlier one about the same call.
+    const fn changes(&self) -> bool {
+        matches!(self, Self::Slack(_))
+    }
+
     fn address(&self) -> String {
         match self {
             Self::Mail(mail) => mail.address(),
@@ -200,11 +205,13 @@ impl Receiver {
     ) -> Result<Prepared<'_>, StoreError> {
         let form = match &self.channel {
             Channel::Webhook(webhook) => Form::Request(webhook),
-            Channel::Recipient(recipient, by) => match recipient.meaning(approvals, read, &due).await? {
-                Meaning::Letter(letter, link) => Form::Letter(recipient, by, letter, link),
-                Meaning::Nothing => return Ok(Prepared::Nothing),
-                Meaning::Unknown => return Ok(Prepared::Unknown),
-            },
+            Channel::Recipient(recipient, by) => {
+                match recipient.meaning(approvals, read, (&due, by.changes())).await? {
+                    Meaning::Letter(letter, link) => Form::Letter(recipient, by, letter, link),
+                    Meaning::Nothing => return Ok(Prepared::Nothing),
+                    Meaning::Unknown => return Ok(Prepared::Unknown),
+                }
+            }
         };
         Ok(Prepared::Outgoing(Box::new(Outgoing { due, form })))
     }

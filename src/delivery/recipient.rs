@@ -1,15 +1,19 @@
 //! Recipients: users and roles that get a message about each event that is of concern to them.
 
-use super::letter::{Letter, Occasion, Shared};
+use super::letter::Letter;
+use super::occasion::{Occasion, Outcome};
 use super::quiet::Quiet;
+use super::shared::{Said, Shared};
 use crate::approvals::{Approvals, title_of};
-use crate::config::{self, Config, ConfigError};
+use crate::config::{self, AuthMode, Config, ConfigError};
 use crate::domain::Principal;
-use crate::domain::call::{RiskLevel, ToolCall};
+use crate::domain::call::{RiskLevel, State, ToolCall};
 use crate::domain::clock::Timestamp;
+use crate::domain::decision::{Decision, Verdict};
 use crate::domain::delegation::actor_of;
 use crate::domain::event::Event;
 use crate::domain::link::LinkTarget;
+use crate::domain::obstacle::Obstacle;
 use crate::domain::policy::MayDecide;
 use crate::store::{DueEvent, EndpointEvents, Read, StoreError, VisibleCall};
 use crate::tools::gate::Gate;
@@ -24,6 +28,8 @@ const URGENT: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Recipient {
     /// The recipient as a decider. A role without a user has an id that no user has.
     reader: Principal,
+    /// Whether the recipient has a role of the operators.
+    operates: bool,
     shares_arguments: bool,
     pub(super) zone: TimeZone,
     quiet: Option<Quiet>,
@@ -56,8 +62,9 @@ impl Recipient {
         let zone = notify.zone(key)?;
         let quiet = notify.quiet_hours(key)?.map(|hours| Quiet { hours, zone: zone.clone() });
         let console = config.console_url().map(str::to_owned);
-        let made = Self { reader, shares_arguments: notify.share_arguments, zone, quiet, console };
-        Ok((made, EndpointEvents { tenant_id: notify.tenant.clone(), types: Occasion::TYPES.to_vec() }))
+        let operates = config.auth.mode != AuthMode::None && reader.has_one_of(&config.auth.operator_roles);
+        let made = Self { reader, operates, shares_arguments: notify.share_arguments, zone, quiet, console };
+        Ok((made, EndpointEvents { tenant_id: notify.tenant.clone(), types: Occasion::types() }))
     }
 
     /// Returns the end of the quiet hours, if this moment is in them.
@@ -65,15 +72,17 @@ impl Recipient {
         self.quiet.as_ref()?.end(now)
     }
 
-    /// Returns what the event means for the recipient at this moment.
+    /// Returns what the event means for the recipient at this moment. `changes` says whether later messages change an
+    /// earlier one.
     pub(super) async fn meaning(
         &self,
         approvals: &Approvals,
         read: &Read,
-        due: &DueEvent,
+        (due, changes): (&DueEvent, bool),
     ) -> Result<Meaning, StoreError> {
         let event = &due.event;
         let occasion = event.event_type.as_ref().ok().and_then(|event_type| Occasion::of(*event_type));
+        let occasion = occasion.filter(|occasion| changes || !occasion.only_changes());
         let Some((occasion, seen)) = occasion.zip(read.hold_of(event).await?) else {
             return Ok(Meaning::Nothing);
         };
@@ -90,7 +99,15 @@ impl Recipient {
             Occasion::Reminded => status.can_decide,
             Occasion::Escalated => status.can_decide && !self.might_from_the_start(&gate, &seen),
             Occasion::Delegated => status.can_decide && self.is_delegate(event),
-            Occasion::Ended(_) => Approvals::concerns(&gate, &self.reader, &seen),
+            Occasion::Voted => {
+                seen.call.state == State::Pending && Approvals::concerns(&gate, &self.reader, &seen)
+            }
+            // An interrupted call may run again, or may be settled by now.
+            Occasion::Ran(Outcome::Interrupted) => {
+                matches!(seen.call.state, State::Interrupted(..))
+                    && (self.operates || Approvals::concerns(&gate, &self.reader, &seen))
+            }
+            Occasion::Ended(_) | Occasion::Ran(_) => Approvals::concerns(&gate, &self.reader, &seen),
         };
         if !concerns {
             return Ok(Meaning::Nothing);
@@ -99,16 +116,26 @@ impl Recipient {
         // The contents of a deleted thread are shown to no reader any more.
         let shares = self.shares_arguments && !due.of_deleted_thread && !call.unreadable;
         let shared = shares.then(|| Shared {
-            headline: status.headline.as_ref().map(ToString::to_string),
-            reason: call.reason.clone(),
+            headline: status.headline.clone(),
+            held_because: call.reason.clone(),
+            said: call.decision.as_ref().and_then(said),
+            failure: failure(call),
             inputs: Value::Object(call.effective_input().clone()).to_string(),
+            constants: status.tool.and_then(|it| it.spec.constants()).map(|it| Value::Object(it).to_string()),
+            preview: call.effective_preview().cloned(),
         });
+        // An outcome is that of a decision.
+        let decider = call.decision.as_ref().filter(|_| matches!(occasion, Occasion::Ran(_)));
         let link = self.link(occasion, call, &gate);
         let letter = Letter {
             occasion,
             event_id: event.event_id.clone(),
             hold_id: read.hold_event_id(call).await?,
-            actor: event.actor.clone(),
+            actor: decider.map_or_else(|| event.actor.clone(), |decision| decision.by.clone()),
+            edited: match &call.decision {
+                Some(decision) => decision.edited,
+                None => event.data.get("edited") == Some(&Value::Bool(true)),
+            },
             title: title_of(registry, &call.name),
             tool_name: call.name.clone(),
             call_id: call.id.to_string(),
@@ -117,6 +144,15 @@ impl Recipient {
             input_hash: gate.shown_hash(call),
             deadline: call.expires_at,
             urgent_at: urgent_at(occasion, event, call),
+            card_parts: status.card_parts,
+            may_approve: status.can_decide,
+            // What does not fit the tool is an argument.
+            obstacle: status
+                .obstacle
+                .filter(|obstacle| !matches!(obstacle, Obstacle::InvalidInputs(_)))
+                .map(|obstacle| obstacle.sentence()),
+            required: status.required,
+            approved_by: status.approved_by,
             shared,
             console: self.console.clone(),
             link: None,
@@ -143,10 +179,28 @@ impl Recipient {
     }
 }
 
+/// Returns what the decider said.
+fn said(decision: &Decision) -> Option<Said> {
+    let reason = decision.reason.clone()?;
+    match decision.verdict {
+        Verdict::Approve => Some(Said::Note(reason)),
+        Verdict::Reject => Some(Said::Reason(reason)),
+        Verdict::Expire | Verdict::Cancel => None,
+    }
+}
+
+/// Returns what the model reads about a call that failed.
+fn failure(call: &ToolCall) -> Option<String> {
+    match &call.state {
+        State::Failed(.., end) => Some(end.result.clone()),
+        _ => None,
+    }
+}
+
 /// Returns when a message is urgent: at the reminder of the deadline. A message about an end never is.
 fn urgent_at(occasion: Occasion, event: &Event, call: &ToolCall) -> Option<Timestamp> {
     match occasion {
-        Occasion::Ended(_) => None,
+        Occasion::Voted | Occasion::Ended(_) | Occasion::Ran(_) => None,
         Occasion::Reminded => Some(event.at),
         Occasion::Held | Occasion::Escalated | Occasion::Delegated => {
             call.remind_at.or_else(|| call.expires_at.map(|deadline| deadline.minus(URGENT)))

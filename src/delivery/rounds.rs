@@ -317,6 +317,7 @@ impl Deliveries {
     fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: &Attempted) {
         let outcome = match attempted {
             Attempted::Accepted | Attempted::Posted(..) => "delivered",
+            Attempted::Unneeded => return,
             Attempted::Refused(status) => {
                 let (endpoint, event) = (&receiver.name, &outgoing.due.event.event_id);
                 tracing::error!(endpoint, event, status, "a message was refused, and is not sent again");

@@ -92,6 +92,9 @@ impl SlackRecipient {
         about: About<'_>,
         until: Instant,
     ) -> Result<Attempted, Failed> {
+        if about.earlier.is_none() && about.letter.occasion.only_changes() {
+            return Ok(Attempted::Unneeded);
+        }
         let (method, body) = self.request(endpoint, &about);
         let response = match self.slack.call(method, &body, until).await {
             Ok(response) => response,

@@ -2,7 +2,8 @@
 //!
 //! A template in JSON is read before it is filled, so the text of a call fills a text and nothing else.
 
-use super::letter::{Letter, Shared};
+use super::letter::Letter;
+use super::shared::Shared;
 use crate::config::TemplateFormat;
 use crate::domain::placeholders::{self, Piece};
 use crate::domain::strict_json;
@@ -45,7 +46,11 @@ pub(super) enum Placeholder {
     Link,
     Headline,
     Reason,
+    Outcome,
     Inputs,
+    Constants,
+    Preview,
+    Votes,
 }
 
 /// What the entry of a recipient has for its messages.
@@ -58,7 +63,7 @@ pub(super) struct Given {
 }
 
 impl Placeholder {
-    const ALL: [(&'static str, Self); 13] = [
+    const ALL: [(&'static str, Self); 17] = [
         ("title", Self::Title),
         ("text", Self::Text),
         ("sentence", Self::Sentence),
@@ -71,7 +76,11 @@ impl Placeholder {
         ("link", Self::Link),
         ("headline", Self::Headline),
         ("reason", Self::Reason),
+        ("outcome", Self::Outcome),
         ("inputs", Self::Inputs),
+        ("constants", Self::Constants),
+        ("preview", Self::Preview),
+        ("votes", Self::Votes),
     ];
 
     /// Returns the placeholder of this name, or the reason why the messages have none.
@@ -84,7 +93,14 @@ impl Placeholder {
             Self::Link if !given.link => {
                 Err("expected server.public_url and the console, which have the address of a call".to_owned())
             }
-            Self::Headline | Self::Reason | Self::Inputs if !given.arguments => {
+            Self::Headline
+            | Self::Reason
+            | Self::Outcome
+            | Self::Inputs
+            | Self::Constants
+            | Self::Preview
+                if !given.arguments =>
+            {
                 Err("expected share_arguments = true".to_owned())
             }
             found => Ok(found),
@@ -96,7 +112,7 @@ impl Placeholder {
         let shared = letter.shared.as_ref();
         match self {
             Self::Title => letter.title_line(),
-            Self::Text => letter.text(zone).trim_end().to_owned(),
+            Self::Text => letter.written(zone).text.trim_end().to_owned(),
             Self::Sentence => letter.sentence(),
             Self::State => letter.occasion.state().to_owned(),
             Self::Tool => letter.tool(),
@@ -106,8 +122,12 @@ impl Placeholder {
             Self::CallId => letter.call_id.clone(),
             Self::Link => letter.url().unwrap_or_default(),
             Self::Headline => shared.and_then(Shared::headline).unwrap_or_default(),
-            Self::Reason => shared.and_then(Shared::reason).unwrap_or_default(),
+            Self::Reason => shared.and_then(|it| reason(letter, it)).unwrap_or_default(),
+            Self::Outcome => shared.and_then(Shared::failure).unwrap_or_default(),
             Self::Inputs => shared.map(Shared::inputs).unwrap_or_default(),
+            Self::Constants => shared.and_then(Shared::constants).unwrap_or_default(),
+            Self::Preview => shared.and_then(Shared::preview).unwrap_or_default(),
+            Self::Votes => letter.votes().unwrap_or_default(),
         }
     }
 }
@@ -170,6 +190,11 @@ impl Node {
     }
 }
 
+/// Returns why the call is held, or after the decision what the decider said about it.
+fn reason(letter: &Letter, shared: &Shared) -> Option<String> {
+    if letter.occasion.waits() { shared.held_because() } else { shared.reason().or_else(|| shared.note()) }
+}
+
 fn text(template: &str, given: Given) -> Result<Text, String> {
     placeholders::parse(template, |name| Placeholder::named(name, given))
 }
@@ -180,34 +205,37 @@ fn fill(pieces: &Text, letter: &Letter, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::letter::Occasion;
+    use super::super::letter::sample;
+    use super::super::occasion::{End, Occasion};
+    use super::super::shared::Said;
     use super::*;
+    use crate::domain::headline::FilledHeadline;
+    use crate::domain::preview::Preview;
     use serde_json::json;
 
     const ALL: Given = Given { link: true, arguments: true };
     const ATTACK: &str = "x\", \"topic\": \"planted\"}\r\n{inputs}\u{202e}\u{2028}\u{1b}[31m\\";
 
     fn letter() -> Letter {
+        let inputs = json!({ "a": ATTACK.repeat(1000) }).to_string();
+        let value = Piece::Value(ATTACK.to_owned());
+        let shared = Shared {
+            headline: Some(FilledHeadline::new([value].into_iter())),
+            held_because: Some(ATTACK.to_owned()),
+            said: Some(Said::Reason(ATTACK.to_owned())),
+            failure: Some(ATTACK.to_owned()),
+            constants: Some(inputs.clone()),
+            preview: Some(Preview::text(ATTACK)),
+            inputs,
+        };
         Letter {
-            occasion: Occasion::Held,
-            event_id: "e".to_owned(),
-            hold_id: None,
             actor: ATTACK.to_owned(),
             title: ATTACK.to_owned(),
-            tool_name: "pay".to_owned(),
-            call_id: "1".to_owned(),
             requester: ATTACK.to_owned(),
-            risk: "high",
-            input_hash: "abc".to_owned(),
-            deadline: None,
-            urgent_at: None,
-            shared: Some(Shared {
-                headline: Some(ATTACK.to_owned()),
-                reason: None,
-                inputs: ATTACK.repeat(1000),
-            }),
-            console: Some("https://chat.example".to_owned()),
-            link: None,
+            required: 2,
+            approved_by: vec![ATTACK.to_owned()],
+            shared: Some(shared),
+            ..sample(Occasion::Held)
         }
     }
 
@@ -234,11 +262,14 @@ mod tests {
 
     #[test]
     fn no_text_of_a_call_adds_a_line_to_a_plain_text() {
-        let template = Template::parse("{title}\n{headline}\n{inputs}", TemplateFormat::Text, ALL).unwrap();
+        // The text of the message has lines of its own, each of which begins in its words.
+        let names = Placeholder::ALL.iter().filter(|(name, _)| *name != "text");
+        let lines: Vec<String> = names.map(|(name, _)| format!("{{{name}}}")).collect();
+        let template = Template::parse(&lines.join("\n"), TemplateFormat::Text, ALL).unwrap();
         let filled = template.filled(&letter(), &TimeZone::UTC);
-        assert_eq!(filled.lines().count(), 3, "{filled}");
+        assert_eq!(filled.split('\n').count(), lines.len(), "{filled}");
         assert!(!filled.contains(['\r', '\u{202e}', '\u{2028}', '\u{1b}']), "{filled}");
-        assert!(filled.len() < 10_000);
+        assert!(filled.len() < 20_000);
     }
 
     #[test]
@@ -264,5 +295,22 @@ mod tests {
             let refused = Template::parse(template, format, given).unwrap_err();
             assert!(refused.contains(why), "{template}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_that_of_the_hold_and_then_that_of_the_decision() {
+        let template = Template::parse("{reason}|{outcome}|{votes}", TemplateFormat::Text, ALL).unwrap();
+        let mut letter = letter();
+        let shared = letter.shared.as_mut().unwrap();
+        shared.held_because = Some("the policy asks".to_owned());
+        shared.said = Some(Said::Reason("too much".to_owned()));
+        shared.failure = None;
+        letter.approved_by = Vec::new();
+        let votes = "needs 2 people; approved by nobody yet";
+        assert_eq!(template.filled(&letter, &TimeZone::UTC), format!("the policy asks||{votes}"));
+        letter.occasion = Occasion::Ended(End::Rejected);
+        assert_eq!(template.filled(&letter, &TimeZone::UTC), format!("too much||{votes}"));
+        letter.shared.as_mut().unwrap().said = None;
+        assert_eq!(template.filled(&letter, &TimeZone::UTC), format!("||{votes}"));
     }
 }

@@ -30,6 +30,16 @@ impl CardPart {
         }
     }
 
+    /// Returns the name of the part in sentences.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Inputs => "the inputs",
+            Self::Constants => "the inputs that the operator sets",
+            Self::Preview => "the preview",
+            Self::Definition => "the definition",
+        }
+    }
+
     /// Returns the part with this word.
     pub(crate) fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|part| part.word() == word)

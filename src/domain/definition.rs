@@ -1,7 +1,7 @@
 //! Definitions: what MCP servers say about their tools, and what is accepted of that.
 
 use super::clock::Timestamp;
-use super::visible::visible_lines;
+use super::visible::escaped_lines;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -128,8 +128,8 @@ fn fields(text: &str) -> Map<String, Value> {
 
 fn readable(value: &Value) -> String {
     match value {
-        Value::String(text) => visible_lines(text),
-        value => visible_lines(&serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())),
+        Value::String(text) => escaped_lines(text),
+        value => escaped_lines(&serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())),
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod request_sender;
 pub(crate) mod run;
+mod script;
 pub(crate) mod strict_json;
 pub(crate) mod text;
 pub(crate) mod tool_request;

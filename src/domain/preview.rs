@@ -1,7 +1,7 @@
 //! Previews: what a tool says, before the decision, that a call would do.
 
 use super::text::cut;
-use super::visible::push_visible;
+use super::visible::escaped_lines;
 
 /// Maximum length of a preview, in bytes.
 const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -34,20 +34,9 @@ impl Preview {
 
 /// Returns a text as an approver reads it: with lines and tabs, and without hidden characters.
 fn shown(text: &str, bytes_max: usize) -> String {
-    let mut shown = String::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        // A tool may send far more than is kept.
-        if shown.len() > bytes_max {
-            break;
-        }
-        match c {
-            '\n' | '\t' => shown.push(c),
-            '\r' if chars.peek() == Some(&'\n') => {}
-            c => push_visible(&mut shown, c),
-        }
-    }
-    cut(shown, bytes_max)
+    // A tool may send far more than is kept. Two characters become one at the most.
+    let head: String = text.chars().take(2 * bytes_max + 2).collect();
+    cut(escaped_lines(&head.replace("\r\n", "\n")), bytes_max)
 }
 
 #[cfg(test)]

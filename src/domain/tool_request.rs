@@ -4,7 +4,7 @@ use super::canonical::canonical_hash;
 use super::clock::Timestamp;
 use super::id::{RequestId, ToolCallId};
 use super::input::Input;
-use super::visible::{show_texts, visible_lines};
+use super::visible::{escaped_lines, show_texts};
 use serde_json::json;
 
 /// A request as stored.
@@ -43,7 +43,7 @@ impl Question {
     /// Returns the question, with the characters escaped that a reader cannot see.
     pub(crate) fn new(kind: RequestKind, message: &str, mut schema: Input) -> Self {
         show_texts(&mut schema);
-        Self { kind, message: visible_lines(message), schema }
+        Self { kind, message: escaped_lines(message), schema }
     }
 }
 

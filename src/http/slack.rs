@@ -1,22 +1,25 @@
-//! The route at which Slack reports that a user pressed a button.
+//! The route at which Slack reports that a user pressed a button, or sent a form.
 //!
 //! Slack signs its requests and sends no token. It wants an answer within three seconds and repeats nothing, so the
-//! decision is made first, and a notice about it follows, which only that user sees.
+//! decision is made first, and a notice about it follows, which only that user sees. The button that rejects opens a
+//! form for the reason, and the form decides.
 
 use super::auth_failure::Unknown;
 use super::error::ApiError;
 use super::templates::without_api;
+use super::validate::REASON_MAX;
 use crate::agent::Tasks;
 use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Scope};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Surface};
 use crate::rate_limit::RateLimited;
-use crate::slack::{Button, Decision, Refused, Signed, Slack};
+use crate::slack::{Button, Decision, Refused, Rejecting, Signed, Slack, View};
 use poem::http::Method;
 use poem::{Endpoint, Request, Response, Result};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout};
 use tracing::Span;
 
 /// The path of the route.
@@ -25,6 +28,8 @@ pub(super) const PATH: &str = "/slack/interactions";
 pub(super) const API_PATH: &str = "/api/slack/interactions";
 /// The longest wait for a decision before the answer. Slack waits three seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// The longest time for a form to open. Slack takes the id of a press for three seconds.
+const OPEN_WITHIN: Duration = Duration::from_secs(3);
 /// The field of the form.
 const FIELD: &str = "payload";
 
@@ -83,6 +88,8 @@ struct Payload {
     #[serde(default)]
     actions: Vec<Action>,
     response_url: Option<String>,
+    trigger_id: Option<String>,
+    view: Option<View>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,34 +103,72 @@ struct Action {
     value: Option<String>,
 }
 
-/// A press of a button that decides.
-struct Press {
+/// What a user does in Slack.
+struct Act {
     account: String,
-    decision: Decision,
     button: Button,
+    /// Where notices to the user go.
     response_url: Option<String>,
+    does: Does,
 }
 
-impl Press {
+enum Does {
+    Approve,
+    /// Opens the form for the reason, with the id of the press.
+    AskWhy(String),
+    Reject(Option<String>),
+}
+
+impl Act {
     /// Reads a verified body. `None` if it reports something else, such as a press of a link.
     fn read(body: &[u8]) -> Result<Option<Self>, ApiError> {
-        let wrong = |why: &str| ApiError::bad_request(format!("{FIELD}: {why}"));
         let mut fields = url::form_urlencoded::parse(body).filter(|(name, _)| name == FIELD);
         let text = fields.next().filter(|_| fields.next().is_none());
         let (_, text) = text.ok_or_else(|| wrong("expected this field once, in a form"))?;
         let payload: Payload =
             serde_json::from_str(&text).map_err(|_| wrong("expected the JSON of an interaction of Slack"))?;
+        match payload.kind.as_str() {
+            "block_actions" => Self::of_press(payload),
+            "view_submission" => Self::of_form(payload),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_press(payload: Payload) -> Result<Option<Self>, ApiError> {
         let decides = |action: Action| Some((Decision::of_action_id(&action.action_id)?, action.value));
-        let pressed = payload.actions.into_iter().find_map(decides);
-        let Some((decision, value)) = pressed.filter(|_| payload.kind == "block_actions") else {
-            return Ok(None);
-        };
-        let account =
-            payload.user.ok_or_else(|| wrong("user: expected the user that pressed the button"))?.id;
+        let Some((decision, value)) = payload.actions.into_iter().find_map(decides) else { return Ok(None) };
+        let account = account(payload.user)?;
         let button = value.as_deref().and_then(Button::parse);
         let button = button.ok_or_else(|| wrong("actions: expected the value of a button of this server"))?;
-        Ok(Some(Self { account, decision, button, response_url: payload.response_url }))
+        let does = match decision {
+            Decision::Approve => Does::Approve,
+            Decision::Reject => {
+                let id =
+                    payload.trigger_id.ok_or_else(|| wrong("trigger_id: expected the id of the press"))?;
+                Does::AskWhy(id)
+            }
+        };
+        Ok(Some(Self { account, button, response_url: payload.response_url, does }))
     }
+
+    fn of_form(payload: Payload) -> Result<Option<Self>, ApiError> {
+        let Some(view) = payload.view.filter(View::rejects) else { return Ok(None) };
+        let account = account(payload.user)?;
+        let kept = view.kept();
+        let kept =
+            kept.ok_or_else(|| wrong("view: expected the private_metadata of a form of this server"))?;
+        let Rejecting { button, response_url } = kept;
+        let does = Does::Reject(view.reason().map(str::to_owned));
+        Ok(Some(Self { account, button, response_url, does }))
+    }
+}
+
+fn account(user: Option<Account>) -> Result<String, ApiError> {
+    Ok(user.ok_or_else(|| wrong("user: expected the user that pressed the button"))?.id)
+}
+
+fn wrong(why: &str) -> ApiError {
+    ApiError::bad_request(format!("{FIELD}: {why}"))
 }
 
 /// The endpoint of the route.
@@ -140,11 +185,15 @@ impl Endpoint for Interactions {
         let unverified = request.data::<Unverified>().cloned().ok_or_else(ApiError::not_found)?;
         let body = request.take_body().into_bytes().await?;
         unverified.verify(&request, &body)?;
-        let Some(press) = Press::read(&body)? else { return Ok(Response::default()) };
+        let Some(act) = Act::read(&body)? else { return Ok(Response::default()) };
+        if matches!(&act.does, Does::Reject(Some(reason)) if reason.chars().count() > REASON_MAX) {
+            let fault = Rejecting::fault(&format!("At most {REASON_MAX} characters."));
+            return Ok(Response::builder().content_type("application/json").body(fault.to_string()));
+        }
         let (approvals, tasks, slack) = (self.approvals.clone(), self.tasks.clone(), unverified.slack);
         let deciding = self.tasks.spawn(async move {
-            let notice = decide(&approvals, &slack, &press).await;
-            if let Some((url, notice)) = press.response_url.zip(notice) {
+            let notice = act_on(&approvals, &slack, &act).await;
+            if let Some((url, notice)) = act.response_url.zip(notice) {
                 tasks.spawn(async move {
                     match slack.reply(&url, &notice).await {
                         Ok(answer) if answer.status().is_success() => {}
@@ -157,26 +206,36 @@ impl Endpoint for Interactions {
             }
         });
         // The task completes a slower decision, and the message shows it.
-        let _decided = tokio::time::timeout(ANSWER_WITHIN, deciding).await;
+        let _decided = timeout(ANSWER_WITHIN, deciding).await;
         Ok(Response::default())
     }
 }
 
-/// Decides the call. Returns the notice for the user, unless the message will show the decision.
-async fn decide(approvals: &Approvals, slack: &Slack, press: &Press) -> Option<String> {
-    let Press { account, decision, button, .. } = press;
+/// Decides the call, or opens the form. Returns the notice for the user, unless the message will show the decision.
+async fn act_on(approvals: &Approvals, slack: &Slack, act: &Act) -> Option<String> {
+    let Act { account, button, response_url, does } = act;
     let Some(principal) = slack.people().user(&button.endpoint, account) else {
         tracing::info!(account, endpoint = button.endpoint, "no entry of notify has this Slack account");
         return Some(UNMAPPED.to_owned());
     };
     Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
     let Some(tool_call_id) = button.call() else { return Some(NOT_FOUND.to_owned()) };
+    let choice = match does {
+        Does::Approve => Choice::AS_PROPOSED,
+        Does::Reject(reason) => Choice::Reject { reason: reason.clone() },
+        Does::AskWhy(trigger_id) => {
+            let form =
+                Rejecting { button: button.clone(), response_url: response_url.clone() }.form(REASON_MAX);
+            let opened = slack.open(trigger_id, &form, Instant::now() + OPEN_WITHIN).await;
+            return opened.err().map(|why| {
+                tracing::warn!(why, "Slack did not open the form for a reason");
+                NO_FORM.to_owned()
+            });
+        }
+    };
     let request = DecisionRequest {
         tool_call_id,
-        choice: match decision {
-            Decision::Approve => Choice::AS_PROPOSED,
-            Decision::Reject => Choice::Reject { reason: None },
-        },
+        choice,
         input_hash: Some(button.input_hash.clone()),
         preview_hash: None,
         link: None,
@@ -192,6 +251,7 @@ async fn decide(approvals: &Approvals, slack: &Slack, press: &Press) -> Option<S
 }
 
 const UNMAPPED: &str = "Your Slack account is not mapped to a user of this server, so it decides nothing.";
+const NO_FORM: &str = "The form for the reason did not open. Press Reject again, or open the call.";
 const NOT_FOUND: &str = "There is no such call, or it is not yours to decide.";
 
 /// Returns the notice about an accepted decision, if there is one. These texts and those of refusals contain no text of a call.

@@ -2,7 +2,7 @@
 //! compiled.
 
 use crate::domain::canonical::{canonical_hash, canonical_json};
-use crate::domain::visible::{show_texts, visible_lines};
+use crate::domain::visible::{escaped_lines, show_texts};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ impl Definition {
         let description = description.as_deref().or(title.as_deref()).unwrap_or(name);
         Ok(Self {
             name: name.to_string(),
-            description: visible_lines(description),
+            description: escaped_lines(description),
             input_schema,
             hash: canonical_hash(&json!([LABEL, server, whole])),
             text,

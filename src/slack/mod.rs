@@ -1,23 +1,28 @@
 //! Slack: requests to its Web API, the signatures of its own requests, and the users of its accounts.
 
 mod button;
+mod form;
 mod people;
 mod signature;
 
 use crate::config::{Config, ConfigError};
-use crate::egress::{Post, Unanswered};
+use crate::egress::{Post, Unanswered, read};
 pub(crate) use button::{Button, Decision};
+pub(crate) use form::{Rejecting, View};
 use people::People;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::{Value, json};
 pub(crate) use signature::{Refused, Signed};
 use signature::{SIGNATURE, SigningSecret, TIMESTAMP};
 use std::fmt;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+/// Maximum length of an answer that opens a form, in bytes. It repeats the form.
+const ANSWER_BYTES: usize = 64 * 1024;
 /// The longest time of a request to Slack.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -28,6 +33,8 @@ pub(crate) enum Method {
     PostMessage,
     /// Changes a message.
     Update,
+    /// Opens a form.
+    OpenView,
 }
 
 impl Method {
@@ -35,8 +42,16 @@ impl Method {
         match self {
             Self::PostMessage => "chat.postMessage",
             Self::Update => "chat.update",
+            Self::OpenView => "views.open",
         }
     }
+}
+
+/// The answer to a request that opens a form.
+#[derive(Debug, Default, Deserialize)]
+struct Opened {
+    ok: bool,
+    error: Option<String>,
 }
 
 /// The Slack application of the configuration.
@@ -85,6 +100,19 @@ impl Slack {
         self.post.at(url).send(headers, body.to_string().into_bytes(), until).await
     }
 
+    /// Opens a form for the user whose press has this `trigger_id`, which Slack takes for three seconds. The error is the
+    /// reason, for the log.
+    pub(crate) async fn open(&self, trigger_id: &str, view: &Value, until: Instant) -> Result<(), String> {
+        let body = json!({ "trigger_id": trigger_id, "view": view });
+        let answer = self.call(Method::OpenView, &body, until).await.map_err(|error| format!("{error:?}"))?;
+        let status = answer.status();
+        let bytes = timeout_at(until, read(answer, ANSWER_BYTES)).await;
+        let bytes = bytes.map_err(|_elapsed| "it did not answer in time".to_owned())??;
+        let Opened { ok, error } = serde_json::from_slice(&bytes).unwrap_or_default();
+        let why = || format!("it answered {status}, {}", error.as_deref().unwrap_or("without an error"));
+        if ok { Ok(()) } else { Err(why()) }
+    }
+
     /// Shows a text to the user that pressed a button, and to no other. The URL is that of Slack's request. The text
     /// contains no text of a call.
     pub(crate) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, Unanswered> {
@@ -128,6 +156,15 @@ impl<'a> Signed<'a> {
     pub(crate) fn of(header: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         Some(Self { timestamp: header(TIMESTAMP)?, signature: header(SIGNATURE)? })
     }
+}
+
+/// Returns a text of Block Kit without markup, with at most this many characters.
+pub(crate) fn plain(text: &str, chars_max: usize) -> Value {
+    let short: String = match text.char_indices().nth(chars_max) {
+        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
+        None => text.to_owned(),
+    };
+    json!({ "type": "plain_text", "text": short, "emoji": false })
 }
 
 fn bearer(token: &SecretString) -> Option<HeaderValue> {

@@ -78,6 +78,8 @@ pub(crate) enum Attempted {
     Accepted,
     /// The endpoint has the event as this message in Slack about the call, its first one.
     Posted(ToolCallId, SlackMessage),
+    /// There is no message to change, and the event needs none.
+    Unneeded,
     /// A mail server or Slack refused the message for good, with this status.
     Refused(u16),
 }
@@ -338,7 +340,7 @@ impl Write {
         let update =
             in_state(&EndpointState::Delivering).col_expr(endpoint::Column::Cursor, Expr::value(up_to));
         let update = match attempted {
-            Attempted::Accepted | Attempted::Posted(..) => update,
+            Attempted::Accepted | Attempted::Posted(..) | Attempted::Unneeded => update,
             Attempted::Refused(status) => update
                 .col_expr(endpoint::Column::Refused, Expr::col(endpoint::Column::Refused).add(1))
                 .col_expr(endpoint::Column::RefusedAt, Expr::value(self.now.as_micros()))

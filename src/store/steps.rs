@@ -231,7 +231,7 @@ impl Write {
             .filter(tool_call::Column::State.eq(StateKind::Expired))
             .all(&self.tx)
             .await?;
-        Ok(self.listed_with_decisions(found).await?)
+        self.listed_with_decisions(found).await
     }
 
     /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same

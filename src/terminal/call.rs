@@ -3,7 +3,8 @@
 
 use super::client::{Client, parsed};
 use super::failure::Failure;
-use crate::domain::visible::visible;
+use crate::domain::card::CardPart;
+use crate::domain::visible::{quoted, visible};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -40,6 +41,9 @@ pub(super) struct Call {
     pub(super) run_id: Option<String>,
     pub(super) child_run_id: Option<String>,
     pub(super) headline: Option<String>,
+    #[serde(default)]
+    pub(super) headline_parts: Vec<HeadlinePart>,
+    pub(super) card_parts: Option<Vec<String>>,
     pub(super) tool_description: Option<String>,
     pub(super) mcp: Option<McpTool>,
     pub(super) risk_level: Option<String>,
@@ -50,6 +54,7 @@ pub(super) struct Call {
     pub(super) unreadable: Option<bool>,
     pub(super) constants: Option<Box<RawValue>>,
     pub(super) preview: Option<Preview>,
+    pub(super) unaccepted_definition: Option<Unaccepted>,
     pub(super) validated_inputs: Option<Box<RawValue>>,
     pub(super) validated_preview: Option<Preview>,
     pub(super) input_schema: Option<Box<RawValue>>,
@@ -58,6 +63,8 @@ pub(super) struct Call {
     pub(super) decision: Option<Decision>,
     pub(super) can_decide: Option<bool>,
     pub(super) can_reject: Option<bool>,
+    pub(super) cannot_approve: Option<CannotApprove>,
+    pub(super) can_edit: Option<bool>,
     pub(super) on_behalf_of: Option<String>,
     pub(super) required: Option<u64>,
     #[serde(default)]
@@ -74,7 +81,7 @@ pub(super) struct Call {
 }
 
 /// The names of the fields of [`Call`], and of those that say the same as another one.
-const KNOWN: [&str; 41] = [
+const KNOWN: [&str; 46] = [
     "tool_call_id",
     "tool_name",
     "state",
@@ -84,6 +91,8 @@ const KNOWN: [&str; 41] = [
     "run_id",
     "child_run_id",
     "headline",
+    "headline_parts",
+    "card_parts",
     "tool_description",
     "mcp",
     "risk_level",
@@ -94,6 +103,7 @@ const KNOWN: [&str; 41] = [
     "unreadable",
     "constants",
     "preview",
+    "unaccepted_definition",
     "validated_inputs",
     "validated_preview",
     "input_schema",
@@ -102,6 +112,8 @@ const KNOWN: [&str; 41] = [
     "decision",
     "can_decide",
     "can_reject",
+    "cannot_approve",
+    "can_edit",
     "on_behalf_of",
     "required",
     "approved_by",
@@ -131,6 +143,35 @@ pub(super) struct Escalation {
 pub(super) struct McpTool {
     pub(super) server: String,
     pub(super) tool: String,
+}
+
+/// A piece of a headline: words of the operator, or a value of the model.
+#[derive(Debug, Deserialize)]
+pub(super) struct HeadlinePart {
+    text: Option<String>,
+    value: Option<String>,
+}
+
+/// Why an approval by the caller would be refused.
+#[derive(Debug, Deserialize)]
+pub(super) struct CannotApprove {
+    pub(super) message: String,
+}
+
+/// What an MCP server says about a tool, if no operator has accepted it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Unaccepted {
+    pub(super) cause: String,
+    pub(super) hash: String,
+    pub(super) changes: Vec<DefinitionChange>,
+}
+
+/// A field of a definition that differs from the accepted one.
+#[derive(Debug, Deserialize)]
+pub(super) struct DefinitionChange {
+    pub(super) field: String,
+    pub(super) accepted: Option<String>,
+    pub(super) current: Option<String>,
 }
 
 /// What a tool says that a call would do.
@@ -191,6 +232,8 @@ pub(super) struct EventData {
     pub(super) risk_level: Option<String>,
     pub(super) args: Option<Box<RawValue>>,
     pub(super) decision: Option<Decision>,
+    /// The number of approvals that the call still needs.
+    pub(super) missing: Option<u64>,
     /// The delegate.
     pub(super) to: Option<String>,
     /// The roles of an escalation.
@@ -208,6 +251,32 @@ impl Call {
 
     pub(super) fn is_pending(&self) -> bool {
         self.state == "pending"
+    }
+
+    /// Returns the question to the approver, visible: the values of the model are between quotation marks.
+    pub(super) fn question(&self) -> Option<String> {
+        if self.headline_parts.is_empty() {
+            return self.headline.as_deref().map(visible);
+        }
+        let piece = |part: &HeadlinePart| {
+            let text = part.text.as_deref().map(visible).unwrap_or_default();
+            part.value.as_deref().map_or(text, |value| quoted(value, false))
+        };
+        Some(self.headline_parts.iter().map(piece).collect())
+    }
+
+    /// Returns the words for the parts of a complete card. A server of an earlier version does not list them.
+    pub(super) fn complete_card(&self) -> Vec<String> {
+        if let Some(parts) = &self.card_parts {
+            return parts.clone();
+        }
+        let has = |part: &CardPart| match part {
+            CardPart::Inputs => true,
+            CardPart::Constants => self.constants.is_some(),
+            CardPart::Preview => self.preview.is_some(),
+            CardPart::Definition => self.unaccepted_definition.is_some(),
+        };
+        CardPart::ALL.iter().filter(|part| has(part)).map(|part| part.word().to_owned()).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use super::json_text;
 use super::screen::{Form, Screen};
 use super::show::sheet;
 use crate::config;
+use crate::domain::visible::visible;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
@@ -30,6 +31,9 @@ pub struct Approve {
     /// Also approve later calls of the tool in this scope, and pending ones
     #[arg(long, value_name = "SCOPE", value_parser = PossibleValuesParser::new(["session"]))]
     remember: Option<String>,
+    /// A note, which is kept with the decision: at most 2,000 characters
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
 }
 
 /// The arguments of `approvals reject`.
@@ -109,12 +113,13 @@ struct Shown {
 
 impl Approve {
     pub(super) async fn run(&self, config: config::Client) -> Result<(), Failure> {
-        let shown = self.of.shown(&config, self.edit.as_deref(), self.preview_hash.as_ref(), "Approve");
+        let shown = self.of.shown(&config, self.edit.as_deref(), self.preview_hash.as_ref(), true);
         let (client, shown) = shown.await?;
         let choice = Choice {
             validated_inputs: shown.edit.as_deref(),
             preview_hash: shown.preview_hash.as_deref(),
             remember: self.remember.as_deref(),
+            reason: self.note.as_deref(),
             ..Choice::new(&shown.id, true, &shown.hash)
         };
         self.of.decide(&client, &config, &choice).await
@@ -123,7 +128,7 @@ impl Approve {
 
 impl Reject {
     pub(super) async fn run(&self, config: config::Client) -> Result<(), Failure> {
-        let (client, shown) = self.of.shown(&config, None, None, "Reject").await?;
+        let (client, shown) = self.of.shown(&config, None, None, false).await?;
         let reason = self.reason.as_deref();
         let choice = Choice { reason, ..Choice::new(&shown.id, false, &shown.hash) };
         self.of.decide(&client, &config, &choice).await
@@ -137,7 +142,7 @@ impl Of {
         config: &config::Client,
         file: Option<&std::path::Path>,
         preview_hash: Option<&String>,
-        verb: &str,
+        approves: bool,
     ) -> Result<(Client, Shown), Failure> {
         let is_interactive = has_person() && !file.is_some_and(edit::is_stdin);
         if self.hash.is_none() && !is_interactive {
@@ -156,7 +161,12 @@ impl Of {
             Some(inputs) => Some(edit::preview(&client, &card.call.tool_call_id, inputs).await?),
             None => None,
         };
-        let hash = show(&client, &card, edit.as_ref(), config.colours(), self.full).await?;
+        let Question { hash, lacks } =
+            show(&client, &card, edit.as_ref(), config.colours(), self.full).await?;
+        if let Some(why) = lacks.filter(|_| approves) {
+            return Err(Failure::NotOffered(why));
+        }
+        let verb = if approves { "Approve" } else { "Reject" };
         let answer = Keyboard::new().ask(&format!("{verb} this call? [y/N] ")).await?.unwrap_or_default();
         if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             return Err(Failure::Undecided);
@@ -183,22 +193,31 @@ impl Of {
     }
 }
 
-/// Shows a pending call on standard error, and returns the hash of what was shown.
+/// What a person is asked about.
+pub(super) struct Question {
+    /// The hash of what was shown.
+    pub(super) hash: String,
+    /// Why the approval is not offered, if it is not.
+    pub(super) lacks: Option<String>,
+}
+
+/// Shows a pending call on standard error.
 pub(super) async fn show(
     client: &Client,
     card: &Card,
     edit: Option<&Edit>,
     colours: bool,
     full: bool,
-) -> Result<String, Failure> {
+) -> Result<Question, Failure> {
     let mut err = stderr();
-    let (text, is_cut) = sheet(client, card, edit, Form::of(&err, colours, full), full).await?;
-    writeln!(err, "{text}")?;
-    if is_cut {
+    let sheet = sheet(client, card, edit, Form::of(&err, colours, full), full).await?;
+    writeln!(err, "{}", sheet.text)?;
+    if sheet.is_cut {
         writeln!(err, "Not everything is shown. --full shows the rest.")?;
     }
     let no_hash = || Failure::Unreadable("the call has no input_hash".to_owned());
-    card.call.input_hash.clone().ok_or_else(no_hash)
+    let hash = card.call.input_hash.clone().ok_or_else(no_hash)?;
+    Ok(Question { hash, lacks: sheet.lacks(&card.call) })
 }
 
 /// Returns the result of a decision.
@@ -211,9 +230,12 @@ pub(super) fn report(decided: &Decided, approves: bool, form: Form) -> Result<St
         "rejected" => "it does not run".to_owned(),
         "pending" => "it waits for the approvals of more people".to_owned(),
         "executing" => "it is running".to_owned(),
-        state => format!("it is {state}"),
+        state => format!("it is {}", visible(state)),
     };
-    screen.line(&format!("{} {verdict}{again}: {state}", outcome.tool_call_id), &outcome.state);
-    outcome.result.iter().for_each(|result| screen.text(result));
+    let id = visible(&outcome.tool_call_id);
+    screen.line(&format!("{id} {verdict}{again}: {state}"), &visible(&outcome.state));
+    if let Some(result) = &outcome.result {
+        screen.text(result);
+    }
     Ok(screen.finish().0)
 }

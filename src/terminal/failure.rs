@@ -41,6 +41,9 @@ pub enum Failure {
     /// The person left the call undecided.
     #[error("nothing is decided")]
     Undecided,
+    /// The approval is not offered, for this reason.
+    #[error("nothing is decided: {0}")]
+    NotOffered(String),
     /// The output cannot be written, or the keyboard cannot be read.
     #[error("the terminal: {0}")]
     Terminal(#[from] io::Error),
@@ -59,7 +62,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Usage(_) => USAGE,
-            Self::Undecided => UNDECIDED,
+            Self::Undecided | Self::NotOffered(_) => UNDECIDED,
             Self::Refused(refusal) => refusal.exit_code(),
             // The reader of the output has what it wanted, as in `list | head -1`.
             Self::Terminal(error) if error.kind() == io::ErrorKind::BrokenPipe => DONE,

@@ -1,6 +1,6 @@
 //! JSON as text: the JSON of the server with all its digits, for programs and for people.
 
-use crate::domain::visible::is_visible;
+use crate::domain::visible::{is_visible, visible_json};
 use serde_json::value::RawValue;
 use std::fmt::Write;
 
@@ -10,9 +10,14 @@ pub(super) fn line(raw: &RawValue) -> String {
     laid_out(raw.get(), false)
 }
 
-/// Returns the JSON with each value in a line of its own, with the same escapes.
+/// Returns the JSON with each value in a line of its own, for people: with notes in its strings.
 pub(super) fn indented(raw: &RawValue) -> String {
-    laid_out(raw.get(), true)
+    laid_out(&visible_json(raw.get(), false), true)
+}
+
+/// Returns the JSON in one line, for people.
+pub(super) fn compact(raw: &RawValue) -> String {
+    laid_out(&visible_json(raw.get(), false), false)
 }
 
 /// Copies valid JSON, with other white space. The numbers are not parsed, because they would lose digits.

@@ -144,9 +144,9 @@ fn cells(call: &Call) -> Vec<String> {
     ]
 }
 
-/// Returns the beginning of the inputs, for a line.
+/// Returns the beginning of the inputs, for a line. It is visible.
 pub(super) fn input_line(input: Option<&serde_json::value::RawValue>) -> String {
-    input.map(|input| shortened(&json_text::line(input), INPUT_CHARS_MAX)).unwrap_or_default()
+    input.map(|input| shortened(&json_text::compact(input), INPUT_CHARS_MAX)).unwrap_or_default()
 }
 
 /// The progress, which a terminal shows after [`SHOW_AFTER`].

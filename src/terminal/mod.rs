@@ -9,11 +9,14 @@
 mod ask;
 mod call;
 mod client;
+#[cfg(test)]
+mod complete_card;
 mod decide;
 mod edit;
 mod failure;
 mod json_text;
 mod list;
+mod offer;
 mod resolve;
 mod screen;
 mod show;

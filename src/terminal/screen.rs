@@ -3,7 +3,7 @@
 
 use super::json_text;
 use crate::domain::hex::hex;
-use crate::domain::visible::visible;
+use crate::domain::visible::{visible, visible_lines};
 use anstyle::{AnsiColor, Style};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -37,6 +37,11 @@ impl Form {
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
         Self { colours: colours && is_terminal, columns, full }
     }
+
+    #[cfg(test)]
+    pub(super) const fn without_terminal(full: bool) -> Self {
+        Self { colours: false, columns: None, full }
+    }
 }
 
 /// A text that is built line by line.
@@ -65,18 +70,19 @@ impl Screen {
 
     /// The first line: the tool, its risk and the state of the call.
     pub(super) fn title(&mut self, tool: &str, risk: Option<&str>, state: &str) {
-        let risk = risk.map(|risk| format!("{risk} risk  ")).unwrap_or_default();
-        self.line(&format!("{tool}  {risk}{state}"), state);
+        let risk = risk.map(|risk| format!("{} risk  ", visible(risk))).unwrap_or_default();
+        let state = visible(state);
+        self.line(&format!("{}  {risk}{state}", visible(tool)), &state);
     }
 
-    /// A line with facts of the server. The word for a state has a colour as well.
+    /// A line with facts of the server, which are visible already. The word for a state has a colour as well.
     pub(super) fn line(&mut self, line: &str, state: &str) {
-        let (line, state) = (shortened(&visible(line), LINE_CHARS_MAX), visible(state));
-        let style = Style::new().bold().fg_color(Some(colour(&state).into()));
+        let line = shortened(line, LINE_CHARS_MAX);
+        let style = Style::new().bold().fg_color(Some(colour(state).into()));
         for (n, row) in self.rows(&line, MARK.len()).iter().enumerate() {
             self.text += &match n {
                 0 if !state.is_empty() => {
-                    format!("{}\n", row.replacen(&state, &self.styled(&state, style), 1))
+                    format!("{}\n", row.replacen(state, &self.styled(state, style), 1))
                 }
                 0 => format!("{row}\n"),
                 _ => format!("{MARK}{row}\n"),
@@ -91,8 +97,14 @@ impl Screen {
 
     /// A fact with a short text of the server.
     pub(super) fn fact(&mut self, name: &str, value: Option<&str>) {
-        let Some(value) = value else { return };
-        let (shown, note) = self.cut_lines(&[visible(value)], value);
+        if let Some(value) = value {
+            self.visible_fact(name, &visible(value));
+        }
+    }
+
+    /// A fact with a text that is visible already.
+    pub(super) fn visible_fact(&mut self, name: &str, value: &str) {
+        let (shown, note) = self.cut_lines(&[value.to_owned()], value);
         let shown = shown.concat();
         let first = format!("  {name:<15}");
         let indent = " ".repeat(first.len());
@@ -102,27 +114,32 @@ impl Screen {
         self.note(note);
     }
 
-    /// JSON of the server, as stored.
-    pub(super) fn json(&mut self, raw: &RawValue) {
+    /// JSON of the server, as stored. Returns whether it is shown whole.
+    pub(super) fn json(&mut self, raw: &RawValue) -> bool {
         let lines: Vec<String> = json_text::indented(raw).lines().map(str::to_owned).collect();
-        self.block(&lines, &json_text::line(raw));
+        self.block(&lines, &json_text::line(raw))
     }
 
-    /// A text of the server.
-    pub(super) fn text(&mut self, text: &str) {
-        let lines: Vec<String> = text.lines().map(visible).collect();
-        self.block(&lines, text);
+    /// A text of the server. Returns whether it is shown whole.
+    pub(super) fn text(&mut self, text: &str) -> bool {
+        // The width of a tab depends on the terminal.
+        let shown = visible_lines(text).replace('\t', "\\t");
+        let lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+        self.block(&lines, text)
     }
 
-    /// Lines that are visible already. `whole` is the text whose hash identifies the block.
-    fn block(&mut self, lines: &[String], whole: &str) {
+    /// Lines that are visible already. `whole` is the text whose hash identifies the block. Returns whether it is shown
+    /// whole.
+    fn block(&mut self, lines: &[String], whole: &str) -> bool {
         let (shown, note) = self.cut_lines(lines, whole);
+        let is_whole = note.is_none();
         for line in &shown {
             for row in self.rows(line, MARK.len()) {
                 self.text += &format!("{MARK}{row}\n");
             }
         }
         self.note(note);
+        is_whole
     }
 
     fn note(&mut self, note: Option<String>) {

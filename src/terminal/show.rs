@@ -1,12 +1,16 @@
 //! `approvals show`: everything that the server has about a call, for a person to decide on.
 
-use super::call::{Call, Card, Decision, Escalation, Event, EventData, Preview};
+use super::call::{
+    Call, Card, Decision, DefinitionChange, Escalation, Event, EventData, Preview, Unaccepted,
+};
 use super::client::{Client, parsed};
 use super::edit::Edit;
 use super::failure::Failure;
+use super::offer::Sheet;
 use super::screen::{Form, Screen};
 use super::{edit, json_text};
 use crate::config;
+use crate::domain::card::CardPart;
 use clap::Args;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -42,27 +46,30 @@ impl Show {
             None => None,
         };
         let form = Form::of(&out, colours, self.full);
-        let (text, _) = sheet(&client, &card, edit.as_ref(), form, self.full).await?;
-        Ok(out.write_all(text.as_bytes())?)
+        let sheet = sheet(&client, &card, edit.as_ref(), form, self.full).await?;
+        Ok(out.write_all(sheet.text.as_bytes())?)
     }
 }
 
-/// Returns everything about a call as text, and whether a part of it is cut.
+/// Returns everything about a call as text.
 pub(super) async fn sheet(
     client: &Client,
     card: &Card,
     edit: Option<&Edit>,
     form: Form,
     full: bool,
-) -> Result<(String, bool), Failure> {
+) -> Result<Sheet, Failure> {
     let mut screen = Screen::new(form);
     let call = &card.call;
     head(&mut screen, call);
-    inputs(&mut screen, call);
+    let drawn = card_parts(&mut screen, call);
+    replaced(&mut screen, call);
+    let mut draws_edit = None;
     if let Some(Edit { inputs, preview }) = edit {
         screen.heading("Inputs that you set");
-        screen.json(inputs);
-        preview_of(&mut screen, "Preview with the inputs that you set", preview.preview.as_ref());
+        let draws_inputs = screen.json(inputs);
+        let title = "Preview with the inputs that you set";
+        draws_edit = Some(preview_of(&mut screen, title, preview.preview.as_ref()) && draws_inputs);
         screen.fact("preview hash", Some(&preview.preview_hash));
     }
     ended(&mut screen, call);
@@ -91,12 +98,13 @@ pub(super) async fn sheet(
         screen.fact(name, value.map(String::as_str));
     }
     trail(&mut screen, client, &call.tool_call_id).await;
-    Ok(screen.finish())
+    let (text, is_cut) = screen.finish();
+    Ok(Sheet { text, is_cut, drawn, draws_edit })
 }
 
 fn head(screen: &mut Screen, call: &Call) {
     screen.title(&call.tool_name, call.risk_level.as_deref(), &call.state);
-    screen.fact("question", call.headline.as_deref());
+    call.question().iter().for_each(|question| screen.visible_fact("question", question));
     screen.fact("requested by", call.requested_by.as_deref());
     screen.fact("in the thread", call.thread_title.as_deref());
     screen.fact("held because", call.reason.as_deref());
@@ -115,13 +123,16 @@ fn head(screen: &mut Screen, call: &Call) {
             let escalation = format!("{roles}, {word} {}", escalated_at.as_ref().unwrap_or(due_at));
             screen.fact("escalation", Some(&escalation));
         }
-        let may = match (call.can_decide, call.can_reject) {
-            (Some(true), _) => "approve it or reject it",
-            (Some(false), Some(true)) => "reject it; your approval would not count",
-            (Some(false), Some(false)) => "see it; others decide",
-            _ => "ask the server: it checks each decision",
+        let refused = call.cannot_approve.as_ref().map(|refused| refused.message.as_str());
+        let may = match (refused, call.can_decide, call.can_reject) {
+            (Some(why), _, Some(true)) => format!("reject it; an approval would be refused: {why}"),
+            (Some(why), ..) => format!("see it; an approval would be refused: {why}"),
+            (None, Some(true), _) => "approve it or reject it".to_owned(),
+            (None, Some(false), Some(true)) => "reject it; your approval would not count".to_owned(),
+            (None, Some(false), Some(false)) => "see it; others decide".to_owned(),
+            _ => "ask the server: it checks each decision".to_owned(),
         };
-        screen.fact("you may", Some(may));
+        screen.fact("you may", Some(&may));
         screen.fact("in place of", call.on_behalf_of.as_deref());
     }
     if let Some(required) = call.required.filter(|required| *required > 1) {
@@ -132,37 +143,72 @@ fn head(screen: &mut Screen, call: &Call) {
     }
 }
 
-fn inputs(screen: &mut Screen, call: &Call) {
+/// Draws the card, and returns the parts that are whole.
+pub(super) fn card_parts(screen: &mut Screen, call: &Call) -> Vec<CardPart> {
+    let mut drawn = Vec::new();
+    let mut draws = |part: CardPart, is_whole: bool| drawn.extend(is_whole.then_some(part));
     if call.unreadable == Some(true) {
         screen.heading("Inputs");
         screen.sentence("  The stored inputs cannot be read. The call can only be rejected or cancelled.");
-        return;
+    } else {
+        screen.heading("Inputs as the model proposed them");
+        draws(CardPart::Inputs, call.input.as_deref().is_some_and(|input| screen.json(input)));
     }
-    screen.heading("Inputs as the model proposed them");
-    call.input.iter().for_each(|input| screen.json(input));
     if let Some(constants) = &call.constants {
         screen.heading("Inputs that the operator sets");
-        screen.json(constants);
+        draws(CardPart::Constants, screen.json(constants));
     }
-    preview_of(screen, "Preview", call.preview.as_ref());
-    if let Some(inputs) = &call.validated_inputs {
+    let draws_preview = preview_of(screen, "Preview", call.preview.as_ref());
+    draws(CardPart::Preview, call.preview.is_some() && draws_preview);
+    if let Some(unaccepted) = &call.unaccepted_definition {
+        draws(CardPart::Definition, definition(screen, unaccepted));
+    }
+    drawn
+}
+
+/// Draws what the approver put in place of the proposed inputs.
+fn replaced(screen: &mut Screen, call: &Call) {
+    if let Some(inputs) = call.validated_inputs.as_deref().filter(|_| call.unreadable != Some(true)) {
         screen.heading("Inputs that replaced them");
         screen.json(inputs);
         preview_of(screen, "Preview of these inputs", call.validated_preview.as_ref());
     }
 }
 
-fn preview_of(screen: &mut Screen, title: &str, preview: Option<&Preview>) {
-    let Some(preview) = preview else { return };
+/// Draws a preview, if there is one. Returns whether it is whole.
+fn preview_of(screen: &mut Screen, title: &str, preview: Option<&Preview>) -> bool {
+    let Some(preview) = preview else { return true };
     screen.heading(title);
     match (&preview.text, &preview.failed) {
         (Some(text), _) => screen.text(text),
         (None, Some(why)) => {
             screen.sentence("  The tool made no preview:");
-            screen.text(why);
+            screen.text(why)
         }
-        (None, None) => screen.sentence("  The tool made no preview."),
+        (None, None) => {
+            screen.sentence("  The tool made no preview.");
+            true
+        }
     }
+}
+
+/// Draws the fields of a definition that differ from the accepted one. Returns whether they are whole.
+fn definition(screen: &mut Screen, Unaccepted { cause, hash, changes }: &Unaccepted) -> bool {
+    screen.heading("Definition of the tool, which no operator has accepted");
+    screen.fact("cause", Some(cause));
+    screen.fact("hash", Some(hash));
+    let mut is_whole = true;
+    for DefinitionChange { field, accepted, current } in changes {
+        for (when, value) in [("accepted", accepted), ("now", current)] {
+            let name = format!("{field}, {when}");
+            screen.fact("field", Some(&name));
+            match value {
+                Some(value) => is_whole &= screen.text(value),
+                None => screen.sentence("  There is none."),
+            }
+        }
+    }
+    is_whole
 }
 
 fn ended(screen: &mut Screen, call: &Call) {
@@ -194,7 +240,8 @@ fn decided(screen: &mut Screen, decision: &Decision) {
     if decision.edited == Some(true) {
         screen.fact("inputs", Some("changed by the decision"));
     }
-    screen.fact("reason", decision.reason.as_deref());
+    let said = if decision.decision == "approve" { "note" } else { "reason" };
+    screen.fact(said, decision.reason.as_deref());
     screen.fact("input hash", decision.input_hash.as_deref());
 }
 

@@ -3,7 +3,7 @@
 use super::ask::{Keyboard, Line, has_person, typed};
 use super::call::{Call, Card, Event, full_id};
 use super::client::{Client, parsed};
-use super::decide::{Choice, report, show};
+use super::decide::{Choice, Question, report, show};
 use super::failure::Failure;
 use super::json_text;
 use super::list::{Filters, input_line};
@@ -28,6 +28,8 @@ const NUMBERED_MAX: usize = 1000;
 
 const HELP: &str = "Type the number or the id of a call and Enter to open it, q to end.";
 const QUESTION: &str = "[a]pprove, approve for the [s]ession, [r]eject [why], [l]ater? ";
+/// The question about a call whose approval is not offered.
+const REJECT_ONLY: &str = "[r]eject [why], [l]ater? ";
 
 /// The arguments of `approvals watch`.
 #[derive(Debug, Args)]
@@ -193,6 +195,7 @@ impl Watching<'_> {
         self.last = Some(event.seq);
         let word = match event.event_type.as_str() {
             "tool.requires_approval" => "held",
+            "tool.voted" => "voted",
             "tool.approved" => "approved",
             "tool.rejected" => "rejected",
             "tool.expired" => "expired",
@@ -221,14 +224,19 @@ impl Watching<'_> {
         }
         let decision = event.data.decision.as_ref();
         let by = decision.map(|decision| decision.by.as_str()).or(event.actor.as_deref());
-        let mut more = format!("by {}", by.unwrap_or("the server"));
+        let mut more = format!("by {}", visible(by.unwrap_or("the server")));
+        if let Some(missing) = event.data.missing {
+            more += &format!(", and {missing} more approvals are missing");
+        }
         if decision.is_some_and(|decision| decision.edited == Some(true)) {
             more += ", with other inputs";
         }
         if let Some(reason) = decision.and_then(|decision| decision.reason.as_deref()) {
-            more += &format!(", reason: {reason}");
+            let said = if word == "approved" { "note" } else { "reason" };
+            more += &format!(", {said}: {}", visible(reason));
         }
-        self.print(&format!("{}  {word}  {id}  {tool}  {more}", at.unwrap_or_default()), word)
+        let [at, id, tool] = [at.unwrap_or_default(), id.as_str(), tool].map(visible);
+        self.print(&format!("{at}  {word}  {id}  {tool}  {more}"), word)
     }
 
     fn held(
@@ -241,12 +249,13 @@ impl Watching<'_> {
     ) -> Result<(), Failure> {
         let number = self.number(id);
         let number = if self.keyboard.is_some() { format!("  #{number}") } else { String::new() };
-        let at = at.unwrap_or_default();
-        let risk = risk.map(|risk| format!("{risk} risk  ")).unwrap_or_default();
+        let [at, id, tool] = [at.unwrap_or_default(), id, tool].map(visible);
+        let risk = risk.map(|risk| format!("{} risk  ", visible(risk))).unwrap_or_default();
         let input = input_line(input);
         self.print(&format!("{at}  pending{number}  {id}  {tool}  {risk}{input}"), "pending")
     }
 
+    /// Prints a line that is visible.
     fn print(&self, line: &str, state: &str) -> Result<(), Failure> {
         let mut screen = Screen::new(Form::of(&stdout(), self.colours, self.watch.full));
         screen.line(line, state);
@@ -297,15 +306,20 @@ impl Watching<'_> {
     async fn open_call(&self, id: &str) -> Result<(), Failure> {
         let Some((keyboard, _)) = &self.keyboard else { return Ok(()) };
         let card = Card::find(&self.client, id).await?;
-        let hash = show(&self.client, &card, None, self.colours, self.watch.full).await?;
+        let Question { hash, lacks } = show(&self.client, &card, None, self.colours, self.watch.full).await?;
         if !card.call.is_pending() {
             return Ok(());
         }
+        if let Some(why) = &lacks {
+            eprintln!("The approval is not offered: {why}.");
+        }
+        let question = if lacks.is_some() { REJECT_ONLY } else { QUESTION };
         let answer = loop {
-            match keyboard.ask(QUESTION).await? {
+            match keyboard.ask(question).await? {
                 None => break Answer::Later,
                 Some(line) => {
-                    if let Some(answer) = Answer::of(&line) {
+                    let answer = Answer::of(&line).filter(|answer| lacks.is_none() || !answer.approves());
+                    if let Some(answer) = answer {
                         break answer;
                     }
                 }
@@ -328,6 +342,10 @@ impl Watching<'_> {
 }
 
 impl Answer {
+    fn approves(&self) -> bool {
+        matches!(self, Self::Approve | Self::ApproveForSession)
+    }
+
     /// Parses an answer. Only a line that begins with a word of the question is one.
     fn of(line: &str) -> Option<Self> {
         let line = line.trim();

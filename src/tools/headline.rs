@@ -7,9 +7,7 @@
 use crate::domain::headline::FilledHeadline;
 use crate::domain::input::Input;
 use crate::domain::placeholders::{self, Piece};
-use crate::domain::visible::push_visible;
-use icu_properties::CodePointMapData;
-use icu_properties::props::GeneralCategory;
+use crate::domain::visible::escaped;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -63,22 +61,13 @@ fn shown_value(value: Option<&Value>) -> String {
 }
 
 fn shown(text: &str) -> String {
-    let (mut shown, mut chars) = (String::new(), text.chars());
-    for c in chars.by_ref().take(VALUE_MAX) {
-        if is_blank(c) { shown.extend(c.escape_unicode()) } else { push_visible(&mut shown, c) }
-    }
+    let mut chars = text.chars();
+    let head: String = chars.by_ref().take(VALUE_MAX).collect();
+    let mut shown = escaped(&head);
     if chars.next().is_some() {
         shown.push(ELLIPSIS);
     }
     shown
-}
-
-/// Whether a reader takes the character for a space, or for nothing.
-fn is_blank(c: char) -> bool {
-    let category = || CodePointMapData::<GeneralCategory>::new().get(c);
-    c != ' '
-        && (c == '\u{2800}'
-            || matches!(category(), GeneralCategory::SpaceSeparator | GeneralCategory::PrivateUse))
 }
 
 #[cfg(test)]

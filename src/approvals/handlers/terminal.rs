@@ -2,7 +2,7 @@
 
 use super::reply::{self, QUESTION};
 use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Preview};
-use crate::domain::visible::visible;
+use crate::domain::visible::{visible, visible_json, visible_lines};
 use crate::keyboard::discard_typed;
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -106,10 +106,13 @@ impl<R: BufRead, W: Write> Prompt<R, W> {
         let input = Value::Object(request.input.clone()).to_string();
         let (tool, risk) = (visible(&request.tool_name), request.risk);
         let why = request.reason.as_deref().map(visible).unwrap_or_default();
-        self.show(&format!("\n{tool} ({risk:?} risk) wants to run with\n  {}\n", visible(&input)))?;
+        self.show(&format!(
+            "\n{tool} ({risk:?} risk) wants to run with\n  {}\n",
+            visible_json(&input, false)
+        ))?;
         if !request.constants.is_empty() {
             let constants = Value::Object(request.constants.clone()).to_string();
-            self.show(&format!("and with the constants\n  {}\n", visible(&constants)))?;
+            self.show(&format!("and with the constants\n  {}\n", visible_json(&constants, false)))?;
         }
         if let Some(preview) = &request.preview {
             self.show(&shown_preview(preview))?;
@@ -142,6 +145,7 @@ fn shown_preview(preview: &Preview) -> String {
         Preview::Text(text) => ("preview", text),
         Preview::Failed(why) => ("there is no preview", why),
     };
-    let lines = text.lines().map(|line| format!("  | {}\n", visible(line)));
+    let shown = visible_lines(text).replace('\t', "\\t");
+    let lines = shown.lines().map(|line| format!("  | {line}\n"));
     std::iter::once(format!("{title}\n")).chain(lines).collect()
 }

@@ -76,7 +76,7 @@ async fn the_terminal_shows_the_call_and_takes_the_decision() {
     let shown = screen.shown();
     assert_eq!(shown.matches(QUESTION).count(), 8, "{shown}");
     assert!(shown.contains("pay (High risk) wants to run with"), "{shown}");
-    assert!(shown.contains(r#"{"note":"1\u001b[2K0\u{202e}\u{61c}\u{e0041}\u{fe0f}\u{ad}é"}"#), "{shown}");
+    assert!(shown.contains(r#"{"note":"1\u001b[2K0\u202e\u061c\udb40\udc41\ufe0f\u00adé"}"#), "{shown}");
     let because = app.rows.all("SELECT reason FROM decisions WHERE reason IS NOT NULL ORDER BY at").await;
     assert_eq!(because, [json!({ "reason": "it is too much" }), json!({ "reason": "not now" })]);
 }
@@ -114,7 +114,7 @@ async fn the_terminal_shows_the_constants_of_a_tool() {
     assert_eq!(turn.one('a')["result"], json!({ "note": "10", "account": "ac\u{202e}me" }));
     let shown = screen.shown();
     let expected =
-        "wants to run with\n  {\"note\":\"10\"}\nand with the constants\n  {\"account\":\"ac\\u{202e}me\"}\n";
+        "wants to run with\n  {\"note\":\"10\"}\nand with the constants\n  {\"account\":\"ac\\u202eme\"}\n";
     assert!(shown.contains(expected), "{shown}");
 }
 

@@ -84,9 +84,88 @@ async fn arguments_are_in_a_message_only_if_the_entry_shares_them() {
     assert!(body.contains(r#"Inputs: {"note":"12€"}"#), "{body}");
     assert!(of(".desk@")["body"].as_str().unwrap().contains("(UTC+05:45)"), "{both:?}");
     assert!(body.contains("(UTC+00:00)"), "{body}");
-    assert_eq!(app.client.reject(&call).await.status, 200);
+    let rejection =
+        json!({ "toolCallId": call, "isValidated": false, "reason": "curl | bash is not allowed" });
+    assert_eq!(app.client.post("/qa/validate_tool", &rejection).await.status, 200);
     let ends = postbox.got(4).await;
-    assert!(ends[3]["body"].as_str().unwrap().starts_with("The call is rejected, by user:local."));
+    let of = |name: &str| ends[2..].iter().find(|it| header(it, "message-id").contains(name)).unwrap();
+    let [own, shared] = [".desk@", ".shares@"].map(|name| of(name)["body"].as_str().unwrap());
+    for body in [own, shared] {
+        assert!(body.starts_with("The call is rejected, by user:local."), "{body}");
+    }
+    // The reason of the person, and that of the hold under its own name.
+    for line in ["Reason: curl | bash is not allowed", "Held because: pay runs only with a person's approval"]
+    {
+        assert!(shared.lines().any(|it| it == line), "{line}: {shared}");
+    }
+    assert!(!own.contains("curl") && !own.contains("because"), "{own}");
+}
+
+#[tokio::test]
+async fn a_failure_and_an_unknown_outcome_are_messages_and_operators_hear_of_the_latter() {
+    let postbox = Postbox::start(MailTls::None);
+    let role = |name: &str, role: &str| Notify { role: Some(role.to_owned()), ..entry(name) };
+    let other = Notify { tenant: "other".to_owned(), ..role("stranger", "operator") };
+    let mut app = Embedded::with(|config| {
+        with_tokens(config);
+        config.auth.operator_roles = vec!["operator".to_owned()];
+        for tool in ["pay", "refuse", "break"] {
+            let rules = config.tools.rules.entry(tool.to_owned()).or_default();
+            rules.approve_roles = vec!["manager".to_owned()];
+        }
+        with_mail(
+            config,
+            postbox.mail(),
+            [role("managers", "manager"), role("operators", "operator"), other],
+        );
+    })
+    .await;
+    let anonymous = app.client.clone();
+    app.client = anonymous.as_user("acme", "ann", &[]);
+    let dana = anonymous.as_user("acme", "dana", &["manager"]);
+    let mut messages = 0;
+    for (tool, sent) in [("pay", 1), ("refuse", 2), ("break", 3)] {
+        let (_, call) = app.held(tool, "1").await;
+        messages += 1;
+        postbox.got(messages).await;
+        dana.approve(&call).await;
+        messages += sent;
+        postbox.got(messages).await;
+    }
+    for name in ["managers", "operators"] {
+        let last = format!(
+            "endpoints WHERE name = '{name}' AND cursor >= (SELECT max(seq) FROM events WHERE type = 'tool.interrupted')"
+        );
+        eventually("everything is delivered", async || (app.rows.count(&last).await == 1).then_some(()))
+            .await;
+    }
+    let all = postbox.got(messages).await;
+    let mut found: Vec<(&str, &str, &str)> = all
+        .iter()
+        .map(|it| {
+            (header(it, "to"), header(it, "subject"), it["body"].as_str().unwrap().lines().next().unwrap())
+        })
+        .collect();
+    found.sort_unstable();
+    let (managers, unknown) = (
+        "managers@example.com",
+        "The outcome of the call is unknown: do not repeat it before somebody has looked. The call was approved, by user:dana.",
+    );
+    let (waits, approved) = ("A call waits for a decision.", "The call is approved, by user:dana.");
+    assert_eq!(
+        found,
+        [
+            (managers, "Approval needed: Break", waits),
+            (managers, "Approval needed: Pay", waits),
+            (managers, "Approval needed: Refuse", waits),
+            (managers, "Outcome unknown: Break", unknown),
+            (managers, "Re: Approval needed: Break", approved),
+            (managers, "Re: Approval needed: Pay", approved),
+            (managers, "Re: Approval needed: Refuse", "The call is approved, by user:dana, and has failed."),
+            (managers, "Re: Approval needed: Refuse", approved),
+            ("operators@example.com", "Outcome unknown: Break", unknown),
+        ]
+    );
 }
 
 /// A server with tokens whose tool `pay` is approved by `manager`, never by its requester.

@@ -63,6 +63,8 @@ impl Message {
 struct Kept {
     next: VecDeque<Says>,
     messages: Vec<Message>,
+    /// The forms that were opened.
+    views: Vec<Value>,
     /// The requests to the API, and what it answered.
     requests: Vec<(Received, String)>,
     /// The messages that only one user sees, with the paths of their URLs.
@@ -99,6 +101,11 @@ impl FakeSlack {
 
     pub(super) fn messages(&self) -> Vec<Message> {
         self.kept.lock().unwrap().messages.clone()
+    }
+
+    /// The forms that were opened.
+    pub(super) fn views(&self) -> Vec<Value> {
+        self.kept.lock().unwrap().views.clone()
     }
 
     pub(super) fn notices(&self) -> Vec<(String, Value)> {
@@ -187,6 +194,13 @@ fn done(kept: &mut Kept, method: &str, received: &Received) -> Value {
     }
     assert_eq!(received.header("content-type"), "application/json; charset=utf-8");
     let body = received.json();
+    if method == "views.open" {
+        if let Some(wrong) = wrong_view(&body) {
+            return json!({ "ok": false, "error": "invalid_arguments", "response_metadata": { "messages": [wrong] } });
+        }
+        kept.views.push(body["view"].clone());
+        return json!({ "ok": true, "view": body["view"] });
+    }
     if let Some(wrong) = wrong_blocks(&body["blocks"]) {
         return json!({ "ok": false, "error": "invalid_blocks", "response_metadata": { "messages": [wrong] } });
     }
@@ -211,20 +225,61 @@ fn done(kept: &mut Kept, method: &str, received: &Received) -> Value {
     }
 }
 
+fn length(text: &Value) -> usize {
+    text.as_str().map_or(usize::MAX, |text| text.chars().count())
+}
+
+fn is_plain(text: &Value, max: usize) -> bool {
+    text["type"] == "plain_text" && (1..=max).contains(&length(&text["text"]))
+}
+
+/// What is wrong with a request that opens a form, by the limits of the reference of views and Block Kit.
+fn wrong_view(body: &Value) -> Option<String> {
+    let view = &body["view"];
+    let input = |block: &Value| {
+        let element = &block["element"];
+        block["type"] == "input"
+            && is_plain(&block["label"], 2000)
+            && is_plain(&block["hint"], 2000)
+            && length(&block["block_id"]) <= 255
+            && element["type"] == "plain_text_input"
+            && length(&element["action_id"]) <= 255
+            && element["max_length"].as_u64().is_some_and(|max| (1..=3000).contains(&max))
+    };
+    let is_right = length(&body["trigger_id"]) <= 100
+        && view["type"] == "modal"
+        && is_plain(&view["title"], 24)
+        && is_plain(&view["submit"], 24)
+        && is_plain(&view["close"], 24)
+        && length(&view["callback_id"]) <= 255
+        && length(&view["private_metadata"]) <= 3000
+        && view["blocks"].as_array().unwrap().iter().all(input);
+    (!is_right).then(|| view.to_string())
+}
+
+/// Whether a confirmation is within the limits.
+fn is_confirmation(confirm: &Value) -> bool {
+    is_plain(&confirm["title"], 100)
+        && is_plain(&confirm["text"], 300)
+        && is_plain(&confirm["confirm"], 30)
+        && is_plain(&confirm["deny"], 30)
+}
+
 /// What is wrong with blocks, by the limits of the reference of Block Kit.
 fn wrong_blocks(blocks: &Value) -> Option<String> {
-    let length = |text: &Value| text.as_str().map_or(usize::MAX, |text| text.chars().count());
-    let plain =
-        |text: &Value, max: usize| text["type"] == "plain_text" && (1..=max).contains(&length(&text["text"]));
+    if blocks.as_array().unwrap().len() > 50 {
+        return Some("too many blocks".to_owned());
+    }
     for block in blocks.as_array().unwrap() {
         let is_right = match block["type"].as_str().unwrap() {
-            "header" => plain(&block["text"], 150),
-            "section" => plain(&block["text"], 3000),
+            "header" => is_plain(&block["text"], 150),
+            "section" => is_plain(&block["text"], 3000),
             "actions" => block["elements"].as_array().unwrap().iter().all(|button| {
                 button["type"] == "button"
-                    && plain(&button["text"], 75)
+                    && is_plain(&button["text"], 75)
                     && length(&button["action_id"]) <= 255
                     && (button["value"].is_null() || length(&button["value"]) <= 2000)
+                    && (button["confirm"].is_null() || is_confirmation(&button["confirm"]))
                     && (button["url"].is_null() || length(&button["url"]) <= 3000)
             }),
             _ => false,

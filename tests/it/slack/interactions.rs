@@ -1,7 +1,7 @@
 //! Buttons that decide.
 
 use super::{
-    APPROVE, FakeSlack, Interaction, PATH, REJECT, entry, local, payload, person, press, server, with_slack,
+    APPROVE, FakeSlack, Interaction, PATH, entry, local, payload, person, press, reject, server, with_slack,
 };
 use crate::support::token::with_tokens;
 use crate::support::{Embedded, eventually};
@@ -33,7 +33,7 @@ async fn a_button_approves_once_however_often_it_is_pressed_and_the_record_names
     assert_eq!(interaction.send(&app.client, PATH).await.0, 200);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     let decided = slack.changed(0, 2).await;
-    assert!(decided.texts()[1].starts_with("The call is approved, by user:local."), "{decided:?}");
+    assert!(decided.texts()[1].starts_with("The call is approved, by user:local"), "{decided:?}");
     resumed(&app, &thread).await;
     let record = "SELECT actor, surface, verdict FROM decisions";
     let expected = json!({ "actor": "user:local", "surface": "slack", "verdict": "approve" });
@@ -55,7 +55,7 @@ async fn a_button_rejects_and_the_call_never_runs() {
     let (thread, call) = app.held("pay", "10").await;
     app.scene.answers("Then not.");
     let message = slack.got(1).await.remove(0);
-    press(&app, &slack, "U1", &message, REJECT).await;
+    reject(&app, &slack, "U1", &message).await;
     assert_eq!(app.client.call(&call).await["state"], "rejected");
     let decided = slack.changed(0, 2).await;
     assert_eq!(decided.texts()[0], "Rejected: Pay");

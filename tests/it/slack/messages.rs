@@ -34,16 +34,18 @@ async fn a_held_call_is_one_message_which_its_decision_changes() {
     assert_eq!(app.client.approve(&call).await.body["state"], "succeeded");
     let decided = slack.changed(0, 2).await;
     assert_eq!(decided.now()["channel"], "DU1", "the conversation that Slack has answered");
-    assert_eq!(decided.texts()[0], "Approved: Pay");
-    assert!(decided.texts()[1].starts_with("The call is approved, by user:local."), "{decided:?}");
-    assert_eq!(ids(&decided.buttons()), ["holdpoint_open"]);
+    let blocks = &decided.versions[1]["blocks"];
+    assert_eq!(blocks[0]["text"]["text"], "Approved: Pay");
+    let text = blocks[1]["text"]["text"].as_str().unwrap();
+    assert!(text.starts_with("The call is approved, by user:local.\n"), "{decided:?}");
+    assert_eq!(ids(&slack.changed(0, 3).await.buttons()), ["holdpoint_open"]);
 
     app.held("pay", "2").await;
     let second = slack.got(2).await.remove(1);
     assert_eq!(second.versions.len(), 1);
     let delivered = async || (shown(&app.client, "desk").await["waiting_since"].is_null()).then_some(());
     eventually("everything is delivered", delivered).await;
-    assert_eq!((slack.messages().len(), slack.requests().len()), (2, 3));
+    assert_eq!((slack.messages().len(), slack.requests().len()), (2, 4));
     let kept = app.rows.all("SELECT endpoint, channel, ts FROM slack_messages ORDER BY ts").await;
     let row = |ts: &str| json!({ "endpoint": "desk", "channel": "DU1", "ts": ts });
     assert_eq!(kept, [row("1700000000.000001"), row("1700000000.000002")]);

@@ -2,11 +2,14 @@
 //! signatures of Slack's own library (PyPI's `slack_sdk`).
 
 mod api;
+mod complete;
 mod configuration;
 mod crashes;
 mod failures;
+mod forms;
 mod interactions;
 mod messages;
+mod outcomes;
 mod refusals;
 
 use crate::support::token::now;
@@ -143,4 +146,37 @@ async fn press(app: &Embedded, slack: &FakeSlack, account: &str, message: &Messa
     let interaction = Interaction::of(&payload(slack, account, message, action_id));
     let answer = interaction.send(&app.client, PATH).await;
     assert_eq!(answer, (200, String::new()), "{account} {action_id}");
+}
+
+/// What Slack reports when a user sends a form with this reason.
+fn submission(account: &str, view: &Value, reason: Option<&str>) -> Value {
+    let block = &view["blocks"][0];
+    let [block_id, action_id] =
+        [&block["block_id"], &block["element"]["action_id"]].map(|id| id.as_str().unwrap());
+    let mut view = view.clone();
+    view["id"] = json!("V1");
+    view["state"] =
+        json!({ "values": { block_id: { action_id: { "type": "plain_text_input", "value": reason } } } });
+    json!({
+        "type": "view_submission",
+        "team": { "id": "T1", "domain": "example" },
+        "user": { "id": account, "username": "someone", "team_id": "T1" },
+        "api_app_id": "A1",
+        "token": "deprecated",
+        "trigger_id": "4.5.6",
+        "view": view,
+        "response_urls": [],
+    })
+}
+
+/// Sends a form, which Slack reports at once.
+async fn submit(app: &Embedded, account: &str, view: &Value, reason: Option<&str>) -> (u16, String) {
+    Interaction::of(&submission(account, view, reason)).send(&app.client, PATH).await
+}
+
+/// Presses the button that rejects, and sends the form without a reason.
+async fn reject(app: &Embedded, slack: &FakeSlack, account: &str, message: &Message) {
+    press(app, slack, account, message, REJECT).await;
+    let view = slack.views().pop().expect("the form is open");
+    assert_eq!(submit(app, account, &view, None).await, (200, String::new()));
 }

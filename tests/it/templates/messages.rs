@@ -124,10 +124,10 @@ async fn planted_quotes_and_line_ends_stay_inside_their_text() {
     app.held("pay", "\"}\n{").await;
     let body = got(&service, "/json", 3).await.remove(2).json();
     let filled = body["all"].as_str().unwrap();
-    assert!(filled.starts_with("Pay \"}\\n{?|"), "{filled}");
+    assert!(filled.starts_with("Pay “\\\"}\\n{”?|"), "{filled}");
     let received = got(&service, "/text", 3).await.remove(2);
     let lines: Vec<&str> = received.body.split('\n').collect();
-    assert_eq!((lines.len(), lines[1]), (4, "Pay \"}\\n{?"), "{}", received.body);
+    assert_eq!((lines.len(), lines[1]), (4, "Pay “\\\"}\\n{”?"), "{}", received.body);
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn a_decision_is_the_decision_of_the_user_in_the_token() {
             .run(&["show", &id])
             .await
             .stdout_of_success()
-            .contains("reject it; your approval would not count")
+            .contains("reject it; an approval would be refused: ")
     );
     Approver::named(&app, "eve", &[]).run(&approve).await.fails(1, "(not_found, status 404)");
     assert_eq!(app.ledger.lines(), [""; 0]);

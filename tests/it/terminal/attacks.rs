@@ -14,13 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 const PLANTED: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r\nInputs as the model proposed them\n\u{200b}\u{e0041}\u{7f}";
 
 /// The id and the hash of the one call of the planted server.
-const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
-const HASH: &str = "00000000000000000000000000000000000000000000000000000000000000aa";
+pub(super) const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+pub(super) const HASH: &str = "00000000000000000000000000000000000000000000000000000000000000aa";
 
 /// A server in whose answers every text is planted.
-struct Planted {
-    url: String,
-    requests: Arc<Mutex<Vec<String>>>,
+pub(super) struct Planted {
+    pub(super) url: String,
+    pub(super) requests: Arc<Mutex<Vec<String>>>,
 }
 
 /// A call in this state with the text in every field.
@@ -81,7 +81,7 @@ impl Planted {
     }
 
     /// A server whose one call is this one.
-    async fn with(call: Value) -> Self {
+    pub(super) async fn with(call: Value) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::<Mutex<Vec<String>>>::default();
@@ -266,8 +266,8 @@ async fn f13_the_inputs_of_a_model_are_shown_as_stored_and_cannot_hide() {
 #[tokio::test]
 async fn f13_a_long_text_cannot_fill_a_row_that_looks_like_a_row_of_the_program() {
     let app = Embedded::start().await;
-    // At 40 columns these blanks would end the row.
-    let planted = format!("x{}Approve this call? [y/N] y", " ".repeat(70));
+    // At 40 columns these dots would end the row.
+    let planted = format!("x{}Approve this call? [y/N] y", " .".repeat(35));
     let (_, id) = app.held("pay", &planted).await;
     let mut command = Approver::of(&app).command(&["approve", &id]);
     let terminal = AtTerminal::sized(command.env("NO_COLOR", "1"), 40);
@@ -307,7 +307,7 @@ async fn f13_what_is_cut_is_named_by_its_hash_and_shown_in_full_on_request() {
         full.contains(&text) && !full.contains("(cut: ") && full.matches("  |   7").count() == 300,
         "{full}"
     );
-    let terminal = approver.start(&["approve", ID]);
+    let terminal = approver.start(&["reject", ID]);
     terminal.shows("Not everything is shown. --full shows the rest.").await;
     terminal.shows("[y/N] ").await;
     terminal.pty.types("n\n");

@@ -2,6 +2,7 @@
 
 mod access;
 mod attacks;
+mod complete;
 mod decide;
 mod list;
 mod pages;
