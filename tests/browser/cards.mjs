@@ -216,3 +216,36 @@ export async function check(page, home, { seed, count, width, height }) {
   });
   return faults;
 }
+
+/** What is wrong with a page that shows every card of this seed whole, and offers an approval where it may. */
+export async function checkWhole(page, home, { seed, count }) {
+  const all = cards(seed, count);
+  await answer(page, all);
+  await page.goto(`${home}/?chat=cards`);
+  const sections = page.locator('section[aria-label^="Tool call"]');
+  await sections.nth(count - 1).waitFor();
+  const found = await sections.evaluateAll(sections => sections.map(section => ({
+    rows: [...section.querySelectorAll('pre')].map(pre => pre.textContent),
+    isOffered: [...section.querySelectorAll('button')].some(button => button.innerText === 'Approve'),
+  })));
+  return all.flatMap(({ hold, shown, mayEver }, index) => {
+    const { rows, isOffered } = found[index];
+    const isWhole = JSON.stringify(rows) === JSON.stringify(Object.entries(shown).flatMap(([part, rows]) => (part === 'conversation' ? [] : rows)));
+    return [
+      isWhole || `${hold.toolCallId}: ${JSON.stringify(rows)} in place of ${JSON.stringify(shown)}`,
+      isOffered === mayEver || `${hold.toolCallId}: Approve is offered: ${isOffered}`,
+    ].filter(fault => fault !== true);
+  });
+}
+
+/** In the page: brings all of the first cards that wait into view. */
+export async function read(count) {
+  const frame = () => new Promise(requestAnimationFrame);
+  for (const card of [...document.querySelectorAll('.call.waits')].slice(0, count)) {
+    for (const unit of card.querySelectorAll('[data-part] .unit')) {
+      unit.scrollIntoView({ block: 'center' });
+      while (unit.isConnected && unit.dataset.seen === undefined) await frame();
+    }
+    while (card.querySelector('[data-part]:not([data-read])')) await frame();
+  }
+}

@@ -3,7 +3,7 @@ import { useChat } from '@ai-sdk/react';
 import { AssistantRuntimeProvider, ComposerPrimitive, MessagePrimitive, ThreadPrimitive } from '@assistant-ui/react';
 import { useAISDKRuntime } from '@assistant-ui/react-ai-sdk';
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from 'ai';
-import { errorText, heldCalls } from '@holdpoint/page';
+import { errorText, heldCalls, visible } from '@holdpoint/page';
 import { Call, HeldCalls } from './Call.jsx';
 import { holdpoint } from './holdpoint.js';
 import { useFollow } from './useFollow.js';
@@ -41,11 +41,11 @@ function isAnswered({ messages }) {
   return lastAssistantMessageIsCompleteWithApprovalResponses({ messages }) || messages.slice(0, -1).some(hasAnswer);
 }
 
-const Text = ({ text }) => <p>{text}</p>;
+const Text = ({ text }) => <p dir="auto">{visible(text)}</p>;
 
 function UserMessage() {
   return (
-    <MessagePrimitive.Root>
+    <MessagePrimitive.Root className="message user">
       <MessagePrimitive.Parts components={{ Text }} />
     </MessagePrimitive.Root>
   );
@@ -53,7 +53,7 @@ function UserMessage() {
 
 function AssistantMessage() {
   return (
-    <MessagePrimitive.Root>
+    <MessagePrimitive.Root className="message">
       <MessagePrimitive.Parts components={{ Text, tools: { Fallback: Call } }} />
     </MessagePrimitive.Root>
   );

@@ -1,24 +1,27 @@
-import { useRef } from 'react';
+import { useEffect, useState } from 'react';
 import { PARTS } from './words.js';
 
 const GUARD = 500;
 
 // Approves what was read. Until then it says what is not, and goes there.
 export function Approve({ hold, unread, disabled, onApprove, children }) {
-  const read = useRef(-GUARD);
+  // The second press of two must not approve what the first one brought into view.
+  const [pressed, setPressed] = useState(0);
+  useEffect(() => {
+    const timer = setTimeout(() => setPressed(0), GUARD);
+    return () => clearTimeout(timer);
+  }, [pressed]);
 
-  function readOn(event) {
-    // The second press of two must not approve what the first one brought into view.
-    read.current = event.timeStamp;
+  function readOn() {
+    setPressed(pressed + 1);
     goToUnread(hold, unread);
   }
 
   if (unread.length > 0) {
     return <button key="read" type="button" onClick={readOn}>Read on: {unread.map(part => PARTS[part] ?? part).join(', ')}</button>;
   }
-  const isMeant = event => event.timeStamp - read.current > GUARD;
   return (
-    <button key="approve" type="button" className="yes" disabled={disabled} onClick={event => isMeant(event) && onApprove()}>
+    <button key="approve" type="button" className="yes" disabled={disabled || pressed > 0} onClick={onApprove}>
       {children}
     </button>
   );

@@ -1,6 +1,6 @@
 import { useState } from 'react';
 import { getToolName } from 'ai';
-import { cardSections, rowsOf, visible } from '@holdpoint/page';
+import { cardSections, mayApprove, rowsOf, visible } from '@holdpoint/page';
 import { Countdown } from './Countdown.jsx';
 import { Headline } from './Headline.jsx';
 import { Json } from './Json.jsx';
@@ -62,6 +62,7 @@ export function HeldCall({ part, hold, decision, answer, read, onRead, onDecide 
 function Pending({ hold, answer, read, onRead, onDecide }) {
   const [whole, setWhole] = useState([]);
   const sections = cardSections(hold);
+  const isAsked = mayApprove(hold, sections.map(({ part }) => part));
   return (
     <>
       <Facts hold={hold} />
@@ -72,13 +73,13 @@ function Pending({ hold, answer, read, onRead, onDecide }) {
           {...section}
           isRead={read.includes(part)}
           onWhole={() => setWhole(now => [...now, part])}
-          onRead={() => onRead(hold, part)}
+          onRead={isAsked ? () => onRead(hold, part) : undefined}
         />
       ))}
       <Question
         hold={hold}
         answer={answer}
-        drawn={sections.map(({ part }) => part)}
+        isAsked={isAsked}
         // What does little harm is approved at a glance.
         shown={hold.risk === 'low' ? whole : read}
         onDecide={answer => onDecide(hold, answer)}

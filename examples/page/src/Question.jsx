@@ -1,18 +1,17 @@
 import { useEffect, useId, useRef, useState } from 'react';
-import { errorText, mayApprove, missingParts, visible } from '@holdpoint/page';
+import { errorText, missingParts, visible } from '@holdpoint/page';
 import { Approve } from './Approve.jsx';
 import { EditForm } from './EditForm.jsx';
 
-// Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves. `drawn` are
-// the parts that the card has, and `shown` those that the person has before them whole.
-export function Question({ hold, answer, drawn, shown, onDecide }) {
+// Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves. `isAsked` is
+// whether this user may approve what the card has, and `shown` are the parts that the person has seen.
+export function Question({ hold, answer, isAsked, shown, onDecide }) {
   const [open, setOpen] = useState('');
   const [remember, setRemember] = useState(false);
   const [note, setNote] = useState('');
   const buttons = useRef();
   const from = useRef('');
   const busy = Boolean(answer?.busy);
-  const isAsked = mayApprove(hold, drawn);
 
   // Back to the button that opened the form.
   useEffect(() => {
@@ -56,7 +55,7 @@ export function Question({ hold, answer, drawn, shown, onDecide }) {
       )}
       {isAsked && <Note value={note} onChange={setNote} />}
       {hold.cannotApprove && <p className="warning">You cannot approve this. {visible(hold.cannotApprove.message)}</p>}
-      {hold.canEdit && missingParts(hold, drawn).length > 0 && (
+      {!isAsked && hold.canEdit && !hold.cannotApprove && (
         <p className="warning">This page does not show all of this call. Another page has to approve it.</p>
       )}
       <div className="buttons" ref={buttons} aria-busy={busy}>

@@ -8,7 +8,8 @@ use serde_json::json;
 
 const CARD: (&str, usize) = ("wipe", 0);
 /// The texts of the card under their labels.
-const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it => it.innerText)";
+const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it =>
+    [...it.querySelectorAll('figcaption, dt, pre')].map(it => it.textContent).filter(it => it !== '').join('\\n'))";
 /// What the tool says about the inputs of the form.
 const PREVIEW_RESULT: &str = "document.querySelector('.preview-result')?.innerText ?? null";
 const BUTTONS: &str = "[...document.querySelectorAll('.edit button')].map(it => it.innerText)";
@@ -22,7 +23,7 @@ async fn a_card_shows_what_the_tool_says_that_the_call_would_do() {
     let tab = browser.tab("tab").await;
     tab.sends("wipe it").await;
     let shown = json!([
-        "Inputs\n{\n  \"note\": \"10\"\n}",
+        "Inputs\nnote\n\"10\"",
         "What the tool says that it would do\nwipes 10\n<b>and\\u{202e} more</b>",
     ]);
     tab.becomes(FIGURES, shown.clone()).await;
@@ -90,12 +91,12 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     let tab = browser.tab("tab").await;
     tab.sends("act").await;
     let cause =
-        "The server of the tool has changed what it says about the tool, and no operator has accepted that.";
-    tab.becomes("document.querySelector('.call .error')?.innerText ?? null", cause).await;
+        "The server of the tool has changed what it says about the tool, and no operator has accepted that";
     let shown = json!([
-        format!("description, as accepted\n{accepted}"),
-        "description, now\nActs\\u{202e} on <b>all</b>.",
-        "Inputs\n{\n  \"note\": \"10\"\n}",
+        "Inputs\nnote\n\"10\"",
+        format!(
+            "{cause}\ndescription, as accepted\n{accepted}\ndescription, now\nActsU+202E on <b>all</b>."
+        ),
     ]);
     tab.becomes(FIGURES, shown).await;
     let facts =
@@ -104,7 +105,7 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     assert_eq!(tab.faults().await, Vec::<String>::new());
     tab.approves("s__act", 0).await;
     tab.becomes("shown().lines.at(-1)", "Acted.").await;
-    tab.becomes("document.querySelectorAll('.call .error').length", 0).await;
+    tab.becomes("document.querySelectorAll('.call [data-part=definition]').length", 0).await;
     assert_eq!(steered.called(), ["act"]);
     browser.close().await;
 }
