@@ -147,8 +147,10 @@ const inTab = {
   chooseInCard: ({ page }, command) => card(page, command).getByLabel(command.label, { exact: true }).selectOption({ label: command.value }),
   // What the person has not seen yet is read first.
   approve: async ({ page }, command) => {
-    const [approve, readOn] = ['Approve', /^Read on/].map(name => card(page, command).getByRole('button', { name, exact: true }));
-    for (await approve.or(readOn).waitFor(); (await readOn.count()) > 0; await approve.or(readOn).waitFor()) await readOn.click();
+    const [approve, readOn, cut] = ['Approve', /^Read on/, /^Show all/].map(name => card(page, command).getByRole('button', { name, exact: true }));
+    for (await approve.or(readOn).waitFor(); (await readOn.count()) > 0; await approve.or(readOn).waitFor()) {
+      await ((await cut.count()) > 0 ? cut.first() : readOn).click();
+    }
     await approve.click();
   },
   deny: async ({ page }, command) => {

@@ -21,7 +21,7 @@ export const missingParts = (hold: ToolHold, shown: readonly CardPart[]): CardPa
 export const mayApprove = (hold: ToolHold, shown: readonly CardPart[]): boolean =>
   hold.canEdit && !hold.cannotApprove && missingParts(hold, shown).length === 0;
 
-/** What a complete card shows, in its order. A page that shows every row of every section whole may offer an approval. */
+/** The parts of a complete card with their content, in the order of a card. A page that shows every row whole shows all of it. */
 export function cardSections(hold: ToolHold): CardSection[] {
   const sections: CardSection[] = [{ part: 'inputs', label: 'Inputs', rows: rowsOf(hold.input) }];
   if (hold.constants) sections.push({ part: 'constants', label: 'Set by the operator', rows: rowsOf(hold.constants) });
@@ -51,8 +51,9 @@ const definitionSection = ({ cause, changes }: UnacceptedDefinition): CardSectio
   ]),
 });
 
-/** The members of an object as rows. Other values are one row. */
+/** The members of an object as rows. Other values are one row: inputs that JavaScript cannot hold are a text of JSON. */
 export function rowsOf(value: unknown): CardRow[] {
+  if (typeof value === 'string') return [{ name: '', text: value }];
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   if (!isObject || Object.keys(value).length === 0) return [{ name: '', text: textOf(value) }];
   return Object.entries(value).map(([name, member]) => ({ name, text: textOf(member) }));

@@ -107,10 +107,10 @@ function isMixed(word: string): boolean {
 export type Excerpt = { start: string; end: string; left: number };
 
 // Attacks sit at the end of a long value, so an excerpt has both.
-const START = { characters: 600, lines: 14 };
-const END = { characters: 400, lines: 8 };
+const START = { characters: 600, breaks: 14 };
+const END = { characters: 400, breaks: 8 };
 // A cut that leaves less out is not worth a button.
-const LEAST = { characters: 200, lines: 4 };
+const LEAST = { characters: 200, breaks: 4 };
 
 /** A long text without its middle. A text that is not long is whole in `start`, and `left` is 0. */
 export function excerpt(text: string): Excerpt {
@@ -124,10 +124,10 @@ export function excerpt(text: string): Excerpt {
   return { start: start.join(''), end: end.join(''), left: [...middle.join('')].length };
 }
 
-/** How many of the characters fit into so many characters and lines. */
-function countIn(shown: readonly string[], most: { characters: number; lines: number }): number {
-  let lines = 0;
+/** How many of these are at most so many characters with so many line breaks. */
+function countIn(shown: readonly string[], most: { characters: number; breaks: number }): number {
+  let breaks = 0;
   const first = shown.slice(0, most.characters);
-  const after = first.findIndex(character => character.includes('\n') && ++lines > most.lines);
+  const after = first.findIndex(character => character.includes('\n') && ++breaks > most.breaks);
   return after < 0 ? first.length : after;
 }

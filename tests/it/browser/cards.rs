@@ -95,7 +95,7 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     let shown = json!([
         "Inputs\nnote\n\"10\"",
         format!(
-            "{cause}\ndescription, as accepted\n{accepted}\ndescription, now\nActsU+202E on <b>all</b>."
+            "{cause}\ndescription, as accepted\n{accepted}\ndescription, now\nActs\\u{{202e}} on <b>all</b>."
         ),
     ]);
     tab.becomes(FIGURES, shown).await;
@@ -106,6 +106,36 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     tab.approves("s__act", 0).await;
     tab.becomes("shown().lines.at(-1)", "Acted.").await;
     tab.becomes("document.querySelectorAll('.call [data-part=definition]').length", 0).await;
+    assert_eq!(steered.called(), ["act"]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn an_approval_of_a_card_that_has_changed_runs_nothing_and_the_new_card_is_read_first() {
+    let steered = Steered::with("act");
+    let server = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
+    let tool =
+        async || Some(server.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());
+    eventually("the tool is there", &tool).await;
+    server.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).answers("Acted.");
+    let browser = Browser::start(&server.client.base, "changes").await;
+    let tab = browser.tab("tab").await;
+    tab.sends("act").await;
+    let parts = "[...document.querySelectorAll('.call [data-part]')].map(it => it.dataset.part)";
+    tab.becomes(parts, json!(["inputs"])).await;
+    let buttons = "[...document.querySelectorAll('.call .buttons button')].map(it => it.innerText)";
+    tab.becomes(buttons, json!(["Approve", "Deny", "Edit"])).await;
+    let text = format!("Acts on all.{}", "\nIt does.".repeat(60));
+    steered.lists(&json!([definition("act", &text)]));
+    let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
+    eventually("the definition has changed", changed).await;
+    tab.approves("s__act", 0).await;
+    tab.becomes(parts, json!(["inputs", "definition"])).await;
+    tab.becomes(&format!("{buttons}[0].startsWith('Read on: ')"), true).await;
+    tab.becomes("document.querySelector('.call [role=alert]') !== null", true).await;
+    assert_eq!(steered.called(), Vec::<String>::new());
+    tab.approves("s__act", 0).await;
+    tab.becomes("shown().lines.at(-1)", "Acted.").await;
     assert_eq!(steered.called(), ["act"]);
     browser.close().await;
 }

@@ -218,8 +218,7 @@ async fn a_page_that_is_loaded_while_an_approved_call_runs_shows_its_end() {
     let browser = Browser::start(&app.client.base, "approved_call_runs").await;
     let tab = browser.tab("tab").await;
     tab.sends("wait").await;
-    let card =
-        Card { title: "Wait for me", headline: "Wait for me?", name: "wait_for_me", ..pay(r#""1""#) };
+    let card = Card { title: "Wait for me", headline: "Wait for me?", name: "wait_for_me", ..pay(r#""1""#) };
     tab.shows(&lines(&["wait"], &[card.asks()], &[])).await;
     tab.approves("wait_for_me", 0).await;
     app.ledger.wait_started().await;

@@ -33,7 +33,14 @@ const PAY_10: Card = pay(r#""10""#);
 const DONE: [&str; 2] = ["Approved by you, and done.", "Result"];
 
 const fn pay(note: &'static str) -> Card {
-    Card { risk: "High risk", title: "Pay", headline: "Pay?", description: "A probe.", name: "pay", input: ["note", note] }
+    Card {
+        risk: "High risk",
+        title: "Pay",
+        headline: "Pay?",
+        description: "A probe.",
+        name: "pay",
+        input: ["note", note],
+    }
 }
 
 impl Card {
@@ -53,7 +60,8 @@ impl Card {
             "For this conversation: approve this and every other call of {} without asking",
             self.title
         );
-        let question = [remember.as_str(), "Add a note", "Approve", "Deny", "Edit", "Waits for you. Nothing has run."];
+        let question =
+            [remember.as_str(), "Add a note", "Approve", "Deny", "Edit", "Waits for you. Nothing has run."];
         own(&[&head[..], &facts, &inputs, &question].concat())
     }
 }

@@ -5,7 +5,8 @@ use crate::previews::{World, server};
 use crate::support::{Browser, Embedded, call};
 use serde_json::json;
 
-const CARD: (&str, usize) = ("pay", 0);
+const PAY: (&str, usize) = ("pay", 0);
+const WIPE: (&str, usize) = ("wipe", 0);
 /// The buttons that decide or read on.
 const BUTTONS: &str = "[...document.querySelectorAll('.call .buttons button')].map(it => it.innerText)";
 /// The buttons beside the composer.
@@ -21,7 +22,9 @@ async fn an_approval_is_offered_only_for_a_complete_card_that_was_in_view() {
     let app = Embedded::start().await;
     let browser = Browser::start(&app.client.base, "reads_cards").await;
     let tab = browser.tab("tab").await;
-    for (seed, window) in (1..).zip([(1280, 800), (320, 640), (390, 664), (640, 400), (320, 640), (1280, 800)]) {
+    for (seed, window) in
+        (1..).zip([(1280, 800), (320, 640), (390, 664), (640, 400), (320, 640), (1280, 800)])
+    {
         assert_eq!(tab.faults_of_cards(seed, window).await, Vec::<String>::new(), "seed {seed}, {window:?}");
         assert_eq!(tab.faults().await, Vec::<String>::new(), "seed {seed}, {window:?}");
     }
@@ -30,48 +33,54 @@ async fn an_approval_is_offered_only_for_a_complete_card_that_was_in_view() {
 
 #[tokio::test]
 async fn the_button_says_what_is_unread_goes_there_and_decides_nothing() {
-    let app = Embedded::start().await;
-    app.scene.calls(&[call("p-1", "pay", &json!({ "note": long(200) }))]).answers("Paid.");
+    let app = server(&World::that_reports(&long(200)), |_| {}).await;
+    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]).answers("Wiped.");
     let browser = Browser::start(&app.client.base, "reads_on").await;
     let tab = browser.tab("tab").await;
-    tab.sends("pay").await;
-    let unread = json!(["Read on: inputs", "Deny", "Edit"]);
+    tab.sends("wipe it").await;
+    let unread = json!(["Read on: what the tool says", "Deny", "Edit"]);
+    // The log follows its end.
+    tab.becomes(BUTTONS, json!(["Read on: inputs, what the tool says", "Deny", "Edit"])).await;
+    tab.clicks_in(WIPE, "Read on: inputs, what the tool says").await;
     tab.becomes(BUTTONS, unread.clone()).await;
     assert_eq!(tab.faults().await, Vec::<String>::new());
     // A long value has its beginning and its end.
-    let texts = "[...document.querySelectorAll('.call pre')].map(it => it.textContent.trim().split('\\n'))
+    let texts = "[...document.querySelectorAll('[data-part=preview] pre')].map(it => it.textContent.trim().split('\\n'))
         .map(lines => [lines[0], lines.at(-1)])";
-    tab.becomes(texts, json!([["line 0", "line 13"], ["line 192", "line 199"]])).await;
-    tab.clicks_in(CARD, "Read on: inputs").await;
+    tab.becomes(texts, json!([["line 0", "line 14"], ["line 192", "line 199"]])).await;
+    tab.clicks_in(WIPE, "Read on: what the tool says").await;
     tab.becomes("document.activeElement.className", "cut").await;
     tab.presses("Enter").await;
     tab.becomes(texts, json!([["line 0", "line 199"]])).await;
-    tab.becomes("document.activeElement.dataset.part", "inputs").await;
-    let first = "[...document.querySelectorAll('.unit')].findIndex(it => it.getBoundingClientRect().top > 60)";
-    tab.clicks_in(CARD, "Read on: inputs").await;
+    tab.becomes("document.activeElement.dataset.part", "preview").await;
+    let first =
+        "[...document.querySelectorAll('.unit')].findIndex(it => it.getBoundingClientRect().top > 60)";
+    tab.clicks_in(WIPE, "Read on: what the tool says").await;
     let before = tab.value_of(first).await;
-    tab.clicks_in(CARD, "Read on: inputs").await;
+    tab.clicks_in(WIPE, "Read on: what the tool says").await;
     let after = tab.value_of(first).await;
     assert!(after.as_u64() > before.as_u64(), "{before} {after}");
     tab.becomes(BUTTONS, unread).await;
     assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 1);
 
-    tab.approves("pay", 0).await;
-    tab.becomes("shown().lines.at(-1)", "Paid.").await;
-    assert_eq!(app.ledger.lines(), [format!("pay {}", long(200))]);
+    tab.approves("wipe", 0).await;
+    tab.becomes("shown().lines.at(-1)", "Wiped.").await;
+    assert_eq!(app.ledger.lines(), ["wipe 10"]);
     asked_for(&tab, &[OPENED, DECIDED]).await;
     browser.close().await;
 }
 
 #[tokio::test]
 async fn blank_lines_push_nothing_out_of_view() {
-    let app = Embedded::start().await;
-    let note = format!("ls -la /var/log{}; rm -rf /srv", "\n".repeat(900));
-    app.scene.calls(&[call("p-1", "pay", &json!({ "note": note }))]);
+    let world = World::that_reports(&format!("ls -la /var/log{}; rm -rf /srv", "\n".repeat(900)));
+    let app = server(&world, |_| {}).await;
+    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]);
     let browser = Browser::start(&app.client.base, "blank_lines").await;
     let tab = browser.tab("tab").await;
-    tab.sends("pay").await;
-    tab.shows(&lines(&["pay"], &[pay("ls -la /var/log↵ ×900; rm -rf /srv").asks()], &[])).await;
+    tab.sends("wipe it").await;
+    let text = "document.querySelector('[data-part=preview] pre').textContent";
+    tab.becomes(text, "ls -la /var/log↵ ×900; rm -rf /srv").await;
+    tab.becomes(BUTTONS, json!(["Approve", "Deny", "Edit"])).await;
     browser.close().await;
 }
 
@@ -94,18 +103,15 @@ async fn a_word_that_mixes_alphabets_is_marked() {
 #[tokio::test]
 async fn a_part_can_be_read_without_a_view() {
     let app = server(&World::that_reports(&long(20)), |_| {}).await;
-    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": long(20) }))]).answers("Wiped.");
+    app.scene.calls(&[call("p-1", "wipe", &json!({ "note": "10" }))]).answers("Wiped.");
     let browser = Browser::start(&app.client.base, "reads_without_a_view").await;
     let tab = browser.tab("tab").await;
     tab.resizes(1280, 500).await;
     tab.sends("wipe it").await;
-    tab.becomes(BUTTONS, json!(["Read on: inputs, what the tool says", "Deny", "Edit"])).await;
+    tab.becomes("document.querySelectorAll('.on-focus').length > 0", true).await;
     // As a screen reader presses a button: without scrolling.
-    let press = "document.querySelector('.on-focus').click()";
-    tab.value_of(press).await;
-    tab.becomes("document.activeElement.dataset.part", "inputs").await;
-    tab.becomes(BUTTONS, json!(["Read on: what the tool says", "Deny", "Edit"])).await;
-    tab.value_of(press).await;
+    tab.value_of("document.querySelectorAll('.on-focus').forEach(button => button.click())").await;
+    tab.becomes("document.activeElement.dataset.part", "preview").await;
     tab.becomes(BUTTONS, json!(["Approve", "Deny", "Edit"])).await;
     tab.becomes("document.querySelectorAll('.on-focus').length", 0).await;
     browser.close().await;
@@ -113,14 +119,13 @@ async fn a_part_can_be_read_without_a_view() {
 
 #[tokio::test]
 async fn several_calls_are_approved_together_only_if_their_cards_were_read() {
-    let app = Embedded::start().await;
-    let calls = ["1", "2", "3"]
-        .map(|note| call(&format!("p-{note}"), "pay", &json!({ "note": format!("{note}\n{}", long(20)) })));
+    let app = server(&World::that_reports(&long(20)), |_| {}).await;
+    let calls = ["1", "2", "3"].map(|note| call(&format!("p-{note}"), "wipe", &json!({ "note": note })));
     app.scene.calls(&calls).answers("Two of three.");
     let browser = Browser::start(&app.client.base, "reads_several").await;
     let tab = browser.tab("tab").await;
     tab.resizes(1280, 500).await;
-    tab.sends("pay three times").await;
+    tab.sends("wipe three times").await;
     let says = "document.querySelector('.waiting p').innerText";
     tab.becomes(says, "3 calls wait for you. You have not read 3 of them.").await;
     tab.becomes(TOGETHER, json!(["Show"])).await;
@@ -134,10 +139,9 @@ async fn several_calls_are_approved_together_only_if_their_cards_were_read() {
     tab.clicks("Approve the 2 that you have read").await;
     tab.becomes("document.querySelectorAll('.call.output-available').length", 2).await;
     tab.becomes(says, "A call waits for you.").await;
-    let mut paid = app.ledger.lines();
-    paid.sort();
-    let two = ["1", "2"].map(|note| format!("pay {note}\n{}", long(20)));
-    assert_eq!(paid, two);
+    let mut wiped = app.ledger.lines();
+    wiped.sort();
+    assert_eq!(wiped, ["wipe 1", "wipe 2"]);
     asked_for(&tab, &[OPENED, "POST /api/qa/validate_tools 200"]).await;
     browser.close().await;
 }
@@ -151,7 +155,7 @@ async fn a_note_goes_with_an_approval() {
     tab.sends("pay").await;
     tab.becomes("document.querySelectorAll('.call summary').length", 1).await;
     tab.value_of("document.querySelector('.call summary').click()").await;
-    tab.fills_in(CARD, "Note (kept with the approval)", " as agreed ").await;
+    tab.fills_in(PAY, "Note (kept with the approval)", " as agreed ").await;
     // Enter in the field approves nothing.
     tab.presses("Enter").await;
     assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 1);

@@ -159,8 +159,7 @@ async fn an_edit_by_an_approver_is_shown_beside_the_proposal() {
 
     tab.becomes("shown().lines.at(-1)", "Paid less.").await;
     let inputs = "[...document.querySelectorAll('.call figure')].slice(0, 2).map(it => it.innerText.replace(/ on .*/, '').replace(/\\s+/g, ' '))";
-    let both =
-        json!(["Proposed by the model note \"10\"", "Edited by you note \"5\""]);
+    let both = json!(["Proposed by the model note \"10\"", "Edited by you note \"5\""]);
     tab.becomes(inputs, both).await;
     tab.becomes(
         "document.querySelector('.call .status').innerText",
