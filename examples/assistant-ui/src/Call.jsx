@@ -11,7 +11,8 @@ export function Call({ toolCallId, toolName, args, result, isError, approval, re
   const isPending = approval && approval.approved === undefined && result === undefined && !decision;
   const sections = sectionsOf(hold, decision, args);
   return (
-    <section className="call" aria-label={`Tool call ${toolName}`}>
+    // A group, not a landmark: there may be many.
+    <section role="group" className="call" aria-label={`Tool call ${toolName}`}>
       <h2><Headline hold={hold} decision={decision} name={toolName} /></h2>
       {isPending && hold && <p>{visible([`Risk: ${hold.risk}.`, hold.reason].filter(Boolean).join(' '))}</p>}
       {sections.map(section => <Section key={section.part} {...section} />)}

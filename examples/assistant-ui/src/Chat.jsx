@@ -18,16 +18,18 @@ export function Chat({ id, messages: stored }) {
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <HeldCalls.Provider value={heldCalls(chat.messages)}>
-        <ThreadPrimitive.Root>
-          <h1>holdpoint with assistant-ui</h1>
-          <ThreadPrimitive.Viewport role="log" aria-label="Conversation" aria-busy={busy}>
-            <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
-          </ThreadPrimitive.Viewport>
-          {chat.error && <p role="alert">{errorText(chat.error)}</p>}
-          <ComposerPrimitive.Root>
-            <ComposerPrimitive.Input aria-label="Message" placeholder="Ask the model" autoFocus />
-            <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
-          </ComposerPrimitive.Root>
+        <ThreadPrimitive.Root asChild>
+          <main>
+            <h1>holdpoint with assistant-ui</h1>
+            <ThreadPrimitive.Viewport role="log" aria-label="Conversation" aria-busy={busy}>
+              <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
+            </ThreadPrimitive.Viewport>
+            {chat.error && <p role="alert">{errorText(chat.error)}</p>}
+            <ComposerPrimitive.Root>
+              <ComposerPrimitive.Input aria-label="Message" placeholder="Ask the model" autoFocus />
+              <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
+            </ComposerPrimitive.Root>
+          </main>
         </ThreadPrimitive.Root>
       </HeldCalls.Provider>
     </AssistantRuntimeProvider>
