@@ -16,7 +16,7 @@ export function Call({ toolCallId, toolName, args, result, isError, approval, re
       <h2><Headline hold={hold} decision={decision} name={toolName} /></h2>
       {isPending && hold && <p>{visible([`Risk: ${hold.risk}.`, hold.reason].filter(Boolean).join(' '))}</p>}
       {sections.map(section => <Section key={section.part} {...section} />)}
-      {isPending && hold?.cannotApprove && <p>You cannot approve this. {visible(hold.cannotApprove.message)}</p>}
+      {isPending && hold?.cannotApprove && <p>{visible(hold.cannotApprove.message)}</p>}
       {isPending && (
         // Every section is whole on the page, and no other one is.
         <Question mayApprove={hold && mayApprove(hold, sections.map(({ part }) => part))} respond={respondToApproval} />

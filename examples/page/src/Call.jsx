@@ -62,7 +62,10 @@ export function HeldCall({ part, hold, decision, answer, read, onRead, onDecide 
 function Pending({ hold, answer, read, onRead, onDecide }) {
   const [whole, setWhole] = useState([]);
   const sections = cardSections(hold);
-  const isAsked = mayApprove(hold, sections.map(({ part }) => part));
+  const drawn = sections.map(({ part }) => part);
+  const isAsked = mayApprove(hold, drawn);
+  // Inputs that the tool no longer takes may still be edited.
+  const isEditable = isAsked || (hold.cannotApprove?.code === 'invalid_inputs' && mayApprove({ ...hold, cannotApprove: undefined }, drawn));
   return (
     <>
       <Facts hold={hold} />
@@ -73,13 +76,14 @@ function Pending({ hold, answer, read, onRead, onDecide }) {
           {...section}
           isRead={read.includes(part)}
           onWhole={() => setWhole(now => [...now, part])}
-          onRead={isAsked ? () => onRead(hold, part) : undefined}
+          onRead={isEditable ? () => onRead(hold, part) : undefined}
         />
       ))}
       <Question
         hold={hold}
         answer={answer}
         isAsked={isAsked}
+        isEditable={isEditable}
         // What does little harm is approved at a glance.
         shown={hold.risk === 'low' ? whole : read}
         onDecide={answer => onDecide(hold, answer)}

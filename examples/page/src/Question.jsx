@@ -3,9 +3,9 @@ import { errorText, missingParts, visible } from '@holdpoint/page';
 import { Approve } from './Approve.jsx';
 import { EditForm } from './EditForm.jsx';
 
-// Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves. `isAsked` is
-// whether this user may approve what the card has, and `shown` are the parts that the person has seen.
-export function Question({ hold, answer, isAsked, shown, onDecide }) {
+// Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves. `isAsked` and
+// `isEditable` are whether this user may approve what the card has, as it is or edited, and `shown` are the parts that the person has seen.
+export function Question({ hold, answer, isAsked, isEditable, shown, onDecide }) {
   const [open, setOpen] = useState('');
   const [remember, setRemember] = useState(false);
   const [note, setNote] = useState('');
@@ -54,7 +54,7 @@ export function Question({ hold, answer, isAsked, shown, onDecide }) {
         </label>
       )}
       {isAsked && <Note value={note} onChange={setNote} />}
-      {hold.cannotApprove && <p className="warning">You cannot approve this. {visible(hold.cannotApprove.message)}</p>}
+      {hold.cannotApprove && <p className="warning">{visible(hold.cannotApprove.message)}</p>}
       {!isAsked && hold.canEdit && !hold.cannotApprove && (
         <p className="warning">This page does not show all of this call. Another page has to approve it.</p>
       )}
@@ -65,7 +65,7 @@ export function Question({ hold, answer, isAsked, shown, onDecide }) {
           </Approve>
         )}
         <button type="button" name="deny" className="no" disabled={busy} onClick={() => setOpen('deny')}>Deny</button>
-        {isAsked && (
+        {isEditable && (
           <button type="button" name="edit" disabled={busy || answer?.counted} onClick={() => setOpen('edit')}>Edit</button>
         )}
       </div>

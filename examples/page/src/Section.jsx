@@ -4,7 +4,7 @@ import { Marked } from './Marked.jsx';
 import { useSeen } from './useSeen.js';
 
 // A part of a card: its rows, each whole or cut in the middle. `onWhole` is called once none is cut, and `onRead` once all
-// of it was in view, or the person says so. Without them nobody has to read it.
+// of it was in view, or the person says so; a part without them is not read for a decision.
 export function Section({ part, label, rows, isRead, onWhole, onRead }) {
   const [opened, setOpened] = useState([]);
   const box = useRef();

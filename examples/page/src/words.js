@@ -46,8 +46,7 @@ export function statusText(part, hold, decision) {
 }
 
 function waits({ canEdit, cannotApprove, approvalsNeeded }) {
-  if (cannotApprove?.code === 'already_approved') return 'You have approved. More people have to. Nothing has run.';
-  if (!canEdit || cannotApprove) return 'Waits for another person. Nothing has run.';
+  if (!canEdit || (cannotApprove && cannotApprove.code !== 'invalid_inputs')) return 'Waits for another person. Nothing has run.';
   if (approvalsNeeded > 1) return `Waits for ${approvalsNeeded} people. Nothing has run.`;
   return 'Waits for you. Nothing has run.';
 }

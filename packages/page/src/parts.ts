@@ -28,7 +28,8 @@ export type HeadlinePart = { text: string; value?: never } | { value: string; te
 
 /** Why the server would refuse an approval of this user now. */
 export type CannotApprove = {
-  code: 'forbidden' | 'blocked' | 'unreadable' | 'tool_unavailable' | 'already_approved';
+  /** With `invalid_inputs` other inputs may be approved. */
+  code: 'forbidden' | 'blocked' | 'unreadable' | 'tool_unavailable' | 'invalid_inputs' | 'already_approved';
   /** A sentence for people. */
   message: string;
 };
@@ -64,7 +65,7 @@ export type ToolHold = {
   inputHash: string;
   /** The user of the thread, such as `user:ada`. */
   requestedBy: string;
-  /** Whether this user may approve the call, and so edit its inputs. If not, offer a rejection only. */
+  /** Whether this user may approve the call with other inputs. If not, offer a rejection only. */
   canEdit: boolean;
   /** Why an approval of this user would be refused now. Then offer none, and show the message. */
   cannotApprove?: CannotApprove;
