@@ -8,6 +8,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
+import { check, checkWhole, read } from './cards.mjs';
 import { launch, serve as serveCommands } from './driver.mjs';
 
 const examples = path.resolve(import.meta.dirname, '../../examples');
@@ -144,7 +145,14 @@ const inTab = {
     return typeof command.value === 'boolean' ? field.setChecked(command.value) : field.fill(command.value);
   },
   chooseInCard: ({ page }, command) => card(page, command).getByLabel(command.label, { exact: true }).selectOption({ label: command.value }),
-  approve: ({ page }, command) => button(card(page, command), 'Approve').click(),
+  // What the person has not seen yet is read first.
+  approve: async ({ page }, command) => {
+    const [approve, readOn, cut] = ['Approve', /^Read on/, /^Show all/].map(name => card(page, command).getByRole('button', { name, exact: true }));
+    for (await approve.or(readOn).waitFor(); (await readOn.count()) > 0; await approve.or(readOn).waitFor()) {
+      await ((await cut.count()) > 0 ? cut.first() : readOn).click();
+    }
+    await approve.click();
+  },
   deny: async ({ page }, command) => {
     const reason = card(page, command).getByLabel('Reason for denying');
     // One of the pages asks for the reason first.
@@ -152,6 +160,10 @@ const inTab = {
     await reason.fill(command.reason);
     await button(card(page, command), 'Deny').click();
   },
+  // Brings all of the first cards that wait into view.
+  read: ({ page }, { count }) => page.evaluate(read, count),
+  cards: ({ page, home }, command) => check(page, home, command),
+  wholeCards: ({ page, home }, command) => checkWhole(page, home, command),
   resize: ({ page }, { width, height }) => page.setViewportSize({ width, height }),
   emulate: ({ page }, { media }) => page.emulateMedia(media),
   // From now on requests of this path get no response.

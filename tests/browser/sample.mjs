@@ -63,7 +63,7 @@ const commands = {
       return expected.with.every(it => text.includes(it)) && !expected.without.some(it => text.includes(it));
     };
     await page.waitForFunction(fits, expected).catch(async error => {
-      throw new Error(`${error.message}\nexpected: ${JSON.stringify(expected)}\nthere: ${await page.innerText('body')}`);
+      throw new Error(`${error.message}\nexpected: ${JSON.stringify(expected)}\nthere: ${await page.innerText('body')}\nreported: ${JSON.stringify(reported)}`);
     });
   },
   reported: async () => reported,

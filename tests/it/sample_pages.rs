@@ -1,16 +1,17 @@
 //! The pages of the documentation in a real browser: those of the README of `packages/page` for AI SDK 5 to 7, and that of
 //! docs/pages.md for AI SDK 4.
 
+use crate::mcp::{Steered, definition};
 use crate::previews::{World, server};
-use crate::support::{Embedded, SamplePage, call, code_of, in_repository};
+use crate::support::{Embedded, SamplePage, call, code_of, eventually, in_repository};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// A folder with the page of this version, its configuration of Vite, and the installed packages that it imports.
-fn page_of(version: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample_pages").join(version);
+/// A folder of this name with the page of this version, its configuration of Vite, and the installed packages that it imports.
+fn page_of(name: &str, version: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample_pages").join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -63,22 +64,23 @@ async fn decide(app: &Embedded, more: Value) {
 /// decides after the conversation went on.
 async fn shows_what_became_of_a_call(version: &str) {
     let app = server(&World::that_reports("wipes {note}\u{202e} lines"), |_| {}).await;
-    let mut page = SamplePage::start(&page_of(version), &app.client.base);
+    let mut page = SamplePage::start(&page_of(version, version), &app.client.base);
 
     app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).answers("Paid.");
     page.opens().await;
     page.sends("pay the bill").await;
-    page.shows(&["Pay", r#""note": "10""#, "Risk: high.", "Approve", "Deny"], &["Decision"]).await;
+    page.shows(&["Pay", "Inputs", r#""10""#, "Risk: high.", "Approve", "Deny"], &["Decision"]).await;
     assert!(page.is_enabled("Stop").await, "a call that waits can be cancelled");
     decide(&app, json!({ "resume": true, "validatedInputs": { "note": "7" } })).await;
-    let shown = ["Decision: approve, by user:local.", "Edited. Proposed: {", r#""paid": "7""#, "Paid."];
+    let shown =
+        ["Decision: approve, by user:local.", "Edited. Proposed by the model:", r#""paid": "7""#, "Paid."];
     page.shows(&shown, &["Deny", "Approve"]).await;
     assert_eq!(page.alerts().await, Vec::<String>::new());
 
     app.scene.calls(&[call("p-2", "pay", &json!({ "note": "20" }))]).answers("Understood.");
     page.opens_without_events().await;
     page.sends("pay the rest").await;
-    page.shows(&[r#""note": "20""#, "Deny"], &[]).await;
+    page.shows(&[r#""20""#, "Deny"], &[]).await;
     decide(&app, json!({})).await;
     page.clicks("Deny").await;
     page.shows(
@@ -101,13 +103,57 @@ async fn shows_what_became_of_a_call(version: &str) {
     app.scene.calls(&[call("p-3", "wipe", &json!({ "note": "30" }))]).answers("Sunny.");
     page.opens().await;
     page.sends("wipe it all").await;
-    page.shows(&[r#""note": "30""#, r"The tool says: wipes 30\u{202e} lines", "Deny"], &[]).await;
+    let preview = ["What the tool says that it would do", r"wipes 30\u{202e} lines"];
+    page.shows(&[r#""30""#, preview[0], preview[1], "Deny"], &[]).await;
     page.sends("and the weather?").await;
     page.shows(&["Sunny.", "Deny"], &["Decision"]).await;
     page.clicks("Approve").await;
     page.shows(&["Decision: approve, by user:local.", r#""wiped": "30""#], &["Deny", "Approve"]).await;
     assert_eq!(page.alerts().await, Vec::<String>::new());
     assert_eq!(app.ledger.lines(), ["pay 7", "pay 20", "wipe 30"]);
+}
+
+/// An approval of a card that has changed runs nothing, and the page shows the new card.
+async fn asks_again_about_a_changed_card(version: &str) {
+    let steered = Steered::with("act");
+    let app = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
+    let tool =
+        async || Some(app.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());
+    eventually("the tool is there", &tool).await;
+    let mut page = SamplePage::start(&page_of(&format!("{version}-changed"), version), &app.client.base);
+    app.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).answers("Acted.");
+    page.opens().await;
+    page.sends("act").await;
+    page.shows(&[r#""10""#, "Approve", "Deny"], &["no operator has accepted that"]).await;
+    steered.lists(&json!([definition("act", "Acts on all.")]));
+    let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
+    eventually("the definition has changed", changed).await;
+    page.clicks("Approve").await;
+    page.shows(&["no operator has accepted that", "Acts on all.", "Approve", "Deny"], &["Decision"]).await;
+    assert_eq!(steered.called(), Vec::<String>::new());
+    page.clicks("Approve").await;
+    page.shows(&["Decision: approve, by user:local.", "Acted."], &["Deny", "Approve"]).await;
+    assert_eq!(steered.called(), ["act"]);
+}
+
+#[tokio::test]
+async fn the_page_of_ai_sdk_4_asks_again_about_a_changed_card_on_sqlite() {
+    asks_again_about_a_changed_card("4").await;
+}
+
+#[tokio::test]
+async fn the_page_of_ai_sdk_5_asks_again_about_a_changed_card_on_sqlite() {
+    asks_again_about_a_changed_card("5").await;
+}
+
+#[tokio::test]
+async fn the_page_of_ai_sdk_6_asks_again_about_a_changed_card_on_sqlite() {
+    asks_again_about_a_changed_card("6").await;
+}
+
+#[tokio::test]
+async fn the_page_of_ai_sdk_7_asks_again_about_a_changed_card_on_sqlite() {
+    asks_again_about_a_changed_card("7").await;
 }
 
 #[tokio::test]

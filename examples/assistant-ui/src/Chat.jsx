@@ -3,7 +3,7 @@ import { useChat } from '@ai-sdk/react';
 import { AssistantRuntimeProvider, ComposerPrimitive, MessagePrimitive, ThreadPrimitive } from '@assistant-ui/react';
 import { useAISDKRuntime } from '@assistant-ui/react-ai-sdk';
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from 'ai';
-import { errorText, heldCalls } from '@holdpoint/page';
+import { errorText, heldCalls, visible } from '@holdpoint/page';
 import { Call, HeldCalls } from './Call.jsx';
 import { holdpoint } from './holdpoint.js';
 import { useFollow } from './useFollow.js';
@@ -18,16 +18,18 @@ export function Chat({ id, messages: stored }) {
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <HeldCalls.Provider value={heldCalls(chat.messages)}>
-        <ThreadPrimitive.Root>
-          <h1>holdpoint with assistant-ui</h1>
-          <ThreadPrimitive.Viewport role="log" aria-label="Conversation" aria-busy={busy}>
-            <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
-          </ThreadPrimitive.Viewport>
-          {chat.error && <p role="alert">{errorText(chat.error)}</p>}
-          <ComposerPrimitive.Root>
-            <ComposerPrimitive.Input aria-label="Message" placeholder="Ask the model" autoFocus />
-            <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
-          </ComposerPrimitive.Root>
+        <ThreadPrimitive.Root asChild>
+          <main>
+            <h1>holdpoint with assistant-ui</h1>
+            <ThreadPrimitive.Viewport role="log" aria-label="Conversation" aria-busy={busy}>
+              <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
+            </ThreadPrimitive.Viewport>
+            {chat.error && <p role="alert">{errorText(chat.error)}</p>}
+            <ComposerPrimitive.Root>
+              <ComposerPrimitive.Input aria-label="Message" placeholder="Ask the model" autoFocus />
+              <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
+            </ComposerPrimitive.Root>
+          </main>
         </ThreadPrimitive.Root>
       </HeldCalls.Provider>
     </AssistantRuntimeProvider>
@@ -41,11 +43,11 @@ function isAnswered({ messages }) {
   return lastAssistantMessageIsCompleteWithApprovalResponses({ messages }) || messages.slice(0, -1).some(hasAnswer);
 }
 
-const Text = ({ text }) => <p>{text}</p>;
+const Text = ({ text }) => <p dir="auto">{visible(text)}</p>;
 
 function UserMessage() {
   return (
-    <MessagePrimitive.Root>
+    <MessagePrimitive.Root className="message user">
       <MessagePrimitive.Parts components={{ Text }} />
     </MessagePrimitive.Root>
   );
@@ -53,7 +55,7 @@ function UserMessage() {
 
 function AssistantMessage() {
   return (
-    <MessagePrimitive.Root>
+    <MessagePrimitive.Root className="message">
       <MessagePrimitive.Parts components={{ Text, tools: { Fallback: Call } }} />
     </MessagePrimitive.Root>
   );

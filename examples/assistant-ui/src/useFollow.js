@@ -1,11 +1,22 @@
 import { useEffect, useRef } from 'react';
-import { withStored } from '@holdpoint/page';
+import { errorOf, withStored } from '@holdpoint/page';
 import { holdpoint } from './holdpoint.js';
 
 // Keeps an idle page up to date: reads along with a turn that runs elsewhere, and loads what has changed.
-export function useFollow({ id, status, setMessages, resumeStream }) {
+export function useFollow({ id, status, error, setMessages, resumeStream }) {
   const idle = useRef(true);
   idle.current = status === 'ready' || status === 'error';
+
+  async function load() {
+    const { results } = await holdpoint.messages(id);
+    if (idle.current) setMessages(now => withStored(now, results));
+  }
+
+  // The card of a call that was approved has changed meanwhile.
+  const isStale = error && errorOf(error).code === 'stale';
+  useEffect(() => {
+    if (isStale) load().catch(console.warn);
+  }, [isStale]);
   useEffect(
     () =>
       holdpoint.subscribe(id, {
@@ -15,8 +26,7 @@ export function useFollow({ id, status, setMessages, resumeStream }) {
           if (events.length === 0 || events.some(({ type }) => type === 'run.started' || type === 'run.resumed')) {
             await resumeStream();
           }
-          const { results } = await holdpoint.messages(id);
-          if (idle.current) setMessages(now => withStored(now, results));
+          await load();
         },
       }),
     [id],

@@ -1,10 +1,12 @@
-import { Fragment } from 'react';
+import { useState } from 'react';
 import { getToolName } from 'ai';
-import { visible } from '@holdpoint/page';
+import { cardSections, mayApprove, rowsOf, visible } from '@holdpoint/page';
 import { Countdown } from './Countdown.jsx';
-import { Json, Preview, Text } from './Json.jsx';
+import { Headline } from './Headline.jsx';
+import { Json } from './Json.jsx';
 import { Question } from './Question.jsx';
-import { CAUSES, lateness, nameOf, questionOf, RISKS, statusText, timeOf } from './words.js';
+import { Section } from './Section.jsx';
+import { lateness, nameOf, questionOf, RISKS, statusText, timeOf } from './words.js';
 
 // A call that was not held: one line, until it is opened.
 export function Call({ part }) {
@@ -18,30 +20,34 @@ export function Call({ part }) {
   );
 }
 
-// A held call: the card for a decision, and the outcome. `answer` is the decision of this page.
-export function HeldCall({ part, hold, decision, answer, onDecide }) {
+// A held call: the card for a decision, and the outcome. `answer` is the decision of this page, and `read` the parts of the
+// card that were read.
+export function HeldCall({ part, hold, decision, answer, read, onRead, onDecide }) {
   const isPending = !decision;
-  const title = questionOf(hold, decision);
   return (
     // A group, not a landmark: there may be many.
     <section
       role="group"
       id={`call-${part.toolCallId}`}
       className={`call ${isPending ? 'waits' : part.state}`}
-      aria-label={`Tool call ${hold.toolName}: ${title}`}
+      aria-label={`Tool call ${hold.toolName}: ${questionOf(hold, decision)}`}
       tabIndex={-1}
     >
       <p className="facts">
         <span className={`risk ${hold.risk}`}>{RISKS[hold.risk]}</span>
         <span>{visible(hold.title)}</span>
       </p>
-      <h2>{title}</h2>
-      {isPending && <Facts hold={hold} />}
-      {isPending && hold.unacceptedDefinition && <Definition {...hold.unacceptedDefinition} />}
-      <Inputs part={part} hold={hold} decision={decision} />
-      {isPending && <Question hold={hold} answer={answer} onDecide={answer => onDecide(hold, answer)} />}
+      <h2><Headline hold={hold} decision={decision} /></h2>
+      {isPending ? (
+        <Pending key={hold.inputHash} hold={hold} answer={answer} read={read} onRead={onRead} onDecide={onDecide} />
+      ) : (
+        <Decided part={part} hold={hold} decision={decision} />
+      )}
       <p className="status">{statusText(part, hold, decision)}</p>
-      {answer?.counted && isPending && <p className="status">Your approval counts. More people have to approve.</p>}
+      {decision?.decision === 'approve' && decision.reason && <p className="status">Note: {visible(decision.reason)}</p>}
+      {answer?.counted && isPending && !hold.cannotApprove && (
+        <p className="status">Your approval counts. More people have to approve.</p>
+      )}
       {answer?.late && <p className="status">{lateness(answer.late, hold)}</p>}
       {part.state === 'output-available' && (
         <details>
@@ -53,6 +59,39 @@ export function HeldCall({ part, hold, decision, answer, onDecide }) {
   );
 }
 
+function Pending({ hold, answer, read, onRead, onDecide }) {
+  const [whole, setWhole] = useState([]);
+  const sections = cardSections(hold);
+  const drawn = sections.map(({ part }) => part);
+  const isAsked = mayApprove(hold, drawn);
+  // Inputs that the tool no longer takes may still be edited.
+  const isEditable = isAsked || (hold.cannotApprove?.code === 'invalid_inputs' && mayApprove({ ...hold, cannotApprove: undefined }, drawn));
+  return (
+    <>
+      <Facts hold={hold} />
+      {sections.map(({ part, ...section }) => (
+        <Section
+          key={part}
+          part={part}
+          {...section}
+          isRead={read.includes(part)}
+          onWhole={() => setWhole(now => [...now, part])}
+          onRead={isEditable ? () => onRead(hold, part) : undefined}
+        />
+      ))}
+      <Question
+        hold={hold}
+        answer={answer}
+        isAsked={isAsked}
+        isEditable={isEditable}
+        // What does little harm is approved at a glance.
+        shown={hold.risk === 'low' ? whole : read}
+        onDecide={answer => onDecide(hold, answer)}
+      />
+    </>
+  );
+}
+
 function Facts({ hold }) {
   return (
     <dl>
@@ -60,7 +99,7 @@ function Facts({ hold }) {
       {hold.reason && <Fact name="Why you are asked" value={visible(hold.reason)} />}
       {hold.mcp && <Fact name="MCP server" value={visible(hold.mcp.server)} />}
       {/* The page of a thread belongs to its user. */}
-      <Fact name="Requested by" value={`you (${visible(hold.requestedBy)})`} />
+      <Fact name="Requested by" value="you" />
       <Fact name="Expires" value={<Countdown until={hold.expiresAt} />} />
     </dl>
   );
@@ -69,37 +108,24 @@ function Facts({ hold }) {
 const Fact = ({ name, value }) => (
   <div>
     <dt>{name}</dt>
-    <dd>{value}</dd>
+    <dd dir="auto">{value}</dd>
   </div>
 );
 
-// What an MCP server says about the tool, where no operator has accepted it.
-function Definition({ cause, changes }) {
-  return (
-    <>
-      <p className="error">{CAUSES[cause]}</p>
-      {changes.map(({ field, accepted, current }) => (
-        <Fragment key={field}>
-          <Text label={`${visible(field)}, as accepted`} value={accepted} />
-          <Text label={`${visible(field)}, now`} value={current} />
-        </Fragment>
-      ))}
-    </>
-  );
-}
-
-// All that runs, never a part of it: a headline may leave inputs out.
-function Inputs({ part, hold, decision }) {
-  const edited = decision?.edited;
-  return (
-    <>
-      <Json label={edited ? 'Proposed by the model' : 'Inputs'} value={hold.input} />
-      {edited && (
-        <Json label={`Edited by ${nameOf(decision.by, hold)} on ${timeOf(decision.at)}`} value={decision.input ?? part.input} />
-      )}
-      <Json label="Set by the operator" value={hold.constants} />
-      {/* It is about the proposed inputs. */}
-      {!edited && <Preview label="What the tool says that it would do" preview={hold.preview} />}
-    </>
-  );
+// What ran, or did not. The preview is about the proposed inputs, and the definition was a question of the decision.
+function Decided({ part, hold, decision }) {
+  const { edited, by, at } = decision;
+  return cardSections(hold).map(section => {
+    if (section.part === 'definition' || (section.part === 'preview' && edited)) return null;
+    if (section.part !== 'inputs' || !edited) return <Section key={section.part} {...section} />;
+    return [
+      <Section key="proposed" {...section} label="Proposed by the model" />,
+      <Section
+        key="edited"
+        part="edited"
+        label={`Edited by ${nameOf(by, hold)} on ${timeOf(at)}`}
+        rows={rowsOf(decision.input ?? part.input)}
+      />,
+    ];
+  });
 }

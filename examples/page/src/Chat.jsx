@@ -7,12 +7,14 @@ import { Badge } from './Threads.jsx';
 import { isUnanswered, useConversation } from './useConversation.js';
 import { useDecisions } from './useDecisions.js';
 import { useFollow } from './useFollow.js';
+import { useReading } from './useReading.js';
 import { Waiting } from './Waiting.jsx';
 
 // One thread. A new chat has no id yet: `onStart` makes the thread, and shows it with the text as `first`.
 export function Chat({ id, title, first, focus, onStart, ...stored }) {
   const { messages, busy, error, live, send, stop, resume, older } = useConversation({ id, ...stored });
   const { answers, decide, approveAll, deciding } = useDecisions(resume);
+  const { readOf, onRead } = useReading();
   const { element: log, atEnd, follow } = useFollow();
   const heading = useRef();
   const began = useRef(false);
@@ -58,7 +60,15 @@ export function Chat({ id, title, first, focus, onStart, ...stored }) {
             <p className="hint">Try: list files, write hello to notes.txt, delete notes.txt, what happened</p>
           )}
           {messages.map(message => (
-            <Message key={message.id} message={message} held={held} answers={answers} onDecide={decide} />
+            <Message
+              key={message.id}
+              message={message}
+              held={held}
+              answers={answers}
+              readOf={readOf}
+              onRead={onRead}
+              onDecide={decide}
+            />
           ))}
         </div>
       </div>
@@ -71,7 +81,7 @@ export function Chat({ id, title, first, focus, onStart, ...stored }) {
           // Late, because the server or another tab may be about to continue.
           <button type="button" className={error ? undefined : 'late'} onClick={() => send()}>Go on</button>
         )}
-        <Waiting waiting={waiting} answers={answers} onApproveAll={approveShown} />
+        <Waiting waiting={waiting} answers={answers} readOf={readOf} onApproveAll={approveShown} />
         <Composer busy={busy} stoppable={busy || running} autoFocus={focus === 'composer'} onSend={sendMessage} onStop={stop} />
       </div>
       <Announcer messages={messages} held={held} answers={answers} busy={busy} />

@@ -1,12 +1,13 @@
 import { useEffect, useId, useRef, useState } from 'react';
 import { errorText, visible } from '@holdpoint/page';
+import { Approve } from './Approve.jsx';
 import { errorsOf, fieldsOf, inputsOf } from './fields.js';
 import { holdpoint } from './holdpoint.js';
 import { Preview } from './Json.jsx';
 
 // The inputs as a form, built from the schema of the tool. If the tool has previews, the page shows the preview of the
-// edited inputs first, and the approval names its hash.
-export function EditForm({ hold, answer, onEdit, onBack }) {
+// edited inputs first, and the approval names its hash. `unread` are the parts of the card that are still to be read.
+export function EditForm({ hold, answer, unread, onEdit, onBack }) {
   const [fields, setFields] = useState();
   const [previews, setPreviews] = useState(false);
   const [failed, setFailed] = useState();
@@ -89,7 +90,7 @@ export function EditForm({ hold, answer, onEdit, onBack }) {
       <div className="buttons">
         {/* Not the button of the form: Enter in a field would press it. */}
         {mayApprove ? (
-          <button key="approve" type="button" className="yes" disabled={busy || !fields} onClick={approve}>Approve edited inputs</button>
+          <Approve key="approve" hold={hold} unread={unread} disabled={busy || !fields} onApprove={approve}>Approve edited inputs</Approve>
         ) : (
           <button key="preview" type="button" disabled={busy || !fields} onClick={preview}>Preview edited inputs</button>
         )}

@@ -1,12 +1,12 @@
-import { visible } from '@holdpoint/page';
+import { Marked } from './Marked.jsx';
 
-// What is approved has to be what is seen: characters that hide or reverse text are shown by their numbers.
+// A text of a model or a tool.
 export function Text({ label, value }) {
   if (value === undefined) return null;
   return (
     <figure>
       {label && <figcaption>{label}</figcaption>}
-      <pre tabIndex={0}>{visible(value)}</pre>
+      <pre tabIndex={0} dir="auto"><Marked text={value} /></pre>
     </figure>
   );
 }
@@ -17,5 +17,5 @@ export const Json = ({ label, value }) => <Text label={label} value={JSON.string
 export function Preview({ label, preview }) {
   if (!preview) return null;
   if (preview.text !== undefined) return <Text label={label} value={preview.text} />;
-  return <p className="error">The tool could not say what the call would do: {visible(preview.failed)}</p>;
+  return <p className="error">The tool could not say what the call would do: <Marked text={preview.failed} /></p>;
 }

@@ -10,7 +10,7 @@ export function Message({ message, ...calls }) {
   );
 }
 
-function Part({ part, role, held, answers, onDecide }) {
+function Part({ part, role, held, answers, readOf, onRead, onDecide }) {
   if (isTextUIPart(part)) {
     return role === 'user' ? <p className="text" dir="auto">{part.text}</p> : <Markdown text={part.text} />;
   }
@@ -27,5 +27,6 @@ function Part({ part, role, held, answers, onDecide }) {
   if (!isToolUIPart(part)) return null;
   const call = held.get(part.toolCallId);
   if (!call) return <Call part={part} />;
-  return <HeldCall part={part} {...call} answer={answers[part.toolCallId]} onDecide={onDecide} />;
+  const read = readOf(call.hold);
+  return <HeldCall part={part} {...call} answer={answers[part.toolCallId]} read={read} onRead={onRead} onDecide={onDecide} />;
 }

@@ -1,11 +1,14 @@
 import { useEffect, useId, useRef, useState } from 'react';
-import { errorText, visible } from '@holdpoint/page';
+import { errorText, missingParts, visible } from '@holdpoint/page';
+import { Approve } from './Approve.jsx';
 import { EditForm } from './EditForm.jsx';
 
-// Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves.
-export function Question({ hold, answer, onDecide }) {
+// Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves. `isAsked` and
+// `isEditable` are whether this user may approve what the card has, as it is or edited, and `shown` are the parts that the person has seen.
+export function Question({ hold, answer, isAsked, isEditable, shown, onDecide }) {
   const [open, setOpen] = useState('');
   const [remember, setRemember] = useState(false);
+  const [note, setNote] = useState('');
   const buttons = useRef();
   const from = useRef('');
   const busy = Boolean(answer?.busy);
@@ -22,6 +25,10 @@ export function Question({ hold, answer, onDecide }) {
     void onDecide(answer);
   }
 
+  function approve() {
+    decide({ approved: true, ...(note.trim() && { reason: note.trim() }), ...(remember && { remember: 'session' }) });
+  }
+
   const error = answer?.error && <p role="alert">{errorText(answer.error)}</p>;
   if (open === 'deny') {
     return (
@@ -32,34 +39,51 @@ export function Question({ hold, answer, onDecide }) {
     );
   }
   if (open === 'edit') {
-    return <EditForm hold={hold} answer={answer} onEdit={onDecide} onBack={() => setOpen('')} />;
+    // The form shows the inputs, and their preview.
+    const shownByForm = [...shown, 'inputs', 'preview'];
+    return (
+      <EditForm hold={hold} answer={answer} unread={missingParts(hold, shownByForm)} onEdit={onDecide} onBack={() => setOpen('')} />
+    );
   }
   return (
     <>
-      {hold.canRemember && (
+      {isAsked && hold.canRemember && (
         <label className="check">
           <input type="checkbox" checked={remember} onChange={event => setRemember(event.target.checked)} />
           For this conversation: approve this and every other call of {visible(hold.title)} without asking
         </label>
       )}
+      {isAsked && <Note value={note} onChange={setNote} />}
+      {hold.cannotApprove && <p className="warning">{visible(hold.cannotApprove.message)}</p>}
+      {!isAsked && hold.canEdit && !hold.cannotApprove && (
+        <p className="warning">This page does not show all of this call. Another page has to approve it.</p>
+      )}
       <div className="buttons" ref={buttons} aria-busy={busy}>
-        {hold.canEdit && (
-          <button
-            type="button"
-            className="yes"
-            disabled={busy || answer?.counted}
-            onClick={() => decide({ approved: true, ...(remember && { remember: 'session' }) })}
-          >
+        {isAsked && (
+          <Approve hold={hold} unread={missingParts(hold, shown)} disabled={busy || answer?.counted} onApprove={approve}>
             {remember ? 'Approve for this conversation' : 'Approve'}
-          </button>
+          </Approve>
         )}
         <button type="button" name="deny" className="no" disabled={busy} onClick={() => setOpen('deny')}>Deny</button>
-        {hold.canEdit && (
+        {isEditable && (
           <button type="button" name="edit" disabled={busy || answer?.counted} onClick={() => setOpen('edit')}>Edit</button>
         )}
       </div>
       {error}
     </>
+  );
+}
+
+function Note({ value, onChange }) {
+  const id = useId();
+  return (
+    <details>
+      <summary>Add a note</summary>
+      <div className="field">
+        <label htmlFor={id}>Note (kept with the approval)</label>
+        <input id={id} autoComplete="off" maxLength={2000} value={value} onChange={event => onChange(event.target.value)} />
+      </div>
+    </details>
   );
 }
 

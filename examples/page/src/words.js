@@ -10,12 +10,8 @@ export function nameOf(actor, hold) {
   return kind === 'handler' ? `the handler ${visible(name)}` : visible(actor);
 }
 
-// Why the definition of a tool is not accepted.
-export const CAUSES = {
-  changed: 'The server of the tool has changed what it says about the tool, and no operator has accepted that.',
-  new: 'No operator has accepted what the server of the tool says about it.',
-  unknown: 'It could not be read whether an operator has accepted what the server of the tool says about it.',
-};
+// The parts of a card, for the button that goes to them.
+export const PARTS = { inputs: 'inputs', constants: "the operator's inputs", preview: 'what the tool says', definition: 'what changed' };
 
 // The question to the approver. The headline has the proposed inputs in it, not the edited ones.
 export const questionOf = (hold, decision) =>
@@ -49,8 +45,8 @@ export function statusText(part, hold, decision) {
   }
 }
 
-function waits({ canEdit, approvalsNeeded }) {
-  if (!canEdit) return 'Waits for another person. Nothing has run.';
+function waits({ canEdit, cannotApprove, approvalsNeeded }) {
+  if (!canEdit || (cannotApprove && cannotApprove.code !== 'invalid_inputs')) return 'Waits for another person. Nothing has run.';
   if (approvalsNeeded > 1) return `Waits for ${approvalsNeeded} people. Nothing has run.`;
   return 'Waits for you. Nothing has run.';
 }

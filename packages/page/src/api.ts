@@ -87,6 +87,8 @@ export type Decided = {
   success: boolean;
   /** The text that the model reads. */
   result: string;
+  /** Whether the run continues with the next request of its page. If not, the server resumes it. */
+  waitsForPage: boolean;
   /** The inputs that ran, if they were edited. */
   validatedInputs?: Record<string, unknown>;
 };
@@ -107,6 +109,7 @@ export type EventType =
   | 'tool.extended'
   | 'tool.delegated'
   | 'tool.reminded'
+  | 'tool.voted'
   | 'tool.escalated'
   | 'tool.expired'
   | 'tool.cancelled'

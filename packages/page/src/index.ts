@@ -14,10 +14,15 @@ export type {
   ToolCallState,
 } from './api.js';
 export type { Subscription } from './events.js';
+export { cardSections, completeCard, mayApprove, missingParts, rowsOf } from './complete.js';
+export type { CardRow, CardSection } from './complete.js';
 export { HoldpointError, errorOf, errorText } from './errors.js';
 export { decisionOf, heldCalls, holdOf, lateAnswers, needsReload, pendingCalls, withStored } from './messages.js';
 export type { AnyMessage, HeldCall } from './messages.js';
 export type {
+  CannotApprove,
+  CardPart,
+  HeadlinePart,
   HoldpointDataParts,
   HoldpointMetadata,
   McpTool,
@@ -27,4 +32,5 @@ export type {
   ToolValidation,
   UnacceptedDefinition,
 } from './parts.js';
-export { visible } from './text.js';
+export { excerpt, mixedScripts, pieces, visible } from './text.js';
+export type { Excerpt, Piece } from './text.js';

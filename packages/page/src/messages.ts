@@ -80,7 +80,7 @@ export function needsReload(messages: readonly AnyMessage[]): boolean {
 
 /**
  * The messages of a page after it loaded them again: the stored ones, with what the page alone knows: older messages
- * than the loaded ones, answers that it has not posted yet, that an answer came too late, and a new message that is not
+ * than the loaded ones, answers about the present cards that it has not posted yet, that an answer came too late, and a new message that is not
  * stored, because the server refused it for example.
  */
 export function withStored<M extends AnyMessage>(messages: readonly M[], stored: readonly M[]): M[] {
@@ -97,7 +97,9 @@ export function withStored<M extends AnyMessage>(messages: readonly M[], stored:
       const late = part.type === DECISION && shown.get(id)?.decision?.late;
       if (late) return { ...part, data: { ...(part.data as ToolDecision), late } };
       const answer = part.state === 'approval-requested' && !known.get(id)?.decision && answers.get(id);
-      return answer ? { ...part, state: answer.state, approval: answer.approval } : part;
+      // An approval is about the card that the page showed. A rejection does no harm.
+      const isNew = shown.get(id)?.hold.inputHash !== known.get(id)?.hold.inputHash;
+      return answer && !(answer.approval?.approved && isNew) ? { ...part, state: answer.state, approval: answer.approval } : part;
     });
     return { ...message, parts } as M;
   });

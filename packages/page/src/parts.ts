@@ -20,6 +20,20 @@ export type UnacceptedDefinition = {
   changes: { field: string; accepted?: string; current?: string }[];
 };
 
+/** A part of a card. The hash of an approval covers all parts of a complete card. */
+export type CardPart = 'inputs' | 'constants' | 'preview' | 'definition';
+
+/** A piece of a headline: words of the operator, or a value of the model. Show the values apart from the words. */
+export type HeadlinePart = { text: string; value?: never } | { value: string; text?: never };
+
+/** Why the server would refuse an approval of this user now. */
+export type CannotApprove = {
+  /** With `invalid_inputs` other inputs may be approved. */
+  code: 'forbidden' | 'blocked' | 'unreadable' | 'tool_unavailable' | 'invalid_inputs' | 'already_approved';
+  /** A sentence for people. */
+  message: string;
+};
+
 /** The data of a part `data-tool-hold`: what a person needs to decide on a held call. */
 export type ToolHold = {
   toolCallId: string;
@@ -30,6 +44,10 @@ export type ToolHold = {
   description?: string;
   /** A question with inputs in it, such as `Delete notes.txt?`. Show it beside the inputs, not in their place. */
   headline?: string;
+  /** The pieces of `headline`. */
+  headlineParts?: HeadlinePart[];
+  /** The parts that a card has to show whole before it offers an approval: see `mayApprove`. */
+  cardParts: CardPart[];
   /** The inputs as the model proposed them, also after an edit. */
   input: unknown;
   /** Where the tool is, if an MCP server has it: the server, and the name of the tool there. */
@@ -47,8 +65,10 @@ export type ToolHold = {
   inputHash: string;
   /** The user of the thread, such as `user:ada`. */
   requestedBy: string;
-  /** Whether this user may approve the call, and so edit its inputs. If not, offer a rejection only. */
+  /** Whether this user may approve the call with other inputs. If not, offer a rejection only. */
   canEdit: boolean;
+  /** Why an approval of this user would be refused now. Then offer none, and show the message. */
+  cannotApprove?: CannotApprove;
   /** Whether an approval of this user may be remembered for the session. */
   canRemember: boolean;
   /** How many people have to approve. */

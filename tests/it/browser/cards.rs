@@ -8,7 +8,8 @@ use serde_json::json;
 
 const CARD: (&str, usize) = ("wipe", 0);
 /// The texts of the card under their labels.
-const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it => it.innerText)";
+const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it =>
+    [...it.querySelectorAll('figcaption, dt, pre')].map(it => it.textContent).filter(it => it !== '').join('\\n'))";
 /// What the tool says about the inputs of the form.
 const PREVIEW_RESULT: &str = "document.querySelector('.preview-result')?.innerText ?? null";
 const BUTTONS: &str = "[...document.querySelectorAll('.edit button')].map(it => it.innerText)";
@@ -22,7 +23,7 @@ async fn a_card_shows_what_the_tool_says_that_the_call_would_do() {
     let tab = browser.tab("tab").await;
     tab.sends("wipe it").await;
     let shown = json!([
-        "Inputs\n{\n  \"note\": \"10\"\n}",
+        "Inputs\nnote\n\"10\"",
         "What the tool says that it would do\nwipes 10\n<b>and\\u{202e} more</b>",
     ]);
     tab.becomes(FIGURES, shown.clone()).await;
@@ -90,12 +91,12 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     let tab = browser.tab("tab").await;
     tab.sends("act").await;
     let cause =
-        "The server of the tool has changed what it says about the tool, and no operator has accepted that.";
-    tab.becomes("document.querySelector('.call .error')?.innerText ?? null", cause).await;
+        "The server of the tool has changed what it says about the tool, and no operator has accepted that";
     let shown = json!([
-        format!("description, as accepted\n{accepted}"),
-        "description, now\nActs\\u{202e} on <b>all</b>.",
-        "Inputs\n{\n  \"note\": \"10\"\n}",
+        "Inputs\nnote\n\"10\"",
+        format!(
+            "{cause}\ndescription, as accepted\n{accepted}\ndescription, now\nActs\\u{{202e}} on <b>all</b>."
+        ),
     ]);
     tab.becomes(FIGURES, shown).await;
     let facts =
@@ -104,7 +105,37 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     assert_eq!(tab.faults().await, Vec::<String>::new());
     tab.approves("s__act", 0).await;
     tab.becomes("shown().lines.at(-1)", "Acted.").await;
-    tab.becomes("document.querySelectorAll('.call .error').length", 0).await;
+    tab.becomes("document.querySelectorAll('.call [data-part=definition]').length", 0).await;
+    assert_eq!(steered.called(), ["act"]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn an_approval_of_a_card_that_has_changed_runs_nothing_and_the_new_card_is_read_first() {
+    let steered = Steered::with("act");
+    let server = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
+    let tool =
+        async || Some(server.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());
+    eventually("the tool is there", &tool).await;
+    server.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).answers("Acted.");
+    let browser = Browser::start(&server.client.base, "changes").await;
+    let tab = browser.tab("tab").await;
+    tab.sends("act").await;
+    let parts = "[...document.querySelectorAll('.call [data-part]')].map(it => it.dataset.part)";
+    tab.becomes(parts, json!(["inputs"])).await;
+    let buttons = "[...document.querySelectorAll('.call .buttons button')].map(it => it.innerText)";
+    tab.becomes(buttons, json!(["Approve", "Deny", "Edit"])).await;
+    let text = format!("Acts on all.{}", "\nIt does.".repeat(60));
+    steered.lists(&json!([definition("act", &text)]));
+    let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
+    eventually("the definition has changed", changed).await;
+    tab.approves("s__act", 0).await;
+    tab.becomes(parts, json!(["inputs", "definition"])).await;
+    tab.becomes(&format!("{buttons}[0].startsWith('Read on: ')"), true).await;
+    tab.becomes("document.querySelector('.call [role=alert]') !== null", true).await;
+    assert_eq!(steered.called(), Vec::<String>::new());
+    tab.approves("s__act", 0).await;
+    tab.becomes("shown().lines.at(-1)", "Acted.").await;
     assert_eq!(steered.called(), ["act"]);
     browser.close().await;
 }

@@ -12,7 +12,7 @@ const DELETE: Card = Card {
     headline: "Delete <b>old.txt?",
     description: "Deletes a file of the folder. It cannot be brought back.",
     name: "delete_file",
-    input: r#""path": "<b>old.txt""#,
+    input: ["path", "<b>old.txt"],
 };
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_denial_asks_for_a_reason_that_may_stay_empty() {
 async fn a_card_shows_characters_that_hide_or_reverse_text() {
     let app = Embedded::start().await;
     let hides = "<i>1\u{202e}0\u{200b} \u{3164}\u{a0}\u{2800}\u{9b}";
-    let shown = r#""note": "<i>1\u{202e}0\u{200b} \u{3164}\u{a0}\u{2800}\u{9b}""#;
+    let shown = "<i>1U+202E0U+200B U+3164U+00A0U+2800U+009B";
     app.scene.calls(&[call("p-1", "pay", &json!({ "note": hides }))]);
     let browser = Browser::start(&app.client.base, "shows_what_hides").await;
     let tab = browser.tab("tab").await;
@@ -115,7 +115,9 @@ async fn each_of_several_cards_is_decided_at_once() {
     let tab = browser.tab("tab").await;
 
     tab.sends("pay twice").await;
-    let (one, two) = (pay(r#""note": "1""#), pay(r#""note": "2""#));
+    let (one, two) = (pay(r#""1""#), pay(r#""2""#));
+    tab.becomes("document.querySelectorAll('.call.waits').length", 2).await;
+    tab.reads(2).await;
     tab.shows(&lines(&["pay twice"], &[one.asks(), two.asks()], &[])).await;
     tab.approves("pay", 0).await;
     let half = lines(&["pay twice"], &[one.with(&DONE), two.asks()], &[]);
@@ -147,11 +149,12 @@ async fn the_calls_that_wait_are_counted_and_approved_in_one_request() {
 
     tab.denies("pay", 1, "").await;
     tab.becomes(badge, "2 waiting").await;
+    tab.reads(2).await;
     tab.clicks("Approve all 2").await;
     let cards = [
-        pay(r#""note": "1""#).with(&DONE),
-        pay(r#""note": "2""#).with(&["Denied by you. It did not run."]),
-        pay(r#""note": "3""#).with(&DONE),
+        pay(r#""1""#).with(&DONE),
+        pay(r#""2""#).with(&["Denied by you. It did not run."]),
+        pay(r#""3""#).with(&DONE),
     ];
     tab.shows(&lines(&["pay three times"], &cards, &["All of them."])).await;
     let mut paid = app.ledger.lines();
@@ -215,8 +218,7 @@ async fn a_page_that_is_loaded_while_an_approved_call_runs_shows_its_end() {
     let browser = Browser::start(&app.client.base, "approved_call_runs").await;
     let tab = browser.tab("tab").await;
     tab.sends("wait").await;
-    let card =
-        Card { title: "Wait for me", headline: "Wait for me?", name: "wait_for_me", ..pay(r#""note": "1""#) };
+    let card = Card { title: "Wait for me", headline: "Wait for me?", name: "wait_for_me", ..pay(r#""1""#) };
     tab.shows(&lines(&["wait"], &[card.asks()], &[])).await;
     tab.approves("wait_for_me", 0).await;
     app.ledger.wait_started().await;

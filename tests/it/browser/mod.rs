@@ -5,6 +5,7 @@ mod answers;
 mod cards;
 mod deciding;
 mod editing;
+mod reading;
 mod tabs;
 mod texts;
 mod threads;
@@ -12,7 +13,7 @@ mod threads;
 use crate::support::{Embedded, Tab, call};
 use serde_json::json;
 
-/// A held call of one input, as the page shows it.
+/// A held call of one input, as the page shows it once it is read.
 #[derive(Clone, Copy)]
 struct Card {
     risk: &'static str,
@@ -21,24 +22,31 @@ struct Card {
     description: &'static str,
     /// The name of the tool.
     name: &'static str,
-    /// The line of the input.
-    input: &'static str,
+    /// The name of the input, and its value as it is shown.
+    input: [&'static str; 2],
 }
 
-/// The input line of a payment of 10.
-const PAY_10: Card = pay(r#""note": "10""#);
+/// A payment of 10.
+const PAY_10: Card = pay(r#""10""#);
 
 /// Below the inputs of a call that has run.
 const DONE: [&str; 2] = ["Approved by you, and done.", "Result"];
 
-const fn pay(input: &'static str) -> Card {
-    Card { risk: "High risk", title: "Pay", headline: "Pay?", description: "A probe.", name: "pay", input }
+const fn pay(note: &'static str) -> Card {
+    Card {
+        risk: "High risk",
+        title: "Pay",
+        headline: "Pay?",
+        description: "A probe.",
+        name: "pay",
+        input: ["note", note],
+    }
 }
 
 impl Card {
     /// The lines of the card after what this page said.
     fn with(self, rest: &[&str]) -> Vec<String> {
-        let inputs = ["Inputs", "{", self.input, "}"];
+        let inputs = ["Inputs", self.input[0], self.input[1]];
         own(&[&[self.risk, self.title, self.headline], &inputs[..], rest].concat())
     }
 
@@ -46,13 +54,14 @@ impl Card {
     fn asks(self) -> Vec<String> {
         let head = [self.risk, self.title, self.headline, "The tool", self.description, "Why you are asked"];
         let reason = format!("{} runs only with a person's approval", self.name);
-        let facts = [reason.as_str(), "Requested by", "you (user:local)", "Expires"];
-        let inputs = ["Inputs", "{", self.input, "}"];
+        let facts = [reason.as_str(), "Requested by", "you", "Expires"];
+        let inputs = ["Inputs", self.input[0], self.input[1]];
         let remember = format!(
             "For this conversation: approve this and every other call of {} without asking",
             self.title
         );
-        let question = [remember.as_str(), "Approve", "Deny", "Edit", "Waits for you. Nothing has run."];
+        let question =
+            [remember.as_str(), "Add a note", "Approve", "Deny", "Edit", "Waits for you. Nothing has run."];
         own(&[&head[..], &facts, &inputs, &question].concat())
     }
 }

@@ -15,6 +15,7 @@ mod node;
 mod other_parts;
 mod output;
 mod package;
+mod package_cards;
 mod package_client;
 mod package_types;
 mod page;

@@ -146,6 +146,22 @@ impl Tab {
         self.command("type", json!({ "text": text })).await;
     }
 
+    /// Brings all of the first cards that wait into view.
+    pub(crate) async fn reads(&self, count: usize) {
+        self.command("read", json!({ "count": count })).await;
+    }
+
+    /// What is wrong with the approvals that the page offers while cards of this seed are read in a window of this size.
+    pub(crate) async fn faults_of_cards(&self, seed: u32, (width, height): (u32, u32)) -> Vec<String> {
+        let command = json!({ "seed": seed, "count": 4, "width": width, "height": height });
+        texts(&self.command("cards", command).await)
+    }
+
+    /// What is wrong with a page that shows each card of this seed whole, and the approvals that it offers.
+    pub(crate) async fn faults_of_whole_cards(&self, seed: u32) -> Vec<String> {
+        texts(&self.command("wholeCards", json!({ "seed": seed, "count": 8 })).await)
+    }
+
     pub(crate) async fn resizes(&self, width: u32, height: u32) {
         self.command("resize", json!({ "width": width, "height": height })).await;
     }
@@ -173,8 +189,7 @@ impl Tab {
 
     /// What axe finds wrong with the page, and whether the page is wider than its window.
     pub(crate) async fn faults(&self) -> Vec<String> {
-        let faults = self.command("faults", json!({})).await;
-        faults.as_array().unwrap().iter().map(|fault| fault.as_str().unwrap().to_owned()).collect()
+        texts(&self.command("faults", json!({})).await)
     }
 
     pub(crate) async fn reloads(&self) {
@@ -211,7 +226,10 @@ impl Tab {
 
     /// The errors in the page's console.
     pub(crate) async fn errors(&self) -> Vec<String> {
-        let errors = self.command("errors", json!({})).await;
-        errors.as_array().unwrap().iter().map(|error| error.as_str().unwrap().to_owned()).collect()
+        texts(&self.command("errors", json!({})).await)
     }
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
