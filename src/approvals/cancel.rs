@@ -34,7 +34,7 @@ impl Approvals {
         } else {
             let became = write.cancel_call(&thread, &call, &principal.actor()).await?;
             if became == CancelOutcome::Withdrawn && call.held && self.approval.resume_on_expiry {
-                // No page has posted a decision, so none knows that the run can go on.
+                // No page has posted a decision, so none knows that the run can resume.
                 write.person_resumes(&thread, call.run_id, true).await?;
             }
             became

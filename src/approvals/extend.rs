@@ -63,7 +63,7 @@ impl Approvals {
         Ok(until)
     }
 
-    /// Refuses a call that nobody can approve, whatever its inputs: it would wait for nothing.
+    /// Refuses a call that no person can approve, whatever its inputs: it would wait for nothing.
     async fn check_can_run(
         &self,
         gate: &Gate,

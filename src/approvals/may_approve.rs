@@ -62,7 +62,7 @@ impl<'a> Proposal<'a> {
         tool.map(|tool| &**tool).ok_or_else(|| DecideError::ToolUnavailable(self.tool_name.to_owned()))
     }
 
-    /// Returns what stands in the way of an approval of the proposed inputs by a principal with this right, in the
+    /// Returns the obstacle of an approval of the proposed inputs by a principal with this right, in the
     /// order in which a decision checks it.
     pub(super) fn obstacle(&self, gate: &Gate, may: MayDecide, block: Option<&Block>) -> Option<Obstacle> {
         if may != MayDecide::ApproveOrReject {

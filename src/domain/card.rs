@@ -12,7 +12,7 @@ pub(crate) enum CardPart {
     Constants,
     /// What the tool says that the call would do, or why it says nothing.
     Preview,
-    /// What an MCP server says about the tool, if nobody has accepted that.
+    /// What an MCP server says about the tool, if no operator has accepted that.
     Definition,
 }
 

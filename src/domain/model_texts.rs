@@ -38,7 +38,7 @@ pub(crate) const EDITED: &str = "A person changed the inputs from";
 pub(crate) const EDITED_END: &str = " before approving. ";
 /// The beginning of the result of a call that a person approved with a note; the note and the result follow.
 pub(crate) const NOTED: &str = "A person approved the call and noted: ";
-/// The result of a call that repeats an expired call of the same run, in which nobody has done anything since.
+/// The result of a call that repeats an expired call of the same run, in which no person has acted since.
 pub(crate) const EXPIRED_BEFORE: &str = "Not asked again: the same call was made before, and nobody approved it \
     in time. The tool did not run. Do not repeat the call before the user says something.";
 /// The placeholder for a running call that was not held.

@@ -1,4 +1,4 @@
-//! What stands in the way of an approval: cards, lists, messages and the terminal say it in place of a button.
+//! Obstacles of an approval: cards, lists, messages and the terminal name the obstacle in place of a button.
 
 /// Why an approval of a pending call would be refused now, or would not count.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -242,7 +242,7 @@ impl Runs {
 
     /// Resume a run
     ///
-    /// The model goes on without a page: the answer is in the messages, and a page may attach to its stream. For a run
+    /// The turn continues without a page: the answer is in the messages, and a page may attach to its stream. For a run
     /// that waits with none of its calls open, and for a failed run. A run whose turn is running stays as it is.
     /// Only the thread's user can resume a run.
     #[oai(path = "/runs/:run_id/resume", method = "post", operation_id = "resumeRun", tag = "Tag::Runs")]

@@ -107,7 +107,7 @@ struct ValidateToolResult {
     state: CallState,
     /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
-    /// Whether the run goes on with the next request to its thread, as that of its page. If false, the server resumes
+    /// Whether the next request to the thread resumes the run, as that of its page. If false, the server resumes
     /// the run once none of its calls is open.
     waits_for_page: bool,
 }
@@ -130,7 +130,7 @@ struct DecisionResult {
     validated_inputs: Option<JsonObject>,
     /// True if an earlier request made the same decision. The tool did not run again.
     idempotent_replayed: Option<bool>,
-    /// Whether the run goes on with the next request to its thread, as that of its page. If false, the server resumes
+    /// Whether the next request to the thread resumes the run, as that of its page. If false, the server resumes
     /// the run once none of its calls is open.
     waits_for_page: Option<bool>,
     error: Option<Box<ErrorDetail>>,

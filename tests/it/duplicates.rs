@@ -152,7 +152,7 @@ async fn a_call_with_another_tool_inputs_or_thread_is_no_repeat() {
 async fn a_repeat_of_a_decided_or_overdue_call_is_held() {
     let app = Embedded::with(|config| {
         config.approval.sweep = std::time::Duration::from_secs(3600);
-        // The next message goes on after the cancel, and not the server.
+        // The next message follows the cancel, and the server resumes nothing.
         config.approval.resume_on_expiry = false;
     })
     .await;

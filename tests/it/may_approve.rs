@@ -13,7 +13,7 @@ async fn detail(client: &Client, id: &str) -> Value {
     found.body
 }
 
-/// Asserts that every surface says that nobody can approve the call, for this reason, and that the decision agrees.
+/// Asserts that every surface names this obstacle of an approval of the call, and that the decision agrees.
 async fn nobody_can_approve(app: &Embedded, id: &str, code: &str, words: &str) {
     let listed = app.client.get("/approvals").await.body["results"].as_array().unwrap().clone();
     let listed = listed.into_iter().find(|item| item["tool_call_id"] == id).unwrap();
@@ -107,7 +107,7 @@ async fn a_session_that_forbids_a_tool_rejects_its_waiting_calls_at_once() {
     assert_eq!(app.client.call(&pending[1]).await["state"], "pending");
     assert_eq!(app.rows.count("events WHERE type = 'tool.rejected'").await, 1);
 
-    // The run goes on once nothing waits, and the model reads both.
+    // The page resumes the run, and the model reads both.
     assert_eq!(app.client.reject(&pending[1]).await.body["state"], "rejected");
     app.client.turn(&thread, &json!({})).await;
     let sent = format!("{:?}", app.scene.requests().last().unwrap().messages);

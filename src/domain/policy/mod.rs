@@ -145,7 +145,7 @@ pub(crate) enum Judgement {
     },
     /// The call repeats this pending call. It is not held a second time.
     Duplicate(ToolCallId),
-    /// The call repeats this call, which expired, in a run that the server resumed since without a person. Nobody is asked
+    /// The call repeats this call, which expired, in a run that the server resumed since. No person is asked
     /// again.
     ExpiredBefore(ToolCallId),
     /// The call cannot run. The reason is for the model.
