@@ -40,6 +40,7 @@ mod page_message;
 mod partial_json;
 mod payload;
 mod posted;
+mod posted_part;
 mod posted_text;
 mod qa;
 mod rates;
