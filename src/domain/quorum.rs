@@ -81,7 +81,6 @@ mod tests {
             input_hash: hash.to_owned(),
             note: None,
             edited: false,
-            note: None,
             at,
         };
         let votes = [yes("b", "x"), yes("a", "x"), yes("b", "x"), yes("b", "y"), yes("c", "y")];
@@ -107,7 +106,6 @@ mod tests {
             input_hash: "x".to_owned(),
             note: None,
             edited: false,
-            note: None,
             at,
         };
         for (votes, expected) in [

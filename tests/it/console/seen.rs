@@ -26,11 +26,11 @@ impl Tool for Shell {
     const HIL: bool = true;
     const HEADLINE: Option<&'static str> = Some("Run {command} on {host}?");
     type Input = Command;
-    type Output = ();
+    type Output = Value;
 
-    async fn execute(&self, input: Command, _permit: Permit<Self>) -> Result<(), ToolError> {
+    async fn execute(&self, input: Command, _permit: Permit<Self>) -> Result<Value, ToolError> {
         self.0.write(input.command);
-        Ok(())
+        Ok(json!({ "host": input.host, "words": input.words.len() }))
     }
 }
 
