@@ -79,6 +79,7 @@ mod tests {
             by: by.to_owned(),
             on_behalf_of: None,
             input_hash: hash.to_owned(),
+            note: None,
             edited: false,
             at,
         };
@@ -103,6 +104,7 @@ mod tests {
             by: by.to_owned(),
             on_behalf_of: on_behalf_of.map(str::to_owned),
             input_hash: "x".to_owned(),
+            note: None,
             edited: false,
             at,
         };
