@@ -150,12 +150,7 @@ async fn a_call_with_another_tool_inputs_or_thread_is_no_repeat() {
 
 #[tokio::test]
 async fn a_repeat_of_a_decided_or_overdue_call_is_held() {
-    let app = Embedded::with(|config| {
-        config.approval.sweep = std::time::Duration::from_secs(3600);
-        // The next message follows the cancel, and the server resumes nothing.
-        config.approval.resume_on_expiry = false;
-    })
-    .await;
+    let app = Embedded::with(|config| config.approval.sweep = std::time::Duration::from_secs(3600)).await;
     let thread = app.client.thread().await;
     for (n, close) in ["approve", "reject", "cancel", "overdue"].into_iter().enumerate() {
         app.scene.calls(&[pay(&format!("{n}"), "10")]);

@@ -5,8 +5,14 @@ use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-async fn swept_often() -> Embedded {
-    Embedded::with(|config: &mut Config| config.approval.sweep = Duration::from_millis(20)).await
+/// A server that resumes runs after an expiry, as every server does unless its configuration says otherwise.
+async fn resuming() -> Embedded {
+    assert!(Config::default().approval.resume_on_expiry);
+    Embedded::with(|config: &mut Config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.resume_on_expiry = true;
+    })
+    .await
 }
 
 /// Ends the time to decide this call.
@@ -32,7 +38,7 @@ async fn resumes(app: &Embedded) -> i64 {
 
 #[tokio::test]
 async fn a_run_whose_last_held_call_expires_goes_on_and_the_model_reads_it() {
-    let app = swept_often().await;
+    let app = resuming().await;
     let (_, id) = app.held("pay", "1").await;
     app.scene.answers("Nobody answered.");
     expires(&app, &id).await;
@@ -43,7 +49,7 @@ async fn a_run_whose_last_held_call_expires_goes_on_and_the_model_reads_it() {
 
 #[tokio::test]
 async fn a_run_waits_for_the_other_held_call_of_an_expired_one() {
-    let app = swept_often().await;
+    let app = resuming().await;
     let thread = app.client.thread().await;
     let (first, second) = (json!({ "note": "1" }), json!({ "note": "2" }));
     app.scene.calls(&[call("a", "pay", &first), call("b", "pay", &second)]);
@@ -58,7 +64,7 @@ async fn a_run_waits_for_the_other_held_call_of_an_expired_one() {
 
 #[tokio::test]
 async fn the_same_call_after_an_expiry_asks_nobody_and_another_one_is_held_and_not_resumed_again() {
-    let app = swept_often().await;
+    let app = resuming().await;
     let (_, id) = app.held("pay", "1").await;
     let (same, other) = (json!({ "note": "1" }), json!({ "note": "2" }));
     app.scene.calls(&[call("again", "pay", &same)]);
@@ -87,7 +93,7 @@ async fn the_same_call_after_an_expiry_asks_nobody_and_another_one_is_held_and_n
 
 #[tokio::test]
 async fn after_a_decision_an_expiry_resumes_the_run_once_more() {
-    let app = swept_often().await;
+    let app = resuming().await;
     let (_, first) = app.held("pay", "1").await;
     app.scene.calls(&[call("b", "pay", &json!({ "note": "2" }))]);
     expires(&app, &first).await;
@@ -125,7 +131,7 @@ async fn without_the_key_an_expired_call_leaves_its_run_to_its_user() {
 
 #[tokio::test]
 async fn a_call_that_its_user_cancels_lets_the_run_go_on() {
-    let app = Embedded::start().await;
+    let app = resuming().await;
     let (_, id) = app.held("pay", "1").await;
     app.scene.answers("As you like.");
     let cancelled = app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await;
@@ -136,7 +142,7 @@ async fn a_call_that_its_user_cancels_lets_the_run_go_on() {
 
 #[tokio::test]
 async fn a_cancelled_run_and_an_edited_message_resume_nothing() {
-    let app = Embedded::start().await;
+    let app = resuming().await;
     let (_, id) = app.held("pay", "1").await;
     let run = run_of(&app.client, &id).await;
     assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &json!({})).await.body["status"], "cancelled");
@@ -147,7 +153,7 @@ async fn a_cancelled_run_and_an_edited_message_resume_nothing() {
 
 #[tokio::test]
 async fn a_run_is_resumed_on_request_once_none_of_its_calls_is_open() {
-    let app = Embedded::start().await;
+    let app = resuming().await;
     let (_, id) = app.held("pay", "1").await;
     let run = run_of(&app.client, &id).await;
     let resume = format!("/runs/{run}/resume");
@@ -165,7 +171,7 @@ async fn a_run_is_resumed_on_request_once_none_of_its_calls_is_open() {
 
 #[tokio::test]
 async fn a_decision_says_whether_the_run_waits_for_the_page() {
-    let app = Embedded::start().await;
+    let app = resuming().await;
     for (resume, waits) in [(json!(true), false), (json!(false), true), (Value::Null, true)] {
         let (_, id) = app.held("pay", "1").await;
         app.scene.answers("Paid.");

@@ -166,8 +166,6 @@ async fn patient() -> Embedded {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.lease = Duration::from_secs(3600);
         config.approval.wait = Duration::ZERO;
-        // The calls that show a sweep expire, and the scene has no steps for their runs.
-        config.approval.resume_on_expiry = false;
         // Its tools do not stop, and are not abandoned within a test.
         config.tools.cancel_grace = Duration::from_secs(3600);
     })
@@ -233,7 +231,6 @@ fn eager(config: &mut Config) {
     config.approval.sweep = Duration::from_millis(20);
     config.approval.lease = EAGER_LEASE;
     config.approval.wait = Duration::ZERO;
-    config.approval.resume_on_expiry = false;
 }
 
 /// Waits until the eager sweeper may begin the call.

@@ -9,12 +9,7 @@ use std::time::Duration;
 const LONG_AGO: &str = "1000000";
 
 async fn swept() -> Embedded {
-    Embedded::with(|config| {
-        config.approval.sweep = Duration::from_millis(20);
-        // `expiry_resumes` has the runs that the server resumes.
-        config.approval.resume_on_expiry = false;
-    })
-    .await
+    Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await
 }
 
 async fn set(app: &Embedded, id: &str, what: &str) {

@@ -81,8 +81,7 @@ async fn a_call_that_is_not_held_or_not_visible_has_no_detail() {
 
 #[tokio::test]
 async fn the_history_has_the_last_decisions_about_the_same_tool_and_requester() {
-    // The scene has no steps for a run that the server resumes after the cancel.
-    let app = office_with(|config| config.approval.resume_on_expiry = false).await;
+    let app = office().await;
     let chief = chief(&app);
     let (_, approved) = app.held("pay", "1").await;
     chief.approve(&approved).await;

@@ -94,6 +94,7 @@ async fn a_call_that_expires_is_shown_without_a_reload() {
     let short = |config: &mut holdpoint::config::Config| {
         config.approval.pending_ttl = Duration::from_secs(2);
         config.approval.sweep = Duration::from_millis(100);
+        config.approval.resume_on_expiry = true;
     };
     let app = Embedded::with(short).await;
     app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]).answers("A pity.");

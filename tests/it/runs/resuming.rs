@@ -162,6 +162,13 @@ async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
         assert_eq!(app.rows.change(&end).await, Ok(1));
         app.client.becomes(id, "expired").await;
     };
+    // No decision has left the continuation to the server.
+    let (_, alone) = app.held("pay", "1").await;
+    expire(&alone).await;
+    the_server_has_looked(&app).await;
+    let run = run_of(&app.client, &alone).await;
+    assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
+
     // The decision about the other call left the continuation to the server. A cancel counts like an expiry.
     for cancelled in [false, true] {
         let (thread, ids) = held(&app, &["2", "3"]).await;

@@ -28,8 +28,7 @@ struct Story {
 
 impl Story {
     async fn begin() -> Self {
-        // A cancelled call leaves the next turn to the test.
-        let app = Embedded::with(|config| config.approval.resume_on_expiry = false).await;
+        let app = Embedded::start().await;
         let (thread, ran) = app.held("pay", "1").await;
         assert_eq!(app.client.approve(&ran).await.body["state"], "succeeded");
         app.scene.answers("Paid.");
