@@ -62,7 +62,6 @@ struct PolicyBody {
 #[derive(Debug, Object)]
 #[oai(rename = "SessionPolicyResult", skip_serializing_if_is_none)]
 struct PolicySetView {
-    /// The effect on calls of tools that require approval. Absent: as the server's mode says.
     mode: Option<ApprovalMode>,
     /// The policy of single tools, by the name of the tool.
     tools: Option<BTreeMap<String, ToolPolicy>>,

@@ -97,7 +97,8 @@ async fn a_call_runs_once_its_quorum_of_approvers_is_reached() {
         (&call["state"], &call["validated"], call.get("decision")),
         (&json!("pending"), &Value::Null, None)
     );
-    assert_eq!(app.rows.count("events").await, before, "nothing has happened to the call");
+    assert_eq!(app.rows.count("events").await, before + 2, "two votes, and nothing has happened to the call");
+    assert_eq!(app.rows.count("events WHERE type = 'tool.voted'").await, 2);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let done = dora.approve(&id).await;
     assert_eq!((done.status, &done.body["result"]), (200, &json!("{\"paid\":\"10\"}")));
@@ -243,8 +244,8 @@ async fn each_decision_of_a_batch_reports_its_missing_approvals() {
     let answer = carol.post("/qa/validate_tools", &body).await;
     let reported = answer.body["results"].as_array().unwrap();
     let words = format!("Approved. {ONE_MORE} to approve it before it runs.");
-    let waits =
-        json!({ "toolCallId": two, "status": 202, "success": false, "state": "pending", "result": words });
+    let waits = json!({ "toolCallId": two, "status": 202, "success": false, "state": "pending",
+                        "result": words, "waitsForPage": true });
     assert_eq!((answer.status, &reported[0]), (200, &waits));
     assert_eq!((&reported[1]["status"], &reported[1]["state"]), (&json!(200), &json!("succeeded")));
     assert_eq!(reported[2]["status"], 404, "of no tool that carol approves");

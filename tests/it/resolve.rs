@@ -103,6 +103,11 @@ async fn a_call_that_is_not_interrupted_cannot_be_resolved() {
     let overdue = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{expired}'");
     rows.change(&overdue).await.unwrap();
     client.becomes(&expired, "expired").await;
+    // The server resumes their runs.
+    for id in [&cancelled, &expired] {
+        let run = client.call(id).await["run_id"].as_str().unwrap().to_owned();
+        client.run_becomes(&run, "completed").await;
+    }
     let everything = async || {
         let mut all = rows.all("SELECT * FROM tool_calls ORDER BY 1").await;
         all.extend(rows.all("SELECT * FROM events ORDER BY 1").await);

@@ -100,6 +100,7 @@ async fn a_hold_comes_with_its_card_live_and_after_a_reload() {
             "toolName": "pay",
             "title": "Pay",
             "description": "A probe.",
+            "cardParts": ["inputs"],
             "input": { "note": "10" },
             "risk": "high",
             "reason": stored["reason"],
