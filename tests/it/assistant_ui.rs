@@ -161,6 +161,9 @@ async fn an_approval_of_a_card_that_has_changed_runs_nothing_and_the_new_card_as
     app.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).answers("Acted.");
     let browser = Browser::start_example("assistant-ui", &app.client.base, "assistant_ui_changes").await;
     let tab = browser.tab("tab").await;
+    // The page learns of the change by its refused approval. The events of the hold would have it load the new card.
+    tab.loses("**/api/events/**").await;
+    tab.reloads().await;
     tab.sends("act").await;
     let captions = "[...document.querySelectorAll('section figcaption')].map(it => it.innerText)";
     tab.becomes(captions, json!(["Inputs"])).await;
