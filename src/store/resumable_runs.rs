@@ -8,6 +8,7 @@ use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, EntityName, EntityTrait, FromQueryResult, QueryFilter, QueryTrait,
+    UpdateMany,
 };
 
 /// Maximum number of runs that one query returns.
@@ -43,6 +44,14 @@ fn is_to_resume() -> SimpleExpr {
         .and_where(tool_call::Column::FinishedAt.is_null())
         .to_owned();
     Expr::cust(PAUSED).and(Expr::exists(open).not())
+}
+
+/// Returns the update that sets whether the server resumes a run of this thread.
+fn marked(thread: &LockedThread, run: RunId, server_resumes: bool) -> UpdateMany<run::Entity> {
+    run::Entity::update_many()
+        .col_expr(run::Column::ServerResumes, Expr::value(server_resumes))
+        .filter(run::Column::RunId.eq(run.to_string()))
+        .filter(run::Column::ThreadId.eq(thread.id.to_string()))
 }
 
 impl Read {
@@ -90,15 +99,11 @@ impl Write {
         thread: &LockedThread,
         run: RunId,
     ) -> Result<(), StoreError> {
-        run::Entity::update_many()
-            .col_expr(run::Column::ServerResumes, Expr::value(true))
+        let marked = marked(thread, run, true)
             .col_expr(run::Column::ResumedAlone, Expr::value(true))
-            .filter(run::Column::RunId.eq(run.to_string()))
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::Status.eq(RunStatus::Waiting))
-            .filter(run::Column::ResumedAlone.eq(false))
-            .exec(&self.tx)
-            .await?;
+            .filter(run::Column::ResumedAlone.eq(false));
+        marked.exec(&self.tx).await?;
         Ok(())
     }
 
@@ -109,13 +114,9 @@ impl Write {
         run: RunId,
         server_resumes: bool,
     ) -> Result<(), StoreError> {
-        run::Entity::update_many()
-            .col_expr(run::Column::ServerResumes, Expr::value(server_resumes))
-            .col_expr(run::Column::ResumedAlone, Expr::value(false))
-            .filter(run::Column::RunId.eq(run.to_string()))
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .exec(&self.tx)
-            .await?;
+        let marked =
+            marked(thread, run, server_resumes).col_expr(run::Column::ResumedAlone, Expr::value(false));
+        marked.exec(&self.tx).await?;
         Ok(())
     }
 
@@ -134,12 +135,7 @@ impl Write {
         run: RunId,
         server_resumes: bool,
     ) -> Result<(), StoreError> {
-        run::Entity::update_many()
-            .col_expr(run::Column::ServerResumes, Expr::value(server_resumes))
-            .filter(run::Column::RunId.eq(run.to_string()))
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .exec(&self.tx)
-            .await?;
+        marked(thread, run, server_resumes).exec(&self.tx).await?;
         Ok(())
     }
 

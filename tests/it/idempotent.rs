@@ -279,14 +279,18 @@ async fn a_repeated_approval_retries_the_call_and_the_first_attempt_ends_too_lat
 async fn an_execution_that_may_be_retried_is_counted_as_repeatable() {
     let app = patient().await;
     cut_off(&app).await;
-    let scrape = app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    let scrape =
+        async || app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
     for sample in [
         "holdpoint_tool_calls_total{tool=\"restock\",state=\"approved\"} 2",
         "holdpoint_tool_calls_total{tool=\"restock\",state=\"executing\"} 1",
         "holdpoint_sweeper_actions_total{action=\"repeatable\"} 1",
     ] {
-        assert!(scrape.contains(&format!("{sample}\n")), "{sample}: {scrape}");
+        // The counts follow the commit that shows the state.
+        let counted = async || scrape().await.contains(&format!("{sample}\n")).then_some(());
+        eventually(sample, counted).await;
     }
+    let scrape = scrape().await;
     assert!(!scrape.contains("state=\"interrupted\"} 1"), "{scrape}");
     app.ledger.release.add_permits(1);
 }
