@@ -149,7 +149,8 @@ const inTab = {
   approve: async ({ page }, command) => {
     const [approve, readOn, cut] = ['Approve', /^Read on/, /^Show all/].map(name => card(page, command).getByRole('button', { name, exact: true }));
     for (await approve.or(readOn).waitFor(); (await readOn.count()) > 0; await approve.or(readOn).waitFor()) {
-      await ((await cut.count()) > 0 ? cut.first() : readOn).click();
+      // The last part may come into view meanwhile, and the button is Approve then.
+      await ((await cut.count()) > 0 ? cut.first() : readOn).click({ timeout: 2000 }).catch(() => {});
     }
     await approve.click();
   },
