@@ -132,8 +132,8 @@ impl Projection<'_> {
         if let Some(first) = self.transcript.texts_of(call.id).first() {
             return (first.kind, first.text.clone());
         }
-        let (kind, text) = match call.told() {
-            Some(told) => (SealKind::Answer, told.into_owned()),
+        let (kind, text) = match call.text_for_model() {
+            Some(text) => (SealKind::Answer, text.into_owned()),
             None => (SealKind::Placeholder, call.placeholder().to_owned()),
         };
         self.history.seals.push(Seal { tool_call_id: call.id, n: 0, kind, text: text.clone() });
@@ -169,8 +169,8 @@ impl Projection<'_> {
         cut_off: bool,
         current: &HashSet<MessageId>,
     ) -> Option<(ToolCallId, String)> {
-        let told = call.told()?;
-        let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, told));
+        let text = call.text_for_model()?;
+        let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, text));
         let note = format!("{} {outcome}", model_texts::NOTE);
         let sent_texts = self.transcript.texts_of(call.id);
         let is_on_branch = |sent: &Sent| {
@@ -185,7 +185,7 @@ impl Projection<'_> {
         }
         // A note before a superseded message is no longer sent.
         let last = sent_texts.iter().rfind(|sent| sent.kind != SealKind::Note || is_on_branch(sent))?;
-        (last.text != told && last.text != note).then_some((call.id, note))
+        (last.text != text && last.text != note).then_some((call.id, note))
     }
 }
 

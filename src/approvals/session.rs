@@ -182,8 +182,7 @@ impl Approvals {
             return Ok(None);
         }
         write.set_session_policy(&root, policy).await?;
-        let set =
-            self.settle_waiting(&gate, &write, policy, (&waiting, &threads), &principal.actor()).await?;
+        let set = self.settle_waiting(&gate, &write, policy, &waiting, &threads, &principal.actor()).await?;
         write.commit().await?;
         if !set.rejected.is_empty() {
             self.wake_waiters();
@@ -198,7 +197,8 @@ impl Approvals {
         gate: &Gate,
         write: &Write,
         policy: &SessionPolicy,
-        (waiting, threads): (&[(ToolCall, Thread)], &HashMap<ThreadId, LockedThread>),
+        waiting: &[(ToolCall, Thread)],
+        threads: &HashMap<ThreadId, LockedThread>,
         actor: &str,
     ) -> Result<PolicySet, StoreError> {
         let mut set = PolicySet::default();

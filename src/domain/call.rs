@@ -347,7 +347,7 @@ impl ToolCall {
     }
 
     /// Returns what the model reads about the end of the call: the result, after the note of the approver.
-    pub(crate) fn told(&self) -> Option<Cow<'_, str>> {
+    pub(crate) fn text_for_model(&self) -> Option<Cow<'_, str>> {
         let result = self.end()?.result.as_str();
         let approval = self.decision.as_ref().filter(|decision| decision.verdict == Verdict::Approve);
         Some(match approval.and_then(|decision| decision.reason.as_ref()) {

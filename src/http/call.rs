@@ -207,7 +207,7 @@ impl CallView {
             decision: call.decision.as_ref().map(DecisionView::of),
             child_run_id: call.child_run_id().map(Id::of),
             result_deadline: call.result_deadline().map(Time::from),
-            result: call.told().map(Cow::into_owned),
+            result: call.text_for_model().map(Cow::into_owned),
             output,
             created_at: call.created_at.into(),
             expires_at: call.expires_at.map(Time::from),

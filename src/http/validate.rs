@@ -372,8 +372,8 @@ pub(super) fn given_reason(reason: Option<String>) -> Option<String> {
 
 impl ValidateToolResult {
     fn of(Decided { call, server_resumes, missing, .. }: &Decided) -> Self {
-        let result = match (call.told(), missing) {
-            (Some(told), _) => told.into_owned(),
+        let result = match (call.text_for_model(), missing) {
+            (Some(text), _) => text.into_owned(),
             (None, 0) => model_texts::IN_PROGRESS.to_owned(),
             (None, 1) => "Approved. One more person has to approve it before it runs.".to_owned(),
             (None, more) => format!("Approved. {more} more people have to approve it before it runs."),
