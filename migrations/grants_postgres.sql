@@ -30,7 +30,7 @@ GRANT SELECT, INSERT, UPDATE ON endpoints TO holdpoint_app;
 -- The messages in Slack, by their ids, which never change.
 GRANT SELECT, INSERT ON slack_messages TO holdpoint_app;
 -- A grant is revoked by an update. No other column of a grant is updated.
-GRANT UPDATE (revoked_at, revoked_by) ON grants TO holdpoint_app;
+GRANT UPDATE (uses_left, input_bounds, revoked_at, revoked_by) ON grants TO holdpoint_app;
 -- A later delegation of the same approver replaces one. No other column of a delegation is updated.
 GRANT UPDATE (replaced_at) ON delegations TO holdpoint_app;
 -- The definitions of MCP tools follow their servers. What was accepted of them stays.

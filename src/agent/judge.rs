@@ -7,12 +7,13 @@ use crate::domain::call::ToolCall;
 use crate::domain::canonical::same_object;
 use crate::domain::clock::Timestamp;
 use crate::domain::grant::Grant;
+use crate::domain::id::GrantId;
 use crate::domain::input::Input;
-use crate::domain::policy::{Judgement, SessionPolicy};
+use crate::domain::policy::{Judgement, SessionPolicy, Source};
 use crate::store::{EarlierCalls, HeldTurn, Lease, NewCall, StoreError, Write};
 use crate::tools::gate::{Gate, PolicyContext};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// The pending calls of a thread while the gate judges a step.
 pub(super) struct PendingCalls {
@@ -27,12 +28,14 @@ pub(super) struct PendingCalls {
     session: SessionPolicy,
     /// The grants of the session for the tools of the step.
     grants: Vec<Grant>,
+    /// How many calls of the step run under each grant with a number of uses.
+    used: BTreeMap<GrantId, u32>,
 }
 
 impl PendingCalls {
     pub(super) fn none_at(now: Timestamp) -> Self {
         let (earlier, session, grants) = <(EarlierCalls, SessionPolicy, Vec<Grant>)>::default();
-        Self { count: 0, earlier, expired: Vec::new(), now, session, grants }
+        Self { count: 0, earlier, expired: Vec::new(), now, session, grants, used: BTreeMap::new() }
     }
 
     fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
@@ -66,8 +69,26 @@ impl PendingCalls {
         // An unknown tool has no grants, and the database may refuse its name.
         let known = |name: &&str| gate.registry().get(name).is_some();
         let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
-        let process = gate.remembering().process.as_deref();
-        self.grants = write.grants_about(thread, tools, process).await?;
+        let as_of = gate.remembering().as_of(write.now());
+        self.grants = write.grants_about(thread, tools, as_of).await?;
+        write.lock_counted(&mut self.grants).await?;
+        Ok(())
+    }
+
+    /// Takes one use of a grant that covers a call of the step.
+    fn use_grant(&mut self, id: GrantId) {
+        let used = self.grants.iter_mut().find(|grant| grant.id == id);
+        if let Some(uses) = used.and_then(|grant| grant.uses.as_mut()) {
+            uses.left = uses.left.saturating_sub(1);
+            *self.used.entry(id).or_default() += 1;
+        }
+    }
+
+    /// Stores the uses of grants that the calls of the step take.
+    pub(super) async fn count_uses(&self, write: &Write) -> Result<(), StoreError> {
+        for (grant, uses) in &self.used {
+            write.count_uses(*grant, *uses).await?;
+        }
         Ok(())
     }
 
@@ -127,6 +148,9 @@ impl Judge<'_> {
                 other => other,
             }
         };
+        if let Judgement::Cleared(_, Source::Remembered(grant)) = &judgement {
+            waiting.use_grant(*grant);
+        }
         let arguments = match &judgement {
             Judgement::Invalid(_) if !call.arguments.trim().is_empty() => call.arguments,
             // The arguments as shown and run, not as the model wrote them.

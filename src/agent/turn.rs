@@ -434,6 +434,7 @@ impl Agent {
             if !missing.is_empty() {
                 return Ok(Ok(Tried::Lacks(missing)));
             }
+            earlier.count_uses(&write).await?;
             let (earlier, may_wait) = (earlier.into_earlier(), turn.asks.is_none());
             let step = NewStep { n, result, calls, earlier };
             match write.commit_step(&held, step, &self.approval, may_wait).await {

@@ -10,6 +10,7 @@ use crate::agent::Wait;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Choice, Remember, Surface, Verdict};
+use crate::domain::grant::GrantRequest;
 use crate::domain::id::ToolCallId;
 use crate::domain::text::without_nul;
 use crate::store::{Lease, StoreError};
@@ -194,7 +195,7 @@ impl Approvals {
             preview_hash: None,
             link: None,
             surface: Surface::Handler,
-            remember,
+            remember: remember.map(|Remember::Session| GrantRequest::Session),
             scope: Scope::Run(lease.run.id),
             // The turn resumes by itself. If it cannot, no client knows that this was the last decision.
             server_resumes: true,

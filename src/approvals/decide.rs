@@ -8,8 +8,9 @@ use crate::agent::Unsettled;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::canonical::same_object;
-use crate::domain::decision::{Choice, Remember, Surface};
-use crate::domain::id::ToolCallId;
+use crate::domain::decision::{Choice, Surface};
+use crate::domain::grant::GrantRequest;
+use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::link::{LinkRefused, LinkToken};
 use crate::domain::permit::Permit;
@@ -38,8 +39,8 @@ pub(crate) struct DecisionRequest {
     pub(crate) link: Option<LinkToken>,
     /// The surface of the decision.
     pub(crate) surface: Surface,
-    /// How far the approval extends beyond the call, if it is remembered.
-    pub(crate) remember: Option<Remember>,
+    /// What the approval covers beyond the call, if it is remembered.
+    pub(crate) remember: Option<GrantRequest>,
     /// The scope that has to contain the call.
     pub(crate) scope: Scope,
     /// Whether the server resumes the run if this is the last decision about its holds. Otherwise a client
@@ -116,6 +117,8 @@ pub(crate) struct Decided {
     pub(crate) server_resumes: bool,
     /// The number of approvals that are still missing before the call runs.
     pub(crate) missing: usize,
+    /// What the approval covers beyond the call, if it was remembered now.
+    pub(crate) remembered: Option<Remembered>,
     /// The execution, if this process runs the call.
     pub(super) running: Option<Running>,
 }
@@ -123,8 +126,20 @@ pub(crate) struct Decided {
 impl Decided {
     /// Returns a call that was decided just now.
     pub(super) fn now(call: ToolCall) -> Self {
-        Self { call, replayed: false, server_resumes: false, missing: 0, running: None }
+        Self { call, replayed: false, server_resumes: false, missing: 0, remembered: None, running: None }
     }
+}
+
+/// The grant of an approval, and the waiting calls that were to be approved with it.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    /// The grant.
+    pub(crate) grant: GrantId,
+    /// The calls that are approved.
+    pub(crate) approved: Vec<ToolCallId>,
+    /// The calls that still wait or were decided otherwise: they have changed since they were shown, or the grant does
+    /// not cover them.
+    pub(crate) left: Vec<ToolCallId>,
 }
 
 /// A committed decision.
@@ -196,15 +211,31 @@ pub(crate) enum DecideError {
     /// The request names a link that does not decide this. The call stays pending.
     #[error(transparent)]
     Link(#[from] LinkRefused),
-    /// The decision cannot be remembered; the text is the reason. The call stays pending.
-    #[error("the decision cannot be remembered: {0}")]
-    NotRemembered(&'static str),
+    /// The decision cannot be remembered. The call stays pending.
+    #[error("the decision cannot be remembered{place}: {expected}")]
+    NotRemembered {
+        /// The place in the request for a grant, such as `.when[0]`. Empty for the request as a whole.
+        place: String,
+        /// What was expected there.
+        expected: String,
+    },
     /// The database failed. Whether the call is decided is unknown; a retry is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+impl Remembered {
+    fn new(grant: GrantId) -> Self {
+        Self { grant, approved: Vec::new(), left: Vec::new() }
+    }
+}
+
 impl DecideError {
+    /// Returns the refusal to remember a decision at all.
+    pub(super) fn not_remembered(expected: impl Into<String>) -> Self {
+        Self::NotRemembered { place: String::new(), expected: expected.into() }
+    }
+
     /// Returns the name of the error for metrics: the code that clients see, if the error is specific to
     /// decisions.
     pub(super) const fn outcome(&self) -> &'static str {
@@ -223,7 +254,7 @@ impl DecideError {
             Self::ToolUnavailable(_) => "tool_unavailable",
             Self::Stale { .. } | Self::StalePreview => "stale",
             Self::InvalidInputs(_) => "invalid_inputs",
-            Self::NotRemembered(_) => "not_remembered",
+            Self::NotRemembered { .. } => "not_remembered",
             Self::Store(_) => "failed",
         }
     }
@@ -286,8 +317,8 @@ impl Approvals {
             // The call may have ended, and may have been the last open call of its run.
             self.wake_waiters_in(thread.id);
         }
-        if request.remember.is_some() {
-            self.decide_covered(by, &thread, &decided.call, request).await;
+        if let Some(covers) = &request.remember {
+            self.decide_covered(by, &thread, &mut decided, (request, covers)).await;
         }
         Ok(decided)
     }
@@ -372,10 +403,11 @@ impl Approvals {
             }
             let answer = check(&gate, call, request)?;
             if request.remember.is_some() && !Self::may_leave_grant(&gate, by, &locked) {
-                let expected = "expected a caller that approves the calls of the tool in their own right";
-                return Err(DecideError::NotRemembered(expected));
+                return Err(DecideError::not_remembered(
+                    "a caller that approves the calls of the tool in their own right",
+                ));
             }
-            let root = match request.remember {
+            let root = match &request.remember {
                 // Before the policy is read under a shared lock. Two transactions with that lock would each
                 // wait for the other one here.
                 Some(_) => Some(write.lock_session(thread).await?),
@@ -399,7 +431,12 @@ impl Approvals {
             };
             let input_hash = input_hash(&call.name, runs, gate.current_schema(call), preview);
             check_preview(request, &input_hash)?;
-            let grant = self.to_grant((&gate, &write), by, (thread, root.as_ref()), call, runs).await?;
+            let grant = match (&request.remember, &root) {
+                (Some(covers), Some(root)) => {
+                    Some(self.to_grant((&gate, &write), by, (thread, root), (call, runs), covers).await?)
+                }
+                _ => None,
+            };
             let mut vote = Vote {
                 actor: by.actor(),
                 on_behalf_of: locked.on_behalf_of.clone(),
@@ -427,11 +464,16 @@ impl Approvals {
                 }
             }
             if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
+                let granted = vote.grant;
                 self.grant(&gate, &write, &locked.thread, grant).await?;
                 let server_resumes = write.allow_resume(&locked, request.server_resumes).await?;
                 let permit = self.commit_decided(&gate, write, &mut locked).await?;
                 return Ok(Committed {
-                    decided: Decided { server_resumes, ..Decided::now(locked.call) },
+                    decided: Decided {
+                        server_resumes,
+                        remembered: granted.map(Remembered::new),
+                        ..Decided::now(locked.call)
+                    },
                     thread: locked.thread.into_thread(),
                     permit,
                 });

@@ -6,6 +6,7 @@ use crate::config::ShareContext;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::clock::Timestamp;
+use crate::domain::grant::Grant;
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::MayDecide;
 use crate::store::{StoreError, VisibleCall, Words};
@@ -34,10 +35,13 @@ pub(crate) struct ApprovalDetail {
     pub(crate) can_resolve: bool,
     /// The words before the call, if the principal may read them.
     pub(crate) words: Option<Words>,
+    /// The grant in force that the approval left or used, if the principal may revoke it.
+    pub(crate) grant: Option<Grant>,
 }
 
 impl Approvals {
-    /// Returns a held call that this principal may see. The number of statements is the same for every call.
+    /// Returns a held call that this principal may see. The number of statements is the same for
+    /// every call, and one or two more where a grant was left or used.
     pub(crate) async fn detail(
         &self,
         gate: &Gate,
@@ -54,6 +58,9 @@ impl Approvals {
             true => Some(read.words_before(call).await?),
             false => None,
         };
+        let as_of = gate.remembering().as_of(self.store.process_time());
+        let grant = read.grant_of((call, thread), as_of).await?;
+        let grant = grant.filter(|grant| self.may_revoke(principal, thread, grant));
         let registry = gate.registry();
         let (approve_roles, quorum) = (registry.approve_roles(&call.name), registry.quorum(&call.name));
         let other_person = quorum.other_person;
@@ -71,6 +78,7 @@ impl Approvals {
             can_delegate,
             can_resolve,
             words,
+            grant,
         }))
     }
 

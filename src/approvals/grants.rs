@@ -8,11 +8,15 @@ use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::decision::Choice;
-use crate::domain::grant::Grant;
+use crate::domain::grant::{CoveredInputs, Grant, GrantRequest, RequestedInputs};
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
+use crate::domain::input_bounds::WrongBounds;
 use crate::domain::policy::{MayDecide, Source};
-use crate::store::{Granted, LockedCall, LockedThread, NewGrant, Page, StoreError, Thread, Vote, Write};
+use crate::store::{
+    GRANTS_MAX, GrantFacts, Granted, LockedCall, LockedThread, NewGrant, NoGrant, Page, StoreError, Thread,
+    Vote, Write,
+};
 use crate::tools::gate::{Gate, PolicyContext};
 
 /// The reason why a grant is not found or not revoked.
@@ -28,8 +32,8 @@ pub(crate) enum GrantError {
 
 /// Checks that only an approval is remembered.
 pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideError> {
-    match (request.remember, &request.choice) {
-        (Some(_), Choice::Reject { .. }) => Err(DecideError::NotRemembered("expected it with an approval")),
+    match (&request.remember, &request.choice) {
+        (Some(_), Choice::Reject { .. }) => Err(DecideError::not_remembered("it with an approval")),
         _ => Ok(()),
     }
 }
@@ -46,6 +50,50 @@ pub(super) fn may_remember(gate: &Gate, principal: &Principal, thread: &Thread, 
     takes_grants && approves_all(gate, principal, thread, call)
 }
 
+/// Returns the inputs that the grant of an approval covers: never more than the setting of the server allows, and the
+/// inputs of the approval among them.
+fn covered_inputs(
+    gate: &Gate,
+    covers: &GrantRequest,
+    call: &ToolCall,
+    runs: &Input,
+) -> Result<CoveredInputs, DecideError> {
+    let remembering = gate.remembering();
+    // The hash of the schema that was shown. If the tool has changed since, the decider approved this one call only.
+    let equal = || CoveredInputs::Equal(input_hash(&call.name, runs, &call.schema_hash, None));
+    let inputs = match covers {
+        GrantRequest::Session if remembering.equal_inputs => equal(),
+        GrantRequest::Session => CoveredInputs::Any,
+        GrantRequest::Shown(shown) => match &shown.inputs {
+            RequestedInputs::Any => CoveredInputs::Any,
+            RequestedInputs::Equal => equal(),
+            RequestedInputs::Within(bounds) => {
+                let refused =
+                    |WrongBounds { place, expected }| DecideError::NotRemembered { place, expected };
+                bounds.check(runs).map_err(refused)?;
+                CoveredInputs::Within(bounds.clone())
+            }
+        },
+    };
+    if remembering.allows(&inputs) {
+        return Ok(inputs);
+    }
+    let place = if matches!(inputs, CoveredInputs::Any) { ".inputs" } else { ".when" };
+    let expected = "equal inputs, as approval.remember_inputs of this server says".to_owned();
+    Err(DecideError::NotRemembered { place: place.to_owned(), expected })
+}
+
+/// A waiting call that may be approved with a remembered approval.
+struct Covered {
+    id: ToolCallId,
+    /// The hash of what the decider was shown, if the decider was shown the call.
+    shown: Option<String>,
+    /// The session of the approval.
+    session: ThreadId,
+    /// The grant of the approval. `None` if the approval is repeated: any grant of the decider.
+    grant: Option<GrantId>,
+}
+
 impl Approvals {
     /// Whether an approval of this decider may cover later calls: neither a delegate nor a role to which one call was
     /// escalated decides about them.
@@ -55,30 +103,40 @@ impl Approvals {
         on_behalf_of.is_none() && approves_all(gate, principal, thread, call)
     }
 
-    /// Returns the grant of an approval that runs these inputs, if the approval is to be remembered.
+    /// Returns the grant of an approval that runs these inputs.
     pub(super) async fn to_grant(
         &self,
         (gate, write): (&Gate, &Write),
         by: Decider<'_>,
-        (thread, root): (&Thread, Option<&LockedThread>),
-        call: &ToolCall,
-        runs: &Input,
-    ) -> Result<Option<NewGrant>, DecideError> {
-        let Some(root) = root else { return Ok(None) };
+        (thread, root): (&Thread, &LockedThread),
+        (call, runs): (&ToolCall, &Input),
+        covers: &GrantRequest,
+    ) -> Result<NewGrant, DecideError> {
         if gate.registry().quorum(&call.name).people > 1 {
-            return Err(DecideError::NotRemembered("expected a tool whose calls one person approves"));
+            return Err(DecideError::not_remembered("a tool whose calls one person approves"));
         }
         if gate.unaccepted(call).is_some() {
-            return Err(DecideError::NotRemembered("expected a tool whose definition is accepted"));
+            return Err(DecideError::not_remembered("a tool whose definition is accepted"));
         }
-        let remembering = gate.remembering();
-        // The hash of the schema that was shown. If the tool has changed since, the decider approved this one
-        // call only.
-        let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash, None));
-        let (actor, process) = (by.actor(), remembering.process.as_deref());
-        let grant = write.to_grant((thread, root), (&actor, by.roles()), call, inputs, process).await?;
-        let gone = DecideError::NotRemembered("expected a session whose root thread is not deleted");
-        grant.map(Some).ok_or(gone)
+        let (until, uses) = match covers {
+            GrantRequest::Session => (None, None),
+            GrantRequest::Shown(shown) => (shown.until, shown.uses),
+        };
+        if until.is_some_and(|until| until <= write.now()) {
+            return Err(DecideError::NotRemembered {
+                place: ".until".to_owned(),
+                expected: "a time that is not over".to_owned(),
+            });
+        }
+        let inputs = covered_inputs(gate, covers, call, runs)?;
+        let process = gate.remembering().process.as_deref();
+        let facts = GrantFacts { call, by: &by.actor(), roles: by.roles(), inputs, until, uses };
+        write.to_grant((thread, root), facts, process).await?.map_err(|no_grant| {
+            DecideError::not_remembered(match no_grant {
+                NoGrant::SessionDeleted => "a session whose root thread is not deleted".to_owned(),
+                NoGrant::TooMany => format!("fewer than {GRANTS_MAX} grants of the tool in the session"),
+            })
+        })
     }
 
     /// Inserts the grant after its decision.
@@ -95,49 +153,88 @@ impl Approvals {
         }
     }
 
-    /// Approves the other pending calls of a session that the decider's remembered approval now covers. A
-    /// call that fails here stays pending.
+    /// Approves the other pending calls of a session with the decider's remembered approval: those that the decider was
+    /// shown, or all that it covers. A call that fails here stays pending.
     pub(super) async fn decide_covered(
         &self,
         by: Decider<'_>,
         thread: &Thread,
-        like: &ToolCall,
-        request: &DecisionRequest,
+        decided: &mut Decided,
+        (request, covers): (&DecisionRequest, &GrantRequest),
     ) {
-        let free = async {
-            let read = self.store.urgent_read().await?;
-            let waiting = read.pending_in_session(thread, &like.name, &like.schema_hash).await?;
-            drop(read);
-            for id in waiting {
-                self.decide_covered_call(by, id, request).await?;
+        let like = &decided.call;
+        let waiting = match covers {
+            GrantRequest::Shown(shown) => {
+                Ok(shown.waiting.iter().map(|(id, hash)| (*id, Some(hash.clone()))).collect())
             }
-            Ok::<_, StoreError>(())
+            GrantRequest::Session => self.pending_like(thread, like).await,
         };
-        if let Err(error) = free.await {
-            tracing::warn!(tool_call_id = %like.id, %error, "could not approve all calls of a grant");
+        let of_now = decided.remembered.as_ref().map(|remembered| remembered.grant);
+        let (mut approved, mut left) = (Vec::new(), Vec::new());
+        match waiting {
+            Ok(waiting) => {
+                let mut is_available = true;
+                for (id, shown) in waiting {
+                    let covered = Covered { id, shown, session: thread.session_id, grant: of_now };
+                    // After a failure of the database the next call would fail as well, after another wait.
+                    let is_approved = is_available
+                        && self.decide_covered_call(by, covered, request).await.unwrap_or_else(|error| {
+                            tracing::warn!(tool_call_id = %id, %error, "could not approve all calls of a grant");
+                            is_available = false;
+                            false
+                        });
+                    if is_approved { &mut approved } else { &mut left }.push(id);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(tool_call_id = %like.id, %error, "could not read the calls of a grant");
+            }
+        }
+        if let Some(remembered) = &mut decided.remembered {
+            (remembered.approved, remembered.left) = (approved, left);
         }
     }
 
-    /// Approves one covered call under its grant, on the surface of the original decision.
+    /// Returns the pending calls of the same tool in the session.
+    async fn pending_like(
+        &self,
+        thread: &Thread,
+        like: &ToolCall,
+    ) -> Result<Vec<(ToolCallId, Option<String>)>, StoreError> {
+        let read = self.store.urgent_read().await?;
+        let waiting = read.pending_in_session(thread, &like.name, &like.schema_hash).await?;
+        Ok(waiting.into_iter().map(|id| (id, None)).collect())
+    }
+
+    /// Approves one covered call under its grant, on the surface of the original decision. Returns false if the call is
+    /// not covered, has changed since it was shown, or does not wait.
     async fn decide_covered_call(
         &self,
         by: Decider<'_>,
-        id: ToolCallId,
+        covered: Covered,
         granting: &DecisionRequest,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let write = self.store.urgent_write().await?;
         let (principal, visibility) = (by.visible_as(), self.visibility(by.visible_as()));
         let gate = self.gate();
-        let Some(mut locked) = write.lock_visible_call(principal, &visibility, id).await? else {
-            return Ok(());
+        let Some(mut locked) = write.lock_visible_call(principal, &visibility, covered.id).await? else {
+            return Ok(false);
         };
         let LockedCall { call, thread, .. } = &locked;
         let yes = Choice::AS_PROPOSED;
         let waits = call.held && !call.unreadable && matches!(call.state, State::Pending);
-        if !waits || Self::check_decider(&gate, by, thread, call, &yes).is_err() {
-            return Ok(());
+        let is_as_shown = covered.shown.as_ref().is_none_or(|hash| *hash == gate.shown_hash(call));
+        if !waits
+            || !is_as_shown
+            || thread.session_id != covered.session
+            || call.expires_at.is_some_and(|at| at <= write.now())
+            || Self::check_decider(&gate, by, thread, call, &yes).is_err()
+        {
+            return Ok(false);
         }
-        let Some(grant) = self.is_covered(&gate, &write, by, &locked).await? else { return Ok(()) };
+        let Some(grant) = self.is_covered(&gate, &write, by, &locked, &covered).await? else {
+            return Ok(false);
+        };
         let vote = Vote {
             actor: by.actor(),
             on_behalf_of: None,
@@ -149,12 +246,12 @@ impl Approvals {
             voted_before: Vec::new(),
         };
         if !write.decide(&mut locked, &yes, &vote, self.approval.start_deadline).await? {
-            return Ok(());
+            return Ok(false);
         }
         write.allow_resume(&locked, granting.server_resumes).await?;
         let permit = self.commit_decided(&gate, write, &mut locked).await?;
         let request = DecisionRequest {
-            tool_call_id: id,
+            tool_call_id: covered.id,
             choice: yes,
             input_hash: None,
             preview_hash: None,
@@ -165,7 +262,7 @@ impl Approvals {
         let decided = Decided::now(locked.call);
         self.measure(&request, Ok(&decided));
         self.start(&decided.call, permit, request.surface);
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the decider's grant that covers a call, if the tool is the one that was shown. The policy and
@@ -176,15 +273,20 @@ impl Approvals {
         write: &Write,
         by: Decider<'_>,
         locked: &LockedCall,
+        covered: &Covered,
     ) -> Result<Option<GrantId>, StoreError> {
         let LockedCall { call, thread, roles, .. } = locked;
         let tool = gate.registry().get(&call.name);
         let Some(tool) = tool.filter(|tool| tool.schema_hash == call.schema_hash) else { return Ok(None) };
         let session = write.hold_session(&locked.thread).await?;
-        let process = gate.remembering().process.as_deref();
-        let mut grants = write.grants_about(thread, [call.name.as_str()], process).await?;
+        let as_of = gate.remembering().as_of(write.now());
+        let mut grants = write.grants_about(thread, [call.name.as_str()], as_of).await?;
         let actor = by.actor();
-        grants.retain(|grant| grant.by == actor);
+        grants.retain(|grant| grant.by == actor && covered.grant.is_none_or(|of_now| grant.id == of_now));
+        if covered.shown.is_some() {
+            // The uses are those of later calls, and this one was shown.
+            grants.iter_mut().for_each(|grant| grant.uses = None);
+        }
         let context = PolicyContext { roles, session: &session, requester: &thread.actor(), grants: &grants };
         Ok(gate.covering_grant(tool, &call.input, context))
     }
@@ -200,9 +302,9 @@ impl Approvals {
     ) -> Result<Page<Grant>, GrantError> {
         let (read, gate) = (self.store.read().await?, self.gate());
         let root = read.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
-        let (actor, process) = (principal.actor(), gate.remembering().process.as_deref());
+        let (actor, as_of) = (principal.actor(), gate.remembering().as_of(self.store.process_time()));
         let whose = self.whose(principal, &root, &actor);
-        let page = read.grants(&root, whose, process, before, size).await?;
+        let page = read.grants(&root, whose, as_of, before, size).await?;
         match whose {
             // For a principal without grants the session does not exist.
             Granted::By(_) if page.items.is_empty() => Err(GrantError::NotFound),
@@ -227,6 +329,14 @@ impl Approvals {
             return Err(GrantError::NotFound);
         }
         Ok(write.commit().await?)
+    }
+
+    /// Whether this principal may revoke a grant in the session of a thread.
+    pub(super) fn may_revoke(&self, principal: &Principal, thread: &Thread, grant: &Grant) -> bool {
+        match self.whose(principal, thread, &principal.actor()) {
+            Granted::ByAnybody => true,
+            Granted::By(actor) => grant.by == actor,
+        }
     }
 
     fn whose<'a>(&self, principal: &Principal, root: &Thread, actor: &'a str) -> Granted<'a> {

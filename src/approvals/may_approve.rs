@@ -150,8 +150,8 @@ impl Approvals {
             return Ok(blocked);
         }
         // A grant only lets more calls run.
-        let process = gate.remembering().process.as_deref();
-        let grants = read.grants_in(forbidden.iter().map(|seen| seen.thread.session_id), process).await?;
+        let as_of = gate.remembering().as_of(self.store.process_time());
+        let grants = read.grants_in(forbidden.iter().map(|seen| seen.thread.session_id), as_of).await?;
         for seen in forbidden {
             let of_session = |grant: &&Grant| grant.session_id == seen.thread.session_id;
             let grants: Vec<Grant> = grants.iter().filter(of_session).cloned().collect();

@@ -43,7 +43,7 @@ mod verify;
 mod workers;
 
 pub(crate) use cards::title_of;
-pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest};
+pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest, Remembered};
 pub(crate) use definitions::AcceptError;
 pub(crate) use delegate::{DelegateError, NotDelegated};
 pub(crate) use detail::ApprovalDetail;

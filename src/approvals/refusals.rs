@@ -21,7 +21,7 @@ impl DecideError {
             | Self::NotFound
             | Self::Link(LinkRefused::Unknown)
             | Self::InvalidInputs(_)
-            | Self::NotRemembered(_)
+            | Self::NotRemembered { .. }
             | Self::Store(_) => None,
         }
     }

@@ -100,9 +100,9 @@ impl Approvals {
         let roles = of_caller.then_some(principal.roles.as_slice());
         let tools = gate.registry().registered();
         let tools: Vec<_> = tools.filter(|tool| operates || tool.runs_for(&principal.roles)).collect();
-        let process = gate.remembering().process.as_deref();
+        let as_of = gate.remembering().as_of(self.store.process_time());
         let names = tools.iter().map(|tool| tool.spec.name.as_str());
-        let grants = read.grants_about(&root, names, process).await?;
+        let grants = read.grants_about(&root, names, as_of).await?;
         let requester = root.actor();
         let in_force = tools.into_iter().map(|tool| {
             let (InForce { ruling, rules }, grants) =
@@ -115,7 +115,7 @@ impl Approvals {
             session_id: root.id,
             mode: gate.mode(&policy),
             session: policy,
-            grants_last: process.is_none(),
+            grants_last: as_of.process.is_none(),
             tools,
         })
     }
@@ -204,8 +204,8 @@ impl Approvals {
         let mut set = PolicySet::default();
         let Some((_, first)) = waiting.first() else { return Ok(set) };
         let runs = write.call_policies(waiting.iter().map(|(call, _)| call.run_id)).await?;
-        let process = gate.remembering().process.as_deref();
-        let grants = write.grants_in(std::iter::once(first.session_id), process).await?;
+        let as_of = gate.remembering().as_of(write.now());
+        let grants = write.grants_in(std::iter::once(first.session_id), as_of).await?;
         for (call, thread) in waiting {
             let (Some(tool), Some(run)) = (gate.registry().get(&call.name), runs.get(&call.run_id)) else {
                 continue;

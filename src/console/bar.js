@@ -1,6 +1,7 @@
 // The controls of a call that waits: deny on the left, approve on the right.
 import { approveButton } from './approve.js';
 import { changed, guard } from './inert.js';
+import { openDialog } from './remember.js';
 import { el } from './text.js';
 
 /** The controls, and `update`, which says again what is left to read. `isLeft` is what is left before an approval. */
@@ -12,7 +13,6 @@ export function decision(item, isLeft, send, edit) {
   if (!mayApprove && !mayEdit && !mayReject) return { controls: [el('p', {}, 'You see this call, and others decide it.')], update() {} };
   const reason = el('textarea', { id: 'reason', rows: 1, maxLength: 2000, placeholder: 'optional' });
   const note = el('textarea', { id: 'note', rows: 1, maxLength: 2000, placeholder: 'optional' });
-  const remember = el('input', { type: 'checkbox', id: 'remember' });
   const mayRemember = (item.required ?? 1) === 1 && !item.unaccepted_definition && item.can_remember !== false;
   const words = field => (field.value.trim() === '' ? {} : { reason: field.value.trim() });
 
@@ -21,15 +21,17 @@ export function decision(item, isLeft, send, edit) {
     guard(el('button', { type: 'button', className: 'deny' }, 'Deny'), () => send({ isValidated: false, ...words(reason) })),
     el('button', { type: 'button', on: { click: () => open(false) } }, 'Back'));
   const deny = el('button', { type: 'button', className: 'deny', on: { click: () => open(true) } }, 'Deny…');
+  const remember = mayApprove && mayRemember && approveButton(() => 'Approve, and later calls too…', isLeft,
+    () => openDialog(item, scope => send({ isValidated: true, ...words(note), remember: scope })));
+  if (remember) remember.button.id = 'remember';
   const options = el('div', { className: 'options', id: 'options', hidden: true },
     el('label', { for: 'note' }, 'Note (kept on record)'), note,
-    mayRemember && el('label', { className: 'check', for: 'remember' }, remember, el('span', {}, `Approve ${item.tool_name} in this session from now on`)));
+    remember && remember.button);
   const more = el('button', { type: 'button', 'aria-expanded': 'false', 'aria-controls': 'options', on: { click: () => {
     options.hidden = !options.hidden;
     more.ariaExpanded = String(!options.hidden);
   } } }, 'More');
-  const approve = mayApprove && approveButton(() => 'Approve', isLeft,
-    () => send({ isValidated: true, ...words(note), ...(remember.checked ? { remember: 'session' } : {}) }));
+  const approve = mayApprove && approveButton(() => 'Approve', isLeft, () => send({ isValidated: true, ...words(note) }));
   const row = el('div', { className: 'approval' }, mayReject && deny, mayApprove && more,
     el('span', { className: 'gap' }), mayEdit && el('button', { type: 'button', on: { click: edit } }, 'Edit'), approve?.button);
 
@@ -42,5 +44,8 @@ export function decision(item, isLeft, send, edit) {
     changed();
     (isOpen ? reason : deny).focus();
   }
-  return { controls: [options, denial, row], update: () => approve && approve.update() };
+  const update = () => {
+    for (const one of [approve, remember]) if (one) one.update();
+  };
+  return { controls: [options, denial, row], update };
 }

@@ -54,7 +54,8 @@ function openDialog(items) {
   changed();
 }
 
-function entry(item) {
+/** One call of the dialog: its card and its choice. */
+export function entry(item) {
   const drawn = parts('h4');
   const body = Object.values(drawn.draw(item));
   const box = el('input', { type: 'checkbox', checked: isPlain(item, drawn) });

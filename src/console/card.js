@@ -6,6 +6,7 @@ import { decision } from './bar.js';
 import { delegation } from './delegate.js';
 import { editor } from './edit.js';
 import { extension } from './extend.js';
+import { remembered } from './grants.js';
 import { headline, headlineText } from './headline.js';
 import { changed, setBusy } from './inert.js';
 import * as list from './list.js';
@@ -13,7 +14,7 @@ import { live } from './live.js';
 import { say, words } from './outcome.js';
 import { parts } from './parts.js';
 import { resolution } from './resolve.js';
-import { el, fill, person } from './text.js';
+import { count, el, fill, person } from './text.js';
 import { clock } from './time.js';
 import { asks, askedBy } from './tool-requests.js';
 import { draw as drawTrail } from './trail.js';
@@ -131,6 +132,7 @@ function contents(item) {
     item.state === 'pending' && [el('h3', {}, 'Decision'), waits(item), extension(item, settled(card)),
       item.can_delegate && (card.delegation ??= delegation(item, settled(card)))],
     ended(item),
+    item.grant && remembered(item.grant, settled(card)),
     background(item),
     el('h3', {}, 'Evidence'), card.trail,
     more(item),
@@ -242,9 +244,10 @@ async function send(decided) {
   showMessage(decided.isValidated ? 'Sending the approval…' : 'Sending the denial…');
   let message = '';
   try {
-    const { state, result } = await decide({ toolCallId: own.id, inputHash: own.item.input_hash, resume: true, link: own.link, ...decided });
+    const { state, result, remembered: also } = await decide({ toolCallId: own.id, inputHash: own.item.input_hash, resume: true, link: own.link, ...decided });
     own.link = undefined;
     if (state === 'pending') message = result;
+    else if (also && also.approved.length + also.left.length > 0) message = withOthers(also);
   } catch (error) {
     message = CONFLICTS[error.code] ?? error.message;
     // The server refused the link: the person looks at the card again, and decides without it.
@@ -260,6 +263,9 @@ async function send(decided) {
   await refresh(own);
   if (own === card && message) showMessage(message);
 }
+
+const withOthers = ({ approved, left }) => `${count(approved.length, 'other call')} approved with it${left.length === 0 ? '' :
+  `, ${left.length} not: they have changed, or what you chose does not include them`}.`;
 
 let planned = null;
 live.addEventListener('event', ({ detail: event }) => {

@@ -1,5 +1,6 @@
 // The policy in force in a session, and its remembered approvals.
 import { grants, policy, revoke } from './api.js';
+import { endOf, inputsOf } from './grants.js';
 import { changed, guard, setBusy } from './inert.js';
 import { address } from './list.js';
 import { el, fill, person } from './text.js';
@@ -52,7 +53,7 @@ function drawGrants(session, found, rules) {
   if (found.length === 0) return el('p', {}, 'None. Each call of a tool that asks is held.');
   const status = el('p', { role: 'status' });
   const list = el('ul', { className: 'grants' }, found.map(grant => {
-    const entry = el('li', {}, el('p', {}, el('code', {}, grant.tool_name), grant.input_hash ? ' with the same inputs' : ' with any inputs',
+    const entry = el('li', {}, el('p', {}, el('code', {}, grant.tool_name), inputsOf(grant), endOf(grant),
       ', by ', el('b', {}, person(grant.granted_by)), ', ', date(grant.created_at)));
     const button = guard(el('button', { type: 'button', className: 'deny', 'aria-label': `Revoke the approval of ${grant.tool_name}` }, 'Revoke'), async () => {
       setBusy([button], true);

@@ -22,6 +22,7 @@ pub(crate) mod hex;
 pub(crate) mod hold;
 pub(crate) mod id;
 pub(crate) mod input;
+pub(crate) mod input_bounds;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod model_texts;

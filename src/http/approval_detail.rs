@@ -9,6 +9,7 @@ use super::delegation::DelegationView;
 use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
 use super::payload::{Json, Tag};
+use super::sessions::GrantView;
 use crate::approvals::{ApprovalDetail, Approvals};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
@@ -39,6 +40,9 @@ struct DetailView {
     /// /tool_calls/{tool_call_id}/resolve`.
     can_resolve: bool,
     context: Option<ContextView>,
+    /// The grant in force that the approval of the call left, or under which the call was approved. Absent if there is
+    /// none, or the caller may not revoke it.
+    grant: Option<GrantView>,
 }
 
 /// Why the call is held.
@@ -119,7 +123,7 @@ impl DetailView {
     fn of(detail: ApprovalDetail, principal: &Principal, approvals: &Approvals, gate: &Gate) -> Self {
         let ApprovalDetail { seen, blocked, source, history, approve_roles, other_person, .. } = detail;
         let status = approvals.decision_status(gate, principal, &seen, &blocked);
-        let ApprovalDetail { extendable_until, can_delegate, can_resolve, words, .. } = detail;
+        let ApprovalDetail { extendable_until, can_delegate, can_resolve, words, grant, .. } = detail;
         let votes = seen.votes.iter().map(VoteView::of).collect();
         let delegations = seen.delegations.iter().map(DelegationView::of).collect();
         Self {
@@ -131,6 +135,7 @@ impl DetailView {
             can_delegate,
             can_resolve,
             context: words.map(ContextView::of),
+            grant: grant.as_ref().map(GrantView::of),
         }
     }
 }

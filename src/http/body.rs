@@ -11,7 +11,7 @@ use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Number, Value};
 use serde_path_to_error::{Path, Segment};
 use std::borrow::Cow;
 
@@ -173,5 +173,49 @@ impl ParseFromJSON for JsonObject {
 impl ToJSON for JsonObject {
     fn to_json(&self) -> Option<Value> {
         Some(Value::Object(self.0.clone()))
+    }
+}
+
+/// A JSON number with all its digits.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ExactNumber(pub(super) Number);
+
+impl Type for ExactNumber {
+    const IS_REQUIRED: bool = true;
+
+    type RawValueType = Self;
+    type RawElementValueType = Self;
+
+    fn name() -> Cow<'static, str> {
+        "number".into()
+    }
+
+    fn schema_ref() -> MetaSchemaRef {
+        MetaSchemaRef::Inline(Box::new(MetaSchema::new("number")))
+    }
+
+    fn as_raw_value(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
+        Box::new(std::iter::once(self))
+    }
+}
+
+impl ParseFromJSON for ExactNumber {
+    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
+        match value {
+            Some(Value::Number(number)) => Ok(Self(number)),
+            Some(other) => Err(ParseError::expected_type(other)),
+            None => Err(ParseError::expected_input()),
+        }
+    }
+}
+
+impl ToJSON for ExactNumber {
+    fn to_json(&self) -> Option<Value> {
+        Some(Value::Number(self.0.clone()))
     }
 }

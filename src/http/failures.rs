@@ -396,8 +396,10 @@ impl ApiError {
                 Some(json!({ "state": "pending" })),
             ),
             DecideError::InvalidInputs(errors) => Self::invalid_inputs(fields.validated_inputs, &errors),
-            DecideError::NotRemembered(expected) => {
-                Self::unprocessable(ErrorCode::NotRemembered, format!("{}: {expected}", fields.remember))
+            DecideError::NotRemembered { place, expected } => {
+                let field = if place.is_empty() { fields.remember } else { "remember" };
+                let message = format!("{field}{place}: expected {expected}");
+                Self::unprocessable(ErrorCode::NotRemembered, message)
             }
             DecideError::Link(why) => why.into(),
             DecideError::Store(error) => error.into(),

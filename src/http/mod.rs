@@ -44,6 +44,7 @@ mod posted_part;
 mod posted_text;
 mod qa;
 mod rates;
+mod remember;
 mod report;
 mod request_id;
 mod resolution;

@@ -7,12 +7,14 @@ use super::call::CallState;
 use super::error::ApiError;
 use super::formats::{Hash, Id};
 use super::payload::{Json, Tag};
+use super::remember::{RememberBody, RememberedView};
 use super::runs::RunView;
 use super::thread_ref::ThreadRef;
 use super::validate::{check_reason, given_reason};
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
-use crate::domain::call::{State, ToolCall};
-use crate::domain::decision::{Choice, Remember, Surface};
+use crate::domain::call::State;
+use crate::domain::decision::{Choice, Surface};
+use crate::domain::grant::GrantRequest;
 use crate::domain::run::{Run, RunStatus};
 use crate::store::Thread;
 use poem_openapi::param::Path;
@@ -45,17 +47,20 @@ struct DecideInSession {
     /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`. Required to allow a call whose tool has
     /// changed since.
     input_hash: Option<Hash>,
+    /// With `allow_session`: what the approval covers beyond the call, in facts, as in `validate_tool`. Absent: all later
+    /// calls of the tool in the session, and the calls that wait now.
+    remember: Option<RememberBody>,
 }
 
 impl Example for DecideInSession {
     fn example() -> Self {
-        Self { decision: SessionDecision::AllowOnce, reason: None, input_hash: None }
+        Self { decision: SessionDecision::AllowOnce, reason: None, input_hash: None, remember: None }
     }
 }
 
 /// The result of a decision about a held call of a session.
 #[derive(Debug, Object)]
-#[oai(rename = "SessionDecisionResult")]
+#[oai(rename = "SessionDecisionResult", skip_serializing_if_is_none)]
 struct DecidedView {
     /// Whether the call is decided.
     success: bool,
@@ -63,15 +68,19 @@ struct DecidedView {
     tool_call_id: Id,
     decision: SessionDecision,
     state: CallState,
+    /// What the approval covers beyond the call. Absent if it was not remembered now.
+    remembered: Option<RememberedView>,
 }
 
 impl DecidedView {
-    fn of(call: &ToolCall, decision: SessionDecision) -> Self {
+    fn of(decided: &Decided, decision: SessionDecision) -> Self {
+        let Decided { call, remembered, .. } = decided;
         Self {
             success: call.state != State::Pending,
             tool_call_id: Id::of(call.id),
             decision,
             state: (&call.state).into(),
+            remembered: remembered.as_ref().map(RememberedView::of),
         }
     }
 }
@@ -132,8 +141,17 @@ impl SessionApprovals {
         tool_call_id: Path<Id>,
         body: Strict<DecideInSession>,
     ) -> Result<SessionDecisionResponse, ApiError> {
-        let DecideInSession { decision: decision_name, reason, input_hash } = body.0;
+        let DecideInSession { decision: decision_name, reason, input_hash, remember } = body.0;
         check_reason("", reason.as_deref())?;
+        let remember = remember.map(|remember| remember.request("")).transpose()?;
+        let remember = match (decision_name, remember) {
+            (SessionDecision::AllowSession, remember) => Some(remember.unwrap_or(GrantRequest::Session)),
+            (_, None) => None,
+            (_, Some(_)) => {
+                return Err(ApiError::bad_request("remember: expected it with the decision allow_session"));
+            }
+        };
+        let remember = &remember;
         let Ok(tool_call_id) = tool_call_id.0.parse() else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
             // ids is limited.
@@ -154,17 +172,17 @@ impl SessionApprovals {
                 preview_hash: None,
                 link: None,
                 surface: Surface::Rest,
-                remember: matches!(decision_name, SessionDecision::AllowSession).then_some(Remember::Session),
+                remember: remember.clone(),
                 scope: Scope::Session(session),
                 server_resumes: true,
             };
             let decided = self.0.approvals.decide(Decider::Person(&caller.0), request).await;
             decided.map_err(ApiError::not_decided_here)
         };
-        let Decided { call, replayed, .. } = self.0.with_thread(&caller, &session_id, decide).await?;
-        let (view, replayed) =
-            (Json(DecidedView::of(&call, decision_name)), replayed.then(|| "true".to_owned()));
-        Ok(match call.state {
+        let decided = self.0.with_thread(&caller, &session_id, decide).await?;
+        let view = Json(DecidedView::of(&decided, decision_name));
+        let replayed = decided.replayed.then(|| "true".to_owned());
+        Ok(match decided.call.state {
             State::Pending => SessionDecisionResponse::MoreNeeded(view, replayed),
             _ => SessionDecisionResponse::Decided(view, replayed),
         })

@@ -6,8 +6,9 @@ use super::error::ApiError;
 use super::formats::{Hash, Id, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::Tag;
+use super::remember::GrantCondition;
 use super::thread_ref::ThreadRef;
-use crate::domain::grant::Grant;
+use crate::domain::grant::{CoveredInputs, Grant};
 use crate::domain::id::{GrantId, ThreadId};
 use crate::store::ListedSession;
 use poem_openapi::param::{Path, Query};
@@ -62,6 +63,17 @@ pub(super) struct GrantView {
     schema_hash: Hash,
     /// If present, the grant approves only calls with these inputs. The hash is that of the decision.
     input_hash: Option<Hash>,
+    /// If present, the grant approves only calls with inputs that meet these conditions, and without any value that
+    /// neither they nor `free` name.
+    when: Option<Vec<GrantCondition>>,
+    /// With `when`: the arguments that may have any value, as JSON pointers (RFC 6901).
+    free: Option<Vec<String>>,
+    /// If present, the grant approves no call from this time on.
+    until: Option<Time>,
+    /// If present, how many later calls the grant was for.
+    uses: Option<u32>,
+    /// With `uses`: how many of them are left.
+    uses_left: Option<u32>,
     /// The actor that approved.
     granted_by: String,
     /// The call that was approved.
@@ -72,12 +84,22 @@ pub(super) struct GrantView {
 
 impl GrantView {
     pub(super) fn of(grant: &Grant) -> Self {
+        let (input_hash, bounds) = match &grant.inputs {
+            CoveredInputs::Any => (None, None),
+            CoveredInputs::Equal(hash) => (Some(hash.clone()), None),
+            CoveredInputs::Within(bounds) => (None, Some(bounds)),
+        };
         Self {
             grant_id: Id::of(grant.id),
             session_id: Id::of(grant.session_id),
             tool_name: grant.tool_name.clone(),
             schema_hash: grant.schema_hash.clone().into(),
-            input_hash: grant.input_hash.clone().map(Hash::from),
+            input_hash: input_hash.map(Hash::from),
+            when: bounds.map(|bounds| bounds.when().iter().map(GrantCondition::of).collect()),
+            free: bounds.map(|bounds| bounds.free().to_vec()),
+            until: grant.until.map(Time::from),
+            uses: grant.uses.map(|uses| uses.given),
+            uses_left: grant.uses.map(|uses| uses.left),
             granted_by: grant.by.clone(),
             tool_call_id: Id::of(grant.tool_call_id),
             created_at: grant.at.into(),

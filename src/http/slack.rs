@@ -287,7 +287,7 @@ fn refused(error: &DecideError) -> String {
             "The call has changed since this message. It stays pending; open it to see what would run."
         }
         DecideError::InvalidInputs(_) => "The inputs do not fit the tool any more. The call stays pending.",
-        DecideError::NotRemembered(_) | DecideError::Link(_) | DecideError::Store(_) => {
+        DecideError::NotRemembered { .. } | DecideError::Link(_) | DecideError::Store(_) => {
             tracing::error!(%error, "a decision in Slack failed");
             "The decision could not be stored. Try again."
         }

@@ -4,11 +4,10 @@ use super::Api;
 use super::auth::Caller;
 use super::body::{JsonObject, Strict};
 use super::call::CallState;
-use super::decision_view::Remember;
 use super::error::{ApiError, ErrorDetail, Refusal};
 use super::formats::Id;
-use super::nullable::WordOrNull;
 use super::payload::{Json, Tag};
+use super::remember::{RememberBody, RememberedView};
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::State;
 use crate::domain::decision::{Choice, Surface};
@@ -48,9 +47,9 @@ pub(super) struct ValidateTool {
     /// the link up. It decides nothing with an unknown or expired link (404), with a link of another person (403), with
     /// a used one (409 `already_decided`), or if the call has changed since the message (409 `stale`).
     pub(super) link: Option<String>,
-    /// With an approval: whether the approval also covers later calls of the tool in the session, and the
-    /// calls that are pending now.
-    pub(super) remember: Option<WordOrNull<Remember>>,
+    /// With an approval: what it covers beyond the call. `"session"`: all later calls of the tool in the session, and the
+    /// calls that wait now. An object says it in facts, and covers no waiting call that it does not name.
+    pub(super) remember: Option<RememberBody>,
     /// Whether the server resumes the run once none of its calls is open. False if absent: then the next turn
     /// of the thread resumes the run. The last decision about the run's calls counts.
     pub(super) resume: Option<bool>,
@@ -110,6 +109,8 @@ struct ValidateToolResult {
     /// Whether the next request to the thread resumes the run, as that of its page. If false, the server resumes
     /// the run once none of its calls is open.
     waits_for_page: bool,
+    /// What the approval covers beyond the call. Absent if it was not remembered now.
+    remembered: Option<RememberedView>,
 }
 
 /// The result of one decision of several.
@@ -133,6 +134,8 @@ struct DecisionResult {
     /// Whether the next request to the thread resumes the run, as that of its page. If false, the server resumes
     /// the run once none of its calls is open.
     waits_for_page: Option<bool>,
+    /// What the approval covers beyond the call. Absent if it was not remembered now.
+    remembered: Option<RememberedView>,
     error: Option<Box<ErrorDetail>>,
     /// Seconds until a retry may succeed.
     retry_after: Option<u64>,
@@ -320,7 +323,7 @@ async fn take(
         preview_hash: posted.preview_hash,
         link: posted.link.map(LinkToken::new),
         surface,
-        remember: posted.remember.map(|word| word.0.into()),
+        remember: posted.remember.as_ref().map(|remember| remember.request("")).transpose()?,
         scope: Scope::Anything,
         server_resumes: posted.resume.unwrap_or(false),
     };
@@ -352,6 +355,7 @@ impl Validate {
 impl ValidateTool {
     /// Checks a decision before it is committed. `place` is the position of the decision in the body.
     fn check(&self, prefix: &str) -> Result<(), ApiError> {
+        self.remember.as_ref().map(|remember| remember.request(prefix)).transpose()?;
         check_reason(prefix, self.reason.as_deref())
     }
 }
@@ -371,7 +375,7 @@ pub(super) fn given_reason(reason: Option<String>) -> Option<String> {
 }
 
 impl ValidateToolResult {
-    fn of(Decided { call, server_resumes, missing, .. }: &Decided) -> Self {
+    fn of(Decided { call, server_resumes, missing, remembered, .. }: &Decided) -> Self {
         let result = match (call.text_for_model(), missing) {
             (Some(text), _) => text.into_owned(),
             (None, 0) => model_texts::IN_PROGRESS.to_owned(),
@@ -390,6 +394,7 @@ impl ValidateToolResult {
             state,
             validated_inputs: call.edited_input().cloned().map(JsonObject),
             waits_for_page: !server_resumes,
+            remembered: remembered.as_ref().map(RememberedView::of),
         }
     }
 }
@@ -401,7 +406,7 @@ impl DecisionResult {
                 let status = status(&decided);
                 let made = ValidateToolResult::of(&decided);
                 let ValidateToolResult { success, result, tool_call_id, state, .. } = made;
-                let ValidateToolResult { validated_inputs, waits_for_page, .. } = made;
+                let ValidateToolResult { validated_inputs, waits_for_page, remembered, .. } = made;
                 Self {
                     tool_call_id: tool_call_id.into(),
                     status: ResultStatus(status),
@@ -411,6 +416,7 @@ impl DecisionResult {
                     validated_inputs,
                     idempotent_replayed: decided.replayed.then_some(true),
                     waits_for_page: Some(waits_for_page),
+                    remembered,
                     error: None,
                     retry_after: None,
                 }
@@ -424,6 +430,7 @@ impl DecisionResult {
                 validated_inputs: None,
                 idempotent_replayed: None,
                 waits_for_page: None,
+                remembered: None,
                 error: Some(error),
                 retry_after,
             },

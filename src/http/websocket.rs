@@ -9,13 +9,12 @@
 use super::Api;
 use super::auth::{Caller, Expiry};
 use super::body::{self, JsonObject};
-use super::decision_view::Remember;
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::end;
 use super::formats::Id;
-use super::nullable::WordOrNull;
 use super::rates::StreamSlot;
+use super::remember::RememberBody;
 use super::validate::{ValidateTool, decide};
 use crate::agent::Tasks;
 use crate::domain::Principal;
@@ -71,7 +70,7 @@ struct Decide {
     reason: Option<String>,
     input_hash: Option<String>,
     preview_hash: Option<String>,
-    remember: Option<Remember>,
+    remember: Option<RememberBody>,
     /// Whether the server resumes the run. True if absent, because no client request follows that would
     /// resume it.
     resume: Option<bool>,
@@ -263,7 +262,7 @@ impl Session {
                 input_hash: message.input_hash,
                 preview_hash: message.preview_hash,
                 link: None,
-                remember: message.remember.map(WordOrNull),
+                remember: message.remember,
                 resume: Some(message.resume.unwrap_or(true)),
             };
             free.send(match decide(&api, &caller, message, Surface::Websocket).await {

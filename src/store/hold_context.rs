@@ -9,7 +9,7 @@ use super::{Read, StoreError, Thread, Visibility, VisibleCall};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::event::EventType;
-use crate::domain::id::ToolCallId;
+use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::message::Part;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
@@ -86,13 +86,24 @@ impl Read {
         Ok(self.hold_event(call).await?.map(|row| row.event_id))
     }
 
+    /// Returns the id of the grant that the approval of this call left, as the event of the approval names it.
+    pub(super) async fn left_grant(&self, call: &ToolCall) -> Result<Option<GrantId>, StoreError> {
+        let approved = self.event_of(call, EventType::ToolApproved).await?;
+        let data = approved.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
+        Ok(data.and_then(|data| data.get("grant_id")?.as_str()?.parse().ok()))
+    }
+
     async fn hold_event(&self, call: &ToolCall) -> Result<Option<event::Model>, StoreError> {
-        let of_hold = event::Entity::find()
+        self.event_of(call, EventType::ToolRequiresApproval).await
+    }
+
+    async fn event_of(&self, call: &ToolCall, event: EventType) -> Result<Option<event::Model>, StoreError> {
+        let found = event::Entity::find()
             // By the run: the index of the calls leaves out events without a number.
             .filter(event::Column::RunId.eq(call.run_id.to_string()))
             .filter(event::Column::ToolCallId.eq(call.id.to_string()))
-            .filter(event::Column::EventType.eq(EventType::ToolRequiresApproval));
-        Ok(of_hold.one(&self.tx).await?)
+            .filter(event::Column::EventType.eq(event));
+        Ok(found.one(&self.tx).await?)
     }
 
     /// Returns the calls of the same tool and requester that were approved or rejected last, the latest decision

@@ -1,7 +1,7 @@
 //! Erases the payloads of deleted threads: the texts of users and models, and the inputs and results of
-//! calls. The rows stay as evidence: ids, states, decisions and hashes.
+//! calls, and the bounds of grants. The rows stay as evidence: ids, states, decisions and hashes.
 
-use super::entity::{message, run, sent_answer, step, thread, tool_call, tool_request};
+use super::entity::{grant, message, run, sent_answer, step, thread, tool_call, tool_request};
 use super::{StoreError, TimedRead, Write};
 use crate::domain::id::ThreadId;
 use crate::domain::message::MessageStatus;
@@ -72,6 +72,13 @@ impl Write {
             .exec(&self.tx)
             .await?;
         let of_thread = || thread::Column::ThreadId.eq(id.to_string());
+        grant::Entity::update_many()
+            .col_expr(grant::Column::InputBounds, Expr::value(""))
+            .filter(grant::Column::SessionId.eq(id.to_string()))
+            .filter(grant::Column::InputBounds.is_not_null())
+            .filter(grant::Column::RevokedAt.is_not_null())
+            .exec(&self.tx)
+            .await?;
         thread::Entity::update_many()
             .col_expr(thread::Column::Title, Expr::value(""))
             .filter(of_thread())

@@ -7,13 +7,13 @@ use super::entity::{decision, grant, tool_call};
 use super::parts::read_parts;
 use super::views::{MessageRow, RunRow, StepRow};
 use super::words::{Role, Word};
-use super::{StoreError, Thread};
+use super::{StoreError, Thread, input_bounds};
 use crate::domain::call::{
     Approval, End, Escalation, ExecutedBy, Execution, Outcome, State, StateKind, ToolCall, rejection,
 };
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision};
-use crate::domain::grant::Grant;
+use crate::domain::grant::{CoveredInputs, Grant, Uses};
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, Part, Step, Usage};
 use crate::domain::model_texts;
@@ -167,6 +167,20 @@ pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
 
 pub(super) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
     const TABLE: &str = "grants";
+    let inputs = match (row.input_hash, row.input_bounds) {
+        (None, None) => CoveredInputs::Any,
+        (Some(hash), _) => CoveredInputs::Equal(hash),
+        (None, Some(text)) => {
+            let bounds =
+                input_bounds::read(&text).ok_or_else(|| inconsistent(TABLE, "the bounds cannot be read"))?;
+            CoveredInputs::Within(bounds)
+        }
+    };
+    let number = |n: i32| u32::try_from(n).map_err(|_| inconsistent(TABLE, "a number of uses is negative"));
+    let uses = match (row.uses, row.uses_left) {
+        (Some(given), Some(left)) => Some(Uses { given: number(given)?, left: number(left)? }),
+        _ => None,
+    };
     Ok(Grant {
         id: id(TABLE, &row.grant_id)?,
         session_id: id(TABLE, &row.session_id)?,
@@ -174,7 +188,9 @@ pub(super) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
         tool_call_id: id(TABLE, &row.tool_call_id)?,
         tool_name: row.tool_name,
         schema_hash: row.schema_hash,
-        input_hash: row.input_hash,
+        inputs,
+        until: row.until.map(Timestamp::from_micros),
+        uses,
         by: row.granted_by,
         at: Timestamp::from_micros(row.created_at),
     })

@@ -9,6 +9,7 @@ use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::{Remember, Surface, Verdict};
 use crate::domain::endpoint::{ChannelKind, DisabledReason};
 use crate::domain::event::EventType;
+use crate::domain::id::GrantId;
 use crate::domain::message::{MessageStatus, StepStatus};
 use crate::domain::policy::{ApprovalMode, Source, ToolPolicy};
 use crate::domain::run::{RunStatus, TurnErrorCode};
@@ -232,20 +233,28 @@ pub(super) fn literal(value: impl Word) -> SimpleExpr {
     SimpleExpr::Constant(value.word().into())
 }
 
-/// Returns the text of a part of the policy, for decisions and events. Rows hold this text, and no code reads
-/// it back into a part.
+/// Returns the text of a part of the policy, for decisions and events. Of this text in a row, only the grant is read
+/// back ([`grant_in`]).
 pub(crate) fn source(source: &Source) -> String {
     match source {
         Source::AlwaysDeny => "always_deny".to_owned(),
         Source::AlwaysAllow => "always_allow".to_owned(),
         Source::Rule(name) => format!("rule:{name}"),
         Source::Role => "role".to_owned(),
-        Source::Remembered(id) => format!("remembered:{id}"),
+        Source::Remembered(id) => format!("{REMEMBERED}{id}"),
         Source::Session => "session".to_owned(),
         Source::Tool => "tool".to_owned(),
         Source::Mode => "mode".to_owned(),
         Source::Definition => "definition".to_owned(),
     }
+}
+
+/// The beginning of the text of a grant.
+const REMEMBERED: &str = "remembered:";
+
+/// Returns the grant that the text of a decision's source names.
+pub(crate) fn grant_in(source: &str) -> Option<GrantId> {
+    source.strip_prefix(REMEMBERED)?.parse().ok()
 }
 
 #[cfg(test)]

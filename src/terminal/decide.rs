@@ -11,9 +11,9 @@ use super::show::sheet;
 use crate::config;
 use crate::domain::visible::visible;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::io::{Write, stderr, stdout};
 use std::path::PathBuf;
 
@@ -28,9 +28,10 @@ pub struct Approve {
     /// The preview hash that `show --edit` printed, if the tool has previews. Needs --hash
     #[arg(long, value_name = "HASH", value_parser = hash, requires_all = ["edit", "hash"])]
     preview_hash: Option<String>,
-    /// Also approve later calls of the tool in this scope, and pending ones
-    #[arg(long, value_name = "SCOPE", value_parser = PossibleValuesParser::new(["session"]))]
-    remember: Option<String>,
+    /// Also approve later calls of the tool in the session: those with `equal` inputs, with `any`, those of a JSON object
+    /// (see docs/approvers.md), or with `session` all of them and the pending ones
+    #[arg(long, value_name = "WHAT", value_parser = remember)]
+    remember: Option<Value>,
     /// A note, which is kept with the decision: at most 2,000 characters
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -68,6 +69,18 @@ fn hash(text: &str) -> Result<String, String> {
     if is_hash { Ok(text.to_ascii_lowercase()) } else { Err("expected 64 hexadecimal digits".to_owned()) }
 }
 
+/// What the approval covers beyond the call, as the server takes it.
+fn remember(text: &str) -> Result<Value, String> {
+    match text {
+        "session" => Ok(json!("session")),
+        "equal" | "any" => Ok(json!({ "inputs": text })),
+        _ => {
+            let object = serde_json::from_str::<Value>(text).ok().filter(Value::is_object);
+            object.ok_or_else(|| "expected session, equal, any or a JSON object".to_owned())
+        }
+    }
+}
+
 /// A decision as the server takes it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,7 +95,7 @@ pub(super) struct Choice<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) remember: Option<&'a str>,
+    pub(super) remember: Option<&'a Value>,
     /// The server continues the run, because no page posts again after this decision.
     pub(super) resume: bool,
 }
@@ -118,7 +131,7 @@ impl Approve {
         let choice = Choice {
             validated_inputs: shown.edit.as_deref(),
             preview_hash: shown.preview_hash.as_deref(),
-            remember: self.remember.as_deref(),
+            remember: self.remember.as_ref(),
             reason: self.note.as_deref(),
             ..Choice::new(&shown.id, true, &shown.hash)
         };

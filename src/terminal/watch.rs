@@ -12,6 +12,7 @@ use crate::config;
 use crate::domain::visible::visible;
 use crate::egress::{Broken, Frame, Frames};
 use clap::Args;
+use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::io::{Write, stdout};
@@ -27,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const NUMBERED_MAX: usize = 1000;
 
 const HELP: &str = "Type the number or the id of a call and Enter to open it, q to end.";
-const QUESTION: &str = "[a]pprove, approve for the [s]ession, [r]eject [why], [l]ater? ";
+const QUESTION: &str = "[a]pprove, and later calls with [e]qual or [s] any inputs, [r]eject [why], [l]ater? ";
 /// The question about a call whose approval is not offered.
 const REJECT_ONLY: &str = "[r]eject [why], [l]ater? ";
 
@@ -62,7 +63,8 @@ struct Watching<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Approve,
-    ApproveForSession,
+    /// Approve, and let later calls with these inputs run: `equal` or `any`.
+    ApproveAlso(&'static str),
     Reject(Option<String>),
     Later,
 }
@@ -326,14 +328,18 @@ impl Watching<'_> {
             }
         };
         let (approves, reason) = match &answer {
-            Answer::Approve | Answer::ApproveForSession => (true, None),
+            Answer::Approve | Answer::ApproveAlso(_) => (true, None),
             Answer::Reject(reason) => (false, reason.as_deref()),
             Answer::Later => {
                 eprintln!("{}", Failure::Undecided);
                 return Ok(());
             }
         };
-        let remember = (answer == Answer::ApproveForSession).then_some("session");
+        let remember = match answer {
+            Answer::ApproveAlso(inputs) => Some(json!({ "inputs": inputs })),
+            _ => None,
+        };
+        let remember = remember.as_ref();
         let choice = Choice { reason, remember, ..Choice::new(&card.call.tool_call_id, approves, &hash) };
         let decided = self.client.decide(&choice).await?;
         let form = Form::of(&stdout(), self.colours, self.watch.full);
@@ -343,7 +349,7 @@ impl Watching<'_> {
 
 impl Answer {
     fn approves(&self) -> bool {
-        matches!(self, Self::Approve | Self::ApproveForSession)
+        matches!(self, Self::Approve | Self::ApproveAlso(_))
     }
 
     /// Parses an answer. Only a line that begins with a word of the question is one.
@@ -353,7 +359,8 @@ impl Answer {
         let why = Some(rest.trim()).filter(|why| !why.is_empty()).map(str::to_owned);
         match (word.to_lowercase().as_str(), why) {
             ("a" | "approve", None) => Some(Self::Approve),
-            ("s" | "session", None) => Some(Self::ApproveForSession),
+            ("e" | "equal", None) => Some(Self::ApproveAlso("equal")),
+            ("s" | "session", None) => Some(Self::ApproveAlso("any")),
             ("r" | "reject", why) => Some(Self::Reject(why)),
             ("l" | "later", None) => Some(Self::Later),
             _ => None,
@@ -370,7 +377,9 @@ mod tests {
         for (line, expected) in [
             ("a\n", Some(Answer::Approve)),
             (" Approve \r\n", Some(Answer::Approve)),
-            ("s", Some(Answer::ApproveForSession)),
+            ("s", Some(Answer::ApproveAlso("any"))),
+            ("e", Some(Answer::ApproveAlso("equal"))),
+            ("equal inputs", None),
             ("r", Some(Answer::Reject(None))),
             ("reject  too much ", Some(Answer::Reject(Some("too much".to_owned())))),
             ("later", Some(Answer::Later)),

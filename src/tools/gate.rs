@@ -15,7 +15,7 @@ use crate::domain::assignment::Assignment;
 use crate::domain::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
 use crate::domain::card::CardPart;
 use crate::domain::definition::{Accepted, Unaccepted};
-use crate::domain::grant::{Grant, Remembering};
+use crate::domain::grant::{CoveredInputs, Grant, Remembering};
 use crate::domain::id::GrantId;
 use crate::domain::input::Input;
 use crate::domain::model_texts;
@@ -294,11 +294,18 @@ impl Gate {
         }
         let (name, schema) = (tool.spec.name.as_str(), tool.schema_hash.as_str());
         let hash = input_hash(name, input, schema, None);
-        let mut about = grants
-            .iter()
-            .filter(|grant| grant.is_about(name, schema, &hash, self.settings.remembering.equal_inputs));
-        let handler = self.settings.remembering.handler.as_str();
-        about.find(|grant| tool.honours(grant, requester, handler)).map(|grant| grant.id)
+        let Remembering { handler, .. } = &self.settings.remembering;
+        let covers = |grant: &&Grant| {
+            grant.is_for(name, schema)
+                && grant.has_uses_left()
+                && self.settings.remembering.allows(&grant.inputs)
+                && grant.covers(input, &hash)
+                && tool.honours(grant, requester, handler)
+        };
+        // A grant without a number of uses first: no use is spent on a call that it covers too.
+        let unlimited = grants.iter().filter(|grant| grant.uses.is_none());
+        let limited = grants.iter().filter(|grant| grant.uses.is_some());
+        unlimited.chain(limited).find(covers).map(|grant| grant.id)
     }
 
     /// Returns the grant that lets a call run without approval.
@@ -331,12 +338,13 @@ impl Gate {
     ) -> (InForce<'_>, Vec<&'g Grant>) {
         let remembering = &self.settings.remembering;
         let counts = |grant: &&Grant| {
-            let hash = grant.input_hash.as_deref().unwrap_or_default();
-            grant.is_about(&tool.spec.name, &tool.schema_hash, hash, remembering.equal_inputs)
+            grant.is_for(&tool.spec.name, &tool.schema_hash)
+                && grant.has_uses_left()
+                && remembering.allows(&grant.inputs)
                 && tool.honours(grant, requester, &remembering.handler)
         };
         let grants: Vec<&Grant> = grants.iter().filter(counts).collect();
-        let for_any_inputs = grants.iter().find(|grant| grant.input_hash.is_none());
+        let for_any_inputs = grants.iter().find(|grant| grant.inputs == CoveredInputs::Any);
         let call = PolicyRequest {
             tool: &tool.spec.name,
             hil: tool.spec.hil,
@@ -360,7 +368,8 @@ impl Gate {
         self.settings.policy.loosened(from, to, tools)
     }
 
-    /// Judges a stored call again by the current policy. Only a stricter ruling counts.
+    /// Judges a stored call again by the current policy. Only a stricter ruling counts. A grant with a number of uses
+    /// does not count here: its uses are counted when a call is first judged.
     pub(crate) fn recheck(
         &self,
         tool: &Registered,
@@ -368,6 +377,9 @@ impl Gate {
         held: bool,
         context: PolicyContext<'_>,
     ) -> Recheck {
+        let grants: Vec<Grant> =
+            context.grants.iter().filter(|grant| grant.uses.is_none()).cloned().collect();
+        let context = PolicyContext { grants: &grants, ..context };
         let Ruling { requirement, reason, source } = self.ruling(tool, input, context);
         match requirement {
             Requirement::Forbidden => Recheck::Never { why: reason, source },

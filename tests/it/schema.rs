@@ -129,7 +129,7 @@ impl Calls {
             .replace("surface, at)", "surface, at, remember)")
             .replace("'rest', 1)", "'rest', 1, 'session')");
         let forged = "a grant needs a remembered approval";
-        let revoked = "a grant is revoked once, and nothing else of it changes";
+        let revoked = "a grant is used and revoked once, and nothing else of it changes";
         let vote_of = "a final decision has moved its call, and a vote has not";
         let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
         vec![

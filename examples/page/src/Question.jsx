@@ -26,7 +26,7 @@ export function Question({ hold, answer, isAsked, isEditable, shown, onDecide })
   }
 
   function approve() {
-    decide({ approved: true, ...(note.trim() && { reason: note.trim() }), ...(remember && { remember: 'session' }) });
+    decide({ approved: true, ...(note.trim() && { reason: note.trim() }), ...(remember && { remember: { inputs: 'any' } }) });
   }
 
   const error = answer?.error && <p role="alert">{errorText(answer.error)}</p>;
@@ -50,7 +50,8 @@ export function Question({ hold, answer, isAsked, isEditable, shown, onDecide })
       {isAsked && hold.canRemember && (
         <label className="check">
           <input type="checkbox" checked={remember} onChange={event => setRemember(event.target.checked)} />
-          For this conversation: approve this and every other call of {visible(hold.title)} without asking
+          Also approve every later call of {visible(hold.title)} in this conversation, with any inputs, until it is revoked. Calls that wait
+          already wait on.
         </label>
       )}
       {isAsked && <Note value={note} onChange={setNote} />}
@@ -61,7 +62,7 @@ export function Question({ hold, answer, isAsked, isEditable, shown, onDecide })
       <div className="buttons" ref={buttons} aria-busy={busy}>
         {isAsked && (
           <Approve hold={hold} unread={missingParts(hold, shown)} disabled={busy || answer?.counted} onApprove={approve}>
-            {remember ? 'Approve for this conversation' : 'Approve'}
+            {remember ? 'Approve, and later calls too' : 'Approve'}
           </Approve>
         )}
         <button type="button" name="deny" className="no" disabled={busy} onClick={() => setOpen('deny')}>Deny</button>

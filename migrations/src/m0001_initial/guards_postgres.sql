@@ -227,7 +227,7 @@ END $$;
 
 CREATE FUNCTION holdpoint_grant_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF NEW.revoked_at IS NOT NULL OR NOT EXISTS (
+    IF NEW.revoked_at IS NOT NULL OR NEW.uses_left IS DISTINCT FROM NEW.uses OR NOT EXISTS (
         SELECT 1 FROM decisions
         JOIN tool_calls ON tool_calls.tool_call_id = decisions.tool_call_id
         JOIN threads ON threads.thread_id = tool_calls.thread_id
@@ -239,15 +239,20 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Of a revoked grant a purge erases the bounds, and nothing else changes.
 CREATE FUNCTION holdpoint_grant_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF OLD.revoked_at IS NOT NULL
-       OR (OLD.grant_id, OLD.tenant_id, OLD.session_id, OLD.tool_name, OLD.schema_hash, OLD.input_hash,
-           OLD.process_id, OLD.granted_by, OLD.roles, OLD.tool_call_id, OLD.created_at)
+    IF (OLD.revoked_at IS NOT NULL AND (OLD.revoked_at, OLD.revoked_by, OLD.uses_left)
+            IS DISTINCT FROM (NEW.revoked_at, NEW.revoked_by, NEW.uses_left))
+       OR (OLD.input_bounds IS DISTINCT FROM NEW.input_bounds
+           AND (OLD.revoked_at IS NULL OR NEW.input_bounds IS DISTINCT FROM ''))
+       OR NEW.uses_left > OLD.uses_left
+       OR (OLD.grant_id, OLD.tenant_id, OLD.session_id, OLD.tool_name, OLD.schema_hash, OLD.input_hash, OLD.until,
+           OLD.uses, OLD.process_id, OLD.granted_by, OLD.roles, OLD.tool_call_id, OLD.created_at)
           IS DISTINCT FROM
-          (NEW.grant_id, NEW.tenant_id, NEW.session_id, NEW.tool_name, NEW.schema_hash, NEW.input_hash,
-           NEW.process_id, NEW.granted_by, NEW.roles, NEW.tool_call_id, NEW.created_at)
-    THEN RAISE EXCEPTION 'a grant is revoked once, and nothing else of it changes'; END IF;
+          (NEW.grant_id, NEW.tenant_id, NEW.session_id, NEW.tool_name, NEW.schema_hash, NEW.input_hash, NEW.until,
+           NEW.uses, NEW.process_id, NEW.granted_by, NEW.roles, NEW.tool_call_id, NEW.created_at)
+    THEN RAISE EXCEPTION 'a grant is used and revoked once, and nothing else of it changes'; END IF;
     RETURN NEW;
 END $$;
 

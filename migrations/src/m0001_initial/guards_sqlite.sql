@@ -268,7 +268,7 @@ WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id
 BEGIN SELECT RAISE(ABORT, 'messages are never replaced'); END;
 
 CREATE TRIGGER grants_born BEFORE INSERT ON grants
-WHEN NEW.revoked_at IS NOT NULL OR NOT EXISTS (
+WHEN NEW.revoked_at IS NOT NULL OR NEW.uses_left IS NOT NEW.uses OR NOT EXISTS (
     SELECT 1 FROM decisions
     JOIN tool_calls ON tool_calls.tool_call_id = decisions.tool_call_id
     JOIN threads ON threads.thread_id = tool_calls.thread_id
@@ -278,14 +278,19 @@ WHEN NEW.revoked_at IS NOT NULL OR NOT EXISTS (
         AND threads.session_id = NEW.session_id AND threads.tenant_id = NEW.tenant_id)
 BEGIN SELECT RAISE(ABORT, 'a grant needs a remembered approval'); END;
 
+-- Of a revoked grant a purge erases the bounds, and nothing else changes.
 CREATE TRIGGER grants_fixed BEFORE UPDATE ON grants
-WHEN OLD.revoked_at IS NOT NULL OR OLD.grant_id IS NOT NEW.grant_id OR OLD.tenant_id IS NOT NEW.tenant_id
+WHEN (OLD.revoked_at IS NOT NULL AND (OLD.revoked_at IS NOT NEW.revoked_at OR OLD.revoked_by IS NOT NEW.revoked_by
+    OR OLD.uses_left IS NOT NEW.uses_left))
+  OR (OLD.input_bounds IS NOT NEW.input_bounds AND (OLD.revoked_at IS NULL OR NEW.input_bounds IS NOT ''))
+  OR OLD.until IS NOT NEW.until OR OLD.uses IS NOT NEW.uses OR NEW.uses_left > OLD.uses_left
+  OR OLD.grant_id IS NOT NEW.grant_id OR OLD.tenant_id IS NOT NEW.tenant_id
   OR OLD.session_id IS NOT NEW.session_id OR OLD.tool_name IS NOT NEW.tool_name
   OR OLD.schema_hash IS NOT NEW.schema_hash OR OLD.input_hash IS NOT NEW.input_hash
   OR OLD.process_id IS NOT NEW.process_id OR OLD.granted_by IS NOT NEW.granted_by
   OR OLD.roles IS NOT NEW.roles OR OLD.tool_call_id IS NOT NEW.tool_call_id
   OR OLD.created_at IS NOT NEW.created_at
-BEGIN SELECT RAISE(ABORT, 'a grant is revoked once, and nothing else of it changes'); END;
+BEGIN SELECT RAISE(ABORT, 'a grant is used and revoked once, and nothing else of it changes'); END;
 
 CREATE TRIGGER grants_kept BEFORE DELETE ON grants
 BEGIN SELECT RAISE(ABORT, 'grants are never deleted'); END;
@@ -294,7 +299,7 @@ CREATE TRIGGER grants_new BEFORE INSERT ON grants
 WHEN EXISTS (SELECT 1 FROM grants WHERE grant_id = NEW.grant_id
     OR (revoked_at IS NULL AND session_id = NEW.session_id AND tool_name = NEW.tool_name
         AND schema_hash = NEW.schema_hash AND granted_by = NEW.granted_by AND input_hash IS NEW.input_hash
-        AND process_id IS NEW.process_id))
+        AND input_bounds IS NEW.input_bounds AND process_id IS NEW.process_id))
 BEGIN SELECT RAISE(ABORT, 'grants are never replaced'); END;
 
 -- Each number is given once, and no number is taken back.

@@ -506,8 +506,15 @@ CREATE TABLE grants (
     session_id   TEXT NOT NULL REFERENCES threads (thread_id),
     tool_name    TEXT NOT NULL,
     schema_hash  TEXT NOT NULL,
-    -- If set, the grant covers only calls with these inputs. Otherwise the grant covers any inputs.
+    -- If set, the grant covers only calls with these inputs.
     input_hash   TEXT,
+    -- If set, the grant covers only calls with inputs within these bounds. A purge leaves an empty text.
+    input_bounds TEXT,
+    -- If set, the grant covers no call from this time on.
+    until        BIGINT,
+    -- If set, how many later calls the grant covers, and how many of them are left.
+    uses         INTEGER,
+    uses_left    INTEGER,
     -- If set, the grant holds only in this process, and ends with the process.
     process_id   TEXT,
     granted_by   TEXT NOT NULL,
@@ -517,11 +524,16 @@ CREATE TABLE grants (
     revoked_at   BIGINT,
     revoked_by   TEXT,
     CHECK (granted_by NOT LIKE 'system:%'),
+    CHECK (input_hash IS NULL OR input_bounds IS NULL),
+    CHECK (until > created_at),
+    CHECK ((uses IS NULL) = (uses_left IS NULL)),
+    CHECK (uses_left BETWEEN 0 AND uses),
     CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
 );
 
 CREATE UNIQUE INDEX grants_standing
-    ON grants (session_id, tool_name, schema_hash, granted_by, COALESCE(input_hash, ''), COALESCE(process_id, ''))
+    ON grants (session_id, tool_name, schema_hash, granted_by, COALESCE(input_hash, ''), COALESCE(input_bounds, ''),
+               COALESCE(process_id, ''))
     WHERE revoked_at IS NULL;
 
 -- What each MCP server says about its tools now. A row goes with its tool.

@@ -54,9 +54,36 @@ export type Answer = {
   inputText?: string;
   /** `preview_hash` of the preview of these inputs. Required with inputs if the tool has previews. */
   previewHash?: string;
-  /** `session`: later calls of the tool in the session run without a question. Refused in a rejection. */
-  remember?: 'session';
+  /** What the approval covers beyond the call. Refused in a rejection. */
+  remember?: Remember;
 };
+
+/** One condition on an argument of a remembered approval: a JSON pointer and exactly one test. */
+export type RememberCondition = { argument: string } & (
+  | { above: number }
+  | { below: number }
+  | { equals: unknown }
+  | { in: unknown[] }
+  /** A path below this folder. */
+  | { under: string }
+  /** An address of this origin, such as `https://api.example.com`. */
+  | { origin: string }
+);
+
+/**
+ * Which later calls of the tool in the session run without a question. `session`: all of them, and all that wait now. An object
+ * says it in facts.
+ */
+export type Remember =
+  | 'session'
+  | (({ inputs: 'equal' | 'any' } | { when: RememberCondition[]; free?: string[] }) & {
+      /** The time from which no call is covered, as RFC 3339 writes it. */
+      until?: string;
+      /** How many later calls. */
+      uses?: number;
+      /** Waiting calls to approve with this one: for each its id, and its `inputHash` as shown. */
+      waiting?: Record<string, string>;
+    });
 
 /** What a call would do with other inputs. */
 export type EditPreview = {

@@ -3,7 +3,8 @@
 use super::{HandlerAnswer, Remember};
 
 /// The question after the details of the call.
-pub(super) const QUESTION: &str = "[y]es, [s]ession, [n]o [why], [c]ancel, [l]ater? ";
+pub(super) const QUESTION: &str =
+    "[y]es, [s]ession: all waiting and later calls of the tool too, [n]o [why], [c]ancel, [l]ater? ";
 
 /// Parses an answer. Only a line that begins with a word of the question is an answer: a typing error decides
 /// nothing.

@@ -140,13 +140,20 @@ async fn all_calls_of_one_tool_are_approved_with_the_hashes_that_were_shown() {
 }
 
 #[tokio::test]
-async fn an_approval_is_remembered_for_the_session_and_revoked() {
+async fn an_approval_is_remembered_as_its_facts_say_and_revoked() {
     let app = Embedded::start().await;
-    let (thread, _) = app.held("pay", "1").await;
-    play("remember", &app.client.base, json!({})).await;
+    let (thread, third) = app.held("pay", "/etc/c").await;
+    let second = app.hold_in(&thread, "pay", "/srv/data/b").await;
+    let first = app.hold_in(&thread, "pay", "/srv/data/a").await;
+    let hash = app.client.call(&second).await["input_hash"].clone();
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console").join("remember");
+    let facts =
+        json!({ "first": first, "second": second, "third": third, "hash": hash, "pictures": pictures });
+    play("remember", &app.client.base, facts).await;
     let grants = app.client.get(&format!("/sessions/{thread}/grants")).await;
     assert_eq!(grants.body["results"], json!([]));
-    assert_eq!(app.rows.count("decisions WHERE remember = 'session'").await, 1);
+    assert_eq!(app.rows.count("decisions WHERE remember = 'session'").await, 2);
+    assert_eq!(app.ledger.lines(), ["pay /srv/data/a", "pay /srv/data/b", "pay /etc/c"]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod changes;
 mod concurrent;
 mod inputs;
+mod narrow;
 mod processes;
 mod revoked;
 mod rights;

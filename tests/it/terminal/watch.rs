@@ -117,7 +117,8 @@ async fn a_watch_that_never_connected_fails_at_once() {
 
 #[tokio::test]
 async fn a_person_opens_calls_of_a_watch_and_decides_them() {
-    const QUESTION: &str = "[a]pprove, approve for the [s]ession, [r]eject [why], [l]ater? ";
+    const QUESTION: &str =
+        "[a]pprove, and later calls with [e]qual or [s] any inputs, [r]eject [why], [l]ater? ";
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
     let mut command = Approver::of(&app).command(&["watch"]);
