@@ -3,6 +3,7 @@ import { approveButton } from './approve.js';
 import { changed, guard } from './inert.js';
 import { openDialog } from './remember.js';
 import { el } from './text.js';
+import { goTo } from './view.js';
 
 /** The controls, and `update`, which says again what is left to read. `isLeft` is what is left before an approval. */
 export function decision(item, isLeft, send, edit) {
@@ -21,12 +22,15 @@ export function decision(item, isLeft, send, edit) {
     guard(el('button', { type: 'button', className: 'deny' }, 'Deny'), () => send({ isValidated: false, ...words(reason) })),
     el('button', { type: 'button', on: { click: () => open(false) } }, 'Back'));
   const deny = el('button', { type: 'button', className: 'deny', on: { click: () => open(true) } }, 'Deny…');
-  const remember = mayApprove && mayRemember && approveButton(() => 'Approve, and later calls too…', isLeft,
-    () => openDialog(item, scope => send({ isValidated: true, ...words(note), remember: scope })));
-  if (remember) remember.button.id = 'remember';
+  // The dialog covers the card, so the card is read before.
+  const remember = mayApprove && mayRemember && guard(el('button', { type: 'button', id: 'remember' }, 'Approve, and later calls too…'), () => {
+    const found = isLeft();
+    if (found === null) openDialog(item, scope => send({ isValidated: true, ...words(note), remember: scope }));
+    else if (found.place) goTo(found.place);
+  });
   const options = el('div', { className: 'options', id: 'options', hidden: true },
     el('label', { for: 'note' }, 'Note (kept on record)'), note,
-    remember && remember.button);
+    remember);
   const more = el('button', { type: 'button', 'aria-expanded': 'false', 'aria-controls': 'options', on: { click: () => {
     options.hidden = !options.hidden;
     more.ariaExpanded = String(!options.hidden);
@@ -44,8 +48,5 @@ export function decision(item, isLeft, send, edit) {
     changed();
     (isOpen ? reason : deny).focus();
   }
-  const update = () => {
-    for (const one of [approve, remember]) if (one) one.update();
-  };
-  return { controls: [options, denial, row], update };
+  return { controls: [options, denial, row], update: () => approve && approve.update() };
 }

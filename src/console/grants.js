@@ -2,7 +2,7 @@
 import { revoke } from './api.js';
 import { guard, setBusy } from './inert.js';
 import { isNumber, line } from './json.js';
-import { el, person } from './text.js';
+import { count, el, person } from './text.js';
 import { date } from './time.js';
 
 const name = argument => el('code', {}, argument.replace(/^\//, ''));
@@ -27,7 +27,7 @@ export function inputsOf({ input_hash: hash, when, free = [] }) {
 
 /** When a grant ends, and how many calls it covers. */
 export function endOf({ until, uses, uses_left: usesLeft }) {
-  return [until ? [', until ', date(until)] : ', until it is revoked', uses && `, ${usesLeft} of ${uses} ${uses === 1 ? 'time' : 'times'} left`];
+  return [until ? [', until ', date(until)] : ', until it is revoked', uses && (usesLeft === uses ? `, for ${count(uses, 'call')}` : `, for ${usesLeft} more of ${count(uses, 'call')}`)];
 }
 
 /** The grant that a call left or used, with a button that revokes it. */

@@ -38,7 +38,7 @@ export async function openDialog(item, send) {
     ...(TIMES[until.value][1] > 0 && { until: new Date(serverNow() + TIMES[until.value][1] * 1000).toISOString() }),
     ...(USES[uses.value][1] > 0 && { uses: USES[uses.value][1] }),
   });
-  const approve = approveButton(() => (chosen().length === 0 ? 'Approve and remember' : `Approve ${chosen().length + 1} and remember`), isLeft, () => {
+  const approve = approveButton(() => (chosen().length === 0 ? 'Approve & remember' : `Approve ${chosen().length + 1} & remember`), isLeft, () => {
     const wrong = inputs.wrong();
     if (wrong) {
       fill(message, wrong);
@@ -61,7 +61,7 @@ export async function openDialog(item, send) {
   fill(dialog, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'What the approval covers', on: { change: describe } }, heading,
     el('p', {}, 'Later calls that are covered run without a question. A call that the operator’s rules forbid or hold is not covered.'),
     inputs.element, el('div', { className: 'limits' }, el('label', { for: 'until' }, 'How long', until), el('label', { for: 'uses' }, 'How often', uses)),
-    others, facts),
+    facts, others),
   el('div', { className: 'bar' }, message, el('div', { className: 'approval' }, cancel, el('span', { className: 'gap' }), approve.button)));
   dialog.showModal();
   describe();

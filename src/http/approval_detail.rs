@@ -40,8 +40,6 @@ struct DetailView {
     /// /tool_calls/{tool_call_id}/resolve`.
     can_resolve: bool,
     context: Option<ContextView>,
-    /// The grant in force that the approval of the call left, or under which the call was approved. Absent if there is
-    /// none, or the caller may not revoke it.
     grant: Option<GrantView>,
 }
 

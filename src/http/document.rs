@@ -123,9 +123,15 @@ const LISTED: &str = "/components/schemas/PageOf_ListedMessage/properties/result
 /// The schema of a message without that parameter.
 const MESSAGE: &str = "#/components/schemas/Message";
 
+/// The fields that are a word or an object.
+const WORD_OR_OBJECT: [&str; 2] = [
+    "/components/schemas/ValidateTool/properties/remember",
+    "/components/schemas/DecideInSession/properties/remember",
+];
+
 /// Returns the document for generators: the operations of [`Tag::Streams`] and the forms of messages for pages are left
 /// out, with the schemas that only they use. So are the alternatives of bodies, of which a generator makes a type
-/// without names.
+/// without names, and the words of [`WORD_OR_OBJECT`].
 pub(super) fn for_generators(document: &Value) -> Value {
     let mut document = document.clone();
     for operation in operations_mut(&mut document) {
@@ -135,6 +141,13 @@ pub(super) fn for_generators(document: &Value) -> Value {
     }
     if let Some(listed) = document.pointer_mut(LISTED) {
         *listed = json!(MESSAGE);
+    }
+    for place in WORD_OR_OBJECT {
+        if let Some(field) = document.pointer_mut(place)
+            && let Some(object) = field.pointer("/anyOf/1").cloned()
+        {
+            *field = object;
+        }
     }
     let left_out = json!(Tag::Streams.name());
     for (_, item) in fields(document.get_mut("paths")) {

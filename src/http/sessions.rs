@@ -49,7 +49,8 @@ impl SessionView {
     }
 }
 
-/// A remembered approval.
+/// A remembered approval. On a call, the one in force that its approval left, or under which it was approved, if the caller
+/// may revoke it.
 #[derive(Debug, Object)]
 #[oai(rename = "Grant", skip_serializing_if_is_none)]
 pub(super) struct GrantView {

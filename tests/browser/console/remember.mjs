@@ -17,8 +17,8 @@ export default async function ({ facts, open, until }) {
   await dialog.getByLabel('with inputs like these').check();
   await dialog.getByLabel('note', { exact: true }).selectOption({ label: 'anything in the folder /srv/data' });
   await dialog.getByLabel('How often').selectOption({ label: '3 calls' });
-  await dialog.getByRole('checkbox', { name: '/srv/data/b' }).check();
-  await says('Covers this call and 1 of 2 other waiting calls, and all later calls of pay in this session with note in the folder /srv/data, until it is revoked, 3 of 3 times left.');
+  await dialog.locator('.batch li', { hasText: '/srv/data/b' }).getByRole('checkbox').check();
+  await says('Covers this call and 1 of 2 other waiting calls, and all later calls of pay in this session with note in the folder /srv/data, until it is revoked, for 3 calls.');
   await tab.axe('the dialog');
   for (const [width, height] of [[320, 640], [1280, 800]]) {
     await page.setViewportSize({ width, height });
@@ -29,7 +29,7 @@ export default async function ({ facts, open, until }) {
   await until('the end', async () => (await dialog.locator('.facts-of-grant time').count()), 1);
   // A call of high risk is approved only after it was read.
   await dialog.locator('.batch .value', { hasText: '/srv/data/b' }).scrollIntoViewIfNeeded();
-  await tab.presses('Approve 2 and remember');
+  await tab.presses('Approve 2 & remember');
   await tab.shows('Approved by local, and done.');
   await tab.shows('1 other call approved with it.');
   const [{ remember: { until: end, ...remember } }] = tab.decisions();
@@ -54,7 +54,7 @@ export default async function ({ facts, open, until }) {
   await tab.button('More').click();
   await tab.presses('Approve, and later calls too…');
   await dialog.getByLabel('with any inputs').check();
-  await tab.presses('Approve and remember');
+  await tab.presses('Approve & remember');
   await tab.shows('Approved by local, and done.');
   await page.getByRole('link', { name: 'Policy and grants of the session' }).click();
   await tab.shows('pay with any inputs, until it is revoked, by local');

@@ -25,7 +25,7 @@ export default async function ({ open }) {
     const [deny, approve] = [await tab.button('Deny…').boundingBox(), await page.locator('#detail .approve').boundingBox()];
     assert.ok(approve.x - (deny.x + deny.width) >= 24, name);
     await tab.button('More').click();
-    await page.getByLabel('from now on').waitFor();
+    await tab.button('Approve, and later calls too…').waitFor();
     await page.getByLabel('Note (kept on record)').waitFor();
     await tab.axe(`the open menu, ${name}`);
     await tab.fits(`the open menu, ${name}`);

@@ -353,9 +353,11 @@ async fn the_other_routes_take_the_same_object() {
     let refused = app.client.post(&path, &wrong).await;
     assert_eq!(refused.status, 422);
     assert!(refused.message().starts_with("remember.when[0]: expected"), "{}", refused.message());
+    app.scene.answers("Paid.");
     let yes = app.client.post(&path, &json!({ "decision": "allow_session", "remember": scope })).await;
     assert_eq!((yes.status, &yes.body["remembered"]["approved"]), (200, &json!([])));
-    app.client.becomes(&first, "succeeded").await;
+    let run = app.client.becomes(&first, "succeeded").await["run_id"].as_str().unwrap().to_owned();
+    app.client.run_becomes(&run, "completed").await;
     assert_eq!(state(&app, &thread, "2").await, "succeeded");
     let id = app.hold_in(&thread, "pay", "3").await;
     let bad = json!({ "toolCallId": id, "isValidated": true, "remember": { "inputs": "any", "uses": 0 } });
