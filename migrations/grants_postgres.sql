@@ -10,11 +10,11 @@ SET LOCAL search_path = holdpoint;
 GRANT USAGE ON SCHEMA holdpoint TO holdpoint_app;
 GRANT SELECT ON seaql_migrations TO holdpoint_app;
 GRANT SELECT, INSERT
-    ON threads, messages, message_steps, runs, tool_calls, tool_requests, decisions, sent_answers, events,
+    ON threads, messages, message_steps, runs, tool_calls, tool_requests, tool_request_votes, decisions, sent_answers, events,
     grants, delegations, escalations
     TO holdpoint_app;
 -- Decisions, escalations, sent answers and events are never updated,
-GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls, tool_requests TO holdpoint_app;
+GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls, tool_requests, tool_request_votes TO holdpoint_app;
 -- except for the number of an event, which the server sets after the commit of the event.
 GRANT SELECT, UPDATE (last) ON event_sequence TO holdpoint_app;
 GRANT UPDATE (seq) ON events TO holdpoint_app;

@@ -1,10 +1,11 @@
 //! Requests of tools that run: a tool asks those that may decide its call, and gets one answer.
 //!
 //! The request is stored first. The handler of this process is asked about it, and the routes of every process accept
-//! an answer. One answer counts: the first. The tool waits in the process that runs it, so the request ends with the
+//! an answer. One answer counts: the first, or with a quorum the one that its people agree on. The tool waits in the process that runs it, so the request ends with the
 //! execution of the call: the schema withdraws it in the transaction that ends the execution.
 
 use super::handlers::{InputAnswer, InputRequest};
+use super::proposals::{Agreed, CountError, Proposed};
 use super::{Approvals, DecideError, Decider, own_right};
 use crate::agent::{Wait, persist};
 use crate::domain::Principal;
@@ -13,7 +14,7 @@ use crate::domain::decision::Choice;
 use crate::domain::id::{RequestId, ToolCallId};
 use crate::domain::policy::MayDecide;
 use crate::domain::request_sender::{InputRequests, REQUESTS_MAX};
-use crate::domain::tool_request::{Answer, Question, RequestState, ToolRequest};
+use crate::domain::tool_request::{Answer, Proposal, Question, Reply, RequestState, ToolRequest};
 use crate::rate_limit::RateLimited;
 use crate::store::{Asked, RequestEnd, StoreError, VisibleRequest};
 use crate::tools::InputError;
@@ -31,13 +32,15 @@ use tracing::Instrument;
 const MESSAGE_BYTES_MAX: usize = 4096;
 const SCHEMA_BYTES_MAX: usize = 16 * 1024;
 
-/// An accepted answer.
+/// An accepted answer, or a vote for one.
 #[derive(Debug)]
 pub(crate) struct Answered {
     /// The state of the request.
     pub(crate) state: RequestState,
-    /// Whether the request had this answer already.
+    /// Whether the request had this answer, or this vote, already.
     pub(crate) replayed: bool,
+    /// The vote, if more people have to confirm the answer.
+    pub(crate) proposed: Option<Proposed>,
 }
 
 /// The reason why an answer is not accepted.
@@ -55,6 +58,9 @@ pub(crate) enum AnswerError {
     /// The request has another answer, or ended without one.
     #[error("the request is not open")]
     Closed(RequestState),
+    /// The reply confirms a content that is not proposed, or not any more. The request stays open.
+    #[error("this content is not proposed")]
+    NotProposed,
     /// The content does not fit the schema of the request. The request stays open.
     #[error("the content does not fit the request")]
     InvalidContent(Vec<InputError>),
@@ -63,13 +69,27 @@ pub(crate) enum AnswerError {
     Store(#[from] StoreError),
 }
 
+impl From<CountError> for AnswerError {
+    fn from(error: CountError) -> Self {
+        match error {
+            CountError::NotProposed => Self::NotProposed,
+            CountError::TooLong(error) => Self::InvalidContent(vec![error]),
+            CountError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 /// The answers that a principal may give to a request now.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct RequestStatus {
     /// Whether the principal may accept.
     pub(crate) can_accept: bool,
     /// Whether the principal may decline or cancel.
     pub(crate) can_decline: bool,
+    /// The number of people that an answer with a content needs.
+    pub(crate) required: usize,
+    /// What people propose, if the principal may accept.
+    pub(crate) proposals: Vec<Proposal>,
 }
 
 impl InputRequests for Approvals {
@@ -252,7 +272,7 @@ impl Approvals {
         let requester = Principal { tenant_id, user_id, roles: Vec::new() };
         let actor = super::handlers::actor(self.handler.as_ref());
         let by = Decider::Handler { actor: &actor, requester: &requester };
-        match self.answer(by, asked.request.id, &answer).await {
+        match self.answer(by, asked.request.id, &Reply::Give(answer)).await {
             Ok(_) | Err(AnswerError::Closed(_)) => {}
             Err(AnswerError::InvalidContent(errors)) => {
                 let pointers: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
@@ -268,12 +288,12 @@ impl Approvals {
     }
 
     /// Answers a request. A decider that may approve its call may accept, and one that may reject the call may decline
-    /// or cancel.
+    /// or cancel. Where the call needed several people, the content of an answer needs as many.
     pub(crate) async fn answer(
         &self,
         by: Decider<'_>,
         id: RequestId,
-        answer: &Answer,
+        reply: &Reply,
     ) -> Result<Answered, AnswerError> {
         if let Decider::Person(principal) = by {
             self.rate_limit.count(principal)?;
@@ -282,16 +302,17 @@ impl Approvals {
         let found = self.store.read_once().await?.any_request(id).await?.ok_or(AnswerError::NotFound)?;
         // Before the lock: other decisions should not wait until the schema of a tool's server is compiled. The question
         // of a request never changes.
-        let errors = match answer {
-            Answer::Accept(content) => errors_in(content, &found.question.schema),
-            Answer::Decline | Answer::Cancel => Vec::new(),
+        let errors = match reply {
+            Reply::Give(Answer::Accept(content)) => errors_in(content, &found.question.schema),
+            // What is confirmed was checked when it was proposed.
+            Reply::Give(Answer::Decline | Answer::Cancel) | Reply::Confirm(_) => Vec::new(),
         };
         let write = self.store.urgent_write().await?;
         let locked = write.lock_visible_call(by.visible_as(), &visibility, found.tool_call_id).await?;
         let locked = locked.ok_or(AnswerError::NotFound)?;
-        let choice = match answer {
-            Answer::Accept(_) => Choice::AS_PROPOSED,
-            Answer::Decline | Answer::Cancel => Choice::Reject { reason: None },
+        let choice = match reply.state() {
+            RequestState::Accepted => Choice::AS_PROPOSED,
+            _ => Choice::Reject { reason: None },
         };
         match Self::check_decider(&gate, by, &locked.thread, &locked.call, &choice) {
             Ok(()) => {}
@@ -300,23 +321,36 @@ impl Approvals {
         }
         // As it is with the call locked.
         let request = write.any_request(id).await?.ok_or(AnswerError::NotFound)?;
-        let actor = by.actor();
-        if request.has(answer, &actor) {
-            return Ok(Answered { state: request.state, replayed: true });
+        let (actor, votes) = (by.actor(), write.content_votes(id).await?);
+        if request.has(reply, &actor, &votes) {
+            return Ok(Answered { state: request.state, replayed: true, proposed: None });
         }
         if request.state != RequestState::Open {
             return Err(AnswerError::Closed(request.state));
         }
+        if request.expires_at <= write.now() {
+            return Err(AnswerError::Closed(RequestState::Expired));
+        }
         if !errors.is_empty() {
             return Err(AnswerError::InvalidContent(errors));
         }
-        if !write.answer_request(&locked, &request, answer, &actor).await? {
+        let quorum = gate.registry().answer_quorum(&locked.call);
+        let about = (&locked, &request, votes.as_slice());
+        let (answer, with) = match Self::count_reply(&write, about, quorum, reply, &actor).await? {
+            Agreed::On(answer, with) => (answer, with),
+            Agreed::NotYet { proposed, is_repeated } => {
+                write.commit().await?;
+                let proposed = Some(proposed);
+                return Ok(Answered { state: RequestState::Open, replayed: is_repeated, proposed });
+            }
+        };
+        if !write.answer_request(&locked, &request, &answer, (&actor, &with)).await? {
             return Err(AnswerError::Closed(RequestState::Expired));
         }
         write.commit().await?;
         tracing::info!(request_id = %id, tool_call_id = %request.tool_call_id, ?answer, "a request of a tool is answered");
         self.wake_waiters_in(locked.thread.id);
-        Ok(Answered { state: answer.state(), replayed: false })
+        Ok(Answered { state: answer.state(), replayed: false, proposed: None })
     }
 
     /// Returns the answers that this principal may give to a request now.
@@ -326,12 +360,18 @@ impl Approvals {
         principal: &Principal,
         seen: &VisibleRequest,
     ) -> RequestStatus {
-        let VisibleRequest { request, call, thread } = seen;
+        let VisibleRequest { request, call, thread, votes } = seen;
         let may = own_right(gate, principal, thread, call);
         let is_open = request.state == RequestState::Open && matches!(call.state, State::Executing(..));
+        let can_accept = is_open && may == MayDecide::ApproveOrReject;
+        let quorum = gate.registry().answer_quorum(call);
+        let proposals = Proposal::of(votes, quorum, &thread.actor());
         RequestStatus {
-            can_accept: is_open && may == MayDecide::ApproveOrReject,
+            can_accept,
             can_decline: is_open && may != MayDecide::Nothing,
+            required: quorum.people,
+            // A proposal is for the tool, and for those that have to confirm it.
+            proposals: if can_accept { proposals } else { Vec::new() },
         }
     }
 }

@@ -6,7 +6,7 @@
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
 //! ask      the handler of this process decides while the turn waits for it
-//! input    executing: a tool asks people, and one answer goes to the tool
+//! input    executing: a tool asks people, and one answer goes to the tool; with a quorum people agree on it
 //! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    after a deadline
 //! report   executing -> succeeded | failed    by the service that owns the call; also interrupted -> …
 //! verify   interrupted -> succeeded | failed    if the tool knows the outcome
@@ -32,6 +32,7 @@ mod input;
 mod links;
 mod may_approve;
 mod previews;
+mod proposals;
 mod quorum;
 mod refusals;
 mod report;
@@ -53,6 +54,7 @@ pub(crate) use inbox::DecisionStatus;
 pub(crate) use input::{AnswerError, Answered};
 pub(crate) use links::{OpenLinkError, OpenedLink};
 pub(crate) use previews::EditPreview;
+pub(crate) use proposals::Proposed;
 pub(crate) use report::{Report, ReportError, Reported};
 pub(crate) use resolve::ResolveError;
 pub(crate) use scope::Scope;

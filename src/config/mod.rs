@@ -62,7 +62,7 @@ pub use slack::Slack;
 pub use stream::{Stream, UiDialect};
 pub(crate) use tool_entry::ToolEntry;
 pub use tool_entry::ToolRisk;
-pub use tools::{ToolRules, Tools};
+pub use tools::{Answers, ToolRules, Tools};
 pub(crate) use webhooks::key as webhook_key;
 pub use webhooks::{Webhook, WebhookBody};
 pub use worker_tools::WorkerTool;

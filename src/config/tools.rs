@@ -64,6 +64,9 @@ pub struct ToolRules {
     /// `approvals`: how many people must approve the same inputs before a call runs. One rejection rejects
     /// the call.
     pub approvals: u8,
+    /// `answers`: how many people an answer to a request of the tool needs, while a held call runs.
+    #[serde(deserialize_with = "super::sources::word")]
+    pub answers: Answers,
     /// `exact_numbers`: replaces `approval.exact_numbers` for calls of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_numbers: Option<ExactNumbers>,
@@ -76,9 +79,20 @@ impl Default for ToolRules {
             approve_roles: Vec::new(),
             other_person: false,
             approvals: 1,
+            answers: Answers::Quorum,
             exact_numbers: None,
         }
     }
+}
+
+/// How many people an answer to a request of a tool needs, while a held call of the tool runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answers {
+    /// As many as the call needs approvals: `approvals`.
+    Quorum,
+    /// One.
+    One,
 }
 
 /// Deserialized by hand, because the error of a flattened field does not name its key.

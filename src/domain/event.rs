@@ -39,6 +39,8 @@ pub(crate) enum EventType {
     ToolAccepted,
     /// The tool asked people for an answer while its call ran.
     ToolInputRequested,
+    /// A person proposed or confirmed an answer to the request, and more people have to confirm it.
+    ToolInputProposed,
     /// The request was answered, expired or withdrawn.
     ToolInputEnded,
     /// The call ran and returned an output.
@@ -85,6 +87,7 @@ impl EventType {
             | Self::ToolEscalated
             | Self::ToolAccepted
             | Self::ToolInputRequested
+            | Self::ToolInputProposed
             | Self::ToolInputEnded
             | Self::RunStarted
             | Self::RunWaiting

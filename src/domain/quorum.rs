@@ -52,7 +52,8 @@ impl Quorum {
     ) -> Vec<&'a ApprovalVote> {
         let mut agreed: Vec<&ApprovalVote> = Vec::new();
         for vote in votes.iter().filter(|vote| vote.input_hash == input_hash) {
-            let counts = !(self.other_person && vote.is_of(requester));
+            let counts = self.counts(&vote.by, requester)
+                && vote.on_behalf_of.as_ref().is_none_or(|delegator| self.counts(delegator, requester));
             if counts
                 && !agreed.iter().any(|other| other.shares_a_person(&vote.by, vote.on_behalf_of.as_deref()))
             {
@@ -60,6 +61,11 @@ impl Quorum {
             }
         }
         agreed
+    }
+
+    /// Whether the vote of this actor counts.
+    pub(crate) fn counts(self, actor: &str, requester: &str) -> bool {
+        !(self.other_person && actor == requester)
     }
 
     /// Returns how many votes are missing after `agreed` votes.

@@ -4,6 +4,7 @@ use super::canonical::canonical_hash;
 use super::clock::Timestamp;
 use super::id::{RequestId, ToolCallId};
 use super::input::Input;
+use super::quorum::Quorum;
 use super::visible::{escaped_lines, show_texts};
 use serde_json::json;
 
@@ -85,6 +86,68 @@ pub enum Answer {
     Cancel,
 }
 
+/// What a person or a handler says to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reply {
+    /// This answer.
+    Give(Answer),
+    /// The proposed content with this hash.
+    Confirm(String),
+}
+
+/// The content of an answer. Its debug form has no field of it.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Content(pub(crate) Input);
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("content")
+    }
+}
+
+/// What one person proposes as the content of an answer that needs several people.
+#[derive(Debug, Clone)]
+pub(crate) struct ContentVote {
+    /// The person, or the handler.
+    pub(crate) by: String,
+    /// The content. `None` after the end of the request.
+    pub(crate) content: Option<Content>,
+    /// The hash of the content.
+    pub(crate) content_hash: String,
+    /// The time of the vote.
+    pub(crate) at: Timestamp,
+}
+
+/// A proposed content, with all that propose it.
+#[derive(Debug, Clone)]
+pub(crate) struct Proposal {
+    /// The hash of the content.
+    pub(crate) content_hash: String,
+    /// The content.
+    pub(crate) content: Content,
+    /// The people whose votes count, first vote first.
+    pub(crate) by: Vec<String>,
+    /// The time of the first vote.
+    pub(crate) at: Timestamp,
+}
+
+impl Proposal {
+    /// Returns the proposals of these votes, which are in order, first proposal first. Votes that do not count for this
+    /// quorum are left out. Each person has one vote.
+    pub(crate) fn of(votes: &[ContentVote], quorum: Quorum, requester: &str) -> Vec<Self> {
+        let mut proposals: Vec<Self> = Vec::new();
+        for vote in votes.iter().filter(|vote| quorum.counts(&vote.by, requester)) {
+            if let Some(same) = proposals.iter_mut().find(|it| it.content_hash == vote.content_hash) {
+                same.by.push(vote.by.clone());
+            } else if let Some(content) = vote.content.clone() {
+                let (content_hash, by) = (vote.content_hash.clone(), vec![vote.by.clone()]);
+                proposals.push(Self { content_hash, content, by, at: vote.at });
+            }
+        }
+        proposals
+    }
+}
+
 impl std::fmt::Debug for Answer {
     /// Leaves out the content, which must not reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,11 +165,34 @@ impl Answer {
         }
     }
 
-    /// Returns the hash of the content, if there is one. Each request has hashes of its own.
+    /// Returns the hash of the content, if there is one.
     pub(crate) fn content_hash(&self, of: RequestId) -> Option<String> {
         match self {
-            Self::Accept(content) => Some(canonical_hash(&json!([of.to_string(), content]))),
+            Self::Accept(content) => Some(content_hash(of, content)),
             Self::Decline | Self::Cancel => None,
+        }
+    }
+}
+
+/// Returns the hash of a content. Each request has hashes of its own.
+pub(crate) fn content_hash(of: RequestId, content: &Input) -> String {
+    canonical_hash(&json!([of.to_string(), content]))
+}
+
+impl Reply {
+    /// Returns the state of a request that ends with this reply.
+    pub(crate) const fn state(&self) -> RequestState {
+        match self {
+            Self::Give(answer) => answer.state(),
+            Self::Confirm(_) => RequestState::Accepted,
+        }
+    }
+
+    /// Returns the hash of the content, if there is one.
+    pub(crate) fn content_hash(&self, of: RequestId) -> Option<String> {
+        match self {
+            Self::Give(answer) => answer.content_hash(of),
+            Self::Confirm(hash) => Some(hash.clone()),
         }
     }
 }
@@ -130,11 +216,14 @@ impl RequestState {
 }
 
 impl ToolRequest {
-    /// Whether this answer, by this actor, is the one that the request has.
-    pub(crate) fn has(&self, answer: &Answer, by: &str) -> bool {
-        self.state == answer.state()
-            && self.answered.as_ref().is_some_and(|(actor, _)| actor == by)
-            && self.content_hash == answer.content_hash(self.id)
+    /// Whether the request has this answer, and this actor gave it, alone or as one of these votes.
+    pub(crate) fn has(&self, reply: &Reply, by: &str, votes: &[ContentVote]) -> bool {
+        let content_hash = reply.content_hash(self.id);
+        let answered = self.answered.as_ref().is_some_and(|(actor, _)| actor == by);
+        let voted = |vote: &ContentVote| vote.by == by && content_hash.as_ref() == Some(&vote.content_hash);
+        self.state == reply.state()
+            && self.content_hash == content_hash
+            && (answered || votes.iter().any(voted))
     }
 }
 
@@ -147,7 +236,9 @@ mod tests {
     fn the_debug_form_of_an_answer_has_no_content() {
         let content = json!({ "pin": "1234" }).as_object().unwrap().clone();
         let answer = Answer::Accept(content);
-        assert_eq!(format!("{answer:?}"), "accepted");
+        assert_eq!(format!("{answer:?} {:?}", Reply::Give(answer.clone())), "accepted Give(accepted)");
+        let Answer::Accept(content) = &answer else { panic!("it has a content") };
+        assert_eq!(format!("{:?}", Content(content.clone())), "content");
         let hash = |n| answer.content_hash(RequestId::new(Uuid::from_u128(n))).unwrap();
         assert_ne!(hash(1), hash(2));
     }

@@ -47,6 +47,8 @@ pub(super) enum EventType {
     ToolAccepted,
     #[oai(rename = "tool.input_requested")]
     ToolInputRequested,
+    #[oai(rename = "tool.input_proposed")]
+    ToolInputProposed,
     #[oai(rename = "tool.input_ended")]
     ToolInputEnded,
     #[oai(rename = "tool.succeeded")]

@@ -158,6 +158,11 @@ impl From<AnswerError> for ApiError {
                 "The request has another answer, or has ended.",
                 Some(json!({ "state": state.name() })),
             ),
+            AnswerError::NotProposed => Self::conflict(
+                ErrorCode::Stale,
+                "content_hash: no open proposal has this hash. Read the request again; it stays open.",
+                Some(json!({ "state": "open" })),
+            ),
             AnswerError::InvalidContent(errors) => Self::invalid_content(&errors),
             AnswerError::Store(error) => error.into(),
         }

@@ -9,10 +9,10 @@ use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
 use super::thread_ref::ThreadRef;
 use super::tools::McpToolView;
-use crate::approvals::{Answered, Approvals, Decider};
+use crate::approvals::{Answered, Approvals, Decider, Proposed};
 use crate::domain::Principal;
 use crate::domain::id::RequestId;
-use crate::domain::tool_request::{self, Answer};
+use crate::domain::tool_request::{self, Answer, Content, Reply};
 use crate::store::{CallScope, RequestListing, VisibleRequest};
 use crate::tools::gate::Gate;
 use poem_openapi::param::{Path, Query};
@@ -53,7 +53,24 @@ enum AnswerAction {
     Cancel,
 }
 
-/// A request of a tool that runs, to those that may decide its call. The content of an answer is never shown.
+/// A content that people propose as the answer to a request.
+#[derive(Debug, Object)]
+#[oai(rename = "ToolRequestProposal")]
+struct ProposalView {
+    /// The hash of the content. A person confirms the content by this hash.
+    content_hash: String,
+    /// The content, which fits the `schema` of the request.
+    content: JsonObject,
+    /// The actors that propose this content, the first one first.
+    by: Vec<String>,
+    /// Whether the caller is one of them.
+    own: bool,
+    /// When the content was proposed first.
+    at: Time,
+}
+
+/// A request of a tool that runs, to those that may decide its call. The content of an answer is never shown; what people
+/// propose while the request is open is shown to those that may accept it.
 #[derive(Debug, Object)]
 #[oai(rename = "ToolRequest", skip_serializing_if_is_none)]
 struct RequestView {
@@ -83,6 +100,12 @@ struct RequestView {
     can_accept: bool,
     /// Whether the request is open and the caller may decline or cancel it.
     can_decline: bool,
+    /// How many people have to agree on the content of an answer: as many as have to approve the call, unless the
+    /// operator lets one answer.
+    required: u64,
+    /// What people propose, the first proposal first. Empty for a caller that may not accept, and after the end of the
+    /// request.
+    proposals: Vec<ProposalView>,
     /// When the tool asked.
     created_at: Time,
     /// When the tool waits no longer.
@@ -96,7 +119,18 @@ struct RequestView {
 impl RequestView {
     fn of(seen: &VisibleRequest, principal: &Principal, approvals: &Approvals, gate: &Gate) -> Self {
         let status = approvals.request_status(gate, principal, seen);
-        let VisibleRequest { request, call, thread } = seen;
+        let VisibleRequest { request, call, thread, .. } = seen;
+        let actor = principal.actor();
+        let proposals = status.proposals.into_iter().map(|proposal| {
+            let Content(content) = proposal.content;
+            ProposalView {
+                content_hash: proposal.content_hash,
+                content: JsonObject(content),
+                own: proposal.by.contains(&actor),
+                by: proposal.by,
+                at: proposal.at.into(),
+            }
+        });
         let tool = gate.registry().get(&call.name);
         let (answered_by, answered_at) = request.answered.clone().unzip();
         Self {
@@ -114,6 +148,8 @@ impl RequestView {
             state: request.state.into(),
             can_accept: status.can_accept,
             can_decline: status.can_decline,
+            required: status.required.try_into().unwrap_or(u64::MAX),
+            proposals: proposals.collect(),
             created_at: request.created_at.into(),
             expires_at: request.expires_at.into(),
             answered_by,
@@ -128,27 +164,40 @@ impl RequestView {
 #[serde(deny_unknown_fields)]
 struct AnswerToolRequest {
     action: AnswerAction,
-    /// The content, which fits the `schema` of the request. Required with `accept`, and absent or null otherwise.
+    /// The content, which fits the `schema` of the request. With `accept` either this or `content_hash` is required.
+    /// Absent or null otherwise.
     content: Option<JsonObject>,
+    /// The hash of a proposed content that the caller confirms. Allowed with `accept` only. If no open proposal has it, the
+    /// answer is 409 `stale`.
+    content_hash: Option<String>,
 }
 
 impl Example for AnswerToolRequest {
     fn example() -> Self {
-        Self { action: AnswerAction::Decline, content: None }
+        Self { action: AnswerAction::Decline, content: None, content_hash: None }
     }
 }
 
 impl AnswerToolRequest {
-    fn answer(self) -> Result<Answer, ApiError> {
-        match (self.action, self.content) {
-            (AnswerAction::Accept, Some(JsonObject(content))) => Ok(Answer::Accept(content)),
-            (AnswerAction::Decline, None) => Ok(Answer::Decline),
-            (AnswerAction::Cancel, None) => Ok(Answer::Cancel),
-            (AnswerAction::Accept, None) => {
+    fn reply(self) -> Result<Reply, ApiError> {
+        match (self.action, self.content, self.content_hash) {
+            (AnswerAction::Accept, Some(JsonObject(content)), None) => {
+                Ok(Reply::Give(Answer::Accept(content)))
+            }
+            (AnswerAction::Accept, None, Some(hash)) => Ok(Reply::Confirm(hash)),
+            (AnswerAction::Decline, None, None) => Ok(Reply::Give(Answer::Decline)),
+            (AnswerAction::Cancel, None, None) => Ok(Reply::Give(Answer::Cancel)),
+            (AnswerAction::Accept, None, None) => {
                 Err(ApiError::bad_request("content: expected an object with the action accept"))
             }
-            (AnswerAction::Decline | AnswerAction::Cancel, Some(_)) => {
+            (AnswerAction::Accept, Some(_), Some(_)) => {
+                Err(ApiError::bad_request("content_hash: expected either this or content"))
+            }
+            (AnswerAction::Decline | AnswerAction::Cancel, Some(_), _) => {
                 Err(ApiError::bad_request("content: expected none with the actions decline and cancel"))
+            }
+            (AnswerAction::Decline | AnswerAction::Cancel, None, Some(_)) => {
+                Err(ApiError::bad_request("content_hash: expected none with the actions decline and cancel"))
             }
         }
     }
@@ -156,11 +205,17 @@ impl AnswerToolRequest {
 
 /// The result of an answer.
 #[derive(Debug, Object)]
-#[oai(rename = "ToolRequestAnswer")]
+#[oai(rename = "ToolRequestAnswer", skip_serializing_if_is_none)]
 struct AnsweredView {
     /// The request in the path.
     request_id: Id,
     state: RequestState,
+    /// The hash of the proposed content, while more people have to confirm it.
+    content_hash: Option<String>,
+    /// The actors that propose this content, while more people have to confirm it. The caller is one of them.
+    confirmed_by: Option<Vec<String>>,
+    /// How many people have to propose it, while more people have to confirm it.
+    required: Option<u64>,
 }
 
 #[derive(ApiResponse)]
@@ -170,6 +225,14 @@ enum AnswerResponse {
     Answered(
         Json<AnsweredView>,
         /// `true` if an earlier request of the caller gave the same answer.
+        #[oai(header = "idempotent-replayed")]
+        Option<String>,
+    ),
+    /// The answer counts as a proposal, and more people have to confirm it. The request is open.
+    #[oai(status = 202)]
+    Proposed(
+        Json<AnsweredView>,
+        /// `true` if the caller proposed the same content before.
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
@@ -224,6 +287,10 @@ impl ToolRequests {
     /// content goes to the tool alone. The first answer counts: the same answer of the same caller again gets 200, any
     /// other 409 `request_closed`. Content that does not fit the schema gets 422 `invalid_inputs`, and the request stays
     /// open. The response does not wait for the tool.
+    ///
+    /// If several people had to approve the call, as many have to agree on a content. The first answer is a proposal: 202.
+    /// The others confirm it by its `content_hash`, or propose another content, which replaces what the same person
+    /// proposed before. To decline or to cancel, one person is enough.
     #[oai(path = "/tool_requests/:request_id/answer", method = "post", operation_id = "answerToolRequest")]
     async fn answer(
         &self,
@@ -232,16 +299,35 @@ impl ToolRequests {
         request_id: Path<Id>,
         body: Strict<AnswerToolRequest>,
     ) -> Result<AnswerResponse, ApiError> {
-        let answer = body.0.answer()?;
+        let reply = body.0.reply()?;
         let Ok(id) = request_id.0.parse::<RequestId>() else {
             // The attempt still counts against the rate limit, so that guessing ids is limited.
             self.0.approvals.count(&caller.0)?;
             return Err(ApiError::not_found());
         };
-        let answered = self.0.approvals.answer(Decider::Person(&caller.0), id, &answer).await?;
-        let Answered { state, replayed } = answered;
-        let view = AnsweredView { request_id: Id::of(id), state: state.into() };
-        Ok(AnswerResponse::Answered(Json(view), replayed.then(|| "true".to_owned())))
+        let answered = self.0.approvals.answer(Decider::Person(&caller.0), id, &reply).await?;
+        let Answered { state, replayed, proposed } = answered;
+        let replayed = replayed.then(|| "true".to_owned());
+        let request_id = Id::of(id);
+        let state = state.into();
+        Ok(match proposed {
+            None => {
+                let view = AnsweredView {
+                    request_id,
+                    state,
+                    content_hash: None,
+                    confirmed_by: None,
+                    required: None,
+                };
+                AnswerResponse::Answered(Json(view), replayed)
+            }
+            Some(Proposed { content_hash, confirmed_by, required }) => {
+                let (content_hash, confirmed_by) = (Some(content_hash), Some(confirmed_by));
+                let required = Some(required.try_into().unwrap_or(u64::MAX));
+                let view = AnsweredView { request_id, state, content_hash, confirmed_by, required };
+                AnswerResponse::Proposed(Json(view), replayed)
+            }
+        })
     }
 }
 

@@ -45,6 +45,7 @@ mod purge;
 mod quorum;
 mod reached;
 mod refusals;
+mod request_votes;
 mod resumable_runs;
 mod rows;
 mod run_transitions;

@@ -13,7 +13,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RequestId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::tool_request::{Answer, Question, RequestState, ToolRequest};
+use crate::domain::tool_request::{Answer, ContentVote, Question, RequestState, ToolRequest};
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
@@ -48,6 +48,8 @@ pub(crate) struct VisibleRequest {
     pub(crate) call: ToolCall,
     /// The thread of the call.
     pub(crate) thread: Thread,
+    /// The votes about the content of an answer, if the request is open, oldest first.
+    pub(crate) votes: Vec<ContentVote>,
 }
 
 /// What became of a request.
@@ -140,12 +142,18 @@ impl Read {
         let calls = self.with_threads(calls.all(&self.tx).await?).await?;
         let calls: HashMap<ToolCallId, (ToolCall, Thread)> =
             calls.into_iter().map(|seen| (seen.0.id, seen)).collect();
-        let seen = items.into_iter().filter_map(|row| {
+        let requests = items.into_iter().filter_map(|row| {
             let request = rows::listed(TABLE, &row.request_id.clone(), request(row))?;
             let (call, thread) = calls.get(&request.tool_call_id)?.clone();
-            Some(VisibleRequest { request, call, thread })
+            Some(VisibleRequest { request, call, thread, votes: Vec::new() })
         });
-        Ok(Page { items: seen.collect(), has_more })
+        let mut items: Vec<VisibleRequest> = requests.collect();
+        let open = items.iter().filter(|seen| seen.request.state == RequestState::Open);
+        let mut votes = self.content_votes_of(open.map(|seen| seen.request.id).collect()).await?;
+        for seen in &mut items {
+            seen.votes = votes.remove(&seen.request.id).unwrap_or_default();
+        }
+        Ok(Page { items, has_more })
     }
 }
 
@@ -211,18 +219,18 @@ impl Write {
         let actor = actor_of(&locked);
         let LockedRow { call, thread, .. } = locked;
         let call = rows::call(call, None)?;
-        self.request_event(EventType::ToolInputRequested, &actor, (&thread, &call), &request, None);
+        self.request_event(EventType::ToolInputRequested, &actor, (&thread, &call), &request, json!({}));
         Ok(Some(Asked { request, call, thread: thread.into_thread() }))
     }
 
     /// Answers an open request of a locked call. Returns false if the request is not open any more, or its time is
-    /// over.
+    /// over. `with` are the others that proposed the same content, if the answer needs several people.
     pub(crate) async fn answer_request(
         &self,
         locked: &LockedCall,
         request: &ToolRequest,
         answer: &Answer,
-        by: &str,
+        (by, with): (&str, &[String]),
     ) -> Result<bool, StoreError> {
         let content = match answer {
             Answer::Accept(content) => Some(Value::Object(content.clone()).to_string()),
@@ -242,8 +250,13 @@ impl Write {
         if answered.rows_affected == 0 {
             return Ok(false);
         }
+        let mut facts = json!({ "answer": answer.state().word() });
+        if let (Some(facts), [_, ..]) = (facts.as_object_mut(), with) {
+            let all: Vec<&str> = with.iter().map(String::as_str).chain([by]).collect();
+            facts.insert("confirmed_by".to_owned(), json!(all));
+        }
         let of = (&*locked.thread, &locked.call);
-        self.request_event(EventType::ToolInputEnded, by, of, request, Some(answer.state()));
+        self.request_event(EventType::ToolInputEnded, by, of, request, facts);
         Ok(true)
     }
 
@@ -269,23 +282,24 @@ impl Write {
         };
         let LockedRow { call, thread, .. } = locked;
         let call = rows::call(call, None)?;
-        self.request_event(EventType::ToolInputEnded, &actor, (&thread, &call), request, Some(ended));
+        let facts = json!({ "answer": ended.word() });
+        self.request_event(EventType::ToolInputEnded, &actor, (&thread, &call), request, facts);
         Ok(true)
     }
 
-    /// Adds an event about a request, with the state in which it ended, never with the message or the content.
-    fn request_event(
+    /// Adds an event about a request with these facts, which never have the message or a content.
+    pub(super) fn request_event(
         &self,
         event: EventType,
         actor: &str,
         (thread, call): (&Thread, &ToolCall),
         request: &ToolRequest,
-        ended: Option<RequestState>,
+        more: Value,
     ) {
         let kind = request.question.kind.word();
         let mut facts = json!({ "tool_name": call.name, "request_id": request.id.to_string(), "kind": kind });
-        if let (Some(ended), Some(facts)) = (ended, facts.as_object_mut()) {
-            facts.insert("answer".to_owned(), json!(ended.word()));
+        if let (Some(facts), Value::Object(more)) = (facts.as_object_mut(), more) {
+            facts.extend(more);
         }
         let held_tool = call.held.then_some(call.name.as_str());
         let of_call = OfCall { id: call.id, held_tool };

@@ -204,6 +204,7 @@ words! {
         ToolStarted "tool.started",
         ToolAccepted "tool.accepted",
         ToolInputRequested "tool.input_requested",
+        ToolInputProposed "tool.input_proposed",
         ToolInputEnded "tool.input_ended",
         ToolSucceeded "tool.succeeded",
         ToolFailed "tool.failed",

@@ -7,8 +7,9 @@
 
 use super::ToolRegistry;
 use super::registry::Registered;
-use crate::config::{ConfigError, ToolRules};
+use crate::config::{Answers, ConfigError, ToolRules};
 use crate::domain::Principal;
+use crate::domain::call::ToolCall;
 use crate::domain::grant::Grant;
 use crate::domain::policy::{self, MayDecide, Relation};
 use crate::domain::quorum::Quorum;
@@ -78,13 +79,22 @@ impl ToolRegistry {
         approved.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the approvals that a call of this tool needs, by the current rules.
+    /// Returns the approvals that a call of this tool needs, by the current rules. The rules of a tool that is not there
+    /// now, such as one of an MCP server without a connection, count too.
     pub(crate) fn quorum(&self, tool: &str) -> Quorum {
-        let rules = self.get(tool).map(|tool| &tool.rules);
+        let rules = self.rules.get(tool);
         Quorum {
             people: rules.map_or(1, |rules| rules.approvals.into()),
             other_person: rules.is_some_and(|rules| rules.other_person),
         }
+    }
+
+    /// Returns the people that have to agree on an answer to a request of this call, by the current rules. A call that
+    /// ran without an approval had no quorum, and its request is only seen by the user of its thread.
+    pub(crate) fn answer_quorum(&self, call: &ToolCall) -> Quorum {
+        let quorum = self.quorum(&call.name);
+        let one = self.rules.get(&call.name).is_some_and(|rules| rules.answers == Answers::One);
+        if one || !call.held { Quorum { people: 1, ..quorum } } else { quorum }
     }
 
     /// Returns the roles that may decide the calls of this tool for other users, by the current rules.
@@ -93,21 +103,22 @@ impl ToolRegistry {
     }
 
     /// Returns the decisions that this principal may make about a held call of this tool; `requester` marks
-    /// the user of the call, and `escalated_to` are the roles to which the call was escalated. A tool that is not
-    /// registered has no rules, so no approval runs its calls; the requester may still withdraw a call.
+    /// the user of the call, and `escalated_to` are the roles to which the call was escalated. Of a tool that is not
+    /// registered only `other_person` counts: no approval runs its calls, and the requester may still withdraw a call.
     pub(crate) fn may_decide(
         &self,
         principal: &Principal,
         requester: bool,
         (tool, escalated_to): (&str, &[String]),
     ) -> MayDecide {
+        let other_person = self.rules.get(tool).is_some_and(|rules| rules.other_person);
         let tool = self.get(tool);
         policy::may_decide(Relation {
             requester,
             may_run: tool.is_none_or(|tool| tool.runs_for(&principal.roles)),
             approver: tool
                 .is_some_and(|tool| tool.is_approved_by(principal) || principal.has_one_of(escalated_to)),
-            other_person: tool.is_some_and(|tool| tool.rules.other_person),
+            other_person,
         })
     }
 }

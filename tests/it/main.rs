@@ -4,6 +4,7 @@
 //! a separate process, or one in this process with the tools and the model of a test.
 #![cfg(test)]
 
+mod agreed_answers;
 mod approval_card;
 mod assistant_ui;
 mod attach;

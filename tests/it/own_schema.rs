@@ -8,9 +8,9 @@ use serde_json::json;
 /// The statements that an operator applies to tables in `public`.
 const MOVE: &str = include_str!("../../migrations/move_postgres.sql");
 /// The tables, with that of the migrations.
-const TABLES: i64 = 21;
+const TABLES: i64 = 22;
 /// The functions of the triggers.
-const FUNCTIONS: i64 = 31;
+const FUNCTIONS: i64 = 34;
 
 fn on(url: &str, schema: &str) -> impl FnOnce(&mut Config) {
     move |config| {

@@ -432,6 +432,32 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION holdpoint_tool_request_vote_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.content IS NULL OR NOT EXISTS (
+        SELECT 1 FROM tool_requests WHERE request_id = NEW.request_id AND state = 'open')
+    THEN RAISE EXCEPTION 'people propose an answer while the request is open'; END IF;
+    RETURN NEW;
+END $$;
+
+-- A person may change their proposal while the request is open. After that its content alone is removed.
+CREATE FUNCTION holdpoint_tool_request_vote_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF (OLD.request_id, OLD.actor) IS DISTINCT FROM (NEW.request_id, NEW.actor)
+        OR (CASE WHEN EXISTS (SELECT 1 FROM tool_requests WHERE request_id = OLD.request_id AND state = 'open')
+            THEN NEW.content IS NULL
+            ELSE NEW.content IS NOT NULL OR (OLD.content_hash, OLD.at) IS DISTINCT FROM (NEW.content_hash, NEW.at) END)
+    THEN RAISE EXCEPTION 'people propose an answer while the request is open'; END IF;
+    RETURN NEW;
+END $$;
+
+-- What people proposed is kept no longer than the request is open.
+CREATE FUNCTION holdpoint_tool_request_ended() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE tool_request_votes SET content = NULL WHERE request_id = NEW.request_id AND content IS NOT NULL;
+    RETURN NULL;
+END $$;
+
 -- A request ends with the execution of its call, and what a person entered is kept no longer.
 CREATE FUNCTION holdpoint_tool_call_answered() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -450,6 +476,22 @@ CREATE TRIGGER tool_requests_kept BEFORE DELETE ON tool_requests
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
 
 CREATE TRIGGER tool_requests_whole BEFORE TRUNCATE ON tool_requests
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER tool_requests_ended AFTER UPDATE OF state ON tool_requests
+    FOR EACH ROW WHEN (OLD.state = 'open' AND NEW.state <> 'open')
+    EXECUTE FUNCTION holdpoint_tool_request_ended();
+
+CREATE TRIGGER tool_request_votes_born BEFORE INSERT ON tool_request_votes
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_tool_request_vote_born();
+
+CREATE TRIGGER tool_request_votes_fixed BEFORE UPDATE ON tool_request_votes
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_tool_request_vote_fixed();
+
+CREATE TRIGGER tool_request_votes_kept BEFORE DELETE ON tool_request_votes
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER tool_request_votes_whole BEFORE TRUNCATE ON tool_request_votes
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
 
 CREATE TRIGGER tool_calls_answered AFTER UPDATE OF state ON tool_calls

@@ -352,6 +352,33 @@ BEGIN SELECT RAISE(ABORT, 'a request is answered once, and nothing else of it ch
 CREATE TRIGGER tool_requests_kept BEFORE DELETE ON tool_requests
 BEGIN SELECT RAISE(ABORT, 'requests are never deleted'); END;
 
+CREATE TRIGGER tool_request_votes_born BEFORE INSERT ON tool_request_votes
+WHEN NEW.content IS NULL OR NOT EXISTS (
+    SELECT 1 FROM tool_requests WHERE request_id = NEW.request_id AND state = 'open')
+BEGIN SELECT RAISE(ABORT, 'people propose an answer while the request is open'); END;
+
+CREATE TRIGGER tool_request_votes_new BEFORE INSERT ON tool_request_votes
+WHEN EXISTS (SELECT 1 FROM tool_request_votes WHERE request_id = NEW.request_id AND actor = NEW.actor)
+BEGIN SELECT RAISE(ABORT, 'a person has one proposal'); END;
+
+-- A person may change their proposal while the request is open. After that its content alone is removed.
+CREATE TRIGGER tool_request_votes_fixed BEFORE UPDATE ON tool_request_votes
+WHEN OLD.request_id IS NOT NEW.request_id OR OLD.actor IS NOT NEW.actor
+  OR CASE WHEN EXISTS (SELECT 1 FROM tool_requests WHERE request_id = OLD.request_id AND state = 'open')
+      THEN NEW.content IS NULL
+      ELSE NEW.content IS NOT NULL OR OLD.content_hash IS NOT NEW.content_hash OR OLD.at IS NOT NEW.at END
+BEGIN SELECT RAISE(ABORT, 'people propose an answer while the request is open'); END;
+
+CREATE TRIGGER tool_request_votes_kept BEFORE DELETE ON tool_request_votes
+BEGIN SELECT RAISE(ABORT, 'proposals are never deleted'); END;
+
+-- What people proposed is kept no longer than the request is open.
+CREATE TRIGGER tool_requests_ended AFTER UPDATE OF state ON tool_requests
+WHEN OLD.state = 'open' AND NEW.state <> 'open'
+BEGIN
+    UPDATE tool_request_votes SET content = NULL WHERE request_id = NEW.request_id AND content IS NOT NULL;
+END;
+
 -- A request ends with the execution of its call, and what a person entered is kept no longer.
 CREATE TRIGGER tool_calls_answered AFTER UPDATE OF state ON tool_calls
 WHEN OLD.state = 'executing' AND NEW.state <> 'executing'

@@ -389,6 +389,19 @@ CREATE UNIQUE INDEX tool_requests_key ON tool_requests (tool_call_id, exec_id, s
 
 CREATE INDEX tool_requests_inbox ON tool_requests (tenant_id, state, request_id);
 
+-- What people propose as the answer to an open request whose call needs several people. Each person has one proposal.
+CREATE TABLE tool_request_votes (
+    request_id   TEXT NOT NULL REFERENCES tool_requests (request_id),
+    actor        TEXT NOT NULL,
+    -- NULL after the end of the request.
+    content      TEXT,
+    content_hash TEXT NOT NULL,
+    at           BIGINT NOT NULL,
+    PRIMARY KEY (request_id, actor),
+    CHECK (length(content_hash) = 64),
+    CHECK (actor NOT LIKE 'system:%')
+);
+
 CREATE TABLE sent_answers (
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
     n            INTEGER NOT NULL,

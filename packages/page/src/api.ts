@@ -143,6 +143,7 @@ export type EventType =
   | 'tool.started'
   | 'tool.accepted'
   | 'tool.input_requested'
+  | 'tool.input_proposed'
   | 'tool.input_ended'
   | 'tool.succeeded'
   | 'tool.failed'

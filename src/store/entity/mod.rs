@@ -21,4 +21,5 @@ pub(super) mod thread;
 pub(super) mod ticket_key;
 pub(super) mod tool_call;
 pub(super) mod tool_request;
+pub(super) mod tool_request_vote;
 pub(super) mod used_ticket;

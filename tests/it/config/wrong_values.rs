@@ -65,6 +65,8 @@ const WRONG: &[(&str, &str)] = &[
     ("tools.pay.approve_roles", "{}"),
     ("tools.pay.other_person", "\"perhaps\""),
     ("tools.pay.exact_numbers", "true"),
+    ("tools.pay.answers", "\"two\""),
+    ("tools.pay.answers", "2"),
     ("tools.pay.approvals", "0"),
     ("tools.pay.approvals", "\"two\""),
     ("tools.pay.approvals", "1.5"),

@@ -265,6 +265,75 @@ async fn only_those_that_may_decide_the_call_see_its_request_and_answer_it() {
     assert_eq!(accepted["answered_by"], "user:carol");
 }
 
+/// The tool needs two people.
+fn of_two(config: &mut Config, other_person: bool) {
+    with_tokens(config);
+    let approve_roles = vec!["chief".to_owned()];
+    let rules = ToolRules { approve_roles, approvals: 2, other_person, ..ToolRules::default() };
+    config.tools.rules.insert("s__act".to_owned(), rules);
+}
+
+/// A server that needs two people for the tool of the steered server, two of them, and their call, which runs and asks.
+async fn asks_two(steered: &Steered, change: impl FnOnce(&mut Config)) -> (Embedded, [Client; 2], String) {
+    let mut server = with(steered.entry("s", &json!({})), |config| {
+        of_two(config, false);
+        change(config);
+    })
+    .await;
+    let chiefs = ["bob", "carol"].map(|name| server.client.as_user("acme", name, &["chief"]));
+    server.client = server.client.as_user("acme", "alice", &[]);
+    tool(&server.client, "s__act").await;
+    let call = hold(&server, "s__act", &json!({ "do": "ask" })).await;
+    for chief in &chiefs {
+        assert_eq!(chief.approve(&call).await.status, 202);
+    }
+    (server, chiefs, call)
+}
+
+#[tokio::test]
+async fn with_a_quorum_the_server_gets_what_two_people_agreed_on() {
+    let steered = Steered::with("act");
+    let (server, [bob, carol], call) = asks_two(&steered, |_| {}).await;
+    let request = open(&bob).await;
+    let accept = json!({ "action": "accept", "content": { "pin": PIN } });
+    let proposed = answer(&bob, &request, &accept).await;
+    assert_eq!((proposed.status, &proposed.body["state"]), (202, &json!("open")), "{:?}", proposed.body);
+    assert_eq!(steered.called(), ["act"], "the server has no answer");
+    let other = json!({ "action": "accept", "content": { "pin": "12345" } });
+    assert_eq!(answer(&carol, &request, &other).await.status, 202);
+    assert_eq!(steered.called(), ["act"], "the server has no answer");
+    let confirm = json!({ "action": "accept", "content_hash": proposed.body["content_hash"] });
+    assert_eq!(answer(&carol, &request, &confirm).await.status, 200);
+    assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "accept");
+    assert!(answers(&steered).contains(PIN) && !answers(&steered).contains("12345"), "{}", answers(&steered));
+}
+
+#[tokio::test]
+async fn on_postgres_a_process_without_the_tool_keeps_to_its_quorum() {
+    let url = crate::support::postgres().await;
+    let at = |config: &mut Config| config.database.url = url.clone().into();
+    let steered = Steered::with("act");
+    let (runs, [bob, _], call) = asks_two(&steered, at).await;
+    let request = open(&bob).await;
+    let accept = json!({ "action": "accept", "content": { "pin": PIN } });
+    for other_person in [true, false] {
+        let gone = McpServer { command: Some("/nowhere".into()), ..steered.entry("s", &json!({})) };
+        let mut other = with(gone, |config| {
+            of_two(config, other_person);
+            at(config);
+        })
+        .await;
+        other.client = other.client.as_user("acme", "alice", &[]);
+        let seen = open(&other.client).await;
+        assert_eq!((&seen["mcp"], &seen["required"]), (&Value::Null, &json!(2)));
+        // The user of the thread is one of the two, unless other people have to decide.
+        let alone = answer(&other.client, &request, &accept).await;
+        assert_eq!(alone.status, if other_person { 403 } else { 202 }, "{:?}", alone.body);
+    }
+    assert_eq!(answer(&bob, &request, &accept).await.status, 200);
+    assert_eq!(runs.client.becomes(&call, "succeeded").await["output"], "accept");
+}
+
 #[tokio::test]
 async fn of_many_answers_at_once_one_counts() {
     let (steered, server) = steered(&json!({}), |_| {}).await;

@@ -2,7 +2,7 @@
 
 use crate::support::{Embedded, Ledger, Process, Scene, probes};
 use holdpoint::app::App;
-use holdpoint::config::{Config, Flags, ToolRules};
+use holdpoint::config::{Answers, Config, Flags, ToolRules};
 use holdpoint::handlers::Deferred;
 use serde_json::json;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn the_rules_of_a_tool_are_read_by_its_name() {
     let read = load(
         "[tools]\ntimeout = \"3s\"\n[tools.pay]\nrun_roles = [\"clerk\", \"chief clerk\"]\n\
          [tools.sendMail]\nrun_roles = \"a, b\"\napprove_roles = [\"chief\"]\nother_person = true\n\
-         approvals = 3\n[auth]\nmode = \"jwt\"\nsecret = \"0123456789abcdef0123456789abcdef\"\nissuer = \"i\"\n\
+         approvals = 3\nanswers = \"one\"\n[auth]\nmode = \"jwt\"\nsecret = \"0123456789abcdef0123456789abcdef\"\nissuer = \"i\"\n\
          audience = \"a\"\n",
     );
     let tools = read.unwrap().tools;
@@ -32,6 +32,7 @@ fn the_rules_of_a_tool_are_read_by_its_name() {
         approve_roles: roles(&["chief"]),
         other_person: true,
         approvals: 3,
+        answers: Answers::One,
         exact_numbers: None,
     };
     assert_eq!(tools.rules, [("pay".to_owned(), pay), ("sendMail".to_owned(), mail)].into());

@@ -78,7 +78,10 @@ fn next_state(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static s
         ("pending", "tool.expired") => "expired",
         ("called" | "approved", "tool.started") => "executing",
         ("executing" | "approved" | "interrupted", "tool.failed") => "failed",
-        ("executing", "tool.accepted" | "tool.input_requested" | "tool.input_ended") => "executing",
+        (
+            "executing",
+            "tool.accepted" | "tool.input_requested" | "tool.input_proposed" | "tool.input_ended",
+        ) => "executing",
         ("executing" | "interrupted", "tool.succeeded") => "succeeded",
         ("executing", "tool.interrupted") if *data.at("/state") == "approved" => {
             // Only an idempotent call has another attempt.
