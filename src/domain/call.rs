@@ -15,7 +15,7 @@
 //! This module defines the facts of each state. The transitions are in `store/legal_transitions.rs`, because a
 //! transition is one guarded statement.
 
-use super::canonical::{canonical_hash, same_object};
+use super::canonical::canonical_hash;
 use super::clock::Timestamp;
 use super::decision::{Decision, Verdict};
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
@@ -23,10 +23,10 @@ use super::input::Input;
 use super::model_texts;
 use super::output::Output;
 use super::preview::Preview;
+use super::secrets::{SecretPaths, ShownInput};
 use super::text::{cut, without_nul};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 /// Maximum number of attempts at a call of an idempotent tool.
 pub(crate) const ATTEMPTS_MAX: i32 = 3;
@@ -50,6 +50,8 @@ pub(crate) struct ToolCall {
     pub(crate) name: String,
     /// The inputs that the model proposed; empty if they were not a JSON object.
     pub(crate) input: Input,
+    /// The places of the secrets in the inputs, by the tool's schema when the model made the call.
+    pub(crate) secrets: SecretPaths,
     /// The hash of the tool's schema when the model made the call.
     pub(crate) schema_hash: String,
     /// Whether the call was held for an approval.
@@ -215,6 +217,15 @@ pub(crate) struct End {
     pub(crate) at: Timestamp,
 }
 
+/// A change of the inputs by an approver, for the model. People read this text too, so secrets are masked in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Edit {
+    /// The proposed inputs.
+    pub(crate) from: ShownInput,
+    /// The inputs that run.
+    pub(crate) to: ShownInput,
+}
+
 /// The outcome of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
@@ -293,10 +304,41 @@ impl ToolCall {
         matches!(&self.state, State::Cancelled(_, end) if end.result != model_texts::FENCED)
     }
 
-    /// Returns the inputs that a page shows. For an invalid call the inputs are empty.
-    pub(crate) fn shown_input(&self) -> &Input {
-        static NONE: LazyLock<Input> = LazyLock::new(Input::new);
-        if matches!(self.state, State::Invalid(_)) { &NONE } else { self.effective_input() }
+    /// Returns the inputs that a page shows in a message. For an invalid call the inputs are empty.
+    pub(crate) fn shown_input(&self) -> ShownInput {
+        match self.state {
+            State::Invalid(_) => ShownInput::default(),
+            _ => self.secrets.shown(self.effective_input()),
+        }
+    }
+
+    /// Returns the proposed inputs for people. Those of an invalid call may be anything, with a secret anywhere: if the
+    /// tool has secrets, they are empty.
+    pub(crate) fn shown_proposal(&self) -> ShownInput {
+        match self.state {
+            State::Invalid(_) if !self.secrets.is_empty() => ShownInput::default(),
+            _ => self.secrets.shown(&self.input),
+        }
+    }
+
+    /// Returns the inputs that an approver put in place of the model's, for people.
+    pub(crate) fn shown_edit(&self) -> Option<ShownInput> {
+        self.edited_input().map(|edited| self.secrets.shown(edited))
+    }
+
+    /// Returns the change of the inputs by an approver, if there was one.
+    pub(crate) fn edit(&self) -> Option<Edit> {
+        let to = self.shown_edit()?;
+        Some(Edit { from: self.secrets.shown(&self.input), to })
+    }
+
+    /// Returns the places of the secrets in the proposed inputs and in those that replaced them.
+    pub(crate) fn secret_pointers(&self) -> Vec<String> {
+        let mut found = self.secrets.pointers(&self.input);
+        found.extend(self.edited_input().into_iter().flat_map(|edited| self.secrets.pointers(edited)));
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Returns the inputs that an approver put in place of the model's.
@@ -338,7 +380,7 @@ impl ToolCall {
 
     /// Returns the result text of the call for an unknown outcome.
     pub(crate) fn unknown_outcome(&self) -> String {
-        Outcome::Interrupted.words(&self.input, self.effective_input(), usize::MAX)
+        Outcome::Interrupted.words(self.edit().as_ref(), usize::MAX)
     }
 
     /// Returns the end of the call, if the call has ended.
@@ -451,7 +493,7 @@ impl Outcome {
 
     /// Returns the result text for the model, at most `bytes_max` bytes, with the edit first if there was
     /// one.
-    pub(crate) fn words(&self, requested: &Input, ran: &Input, bytes_max: usize) -> String {
+    pub(crate) fn words(&self, edit: Option<&Edit>, bytes_max: usize) -> String {
         let result_text = match self {
             Self::Succeeded(output) => match output.as_value() {
                 Value::String(text) if !text.is_empty() => text.clone(),
@@ -463,7 +505,7 @@ impl Outcome {
             }
             Self::Interrupted | Self::Lost => model_texts::INTERRUPTED.to_owned(),
         };
-        with_edit(result_text, requested, ran, bytes_max)
+        with_edit(result_text, edit, bytes_max)
     }
 }
 
@@ -487,16 +529,17 @@ pub(crate) fn established(
         Some(reason) => format!("{result_text} {}{reason}", model_texts::REASON),
         None => result_text,
     };
-    with_edit(result_text, &call.input, call.effective_input(), bytes_max)
+    with_edit(result_text, call.edit().as_ref(), bytes_max)
 }
 
 /// Prepends the sentence about the edit, if there was one. The text has at most `bytes_max` bytes.
-fn with_edit(result_text: String, requested: &Input, ran: &Input, bytes_max: usize) -> String {
-    let result_text = if same_object(requested, ran) {
-        result_text
-    } else {
-        let (requested, ran) = (Value::Object(requested.clone()), Value::Object(ran.clone()));
-        format!("{} {requested} to {ran}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
+fn with_edit(result_text: String, edit: Option<&Edit>, bytes_max: usize) -> String {
+    let result_text = match edit {
+        None => result_text,
+        Some(Edit { from, to }) => {
+            let (from, to) = (json!(from), json!(to));
+            format!("{} {from} to {to}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
+        }
     };
     cut(without_nul(&result_text), bytes_max)
 }
@@ -552,8 +595,9 @@ mod tests {
 
     #[test]
     fn an_edit_is_reported_before_the_result() {
-        let (requested, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
-        let result_text = succeeded(json!({"deleted": "b.txt"})).words(&requested, &ran, 1000);
+        let shown = |value| ShownInput::without_secrets(input(value));
+        let edit = Edit { from: shown(json!({"path": "a.txt"})), to: shown(json!({"path": "b.txt"})) };
+        let result_text = succeeded(json!({"deleted": "b.txt"})).words(Some(&edit), 1000);
         let begin =
             r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
         assert_eq!(result_text, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
@@ -561,9 +605,8 @@ mod tests {
 
     #[test]
     fn result_texts_are_never_empty_and_never_longer_than_the_limit() {
-        let none = Input::new();
-        assert!(!succeeded(json!("")).words(&none, &none, 1000).is_empty());
-        let long = succeeded(json!("é".repeat(100))).words(&none, &none, 50);
+        assert!(!succeeded(json!("")).words(None, 1000).is_empty());
+        let long = succeeded(json!("é".repeat(100))).words(None, 50);
         assert!(long.len() <= 50 && long.ends_with("[…cut]"), "{long}");
     }
 }

@@ -47,6 +47,7 @@ mod rates;
 mod report;
 mod request_id;
 mod resolution;
+mod reveal;
 mod runs;
 pub(crate) mod server;
 mod session_approvals;
@@ -174,7 +175,7 @@ type Routes = (
     session_policy::Policies,
     sessions::Sessions,
     session_approvals::SessionApprovals,
-    (call::Calls, resolution::Resolutions, extension::Extensions),
+    (call::Calls, resolution::Resolutions, extension::Extensions, reveal::Reveals),
     workers::Workers,
     report::Reports,
     (approvals::Inbox, approval_detail::Details, delegation::DelegationRoutes, tool_requests::ToolRequests),
@@ -195,7 +196,12 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         session_policy::Policies(api.clone()),
         sessions::Sessions(api.clone()),
         session_approvals::SessionApprovals(api.clone()),
-        (call::Calls(api.clone()), resolution::Resolutions(api.clone()), extension::Extensions(api.clone())),
+        (
+            call::Calls(api.clone()),
+            resolution::Resolutions(api.clone()),
+            extension::Extensions(api.clone()),
+            reveal::Reveals(api.clone()),
+        ),
         workers::Workers(api.clone()),
         report::Reports(api.clone()),
         (

@@ -45,6 +45,7 @@ mod quorum;
 mod reached;
 mod refusals;
 mod resumable_runs;
+mod reveals;
 mod rows;
 mod run_transitions;
 mod runs;

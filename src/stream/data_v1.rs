@@ -9,6 +9,7 @@ use super::written::Written;
 use super::{Audience, Encoder, failure, words};
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Source, Usage};
+use crate::domain::secrets::ShownInput;
 use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
@@ -197,7 +198,7 @@ struct CallArguments<'a, Id> {
 struct Call<'a, Id> {
     tool_call_id: Id,
     tool_name: &'a str,
-    args: &'a serde_json::Map<String, Value>,
+    args: &'a ShownInput,
 }
 
 #[derive(Serialize)]

@@ -51,6 +51,7 @@ pub(super) struct Call {
     pub(super) requested_by: Option<String>,
     pub(super) thread_title: Option<String>,
     pub(super) input: Option<Box<RawValue>>,
+    pub(super) secret_inputs: Option<Vec<String>>,
     pub(super) unreadable: Option<bool>,
     pub(super) constants: Option<Box<RawValue>>,
     pub(super) preview: Option<Preview>,
@@ -81,7 +82,7 @@ pub(super) struct Call {
 }
 
 /// The names of the fields of [`Call`], and of those that say the same as another one.
-const KNOWN: [&str; 46] = [
+const KNOWN: [&str; 47] = [
     "tool_call_id",
     "tool_name",
     "state",
@@ -100,6 +101,7 @@ const KNOWN: [&str; 46] = [
     "requested_by",
     "thread_title",
     "input",
+    "secret_inputs",
     "unreadable",
     "constants",
     "preview",
@@ -272,6 +274,7 @@ impl Call {
         }
         let has = |part: &CardPart| match part {
             CardPart::Inputs => true,
+            CardPart::Secrets => self.secret_inputs.is_some() && self.risk_level.as_deref() != Some("low"),
             CardPart::Constants => self.constants.is_some(),
             CardPart::Preview => self.preview.is_some(),
             CardPart::Definition => self.unaccepted_definition.is_some(),

@@ -108,6 +108,7 @@ export type EventType =
   | 'tool.decision_refused'
   | 'tool.extended'
   | 'tool.delegated'
+  | 'tool.inputs_revealed'
   | 'tool.reminded'
   | 'tool.voted'
   | 'tool.escalated'
