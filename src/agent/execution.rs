@@ -107,14 +107,7 @@ impl Executor {
             },
             Err(why) => Outcome::Failed(why),
         };
-        self.write_down(
-            permit.tool_call_id(),
-            permit.execution(),
-            permit.edit(),
-            outcome,
-            None,
-        )
-        .await
+        self.write_down(permit.tool_call_id(), permit.execution(), permit.edit(), outcome, None).await
     }
 
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {

@@ -63,7 +63,8 @@ impl Approvals {
         let VisibleCall { call, thread, votes, .. } = seen;
         let registry = gate.registry();
         let tool = registry.get(&call.name).map(|tool| &**tool);
-        let headline = tool.filter(|_| !call.unreadable).and_then(|tool| tool.headline(&call.shown_proposal()));
+        let headline =
+            tool.filter(|_| !call.unreadable).and_then(|tool| tool.headline(&call.shown_proposal()));
         let quorum = registry.quorum(&call.name);
         let agreed_on = match &call.decision {
             Some(decision) => decision.input_hash.clone(),

@@ -48,11 +48,21 @@ pub(super) struct Proposal<'a> {
 
 impl<'a> Proposal<'a> {
     pub(super) fn of(call: &'a ToolCall) -> Self {
-        Self { tool_name: &call.name, input: &call.input, secrets: &call.secrets, unreadable: call.unreadable }
+        Self {
+            tool_name: &call.name,
+            input: &call.input,
+            secrets: &call.secrets,
+            unreadable: call.unreadable,
+        }
     }
 
     pub(super) fn of_hold(hold: &'a Hold) -> Self {
-        Self { tool_name: &hold.tool_name, input: &hold.input, secrets: &hold.secrets, unreadable: hold.unreadable }
+        Self {
+            tool_name: &hold.tool_name,
+            input: &hold.input,
+            secrets: &hold.secrets,
+            unreadable: hold.unreadable,
+        }
     }
 
     /// Returns the tool that would run, if the inputs can be shown and the tool is there.

@@ -70,7 +70,7 @@ impl SecretPaths {
     }
 
     /// All inputs are secret.
-    fn everything() -> Self {
+    pub(crate) fn everything() -> Self {
         Self(vec![vec![PathStep::Each]])
     }
 
@@ -355,7 +355,11 @@ fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (Place, &Value)> {
                 items.iter().enumerate().map(|(n, part)| (numbered(n), part)).collect()
             }
             (
-                "items" | "contains" | "additionalItems" | "unevaluatedItems" | "additionalProperties"
+                "items"
+                | "contains"
+                | "additionalItems"
+                | "unevaluatedItems"
+                | "additionalProperties"
                 | "unevaluatedProperties",
                 part,
             ) => vec![(each(), part)],
@@ -370,4 +374,125 @@ fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (Place, &Value)> {
         };
         found
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn paths(properties: Value) -> SecretPaths {
+        SecretPaths::of_schema(&json!({ "type": "object", "properties": properties }))
+    }
+
+    fn input(value: Value) -> Input {
+        value.as_object().unwrap().clone()
+    }
+
+    fn shown(paths: &SecretPaths, value: Value) -> Value {
+        json!(paths.shown(&input(value)))
+    }
+
+    #[test]
+    fn every_keyword_that_leads_to_a_mark_leads_to_a_path() {
+        let secret = || json!({ "type": "string", "format": "password" });
+        for (properties, expected) in [
+            (json!({ "a": secret() }), vec!["/a"]),
+            (json!({ "a": { "writeOnly": true } }), vec!["/a"]),
+            (json!({ "a": { "writeOnly": false }, "format": { "const": "password" } }), vec![]),
+            (json!({ "a/b~": { "properties": { "c": secret() } } }), vec!["/a~1b~0/c"]),
+            (json!({ "*": secret() }), vec!["/*"]),
+            (json!({ "a": { "items": { "properties": { "b": secret() } } } }), vec!["/a/*/b"]),
+            (json!({ "a": { "prefixItems": [{}, secret()] } }), vec!["/a/1"]),
+            (json!({ "a": { "items": [{}, secret()], "additionalItems": secret() } }), vec!["/a/1", "/a/*"]),
+            (json!({ "a": { "additionalProperties": secret() } }), vec!["/a/*"]),
+            (json!({ "a": { "patternProperties": { "^s": secret() } } }), vec!["/a/*"]),
+            (json!({ "a": { "unevaluatedProperties": secret() } }), vec!["/a/*"]),
+            (json!({ "a": { "allOf": [{ "anyOf": [{ "oneOf": [secret()] }] }] } }), vec!["/a"]),
+            (json!({ "a": { "if": {}, "then": { "properties": { "b": secret() } } } }), vec!["/a/b"]),
+            (json!({ "a": { "else": { "dependentSchemas": { "x": secret() } } } }), vec!["/a"]),
+        ] {
+            assert_eq!(paths(properties.clone()).patterns(), expected, "{properties}");
+        }
+    }
+
+    #[test]
+    fn references_are_followed_and_what_is_not_found_or_too_deep_is_secret() {
+        let of = |schema: Value| SecretPaths::of_schema(&schema).patterns();
+        let defs = json!({ "pin": { "writeOnly": true }, "free": {}, "loop": { "$ref": "#/$defs/loop" } });
+        let refers = |target: &str| of(json!({ "properties": { "a": { "$ref": target } }, "$defs": defs }));
+        assert_eq!(refers("#/$defs/pin"), ["/a"]);
+        assert_eq!(refers("#/$defs/free"), [""; 0]);
+        assert_eq!(refers("#/$defs/loop"), [""; 0]);
+        assert_eq!(refers("#/$defs/gone"), ["/a"]);
+        assert_eq!(refers("https://other.example/schema"), ["/a"]);
+        let embedded = json!({ "$id": "https://other.example/s", "$ref": "#/$defs/free" });
+        assert_eq!(of(json!({ "properties": { "a": embedded }, "$defs": defs })), ["/a"]);
+        // A tree: the secret of each node, and below the bound everything.
+        let tree = json!({
+            "properties": {
+                "pin": { "writeOnly": true }, "name": {}, "next": { "$ref": "#" },
+                "plain": { "$ref": "#/$defs/plain" },
+            },
+            "$defs": { "plain": { "properties": { "more": { "$ref": "#/$defs/plain" } } } },
+        });
+        let paths = SecretPaths::of_schema(&tree);
+        let mut value = json!({ "pin": 1, "name": "n" });
+        for _ in 0..40 {
+            value = json!({ "pin": 1, "name": "n", "next": value, "plain": { "more": { "more": {} } } });
+        }
+        let shown = shown(&paths, value);
+        assert!(!shown.to_string().contains('1'), "{shown}");
+        assert_eq!((&shown["name"], &shown["next"]["next"]["name"]), (&json!("n"), &json!("n")));
+        assert_eq!(shown["plain"], json!({ "more": { "more": {} } }));
+    }
+
+    #[test]
+    fn a_schema_with_too_many_paths_makes_all_inputs_secret_in_a_short_time() {
+        let two = |next: &str| json!({ "properties": { "l": { "$ref": next }, "r": { "$ref": next } } });
+        let mut defs = Map::new();
+        for n in 0..40 {
+            defs.insert(format!("d{n}"), two(&format!("#/$defs/d{}", n + 1)));
+        }
+        defs.insert("d40".to_owned(), json!({ "format": "password" }));
+        let paths = SecretPaths::of_schema(&json!({ "$ref": "#/$defs/d0", "$defs": defs }));
+        assert_eq!(paths.patterns(), ["/*"]);
+        let whole = SecretPaths::of_schema(&json!({ "type": "object", "writeOnly": true }));
+        assert_eq!(whole.patterns(), ["/*"]);
+    }
+
+    #[test]
+    fn a_mask_has_neither_the_type_nor_the_length_of_its_value_and_null_stays() {
+        let paths = paths(json!({
+            "s": { "writeOnly": true }, "l": { "items": { "properties": { "p": { "writeOnly": true } } } },
+            "m": { "additionalProperties": { "writeOnly": true } },
+        }));
+        let value = json!({ "s": { "deep": [1, 2] }, "l": [{ "p": 7, "q": 7 }, {}, { "p": null }, 3],
+                            "m": { "a": true, "b": "" }, "x": "s" });
+        let expected = json!({ "s": MASK, "l": [{ "p": MASK, "q": 7 }, {}, { "p": null }, 3],
+                               "m": { "a": MASK, "b": MASK }, "x": "s" });
+        assert_eq!(shown(&paths, value.clone()), expected);
+        assert_eq!(paths.pointers(&input(value)), ["/l/0/p", "/m/a", "/m/b", "/s"]);
+        assert_eq!(SecretPaths::of_json(paths.to_json().as_deref()), paths);
+        assert_eq!(SecretPaths::of_json(Some("[[1]]")), SecretPaths::everything());
+        assert_eq!(SecretPaths::default().to_json(), None);
+    }
+
+    #[test]
+    fn a_mask_in_an_edit_leaves_the_proposed_value_where_places_correspond() {
+        let paths = paths(json!({
+            "s": { "writeOnly": true }, "t": {},
+            "l": { "items": { "properties": { "p": { "writeOnly": true } } } },
+        }));
+        let proposed =
+            input(json!({ "s": { "k": 1 }, "t": "x", "l": [{ "p": "one" }, { "p": "two", "q": 1 }] }));
+        let unmasked = |edit: Value| paths.unmasked(&input(edit), &proposed).map(Value::Object);
+        let edit = json!({ "s": MASK, "t": MASK, "l": [{ "p": "new" }, { "p": MASK, "q": 2 }] });
+        let expected = json!({ "s": { "k": 1 }, "t": MASK, "l": [{ "p": "new" }, { "p": "two", "q": 2 }] });
+        assert_eq!(unmasked(edit), Ok(expected));
+        assert_eq!(unmasked(json!({ "l": [{ "p": MASK }] })), Err("/l/0/p".to_owned()), "a shorter list");
+        assert_eq!(unmasked(json!({ "l": [{ "p": "a" }] })), Ok(json!({ "l": [{ "p": "a" }] })));
+        let none = paths.unmasked(&input(json!({ "s": MASK })), &Input::new());
+        assert_eq!(none, Err("/s".to_owned()));
+    }
 }

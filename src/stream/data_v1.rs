@@ -256,6 +256,7 @@ mod tests {
     use crate::domain::id::MessageId;
     use crate::domain::input::Input;
     use crate::domain::run::{TurnError, TurnErrorCode};
+    use crate::domain::secrets::SecretPaths;
     use crate::domain::turn::Spent;
     use uuid::Uuid;
 
@@ -283,13 +284,14 @@ mod tests {
                 TurnEvent::CallStored {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
-                    input: input.clone(),
+                    input: ShownInput::without_secrets(input.clone()),
                 },
                 TurnEvent::Held(vec![HeldCallStatus {
                     tool_call_id: call,
                     hold: Hold {
                         tool_name: "delete_file".to_owned(),
                         input: input.clone(),
+                        secrets: SecretPaths::default(),
                         schema_hash: "h".to_owned(),
                         risk: RiskLevel::High,
                         reason: None,

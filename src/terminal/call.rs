@@ -52,6 +52,9 @@ pub(super) struct Call {
     pub(super) thread_title: Option<String>,
     pub(super) input: Option<Box<RawValue>>,
     pub(super) secret_inputs: Option<Vec<String>>,
+    /// Whether the inputs are here without masks.
+    #[serde(skip)]
+    pub(super) is_revealed: bool,
     pub(super) unreadable: Option<bool>,
     pub(super) constants: Option<Box<RawValue>>,
     pub(super) preview: Option<Preview>,
@@ -283,7 +286,24 @@ impl Call {
     }
 }
 
+/// The inputs of a call without masks.
+#[derive(Debug, Deserialize)]
+struct Revealed {
+    input: Box<RawValue>,
+    validated_inputs: Option<Box<RawValue>>,
+    input_hash: String,
+}
+
 impl Card {
+    /// Takes the inputs without masks. The server records it.
+    pub(super) async fn reveal(&mut self, client: &Client) -> Result<(), Failure> {
+        let Revealed { input, validated_inputs, input_hash } = client.reveal(&self.call.tool_call_id).await?;
+        let call = &mut self.call;
+        (call.input, call.validated_inputs) = (Some(input), validated_inputs);
+        (call.input_hash, call.is_revealed) = (Some(input_hash), true);
+        Ok(())
+    }
+
     fn of(fields: Fields) -> Result<Self, Failure> {
         let unreadable = |error: serde_json::Error| Failure::Unreadable(error.to_string());
         let json = serde_json::value::to_raw_value(&fields).map_err(unreadable)?;

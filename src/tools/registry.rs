@@ -328,7 +328,10 @@ impl Registered {
         let input = Value::Object(input.clone());
         let errors = self.validator.iter_errors(&input).map(|error| InputError {
             pointer: error.instance_path().to_string(),
-            message: cut(if quotes { error.to_string() } else { error.masked().to_string() }, MESSAGE_BYTES_MAX),
+            message: cut(
+                if quotes { error.to_string() } else { error.masked().to_string() },
+                MESSAGE_BYTES_MAX,
+            ),
         });
         constants.chain(errors).take(ERRORS_MAX).collect()
     }
@@ -545,7 +548,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"path": {"type": "string"}},
                             "required": ["path"], "additionalProperties": false});
         registry.register_dyn(Arc::new(Late(schema, "t"))).unwrap();
-        let errors = |value: Value| registry.get("t").unwrap().errors(value.as_object().unwrap(), &SecretPaths::default());
+        let errors = |value: Value| {
+            registry.get("t").unwrap().errors(value.as_object().unwrap(), &SecretPaths::default())
+        };
         assert!(errors(json!({"path": "a"})).is_empty());
         assert_eq!(errors(json!({"path": 1}))[0].pointer, "/path");
         assert_eq!(errors(json!({})).len(), 1);

@@ -5,6 +5,14 @@ use super::{HandlerAnswer, Remember};
 /// The question after the details of the call.
 pub(super) const QUESTION: &str = "[y]es, [s]ession, [n]o [why], [c]ancel, [l]ater? ";
 
+/// What stands before the question about a call with secret inputs.
+pub(super) const REVEAL: &str = "[r]eveal the secret inputs, ";
+
+/// Whether a line asks for the secret inputs.
+pub(super) fn reveals(line: &str) -> bool {
+    matches!(line.trim().to_lowercase().as_str(), "r" | "reveal")
+}
+
 /// Parses an answer. Only a line that begins with a word of the question is an answer: a typing error decides
 /// nothing.
 pub(super) fn answer(line: &str) -> Option<HandlerAnswer> {

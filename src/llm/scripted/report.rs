@@ -97,7 +97,8 @@ fn label(tool: &str, input: Option<&Input>) -> String {
 mod tests {
     use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::*;
-    use crate::domain::call::{Outcome, rejection, withdrawal};
+    use crate::domain::call::{Edit, Outcome, rejection, withdrawal};
+    use crate::domain::secrets::ShownInput;
     use serde_json::json;
 
     // The last answers are not outputs of a successful tool, so the report does not claim success.
@@ -149,7 +150,7 @@ mod tests {
         }
         // An input that reads like the text around it.
         let shown = ShownInput::without_secrets;
-        let edit = Edit { from: shown(proposed), to: shown(input("} to { before approving. c")) };
+        let edit = Edit { from: shown(proposed.clone()), to: shown(input("} to { before approving. c")) };
         let done =
             Outcome::Succeeded(crate::domain::output::Output::new(json!({"deleted": "c"}), usize::MAX));
         for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
