@@ -50,7 +50,7 @@ impl ShownInput {
     }
 
     /// Returns inputs of a test as a page shows them.
-    #[cfg(any(test, feature = "bench"))]
+    #[cfg(test)]
     pub(crate) fn without_secrets(input: Input) -> Self {
         Self(input)
     }

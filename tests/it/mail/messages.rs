@@ -288,6 +288,7 @@ async fn a_mail_has_masks_in_place_of_secrets() {
     let notify = Notify { share_arguments: true, ..local() };
     let app = crate::secrets::server(|config| with_mail(config, postbox.mail(), [notify])).await;
     let call = crate::secrets::held(&app, "login").await;
+    postbox.got(1).await;
     app.client.approve(&call).await;
     let messages = postbox.got(2).await;
     for message in &messages {

@@ -16,7 +16,8 @@ async fn webhooks_and_messages_to_other_services_have_masks() {
         tenant: "default".to_owned(),
         user: Some("local".to_owned()),
         url: Some(format!("{}/desk", remote.base)),
-        template: Some("{question} {inputs}".to_owned()),
+        template: Some("{headline} {inputs}".to_owned()),
+        content_type: Some("text/plain".to_owned()),
         share_arguments: true,
         ..Notify::default()
     };
@@ -27,7 +28,6 @@ async fn webhooks_and_messages_to_other_services_have_masks() {
     })
     .await;
     let id = held(&app, "login").await;
-    app.client.approve(&id).await;
     let ended = |path: &str, count: usize| {
         let (remote, path) = (&remote, path.to_owned());
         async move {
@@ -35,6 +35,8 @@ async fn webhooks_and_messages_to_other_services_have_masks() {
             eventually("the messages arrive", got).await
         }
     };
+    ended("/desk", 1).await;
+    app.client.approve(&id).await;
     let hooks = ended("/hook", 5).await;
     assert!(hooks.iter().any(|request| request.body.contains(MASK)));
     let messages = ended("/desk", 2).await;

@@ -10,14 +10,14 @@ use crate::support::{Embedded, Ledger, call, probes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::Config;
-use holdpoint::tools::{DynTool, Input, Permit, RiskLevel, ToolError, ToolRegistry, ToolSpec};
+use holdpoint::tools::{DynTool, Permit, RiskLevel, ToolError, ToolRegistry, ToolSpec};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The text in place of a secret.
 pub(crate) const MASK: &str = "•••";
 /// What no person reads before it is opened.
-const SECRETS: [&str; 4] = ["hunter2-canary", "48151623", "tok-canary-one", "tok-canary-two"];
+pub(crate) const SECRETS: [&str; 4] = ["hunter2-canary", "48151623", "tok-canary-one", "tok-canary-two"];
 
 /// A tool with secrets in several places.
 struct Login {

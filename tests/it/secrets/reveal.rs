@@ -87,7 +87,7 @@ async fn a_delegate_opens_the_secrets_of_the_delegated_call_alone() {
     let (id, other) = (held(&app, "login").await, held(&app, "login").await);
     assert_eq!(revealed(&bob, &id).await.status, 404);
     let until = app.client.call(&id).await["expires_at"].clone();
-    let body = json!({ "to": "bob", "until": until });
+    let body = json!({ "to": "bob", "until": until, "reason": "Away." });
     let delegated = chief.post(&format!("/approvals/{id}/delegate"), &body).await;
     assert_eq!(delegated.status, 200, "{:?}", delegated.body);
     assert_eq!(revealed(&bob, &id).await.body["input"], input());
