@@ -16,7 +16,6 @@ fn read_at(thread: &str, id: &str) -> Vec<String> {
         format!("/sessions/{thread}/approvals"),
         format!("/threads/{thread}/messages"),
         format!("/tool_calls/{id}/events"),
-        "/events".to_owned(),
     ];
     for dialect in ["v4", "ui-v5", "ui-v6", "ui-v7"] {
         paths.push(format!("/threads/{thread}/messages?format={dialect}"));
