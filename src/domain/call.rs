@@ -23,7 +23,8 @@ use super::input::Input;
 use super::model_texts;
 use super::output::Output;
 use super::preview::Preview;
-use super::secrets::{SecretPaths, ShownInput};
+use super::secrets::SecretPaths;
+use super::shown::Edit;
 use super::text::{cut, without_nul};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -217,15 +218,6 @@ pub(crate) struct End {
     pub(crate) at: Timestamp,
 }
 
-/// A change of the inputs by an approver, for the model. People read this text too, so secrets are masked in it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Edit {
-    /// The proposed inputs.
-    pub(crate) from: ShownInput,
-    /// The inputs that run.
-    pub(crate) to: ShownInput,
-}
-
 /// The outcome of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
@@ -302,43 +294,6 @@ impl ToolCall {
     /// this is unknown.
     pub(crate) fn is_withdrawn(&self) -> bool {
         matches!(&self.state, State::Cancelled(_, end) if end.result != model_texts::FENCED)
-    }
-
-    /// Returns the inputs that a page shows in a message. For an invalid call the inputs are empty.
-    pub(crate) fn shown_input(&self) -> ShownInput {
-        match self.state {
-            State::Invalid(_) => ShownInput::default(),
-            _ => self.secrets.shown(self.effective_input()),
-        }
-    }
-
-    /// Returns the proposed inputs for people. Those of an invalid call may be anything, with a secret anywhere: if the
-    /// tool has secrets, they are empty.
-    pub(crate) fn shown_proposal(&self) -> ShownInput {
-        match self.state {
-            State::Invalid(_) if !self.secrets.is_empty() => ShownInput::default(),
-            _ => self.secrets.shown(&self.input),
-        }
-    }
-
-    /// Returns the inputs that an approver put in place of the model's, for people.
-    pub(crate) fn shown_edit(&self) -> Option<ShownInput> {
-        self.edited_input().map(|edited| self.secrets.shown(edited))
-    }
-
-    /// Returns the change of the inputs by an approver, if there was one.
-    pub(crate) fn edit(&self) -> Option<Edit> {
-        let to = self.shown_edit()?;
-        Some(Edit { from: self.secrets.shown(&self.input), to })
-    }
-
-    /// Returns the places of the secrets in the proposed inputs and in those that replaced them.
-    pub(crate) fn secret_pointers(&self) -> Vec<String> {
-        let mut found = self.secrets.pointers(&self.input);
-        found.extend(self.edited_input().into_iter().flat_map(|edited| self.secrets.pointers(edited)));
-        found.sort_unstable();
-        found.dedup();
-        found
     }
 
     /// Returns the inputs that an approver put in place of the model's.
@@ -583,6 +538,7 @@ pub(crate) fn unknown_schema_hash() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::secrets::ShownInput;
     use super::*;
 
     fn input(value: Value) -> Input {

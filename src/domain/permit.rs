@@ -1,9 +1,10 @@
 //! Permits: the rights to run tools. No tool can run without one.
 
-use super::call::{Edit, Execution};
+use super::call::Execution;
 use super::id::ToolCallId;
 use super::input::Input;
 use super::request_sender::{InputRequests, RequestSender};
+use super::shown::Edit;
 use super::tool_request::{Answer, Question, RequestKind};
 use super::waited::Waited;
 use std::fmt;

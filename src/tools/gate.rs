@@ -3,6 +3,7 @@
 //! The gate judges every call of a model: whether the call may run, whether it needs an approval, and whether
 //! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
 
+use super::card_facts::CardFacts;
 use super::registry::{Does, Registered};
 use super::remote_work::RemoteServer;
 use super::rules;
@@ -12,11 +13,10 @@ use super::{
 };
 use crate::config::{self, Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Edit, Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
+use crate::domain::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
 use crate::domain::card::CardPart;
 use crate::domain::definition::{Accepted, Unaccepted};
 use crate::domain::grant::{Grant, Remembering};
-use crate::domain::hold::Hold;
 use crate::domain::id::GrantId;
 use crate::domain::input::Input;
 use crate::domain::model_texts;
@@ -28,6 +28,7 @@ use crate::domain::policy::{
 };
 use crate::domain::remote::Remote;
 use crate::domain::secrets::SecretPaths;
+use crate::domain::shown::Edit;
 use crate::domain::strict_json;
 use crate::domain::text::cut;
 use futures::FutureExt;
@@ -111,30 +112,6 @@ pub(crate) enum Returned {
 impl From<Outcome> for Returned {
     fn from(outcome: Outcome) -> Self {
         Self::Outcome(outcome)
-    }
-}
-
-/// The facts of a held call on which the parts of its card depend.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CardFacts<'a> {
-    tool_name: &'a str,
-    has_preview: bool,
-    risk: RiskLevel,
-    secrets: &'a SecretPaths,
-    input: &'a Input,
-}
-
-impl<'a> From<&'a ToolCall> for CardFacts<'a> {
-    fn from(call: &'a ToolCall) -> Self {
-        let ToolCall { name: tool_name, preview, risk, secrets, input, .. } = call;
-        Self { tool_name, has_preview: preview.is_some(), risk: *risk, secrets, input }
-    }
-}
-
-impl<'a> From<&'a Hold> for CardFacts<'a> {
-    fn from(hold: &'a Hold) -> Self {
-        let Hold { tool_name, preview, risk, secrets, input, .. } = hold;
-        Self { tool_name, has_preview: preview.is_some(), risk: *risk, secrets, input }
     }
 }
 

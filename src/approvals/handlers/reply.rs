@@ -5,7 +5,7 @@ use super::{HandlerAnswer, Remember};
 /// The question after the details of the call.
 pub(super) const QUESTION: &str = "[y]es, [s]ession, [n]o [why], [c]ancel, [l]ater? ";
 
-/// What stands before the question about a call with secret inputs.
+/// The beginning of the question about a call with secret inputs.
 pub(super) const REVEAL: &str = "[r]eveal the secret inputs, ";
 
 /// Whether a line asks for the secret inputs.

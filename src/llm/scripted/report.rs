@@ -97,8 +97,9 @@ fn label(tool: &str, input: Option<&Input>) -> String {
 mod tests {
     use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::*;
-    use crate::domain::call::{Edit, Outcome, rejection, withdrawal};
+    use crate::domain::call::{Outcome, rejection, withdrawal};
     use crate::domain::secrets::ShownInput;
+    use crate::domain::shown::Edit;
     use serde_json::json;
 
     // The last answers are not outputs of a successful tool, so the report does not claim success.
