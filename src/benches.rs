@@ -9,6 +9,7 @@ use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus};
 use crate::domain::policy::{Judgement, SessionPolicy};
+use crate::domain::secrets::SecretPaths;
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::store::{SealKind, Sent, Transcript};
 use crate::stream::{Audience, Dialect};
@@ -165,6 +166,7 @@ fn call(turn: u32) -> ToolCall {
         wire_call_id: format!("call_{turn}"),
         name: "delete_file".to_owned(),
         input: Input::from_iter([("path".to_owned(), json!(format!("/srv/data/file-{turn}.txt")))]),
+        secrets: SecretPaths::default(),
         schema_hash: String::new(),
         held: true,
         risk: RiskLevel::High,

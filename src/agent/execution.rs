@@ -8,11 +8,11 @@ use super::wake::Wake;
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Execution, Outcome, State};
 use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
 use crate::domain::model_texts;
 use crate::domain::owner::Owner;
 use crate::domain::permit::Permit;
 use crate::domain::request_sender::InputRequests;
+use crate::domain::shown::Edit;
 use crate::domain::waited::Waited;
 use crate::metrics::Metrics;
 use crate::store::{AgentLimits, Delegated, Settled, Store, StoreError};
@@ -108,15 +108,7 @@ impl Executor {
             },
             Err(why) => Outcome::Failed(why),
         };
-        self.write_down(
-            permit.tool_call_id(),
-            permit.execution(),
-            permit.requested(),
-            permit.input(),
-            outcome,
-            None,
-        )
-        .await
+        self.write_down(permit.tool_call_id(), permit.execution(), permit.edit(), outcome, None).await
     }
 
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
@@ -137,7 +129,7 @@ impl Executor {
         offer: Option<Offer>,
     ) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
-        let (requested, ran) = (permit.requested().clone(), permit.input().clone());
+        let edit = permit.edit().cloned();
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
         let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
         let permit = permit.with_requests(asks.clone());
@@ -150,7 +142,7 @@ impl Executor {
         drop(heartbeat);
         let unknown = match ended {
             Ok(Returned::Outcome(outcome)) => {
-                return self.write_down(tool_call_id, execution, &requested, &ran, outcome, offer).await;
+                return self.write_down(tool_call_id, execution, edit.as_ref(), outcome, offer).await;
             }
             Ok(Returned::Accepted(owner)) => {
                 return self.hand_over(tool_call_id, execution, &owner, asks).await;
@@ -158,9 +150,9 @@ impl Executor {
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
-        let written = self.write_down(tool_call_id, execution, &requested, &ran, unknown, None).await;
+        let written = self.write_down(tool_call_id, execution, edit.as_ref(), unknown, None).await;
         let executor = self.clone();
-        let late = async move { executor.settle_late(tool, tool_call_id, execution, &requested, &ran).await };
+        let late = async move { executor.settle_late(tool, tool_call_id, execution, edit.as_ref()).await };
         self.tasks.spawn(late);
         written
     }
@@ -243,8 +235,7 @@ impl Executor {
         mut tool: JoinHandle<Returned>,
         tool_call_id: ToolCallId,
         execution: Execution,
-        requested: &Input,
-        ran: &Input,
+        edit: Option<&Edit>,
     ) {
         let returned = tokio::select! {
             biased;
@@ -254,7 +245,7 @@ impl Executor {
         let Returned::Outcome(outcome @ (Outcome::Succeeded(_) | Outcome::Failed(_))) = returned else {
             return;
         };
-        match self.write_down(tool_call_id, execution, requested, ran, outcome, None).await {
+        match self.write_down(tool_call_id, execution, edit, outcome, None).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
         }
@@ -265,12 +256,11 @@ impl Executor {
         &self,
         tool_call_id: ToolCallId,
         execution: Execution,
-        requested: &Input,
-        ran: &Input,
+        edit: Option<&Edit>,
         outcome: Outcome,
         offer: Option<Offer>,
     ) -> Result<Ran, StoreError> {
-        let result = self.gate().result_text(&outcome, requested, ran);
+        let result = self.gate().result_text(&outcome, edit);
         if let (Some(offer), Outcome::Succeeded(_) | Outcome::Failed(_)) = (offer, &outcome)
             && let Some(state) = offer.make(tool_call_id, execution, &outcome, &result, self.lease).await
         {

@@ -163,6 +163,7 @@ impl Judge<'_> {
             name: call.name,
             arguments,
             input: judged.input,
+            secrets: judged.secrets,
             schema_hash: judged.schema_hash,
             idempotent: judged.idempotent,
             by_worker: judged.by_worker,

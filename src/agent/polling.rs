@@ -93,7 +93,7 @@ impl Executor {
         match ended {
             End::Outcome(outcome) => {
                 let outcome = outcome.of_attempt(polls.execution.attempt);
-                let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+                let result = self.gate().result_text(&outcome, call.edit().as_ref());
                 let settle = || async {
                     let write = self.store.urgent_write().await?;
                     let settled = write.settle_polled(&polls, &outcome, result.clone()).await?;

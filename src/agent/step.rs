@@ -14,6 +14,7 @@ use crate::domain::turn::{FinishReason, TurnEvent};
 use crate::entropy::Entropy;
 use crate::llm::{CALLS_MAX, LanguageModel, ModelError, ModelEvent, ModelRequest};
 use crate::metrics::Metrics;
+use crate::tools::gate::Gate;
 use futures::StreamExt;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -64,6 +65,8 @@ pub(super) struct ProposedCall {
     pub(super) arguments: String,
     /// The nesting of the emitted arguments.
     nesting: Nesting,
+    /// Whether the tool has secret inputs, so that no piece of the arguments is emitted.
+    has_secrets: bool,
     /// Whether the model completed the call.
     pub(super) complete: bool,
 }
@@ -91,6 +94,7 @@ pub(super) struct ModelCaller<'a> {
     /// The timeouts, and the number of retries.
     pub(super) timeouts: &'a config::Model,
     pub(super) limits: &'a config::Limits,
+    pub(super) gate: &'a Gate,
     pub(super) clock: &'a dyn Clock,
     pub(super) entropy: &'a dyn Entropy,
     pub(super) heartbeat: &'a Heartbeat,
@@ -211,7 +215,7 @@ impl ModelCaller<'_> {
                     }
                 }
                 Some(event) => {
-                    output.apply(event?, self.limits, self.clock, emit)?;
+                    output.apply(event?, self, emit)?;
                     last_output = Instant::now();
                 }
                 None if output.end.is_some() => return Ok(()),
@@ -305,8 +309,7 @@ impl ModelOutput {
     fn apply(
         &mut self,
         event: ModelEvent,
-        limits: &config::Limits,
-        clock: &dyn Clock,
+        ModelCaller { limits, gate, clock, .. }: &ModelCaller<'_>,
         emit: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
         match event {
@@ -368,6 +371,7 @@ impl ModelOutput {
                     name: tool_name.clone(),
                     arguments: String::new(),
                     nesting: Nesting::default(),
+                    has_secrets: gate.has_secrets(&tool_name),
                     complete: false,
                 });
                 emit(TurnEvent::CallStarted { tool_call_id: id, tool_name });
@@ -384,7 +388,8 @@ impl ModelOutput {
                 // Clients parse the arguments as they arrive, and endless nesting crashes them. The gate
                 // refuses such arguments.
                 delta.truncate(call.nesting.within(&delta, limits.json_depth).len());
-                if !delta.is_empty() {
+                // Pieces cannot be masked. The stored inputs follow.
+                if !delta.is_empty() && !call.has_secrets {
                     let tool_call_id = call.id;
                     emit(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
                 }

@@ -262,10 +262,12 @@ impl Agent {
         request: &ModelRequest,
         emit: Emit<'_>,
     ) -> (ModelOutput, Result<(), Stopped>) {
+        let gate = self.executor.gate();
         let asking = ModelCaller {
             model: turn.model,
             timeouts: &self.model,
             limits: &self.limits,
+            gate: &gate,
             clock: self.clock.as_ref(),
             entropy: self.entropy.as_ref(),
             heartbeat: turn.heartbeat,
@@ -457,7 +459,7 @@ impl Agent {
     fn emit_stored(&self, calls: &[ToolCall], emit: Emit<'_>) {
         for call in calls {
             let (tool_call_id, tool_name) = (call.id, call.name.clone());
-            emit(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() });
+            emit(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input() });
         }
         for call in calls {
             if let Some(shown) = RenderedResult::of(call) {

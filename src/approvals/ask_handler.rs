@@ -4,7 +4,7 @@
 //! transaction open. The answer goes through the same function as every decision. Other deciders may decide
 //! meanwhile, and the first decision wins.
 
-use super::handlers::{ApprovalRequest, HandlerAnswer};
+use super::handlers::{ApprovalRequest, HandlerAnswer, Opener};
 use super::{Approvals, DecideError, Decider, DecisionRequest, Scope};
 use crate::agent::Wait;
 use crate::domain::Principal;
@@ -130,7 +130,8 @@ impl Approvals {
     async fn ask_handler_about(&self, lease: &Lease, call: &ToolCall, over: &CancellationToken) {
         let gate = self.gate();
         let shown = gate.shown_hash(call);
-        let request = ApprovalRequest::of(call, &gate, &lease.thread, &lease.run);
+        let opener = self.opener_for_handler(lease, call.id);
+        let request = ApprovalRequest::of(call, &gate, &lease.thread, &lease.run, opener);
         let handler = &self.handler;
         let answered = AssertUnwindSafe(async { handler.ask(request).await }).catch_unwind();
         let answer = tokio::select! {
@@ -177,6 +178,19 @@ impl Approvals {
                 tracing::warn!(%error, "the handler's decision was refused; the call is left to the routes");
             }
         }
+    }
+
+    /// Returns what reads the inputs of a call for the handler.
+    fn opener_for_handler(&self, lease: &Lease, id: ToolCallId) -> Opener {
+        let (approvals, requester, actor) = (self.clone(), requester(lease), self.handler_actor());
+        Opener(Arc::new(move || {
+            let (approvals, requester, actor) = (approvals.clone(), requester.clone(), actor.clone());
+            let reveal = async move {
+                let by = Decider::Handler { actor: &actor, requester: &requester };
+                Ok(approvals.reveal(by, id).await?.input)
+            };
+            reveal.boxed()
+        }))
     }
 
     async fn decide_for_handler(

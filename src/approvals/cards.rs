@@ -34,12 +34,13 @@ impl Cards for RequesterCards {
         let obstacle = proposal.obstacle(&gate, may, block.as_ref());
         let approvals_needed = registry.quorum(&hold.tool_name).people;
         let unaccepted = tool.and_then(|tool| tool.acceptance.unaccepted()).cloned();
+        let shown = hold.secrets.shown(&hold.input);
         let schema_hash = tool.map_or(&hold.schema_hash, |tool| &tool.schema_hash);
         Card {
             title: title_of(registry, &hold.tool_name),
             description: tool.map(|tool| tool.spec.description.clone()),
-            headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&hold.input)),
-            parts: gate.card_parts(&hold.tool_name, hold.preview.as_ref()),
+            headline: tool.filter(|_| !hold.unreadable).and_then(|tool| tool.headline(&shown)),
+            parts: gate.card_parts(hold.into()),
             mcp: tool.and_then(|tool| tool.remote.clone()),
             constants: tool.and_then(|tool| tool.spec.constants()),
             input_hash: input_hash(&hold.tool_name, &hold.input, schema_hash, hold.preview.as_ref()),

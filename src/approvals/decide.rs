@@ -15,6 +15,7 @@ use crate::domain::input::Input;
 use crate::domain::link::{LinkRefused, LinkToken};
 use crate::domain::permit::Permit;
 use crate::domain::policy::MayDecide;
+use crate::domain::secrets::MASK;
 use crate::rate_limit::RateLimited;
 use crate::store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
 use crate::tools::InputError;
@@ -538,14 +539,23 @@ pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> 
     }
     match &request.choice {
         Choice::Approve { inputs, note } => {
-            let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
+            let inputs = unmasked(call, inputs.as_ref())?.filter(|inputs| !same_object(inputs, &call.input));
             let runs = inputs.as_ref().unwrap_or(&call.input);
             let edited = inputs.as_ref().map(|_| &call.input);
-            tool.map_or(Ok(()), |tool| fits(gate, tool, runs, edited))?;
+            tool.map_or(Ok(()), |tool| fits(gate, tool, (runs, &call.secrets), edited))?;
             Ok(Choice::Approve { inputs, note: note.clone() })
         }
         Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),
     }
+}
+
+/// Returns the inputs of an approval with the proposed value in place of each mask of a secret.
+fn unmasked(call: &ToolCall, inputs: Option<&Input>) -> Result<Option<Input>, DecideError> {
+    let whole = inputs.map(|inputs| call.secrets.unmasked(inputs, &call.input)).transpose();
+    whole.map_err(|pointer| {
+        let message = format!("{MASK} leaves a secret as it was proposed, and no value was proposed here");
+        DecideError::InvalidInputs(vec![InputError { pointer, message }])
+    })
 }
 
 /// Returns the edited inputs that need a preview of their own: the tool has previews, or had one for the proposed
@@ -574,7 +584,8 @@ fn is_repeat(call: &ToolCall, answer: &Choice) -> bool {
             | State::Failed(..)
             | State::Interrupted(..),
             Choice::Approve { inputs, .. },
-        ) => same_object(inputs.as_ref().unwrap_or(&call.input), call.effective_input()),
+        ) => unmasked(call, inputs.as_ref())
+            .is_ok_and(|inputs| same_object(inputs.as_ref().unwrap_or(&call.input), call.effective_input())),
         (State::Rejected(_), Choice::Reject { .. }) => true,
         _ => false,
     }

@@ -63,7 +63,8 @@ impl Approvals {
         let VisibleCall { call, thread, votes, .. } = seen;
         let registry = gate.registry();
         let tool = registry.get(&call.name).map(|tool| &**tool);
-        let headline = tool.filter(|_| !call.unreadable).and_then(|tool| tool.headline(&call.input));
+        let headline =
+            tool.filter(|_| !call.unreadable).and_then(|tool| tool.headline(&call.shown_proposal()));
         let quorum = registry.quorum(&call.name);
         let agreed_on = match &call.decision {
             Some(decision) => decision.input_hash.clone(),
@@ -92,7 +93,7 @@ impl Approvals {
         DecisionStatus {
             tool,
             headline,
-            card_parts: gate.card_parts(&call.name, call.preview.as_ref()),
+            card_parts: gate.card_parts(call.into()),
             can_decide,
             obstacle,
             can_edit,

@@ -11,6 +11,7 @@ use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::obstacle::Obstacle;
 use crate::domain::policy::{MayDecide, SessionPolicy, Source};
+use crate::domain::secrets::SecretPaths;
 use crate::store::{CallPolicy, Read, StoreError, VisibleCall};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
@@ -41,16 +42,27 @@ impl Blocked {
 pub(super) struct Proposal<'a> {
     pub(super) tool_name: &'a str,
     pub(super) input: &'a Input,
+    pub(super) secrets: &'a SecretPaths,
     pub(super) unreadable: bool,
 }
 
 impl<'a> Proposal<'a> {
     pub(super) fn of(call: &'a ToolCall) -> Self {
-        Self { tool_name: &call.name, input: &call.input, unreadable: call.unreadable }
+        Self {
+            tool_name: &call.name,
+            input: &call.input,
+            secrets: &call.secrets,
+            unreadable: call.unreadable,
+        }
     }
 
     pub(super) fn of_hold(hold: &'a Hold) -> Self {
-        Self { tool_name: &hold.tool_name, input: &hold.input, unreadable: hold.unreadable }
+        Self {
+            tool_name: &hold.tool_name,
+            input: &hold.input,
+            secrets: &hold.secrets,
+            unreadable: hold.unreadable,
+        }
     }
 
     /// Returns the tool that would run, if the inputs can be shown and the tool is there.
@@ -73,7 +85,7 @@ impl<'a> Proposal<'a> {
             Err(DecideError::Unreadable) => return Some(Obstacle::Unreadable),
             Err(_) => return Some(Obstacle::ToolUnavailable),
         };
-        let errors = gate.errors(tool, self.input, None);
+        let errors = gate.errors(tool, (self.input, self.secrets), None);
         if !errors.is_empty() {
             let why = errors.iter().map(|error| format!("{}: {}", error.pointer, error.message));
             return Some(Obstacle::InvalidInputs(why.collect::<Vec<_>>().join("; ")));
@@ -87,11 +99,11 @@ impl<'a> Proposal<'a> {
     }
 }
 
-/// Checks that the tool takes these inputs. `edited` are the proposed inputs, if a decider has replaced them.
+/// Checks that the tool takes these inputs of a call with these secrets. `edited` are the proposed inputs, if a decider has replaced them.
 pub(super) fn fits(
     gate: &Gate,
     tool: &Registered,
-    inputs: &Input,
+    inputs: (&Input, &SecretPaths),
     edited: Option<&Input>,
 ) -> Result<(), DecideError> {
     let errors = gate.errors(tool, inputs, edited);

@@ -90,7 +90,7 @@ impl Approvals {
                 return Ok(false);
             };
             // The inputs of a call do not change, and no writer waits for the text.
-            let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+            let result = self.gate().result_text(&outcome, call.edit().as_ref());
             let write = self.store.urgent_write().await?;
             let (execution, by) = (doubtful.execution, ResolvedBy::Tool);
             let resolved = write.resolve(tool_call_id, execution, &outcome, &result, by).await?;

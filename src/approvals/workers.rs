@@ -218,7 +218,7 @@ impl Approvals {
             Some(report) => self.reported_outcome(report, execution),
             None => Outcome::Lost,
         };
-        let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
+        let result = self.gate().result_text(&outcome, call.edit().as_ref());
         let deadline = self.approval.start_deadline;
         let settled = write.settle_permitted(&permitted, &outcome, result.clone(), deadline).await?;
         let state = match settled {

@@ -66,7 +66,7 @@ impl Chat {
         let Some(ended) = write.ended_child(delegated).await? else { return Ok(false) };
         let gate = self.agent.executor.gate();
         let outcome = outcome(&ended, &gate);
-        let result = gate.result_text(&outcome, &ended.call.input, ended.call.effective_input());
+        let result = gate.result_text(&outcome, ended.call.edit().as_ref());
         let settled = write.settle_child(&ended, &outcome, result).await?;
         write.commit().await?;
         if settled {

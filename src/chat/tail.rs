@@ -365,9 +365,9 @@ impl TailCursor {
 fn as_requested(call: &ToolCall) -> TurnEvent<'static> {
     let input = match call.state {
         State::Invalid(_) => call.shown_input(),
-        _ => &call.input,
+        _ => call.shown_proposal(),
     };
-    TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input: input.clone() }
+    TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input }
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ export const accept = (tool, hash) => request('POST', `tools/${id(tool)}/accept`
 export const events = (callId, cursor) => request('GET', `tool_calls/${id(callId)}/events${query({ page_size: 100, cursor })}`);
 export const decide = decision => request('POST', 'qa/validate_tool', decision);
 export const previewEdit = (callId, inputs) => request('POST', `tool_calls/${id(callId)}/preview`, { validated_inputs: inputs });
+export const reveal = callId => request('POST', `tool_calls/${id(callId)}/reveal`);
 export const openLink = link => request('POST', 'links/open', { link });
 export const resolve = (callId, finding) => request('POST', `tool_calls/${id(callId)}/resolve`, finding);
 export const extend = (callId, seconds) => request('POST', `tool_calls/${id(callId)}/extend`, { expires_in: seconds });

@@ -1,6 +1,7 @@
 // Approving several waiting calls of one tool that the list shows, with the hashes that were shown.
 import { BATCH, decideAll } from './api.js';
 import { approveButton, rest } from './approve.js';
+import { partsOf } from './complete.js';
 import { headline } from './headline.js';
 import { changed, setBusy } from './inert.js';
 import * as list from './list.js';
@@ -58,7 +59,8 @@ function openDialog(items) {
 export function entry(item) {
   const drawn = parts('h4');
   const body = Object.values(drawn.draw(item));
-  const box = el('input', { type: 'checkbox', checked: isPlain(item, drawn) });
+  // Secret inputs are opened on the card of the call.
+  const box = el('input', { type: 'checkbox', checked: isPlain(item, drawn), disabled: partsOf(item).includes('secrets') });
   const outcome = el('p', { className: 'outcome' });
   const element = el('li', {}, el('h3', {}, el('label', { className: 'check' }, box, el('span', {}, headline(item)))),
     el('p', { className: 'facts' }, list.risk(item.risk_level), item.requested_by && el('span', {}, `asked for by ${person(item.requested_by)}`)),

@@ -1,5 +1,5 @@
 // The card of one call: its facts, the decision, and the outcome.
-import { decide, events, held } from './api.js';
+import { decide, events, held, reveal } from './api.js';
 import { approveButton, rest } from './approve.js';
 import { background } from './background.js';
 import { decision } from './bar.js';
@@ -108,7 +108,8 @@ function frame() {
   card.outcome = el('p', { role: 'status' });
   card.rest = el('div', { className: 'rest' });
   card.trail = el('ol', { className: 'trail' });
-  card.drawn = parts();
+  const own = card;
+  card.drawn = parts('h3', () => openSecrets(own));
   card.body = el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Call' }, back(), card.heading, card.facts, card.outcome, card.rest);
   card.message = el('p', { className: 'message', role: 'status' });
   card.bar = el('div', { className: 'bar' });
@@ -140,9 +141,10 @@ function contents(item) {
 }
 
 function drawnParts(item) {
-  if (card.editing?.step === 'review') return Object.values(card.drawn.drawEdit(item, card.editing.edited()));
-  const { inputs, preview, ...others } = card.drawn.draw(item);
-  return card.editing ? [card.editing.contents(), Object.values(others)] : [inputs, others.constants, preview, others.definition];
+  const facts = { ...item, revealed: card.revealed };
+  if (card.editing?.step === 'review') return Object.values(card.drawn.drawEdit(facts, card.editing.edited()));
+  const { inputs, preview, ...others } = card.drawn.draw(facts);
+  return card.editing ? [card.editing.contents(), Object.values(others)] : [inputs, others.secrets, others.constants, preview, others.definition];
 }
 
 // Reads the call again after a press on its card that is no decision.
@@ -151,6 +153,21 @@ const settled = own => async message => {
   showMessage(message);
   await refresh(own);
 };
+
+// Opens the secret inputs. They stay open on this card, until another call is shown.
+async function openSecrets(own) {
+  try {
+    own.revealed = await reveal(own.id);
+  } catch (error) {
+    if (own === card) showMessage(error.message);
+    return;
+  }
+  if (own !== card) return;
+  showMessage();
+  build();
+  (own.drawn.now.secrets ?? own.heading).focus({ preventScroll: true });
+  await loadTrail(own);
+}
 
 function ended(item) {
   if (item.output !== undefined) return [el('h3', {}, 'Output'), values(item.output), stored('Output as JSON', item.output)];

@@ -2,17 +2,18 @@
 import { definition } from './definitions.js';
 import { difference, text } from './json.js';
 import { preview } from './preview.js';
+import { secrets } from './secrets.js';
 import { el } from './text.js';
 import { changes, stored, values } from './values.js';
 import { cutsOf, isRead, read, unread, watch } from './view.js';
 
-const WORDS = { inputs: 'inputs', constants: 'inputs of the operator', preview: 'preview', definition: 'definition of the tool' };
+const WORDS = { inputs: 'inputs', secrets: 'secret inputs', constants: 'inputs of the operator', preview: 'preview', definition: 'definition of the tool' };
 
 /**
  * The parts of a call, each drawn once for the same facts, so that what a person has opened and seen stays. `level` is the
- * element of their headings.
+ * element of their headings, and `reveal` opens the secret inputs, where that is possible.
  */
-export function parts(level = 'h3') {
+export function parts(level = 'h3', reveal = undefined) {
   const drawn = new Map();
   const one = (name, source, contents, key = name) => {
     const facts = JSON.stringify(source);
@@ -24,6 +25,7 @@ export function parts(level = 'h3') {
     draw(item) {
       const now = {
         inputs: one('inputs', [item.unreadable, item.input, item.validated_inputs, item.input_hash], heading => inputs(item, heading)),
+        secrets: item.secret_inputs && one('secrets', [item.secret_inputs, item.revealed], heading => secrets(item, heading, reveal)),
         constants: item.constants && one('constants', item.constants, heading => [heading('Inputs that the operator sets'), values(item.constants)]),
         preview: shownPreview(item) && one('preview', shownPreview(item), heading => [heading('Preview'), preview(shownPreview(item))]),
         definition: item.unaccepted_definition && one('definition', item.unaccepted_definition,

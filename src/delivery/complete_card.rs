@@ -19,10 +19,12 @@ fn letters() -> impl Strategy<Value = Letter> {
         Just(None),
     ];
     let object = || pieces().prop_map(|text| Map::from_iter([("a".to_owned(), json!([text, 1.5]))]));
-    let parts = (object(), proptest::option::of(object()), preview, any::<bool>(), any::<bool>());
-    parts.prop_map(|(inputs, constants, preview, accepted, shares)| {
+    let bits = any::<[bool; 3]>();
+    let parts = (object(), proptest::option::of(object()), preview, bits);
+    parts.prop_map(|(inputs, constants, preview, [accepted, shares, has_secrets])| {
         let has = |part: &CardPart| match part {
             CardPart::Inputs => true,
+            CardPart::Secrets => has_secrets,
             CardPart::Constants => constants.is_some(),
             CardPart::Preview => preview.is_some(),
             CardPart::Definition => !accepted,
@@ -51,6 +53,7 @@ proptest! {
         // The header and the sections, as a person reads them one after the other.
         let text = read(&texts.join("\n"));
         prop_assert!(!letter.card_parts.contains(&CardPart::Definition));
+        prop_assert!(!letter.card_parts.contains(&CardPart::Secrets), "a message shows masks");
         let shared = letter.shared.as_ref().unwrap();
         let json = |json: &str| stripped_json(serde_json::from_str(json).unwrap());
         prop_assert_eq!(read_json(&text, "Inputs:"), json(&shared.inputs));

@@ -120,7 +120,7 @@ impl Recipient {
             held_because: call.reason.clone(),
             said: call.decision.as_ref().and_then(said),
             failure: failure(call),
-            inputs: Value::Object(call.effective_input().clone()).to_string(),
+            inputs: shown_inputs(call),
             constants: status.tool.and_then(|it| it.spec.constants()).map(|it| Value::Object(it).to_string()),
             preview: call.effective_preview().cloned(),
         });
@@ -177,6 +177,12 @@ impl Recipient {
     fn is_delegate(&self, event: &Event) -> bool {
         event.data.get("to").and_then(Value::as_str) == Some(actor_of(&self.reader.user_id).as_str())
     }
+}
+
+/// Returns the inputs that run or would run, as JSON for people.
+fn shown_inputs(call: &ToolCall) -> String {
+    let shown = call.shown_edit().unwrap_or_else(|| call.shown_proposal());
+    Value::Object(shown.into_input()).to_string()
 }
 
 /// Returns what the decider said.

@@ -15,7 +15,7 @@
 //! This module defines the facts of each state. The transitions are in `store/legal_transitions.rs`, because a
 //! transition is one guarded statement.
 
-use super::canonical::{canonical_hash, same_object};
+use super::canonical::canonical_hash;
 use super::clock::Timestamp;
 use super::decision::{Decision, Verdict};
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
@@ -23,10 +23,11 @@ use super::input::Input;
 use super::model_texts;
 use super::output::Output;
 use super::preview::Preview;
+use super::secrets::SecretPaths;
+use super::shown::Edit;
 use super::text::{cut, without_nul};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 /// Maximum number of attempts at a call of an idempotent tool.
 pub(crate) const ATTEMPTS_MAX: i32 = 3;
@@ -50,6 +51,8 @@ pub(crate) struct ToolCall {
     pub(crate) name: String,
     /// The inputs that the model proposed; empty if they were not a JSON object.
     pub(crate) input: Input,
+    /// The places of the secrets in the inputs, by the tool's schema when the model made the call.
+    pub(crate) secrets: SecretPaths,
     /// The hash of the tool's schema when the model made the call.
     pub(crate) schema_hash: String,
     /// Whether the call was held for an approval.
@@ -293,12 +296,6 @@ impl ToolCall {
         matches!(&self.state, State::Cancelled(_, end) if end.result != model_texts::FENCED)
     }
 
-    /// Returns the inputs that a page shows. For an invalid call the inputs are empty.
-    pub(crate) fn shown_input(&self) -> &Input {
-        static NONE: LazyLock<Input> = LazyLock::new(Input::new);
-        if matches!(self.state, State::Invalid(_)) { &NONE } else { self.effective_input() }
-    }
-
     /// Returns the inputs that an approver put in place of the model's.
     pub(crate) fn edited_input(&self) -> Option<&Input> {
         self.approval()?.inputs.as_ref()
@@ -338,7 +335,7 @@ impl ToolCall {
 
     /// Returns the result text of the call for an unknown outcome.
     pub(crate) fn unknown_outcome(&self) -> String {
-        Outcome::Interrupted.words(&self.input, self.effective_input(), usize::MAX)
+        Outcome::Interrupted.words(self.edit().as_ref(), usize::MAX)
     }
 
     /// Returns the end of the call, if the call has ended.
@@ -451,7 +448,7 @@ impl Outcome {
 
     /// Returns the result text for the model, at most `bytes_max` bytes, with the edit first if there was
     /// one.
-    pub(crate) fn words(&self, requested: &Input, ran: &Input, bytes_max: usize) -> String {
+    pub(crate) fn words(&self, edit: Option<&Edit>, bytes_max: usize) -> String {
         let result_text = match self {
             Self::Succeeded(output) => match output.as_value() {
                 Value::String(text) if !text.is_empty() => text.clone(),
@@ -463,7 +460,7 @@ impl Outcome {
             }
             Self::Interrupted | Self::Lost => model_texts::INTERRUPTED.to_owned(),
         };
-        with_edit(result_text, requested, ran, bytes_max)
+        with_edit(result_text, edit, bytes_max)
     }
 }
 
@@ -487,16 +484,17 @@ pub(crate) fn established(
         Some(reason) => format!("{result_text} {}{reason}", model_texts::REASON),
         None => result_text,
     };
-    with_edit(result_text, &call.input, call.effective_input(), bytes_max)
+    with_edit(result_text, call.edit().as_ref(), bytes_max)
 }
 
 /// Prepends the sentence about the edit, if there was one. The text has at most `bytes_max` bytes.
-fn with_edit(result_text: String, requested: &Input, ran: &Input, bytes_max: usize) -> String {
-    let result_text = if same_object(requested, ran) {
-        result_text
-    } else {
-        let (requested, ran) = (Value::Object(requested.clone()), Value::Object(ran.clone()));
-        format!("{} {requested} to {ran}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
+fn with_edit(result_text: String, edit: Option<&Edit>, bytes_max: usize) -> String {
+    let result_text = match edit {
+        None => result_text,
+        Some(Edit { from, to }) => {
+            let (from, to) = (json!(from), json!(to));
+            format!("{} {from} to {to}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
+        }
     };
     cut(without_nul(&result_text), bytes_max)
 }
@@ -540,6 +538,7 @@ pub(crate) fn unknown_schema_hash() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::secrets::ShownInput;
     use super::*;
 
     fn input(value: Value) -> Input {
@@ -552,8 +551,9 @@ mod tests {
 
     #[test]
     fn an_edit_is_reported_before_the_result() {
-        let (requested, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
-        let result_text = succeeded(json!({"deleted": "b.txt"})).words(&requested, &ran, 1000);
+        let shown = |value| ShownInput::without_secrets(input(value));
+        let edit = Edit { from: shown(json!({"path": "a.txt"})), to: shown(json!({"path": "b.txt"})) };
+        let result_text = succeeded(json!({"deleted": "b.txt"})).words(Some(&edit), 1000);
         let begin =
             r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
         assert_eq!(result_text, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
@@ -561,9 +561,8 @@ mod tests {
 
     #[test]
     fn result_texts_are_never_empty_and_never_longer_than_the_limit() {
-        let none = Input::new();
-        assert!(!succeeded(json!("")).words(&none, &none, 1000).is_empty());
-        let long = succeeded(json!("é".repeat(100))).words(&none, &none, 50);
+        assert!(!succeeded(json!("")).words(None, 1000).is_empty());
+        let long = succeeded(json!("é".repeat(100))).words(None, 50);
         assert!(long.len() <= 50 && long.ends_with("[…cut]"), "{long}");
     }
 }

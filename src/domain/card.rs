@@ -8,6 +8,8 @@
 pub(crate) enum CardPart {
     /// The inputs that the model proposed.
     Inputs,
+    /// The secrets in the inputs, as they are. A part of the card only if the risk is not low.
+    Secrets,
     /// The inputs that the operator sets.
     Constants,
     /// What the tool says that the call would do, or why it says nothing.
@@ -18,12 +20,14 @@ pub(crate) enum CardPart {
 
 impl CardPart {
     /// All parts, in the order of a card.
-    pub(crate) const ALL: [Self; 4] = [Self::Inputs, Self::Constants, Self::Preview, Self::Definition];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Inputs, Self::Secrets, Self::Constants, Self::Preview, Self::Definition];
 
     /// Returns the word for the part in lists, streams and messages.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Inputs => "inputs",
+            Self::Secrets => "secrets",
             Self::Constants => "constants",
             Self::Preview => "preview",
             Self::Definition => "definition",
@@ -34,6 +38,7 @@ impl CardPart {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Inputs => "the inputs",
+            Self::Secrets => "the secret inputs",
             Self::Constants => "the inputs that the operator sets",
             Self::Preview => "the preview",
             Self::Definition => "the definition",

@@ -25,6 +25,8 @@ pub(crate) enum EventType {
     ToolExtended,
     /// An approver delegated the call to another person.
     ToolDelegated,
+    /// A person that may decide the call has read its secret inputs.
+    ToolInputsRevealed,
     /// People were reminded of the deadline of the call.
     ToolReminded,
     /// Further roles may decide the call.
@@ -83,6 +85,7 @@ impl EventType {
             | Self::ToolDecisionRefused
             | Self::ToolExtended
             | Self::ToolDelegated
+            | Self::ToolInputsRevealed
             | Self::ToolReminded
             | Self::ToolEscalated
             | Self::ToolAccepted

@@ -10,6 +10,7 @@ use super::input::Input;
 use super::obstacle::Obstacle;
 use super::preview::Preview;
 use super::remote::Remote;
+use super::secrets::{SecretPaths, ShownInput};
 
 /// The stored facts of a hold. They never change.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,8 @@ pub(crate) struct Hold {
     pub(crate) tool_name: String,
     /// The inputs that the model proposed.
     pub(crate) input: Input,
+    /// The places of the secrets in the inputs.
+    pub(crate) secrets: SecretPaths,
     /// The hash of the tool's schema when the model made the call.
     pub(crate) schema_hash: String,
     /// The risk level.
@@ -38,7 +41,7 @@ pub(crate) struct DecisionInForce {
     /// The decision.
     pub(crate) decision: Decision,
     /// The inputs of the approver in place of the model's, if the approver edited them.
-    pub(crate) inputs: Option<Input>,
+    pub(crate) inputs: Option<ShownInput>,
 }
 
 /// What a process knows about a held call besides the rows, for one reader.
@@ -78,6 +81,7 @@ impl Hold {
         Self {
             tool_name: call.name.clone(),
             input: call.input.clone(),
+            secrets: call.secrets.clone(),
             schema_hash: call.schema_hash.clone(),
             risk: call.risk,
             reason: call.reason.clone(),
@@ -92,6 +96,6 @@ impl DecisionInForce {
     /// Returns the decision in force about this call, if there is one.
     pub(crate) fn of(call: &ToolCall) -> Option<Self> {
         let decision = call.decision.clone()?;
-        Some(Self { decision, inputs: call.edited_input().cloned() })
+        Some(Self { decision, inputs: call.shown_edit() })
     }
 }

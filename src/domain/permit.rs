@@ -4,6 +4,7 @@ use super::call::Execution;
 use super::id::ToolCallId;
 use super::input::Input;
 use super::request_sender::{InputRequests, RequestSender};
+use super::shown::Edit;
 use super::tool_request::{Answer, Question, RequestKind};
 use super::waited::Waited;
 use std::fmt;
@@ -58,8 +59,8 @@ struct PermittedCall {
     tool_call_id: ToolCallId,
     key: IdempotencyKey,
     tool_name: String,
-    requested: Input,
     input: Input,
+    edit: Option<Edit>,
     execution: Execution,
     approved_by: Vec<String>,
     cancellation: CancellationToken,
@@ -142,18 +143,16 @@ impl Permit {
         tool_call_id: ToolCallId,
         tool_name: String,
         requester: Requester,
-        requested: Input,
-        edited: Option<Input>,
+        (input, edit): (Input, Option<Edit>),
         execution: Execution,
         approved_by: Vec<String>,
     ) -> Self {
-        let input = edited.unwrap_or_else(|| requested.clone());
         let call = PermittedCall {
             tool_call_id,
             key: IdempotencyKey::of(tool_call_id, requester),
             tool_name,
-            requested,
             input,
+            edit,
             execution,
             approved_by,
             cancellation: CancellationToken::new(),
@@ -249,9 +248,9 @@ impl<T: ?Sized> Permit<T> {
         &self.call.waited
     }
 
-    /// Returns the inputs that the model proposed.
-    pub(crate) fn requested(&self) -> &Input {
-        &self.call.requested
+    /// Returns the change of the inputs by an approver, if there was one.
+    pub(crate) fn edit(&self) -> Option<&Edit> {
+        self.call.edit.as_ref()
     }
 
     /// Returns the execution that this permit belongs to.

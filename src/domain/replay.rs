@@ -40,7 +40,7 @@ pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
 /// Returns the event of a stored call.
 fn stored(call: &ToolCall) -> TurnEvent<'static> {
     let (tool_call_id, tool_name) = (call.id, call.name.clone());
-    TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() }
+    TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input() }
 }
 
 fn ended(call: &ToolCall) -> Option<TurnEvent<'static>> {

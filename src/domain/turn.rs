@@ -3,9 +3,9 @@
 use super::call::{State, StateKind, ToolCall};
 use super::hold::{DecisionInForce, Hold};
 use super::id::ToolCallId;
-use super::input::Input;
 use super::message::{File, Source, Step, StepStatus, Usage};
 use super::run::TurnError;
+use super::secrets::ShownInput;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -45,7 +45,7 @@ pub(crate) enum TurnEvent<'a> {
         /// The tool of the call.
         tool_name: String,
         /// The stored inputs.
-        input: Input,
+        input: ShownInput,
     },
     /// The end of a call that was not held is stored.
     CallEnded {
@@ -207,7 +207,7 @@ pub(crate) struct HeldCallStatus {
     pub(crate) decided: Option<DecisionInForce>,
     /// The inputs, if a page has to show them again: an approver edited them, or the call is still pending.
     /// The page may have recorded a decision for a pending call by itself.
-    pub(crate) input_to_show: Option<Input>,
+    pub(crate) input_to_show: Option<ShownInput>,
     /// The label of the call: its state, and `approved` for the states after an approval.
     pub(crate) label: StateKind,
     /// The progress of the call.
@@ -252,8 +252,8 @@ impl HeldCallStatus {
             hold: Hold::of(call),
             decided: DecisionInForce::of(call),
             input_to_show: match call.state {
-                State::Pending => Some(call.input.clone()),
-                _ => call.edited_input().cloned(),
+                State::Pending => Some(call.shown_proposal()),
+                _ => call.shown_edit(),
             },
             label: call.state.label(),
             progress,

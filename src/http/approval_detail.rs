@@ -142,7 +142,8 @@ impl EarlierDecision {
     fn of(call: &ToolCall, gate: &Gate) -> Option<Self> {
         let decision = DecisionView::of(call.decision.as_ref()?);
         let tool = gate.registry().get(&call.name).filter(|_| !call.unreadable);
-        let headline = tool.and_then(|tool| tool.headline(&call.input)).map(|headline| headline.to_string());
+        let headline =
+            tool.and_then(|tool| tool.headline(&call.shown_proposal())).map(|headline| headline.to_string());
         Some(Self { tool_call_id: Id::of(call.id), headline, state: (&call.state).into(), decision })
     }
 }

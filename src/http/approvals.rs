@@ -116,6 +116,9 @@ struct HeadlinePart {
 enum CardPartView {
     /// `input`.
     Inputs,
+    /// The values at `secret_inputs`, which `POST /tool_calls/{tool_call_id}/reveal` returns. Not a part of the card of a
+    /// call with low risk.
+    Secrets,
     /// `constants`.
     Constants,
     /// `preview`.

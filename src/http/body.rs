@@ -2,6 +2,7 @@
 
 use super::error::ApiError;
 use crate::domain::input::Input;
+use crate::domain::secrets::ShownInput;
 use crate::domain::{pointer, strict_json};
 use crate::tools::InputError;
 use bytes::Bytes;
@@ -133,6 +134,12 @@ impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct JsonObject(pub(super) Input);
+
+impl From<ShownInput> for JsonObject {
+    fn from(shown: ShownInput) -> Self {
+        Self(shown.into_input())
+    }
+}
 
 impl Type for JsonObject {
     const IS_REQUIRED: bool = true;

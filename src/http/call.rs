@@ -90,14 +90,18 @@ pub(super) struct CallView {
     run_id: Id,
     /// The tool that the model calls, one of `GET /tools`.
     tool_name: String,
-    /// The inputs as the model proposed them.
+    /// The inputs as the model proposed them, with `•••` in place of each secret.
     input: JsonObject,
     /// True if the stored inputs cannot be read. `input` is then empty. The call can be rejected or
     /// cancelled, and never runs.
     unreadable: Option<bool>,
     preview: Option<PreviewView>,
-    /// The inputs that replaced the proposed ones in the approval.
+    /// The inputs that replaced the proposed ones in the approval, with `•••` in place of each secret.
     validated_inputs: Option<JsonObject>,
+    /// The JSON Pointers of the secrets in `input` and `validated_inputs`: values that the tool's schema, when the model
+    /// made the call, marks with `writeOnly` or `format: password`. `POST /tool_calls/{tool_call_id}/reveal` returns
+    /// them. Absent without secrets.
+    secret_inputs: Option<Vec<String>>,
     validated_preview: Option<PreviewView>,
     /// SHA-256 of the canonical JSON of `[tool_name, input, schema_hash]`, with `preview` as the fourth item if the
     /// call has one, where `schema_hash` is that of the
@@ -191,10 +195,11 @@ impl CallView {
             message_id: Id::of(call.message_id),
             run_id: Id::of(call.run_id),
             tool_name: call.name.clone(),
-            input: JsonObject(call.input.clone()),
+            input: call.shown_proposal().into(),
             unreadable: call.unreadable.then_some(true),
             preview: call.preview.as_ref().map(PreviewView::of),
-            validated_inputs: call.edited_input().cloned().map(JsonObject),
+            validated_inputs: call.shown_edit().map(JsonObject::from),
+            secret_inputs: Some(call.secret_pointers()).filter(|it| !it.is_empty()),
             validated_preview: call.edited_preview().map(PreviewView::of),
             input_hash: gate.shown_hash(call).into(),
             schema_hash: call.schema_hash.clone().into(),

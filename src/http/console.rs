@@ -72,6 +72,7 @@ const FILES: &[File] = &[
     file!(SCRIPT, "remember.js"),
     file!(SCRIPT, "resolve.js"),
     file!(SCRIPT, "search.js"),
+    file!(SCRIPT, "secrets.js"),
     file!(SCRIPT, "session.js"),
     file!(SCRIPT, "sessions.js"),
     file!(SCRIPT, "sign-in.js"),

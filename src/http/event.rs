@@ -31,6 +31,8 @@ pub(super) enum EventType {
     ToolExtended,
     #[oai(rename = "tool.delegated")]
     ToolDelegated,
+    #[oai(rename = "tool.inputs_revealed")]
+    ToolInputsRevealed,
     #[oai(rename = "tool.reminded")]
     ToolReminded,
     #[oai(rename = "tool.voted")]
@@ -91,7 +93,7 @@ pub(super) struct EventView {
     run_id: Option<Id>,
     /// The call that changed. Absent for an event of a run.
     tool_call_id: Option<Id>,
-    /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable, `risk_level`, `input_hash`,
+    /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable (with `•••` in place of each secret), `risk_level`, `input_hash`,
     /// and `reason`, `expires_at` and the `preview` of `args` if the call has them; from the decision on also `decision`, and at the
     /// end of the call also `state`.
     data: JsonObject,
@@ -133,22 +135,23 @@ fn data(event: &Event) -> Map<String, Value> {
         data.remove(word);
     }
     let (args, preview, hash) = if is_before_decision(event) {
-        (&call.input, call.preview.as_ref(), call.proposed_hash(&call.schema_hash))
+        (call.shown_proposal(), call.preview.as_ref(), call.proposed_hash(&call.schema_hash))
     } else {
-        (call.effective_input(), call.effective_preview(), call.effective_hash(&call.schema_hash))
+        let args = call.shown_edit().unwrap_or_else(|| call.shown_proposal());
+        (args, call.effective_preview(), call.effective_hash(&call.schema_hash))
     };
     let args = (!call.unreadable).then_some(args);
     let known = [
         ("tool_name", Some(json!(call.name))),
         ("tool_call_id", Some(json!(call.id))),
-        ("args", args.map(|args| json!(args))),
+        ("args", args.as_ref().map(|args| json!(args))),
         ("preview", preview.and_then(|preview| PreviewView::of(preview).to_json())),
         ("risk_level", RiskLevel::from(call.risk).to_json()),
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),
         ("state", final_state(event).and_then(|state| state.to_json())),
-        ("input_hash", args.map(|_| json!(hash))),
+        ("input_hash", args.as_ref().map(|_| json!(hash))),
     ];
     for (name, value) in known {
         if let Some(value) = value {
@@ -164,7 +167,8 @@ fn is_before_decision(event: &Event) -> bool {
         event.event_type,
         Ok(event::EventType::ToolCalled
             | event::EventType::ToolRequiresApproval
-            | event::EventType::ToolVoted)
+            | event::EventType::ToolVoted
+            | event::EventType::ToolInputsRevealed)
     )
 }
 

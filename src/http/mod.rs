@@ -48,6 +48,7 @@ mod remember;
 mod report;
 mod request_id;
 mod resolution;
+mod reveal;
 mod runs;
 pub(crate) mod server;
 mod session_approvals;
@@ -175,7 +176,7 @@ type Routes = (
     session_policy::Policies,
     sessions::Sessions,
     session_approvals::SessionApprovals,
-    (call::Calls, resolution::Resolutions, extension::Extensions),
+    (call::Calls, resolution::Resolutions, extension::Extensions, reveal::Reveals),
     workers::Workers,
     report::Reports,
     (approvals::Inbox, approval_detail::Details, delegation::DelegationRoutes, tool_requests::ToolRequests),
@@ -196,7 +197,12 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         session_policy::Policies(api.clone()),
         sessions::Sessions(api.clone()),
         session_approvals::SessionApprovals(api.clone()),
-        (call::Calls(api.clone()), resolution::Resolutions(api.clone()), extension::Extensions(api.clone())),
+        (
+            call::Calls(api.clone()),
+            resolution::Resolutions(api.clone()),
+            extension::Extensions(api.clone()),
+            reveal::Reveals(api.clone()),
+        ),
         workers::Workers(api.clone()),
         report::Reports(api.clone()),
         (

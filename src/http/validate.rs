@@ -392,7 +392,7 @@ impl ValidateToolResult {
             result,
             tool_call_id: Id::of(call.id),
             state,
-            validated_inputs: call.edited_input().cloned().map(JsonObject),
+            validated_inputs: call.shown_edit().map(JsonObject::from),
             waits_for_page: !server_resumes,
             remembered: remembered.as_ref().map(RememberedView::of),
         }

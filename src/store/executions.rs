@@ -468,8 +468,8 @@ impl OpenClaim {
 
 /// Builds the permit of a call that is committed as executing.
 fn permit(requester: Requester, call: ToolCall, approved_by: Vec<String>, execution: Execution) -> Permit {
-    let edited = call.edited_input().cloned();
-    Permit::committed(call.id, call.name, requester, call.input, edited, execution, approved_by)
+    let inputs = (call.effective_input().clone(), call.edit());
+    Permit::committed(call.id, call.name, requester, inputs, execution, approved_by)
 }
 
 /// Returns the actor that caused the start of an approved call.

@@ -47,6 +47,7 @@ mod reached;
 mod refusals;
 mod request_votes;
 mod resumable_runs;
+mod reveals;
 mod rows;
 mod run_transitions;
 mod runs;

@@ -19,6 +19,7 @@ use crate::domain::message::{Body, Message, Part, Step, Usage};
 use crate::domain::model_texts;
 use crate::domain::preview::Preview;
 use crate::domain::run::{Run, RunOptions, TurnError};
+use crate::domain::secrets::SecretPaths;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::str::FromStr;
@@ -227,6 +228,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         wire_call_id: row.wire_call_id.clone(),
         name: row.name.clone(),
         input,
+        secrets: SecretPaths::of_json(row.secret_paths.as_deref()),
         schema_hash: row.schema_hash.clone(),
         held: row.held,
         risk: word(TABLE, &row.risk_level)?,

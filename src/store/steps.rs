@@ -19,6 +19,7 @@ use crate::domain::policy::Judgement;
 use crate::domain::policy::Source;
 use crate::domain::preview::Preview;
 use crate::domain::run::{Run, RunStatus};
+use crate::domain::secrets::SecretPaths;
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
 use sea_orm::sea_query::{Expr, ExprTrait, LockType};
@@ -102,6 +103,7 @@ pub(crate) struct NewCall {
     pub(crate) arguments: String,
     /// The parsed arguments.
     pub(crate) input: Input,
+    pub(crate) secrets: SecretPaths,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
     /// Whether a worker executes the calls of the tool.
@@ -288,8 +290,7 @@ impl Write {
                     it.id,
                     it.name,
                     thread.requester(),
-                    it.input,
-                    None,
+                    (it.input, None),
                     it.execution,
                     approved_by,
                 )
@@ -462,6 +463,7 @@ impl Write {
             wire_call_id: position.wire_call_id.clone(),
             name: call.name.clone(),
             arguments: call.arguments.clone(),
+            secret_paths: call.secrets.to_json(),
             schema_hash: call.schema_hash.clone(),
             held: false,
             idempotent: call.idempotent,

@@ -196,6 +196,7 @@ words! {
         ToolDecisionRefused "tool.decision_refused",
         ToolExtended "tool.extended",
         ToolDelegated "tool.delegated",
+        ToolInputsRevealed "tool.inputs_revealed",
         ToolReminded "tool.reminded",
         ToolVoted "tool.voted",
         ToolEscalated "tool.escalated",

@@ -9,6 +9,7 @@ use super::written::Written;
 use super::{Audience, Encoder, failure, words};
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Source, Usage};
+use crate::domain::secrets::ShownInput;
 use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
@@ -197,7 +198,7 @@ struct CallArguments<'a, Id> {
 struct Call<'a, Id> {
     tool_call_id: Id,
     tool_name: &'a str,
-    args: &'a serde_json::Map<String, Value>,
+    args: &'a ShownInput,
 }
 
 #[derive(Serialize)]
@@ -255,6 +256,7 @@ mod tests {
     use crate::domain::id::MessageId;
     use crate::domain::input::Input;
     use crate::domain::run::{TurnError, TurnErrorCode};
+    use crate::domain::secrets::SecretPaths;
     use crate::domain::turn::Spent;
     use uuid::Uuid;
 
@@ -282,13 +284,14 @@ mod tests {
                 TurnEvent::CallStored {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
-                    input: input.clone(),
+                    input: ShownInput::without_secrets(input.clone()),
                 },
                 TurnEvent::Held(vec![HeldCallStatus {
                     tool_call_id: call,
                     hold: Hold {
                         tool_name: "delete_file".to_owned(),
                         input: input.clone(),
+                        secrets: SecretPaths::default(),
                         schema_hash: "h".to_owned(),
                         risk: RiskLevel::High,
                         reason: None,

@@ -1,6 +1,6 @@
 //! The data parts of held calls, the same in all dialects: the card to decide on, and the decision in force.
 
-use super::ui_parts::Readable;
+use super::ui_parts::{Readable, ReadableInput};
 use super::{Cards, words};
 use crate::domain::call::ToolCall;
 use crate::domain::card::CardPart;
@@ -47,8 +47,11 @@ pub(super) struct HoldPart<'a> {
     headline_parts: Vec<HeadlinePart>,
     /// The parts that a card has to show before it offers an approval.
     card_parts: Vec<&'static str>,
-    /// As the model proposed them.
-    input: Readable<'a>,
+    /// As the model proposed them, with a mask in place of each secret.
+    input: ReadableInput,
+    /// The JSON pointers of the masks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    secret_inputs: Vec<String>,
     /// The place of the tool, if an MCP server has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp: Option<McpPart>,
@@ -188,7 +191,8 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
         headline_parts: pieces.iter().map(HeadlinePart::of).collect(),
         headline: headline.map(|headline| headline.to_string()),
         card_parts: parts.into_iter().map(CardPart::word).collect(),
-        input: Readable::Input(&hold.input),
+        input: ReadableInput(hold.secrets.shown(&hold.input)),
+        secret_inputs: hold.secrets.pointers(&hold.input),
         mcp: mcp.map(|Remote { server, tool }| McpPart { server, tool }),
         constants,
         preview: hold.preview.as_ref().map(PreviewPart::of),

@@ -12,8 +12,8 @@ use super::{Audience, Encoder, failure, words};
 use crate::config::UiDialect;
 use crate::domain::hold::DecisionInForce;
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::input::Input;
 use crate::domain::message::{File, Source};
+use crate::domain::secrets::ShownInput;
 use crate::domain::turn::{
     FinishReason, HeldCallStatus, HoldProgress, Refusal, RenderedResult, Spent, TurnEvent,
 };
@@ -278,7 +278,7 @@ impl Encoder for UiMessage {
     }
 }
 
-fn inputs(tool_call_id: ToolCallId, tool_name: &str, input: &Input, out: &mut BytesMut) {
+fn inputs(tool_call_id: ToolCallId, tool_name: &str, input: &ShownInput, out: &mut BytesMut) {
     let input = Readable::Input(input);
     chunk(out, &Chunk::ToolInputAvailable { tool_call_id, tool_name, input });
 }

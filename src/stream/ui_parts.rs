@@ -3,6 +3,7 @@
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::message::Usage;
+use crate::domain::secrets::ShownInput;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -13,7 +14,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Readable<'a> {
     /// The named inputs of a call.
-    Input(&'a Input),
+    Input(&'a ShownInput),
     /// The output of a tool.
     Output(&'a Value),
 }
@@ -21,11 +22,21 @@ pub(super) enum Readable<'a> {
 impl Serialize for Readable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
-            Self::Input(input) if has_refused_names(input) => text(input, serializer),
+            Self::Input(input) if has_refused_names(input.as_input()) => text(input, serializer),
             Self::Input(input) => input.serialize(serializer),
             Self::Output(output) if is_refused(output) => text(output, serializer),
             Self::Output(output) => output.serialize(serializer),
         }
+    }
+}
+
+/// The inputs of a call, as [`Readable`].
+#[derive(Debug)]
+pub(super) struct ReadableInput(pub(super) ShownInput);
+
+impl Serialize for ReadableInput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Readable::Input(&self.0).serialize(serializer)
     }
 }
 

@@ -78,7 +78,7 @@ fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
     let mut set = |name: &str, value: Value| part.insert(name.to_owned(), value);
     set("type", json!(format!("tool-{}", call.name)));
     set("toolCallId", json!(call.id));
-    set("input", json!(Readable::Input(call.shown_input())));
+    set("input", json!(Readable::Input(&call.shown_input())));
     let shows_approval = call.held && dialect != UiDialect::V5;
     let (state, shown) = match RenderedResult::of(call) {
         Some(RenderedResult::Output(output)) => {

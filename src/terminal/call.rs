@@ -51,6 +51,10 @@ pub(super) struct Call {
     pub(super) requested_by: Option<String>,
     pub(super) thread_title: Option<String>,
     pub(super) input: Option<Box<RawValue>>,
+    pub(super) secret_inputs: Option<Vec<String>>,
+    /// Whether the inputs are here without masks.
+    #[serde(skip)]
+    pub(super) is_revealed: bool,
     pub(super) unreadable: Option<bool>,
     pub(super) constants: Option<Box<RawValue>>,
     pub(super) preview: Option<Preview>,
@@ -81,7 +85,7 @@ pub(super) struct Call {
 }
 
 /// The names of the fields of [`Call`], and of those that say the same as another one.
-const KNOWN: [&str; 46] = [
+const KNOWN: [&str; 47] = [
     "tool_call_id",
     "tool_name",
     "state",
@@ -100,6 +104,7 @@ const KNOWN: [&str; 46] = [
     "requested_by",
     "thread_title",
     "input",
+    "secret_inputs",
     "unreadable",
     "constants",
     "preview",
@@ -272,6 +277,7 @@ impl Call {
         }
         let has = |part: &CardPart| match part {
             CardPart::Inputs => true,
+            CardPart::Secrets => self.secret_inputs.is_some() && self.risk_level.as_deref() != Some("low"),
             CardPart::Constants => self.constants.is_some(),
             CardPart::Preview => self.preview.is_some(),
             CardPart::Definition => self.unaccepted_definition.is_some(),
@@ -280,7 +286,24 @@ impl Call {
     }
 }
 
+/// The inputs of a call without masks.
+#[derive(Debug, Deserialize)]
+struct Revealed {
+    input: Box<RawValue>,
+    validated_inputs: Option<Box<RawValue>>,
+    input_hash: String,
+}
+
 impl Card {
+    /// Takes the inputs without masks. The server records it.
+    pub(super) async fn reveal(&mut self, client: &Client) -> Result<(), Failure> {
+        let Revealed { input, validated_inputs, input_hash } = client.reveal(&self.call.tool_call_id).await?;
+        let call = &mut self.call;
+        (call.input, call.validated_inputs) = (Some(input), validated_inputs);
+        (call.input_hash, call.is_revealed) = (Some(input_hash), true);
+        Ok(())
+    }
+
     fn of(fields: Fields) -> Result<Self, Failure> {
         let unreadable = |error: serde_json::Error| Failure::Unreadable(error.to_string());
         let json = serde_json::value::to_raw_value(&fields).map_err(unreadable)?;

@@ -86,6 +86,13 @@ impl Client {
         self.parsed(self.send(request, false).await?, false).await
     }
 
+    /// Reads the inputs of a call without masks. The server records it.
+    pub(super) async fn reveal<T: DeserializeOwned>(&self, id: &str) -> Result<T, Failure> {
+        let path = ["tool_calls", id, "reveal"];
+        let request = self.request(Method::POST, &path, &[])?.timeout(READ_TIMEOUT);
+        self.parsed(self.send(request, false).await?, false).await
+    }
+
     /// Records the outcome of an interrupted call.
     pub(super) async fn resolve<T: DeserializeOwned>(
         &self,

@@ -25,16 +25,18 @@ fn calls() -> impl Strategy<Value = Value> {
         optional(object().boxed()),
         optional(preview.boxed()),
         optional(definition.boxed()),
-        any::<bool>(),
+        any::<[bool; 2]>(),
     );
-    parts.prop_map(|(input, constants, preview, definition, lists)| {
+    parts.prop_map(|(input, constants, preview, definition, [lists, has_secrets])| {
         let mut words = vec!["inputs"];
+        words.extend(has_secrets.then_some("secrets"));
         for (word, value) in [("constants", &constants), ("preview", &preview), ("definition", &definition)] {
             words.extend((!value.is_null()).then_some(word));
         }
         json!({
             "tool_call_id": "1", "tool_name": "pay", "state": "pending", "input": input, "constants": constants,
             "preview": preview, "unaccepted_definition": definition, "card_parts": lists.then_some(words),
+            "secret_inputs": has_secrets.then_some(["/a"]), "risk_level": "high",
         })
     })
 }
@@ -43,16 +45,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_terminal_that_offers_an_approval_has_shown_the_complete_card(item in calls(), full in any::<bool>()) {
-        let call: Call = serde_json::from_value(item.clone()).unwrap();
+    fn a_terminal_that_offers_an_approval_has_shown_the_complete_card(
+        item in calls(),
+        full in any::<bool>(),
+        opened in any::<bool>(),
+    ) {
+        let mut call: Call = serde_json::from_value(item.clone()).unwrap();
+        call.is_revealed = opened;
+        let hides = call.secret_inputs.is_some() && !opened;
         let mut screen = Screen::new(Form::without_terminal(full));
         let drawn = card_parts(&mut screen, &call);
         let (text, is_cut) = screen.finish();
         let sheet = Sheet { text, is_cut, drawn, draws_edit: None };
         if sheet.lacks(&call).is_some() {
-            prop_assert!(!full, "everything is shown in full");
+            prop_assert!(!full || hides, "everything is shown in full");
             return Ok(());
         }
+        prop_assert!(!hides, "a masked value counts as unseen");
         let text = read(&sheet.text);
         prop_assert_eq!(read_json(&text, "Inputsasthemodelproposedthem"), stripped_json(item["input"].clone()));
         if !item["constants"].is_null() {

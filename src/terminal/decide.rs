@@ -169,18 +169,18 @@ impl Of {
             let (id, preview_hash) = (full_id(&client, &self.tool_call_id).await?, preview_hash.cloned());
             return Ok((client, Shown { id, hash: hash.clone(), edit: inputs, preview_hash }));
         }
-        let card = Card::find(&client, &self.tool_call_id).await?;
+        let mut card = Card::find(&client, &self.tool_call_id).await?;
         let edit = match inputs {
             Some(inputs) => Some(edit::preview(&client, &card.call.tool_call_id, inputs).await?),
             None => None,
         };
-        let Question { hash, lacks } =
-            show(&client, &card, edit.as_ref(), config.colours(), self.full).await?;
+        let (keyboard, form) = (Keyboard::new(), (config.colours(), self.full));
+        let Question { hash, lacks } = show(&client, &mut card, edit.as_ref(), form, &keyboard).await?;
         if let Some(why) = lacks.filter(|_| approves) {
             return Err(Failure::NotOffered(why));
         }
         let verb = if approves { "Approve" } else { "Reject" };
-        let answer = Keyboard::new().ask(&format!("{verb} this call? [y/N] ")).await?.unwrap_or_default();
+        let answer = keyboard.ask(&format!("{verb} this call? [y/N] ")).await?.unwrap_or_default();
         if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             return Err(Failure::Undecided);
         }
@@ -214,17 +214,27 @@ pub(super) struct Question {
     pub(super) lacks: Option<String>,
 }
 
-/// Shows a pending call on standard error.
+/// Shows a call on standard error. If it waits and has secret inputs, asks whether to show them too.
 pub(super) async fn show(
     client: &Client,
-    card: &Card,
+    card: &mut Card,
     edit: Option<&Edit>,
-    colours: bool,
-    full: bool,
+    (colours, full): (bool, bool),
+    keyboard: &Keyboard,
 ) -> Result<Question, Failure> {
     let mut err = stderr();
-    let sheet = sheet(client, card, edit, Form::of(&err, colours, full), full).await?;
+    let form = || Form::of(&stderr(), colours, full);
+    let mut sheet = sheet(client, card, edit, form(), full).await?;
     writeln!(err, "{}", sheet.text)?;
+    if card.call.is_pending() && card.call.secret_inputs.is_some() {
+        let asked = "Show the secret inputs? The server records it. [y/N] ";
+        let answer = keyboard.ask(asked).await?.unwrap_or_default();
+        if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            card.reveal(client).await?;
+            sheet = self::sheet(client, card, edit, form(), full).await?;
+            writeln!(err, "{}", sheet.text)?;
+        }
+    }
     if sheet.is_cut {
         writeln!(err, "Not everything is shown. --full shows the rest.")?;
     }

@@ -24,6 +24,9 @@ pub struct Show {
     /// Also ask the tool what the call would do with the inputs in this file; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     edit: Option<PathBuf>,
+    /// Show the secret inputs too. The server records it
+    #[arg(long, conflicts_with = "json")]
+    reveal: bool,
     /// Cut nothing, and show the schema of the inputs
     #[arg(long)]
     full: bool,
@@ -36,7 +39,10 @@ impl Show {
     pub(super) async fn run(&self, config: config::Client) -> Result<(), Failure> {
         let colours = config.colours();
         let client = Client::new(config)?;
-        let card = Card::find(&client, &self.tool_call_id).await?;
+        let mut card = Card::find(&client, &self.tool_call_id).await?;
+        if self.reveal {
+            card.reveal(&client).await?;
+        }
         let mut out = std::io::stdout();
         if self.json {
             return Ok(writeln!(out, "{}", json_text::line(&card.json))?);
@@ -152,7 +158,11 @@ pub(super) fn card_parts(screen: &mut Screen, call: &Call) -> Vec<CardPart> {
         screen.sentence("  The stored inputs cannot be read. The call can only be rejected or cancelled.");
     } else {
         screen.heading("Inputs as the model proposed them");
-        draws(CardPart::Inputs, call.input.as_deref().is_some_and(|input| screen.json(input)));
+        let draws_inputs = call.input.as_deref().is_some_and(|input| screen.json(input));
+        draws(CardPart::Inputs, draws_inputs);
+        draws(CardPart::Secrets, draws_inputs && call.is_revealed);
+        let secrets = call.secret_inputs.as_ref().filter(|_| !call.is_revealed);
+        screen.fact("secret inputs", secrets.map(|secrets| secrets.join(", ")).as_deref());
     }
     if let Some(constants) = &call.constants {
         screen.heading("Inputs that the operator sets");

@@ -307,8 +307,9 @@ impl Watching<'_> {
     /// Shows a call and asks for the decision.
     async fn open_call(&self, id: &str) -> Result<(), Failure> {
         let Some((keyboard, _)) = &self.keyboard else { return Ok(()) };
-        let card = Card::find(&self.client, id).await?;
-        let Question { hash, lacks } = show(&self.client, &card, None, self.colours, self.watch.full).await?;
+        let mut card = Card::find(&self.client, id).await?;
+        let form = (self.colours, self.watch.full);
+        let Question { hash, lacks } = show(&self.client, &mut card, None, form, keyboard).await?;
         if !card.call.is_pending() {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use crate::domain::canonical::{inexact_numbers, is_safe_integer, same};
 use crate::domain::input::Input;
 use crate::domain::pointer;
 use crate::domain::policy::{Requirement, SessionPolicy};
+use crate::domain::secrets::SecretPaths;
 use serde_json::{Number, Value};
 
 impl Gate {
@@ -21,7 +22,7 @@ impl Gate {
     pub(crate) fn inexact_numbers(
         &self,
         tool: &Registered,
-        input: &Input,
+        (input, of_call): (&Input, &SecretPaths),
         shown: Option<&Input>,
     ) -> Vec<InputError> {
         if !self.requires_exact_numbers(tool) {
@@ -45,7 +46,9 @@ impl Gate {
                          tools.{name}.exact_numbers = \"allow\""
                     )
                 };
-                let message = format!("{digits} is a number that a page cannot show exactly; {advice}");
+                let quotes = tool.secrets.is_empty() && of_call.is_empty();
+                let number = if quotes { digits } else { "this".to_owned() };
+                let message = format!("{number} is a number that a page cannot show exactly; {advice}");
                 InputError { pointer, message }
             })
             .collect()

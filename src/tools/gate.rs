@@ -3,6 +3,7 @@
 //! The gate judges every call of a model: whether the call may run, whether it needs an approval, and whether
 //! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
 
+use super::card_facts::CardFacts;
 use super::registry::{Does, Registered};
 use super::remote_work::RemoteServer;
 use super::rules;
@@ -26,6 +27,8 @@ use crate::domain::policy::{
     Source,
 };
 use crate::domain::remote::Remote;
+use crate::domain::secrets::SecretPaths;
+use crate::domain::shown::Edit;
 use crate::domain::strict_json;
 use crate::domain::text::cut;
 use futures::FutureExt;
@@ -116,6 +119,7 @@ impl From<Outcome> for Returned {
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) input: Input,
+    pub(crate) secrets: SecretPaths,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
     /// Whether a worker executes the calls of the tool.
@@ -178,13 +182,15 @@ impl Gate {
         tool.and_then(|tool| tool.acceptance.unaccepted())
     }
 
-    /// Returns the parts of a complete card of a call with this preview of its proposed inputs, in their order.
-    pub(crate) fn card_parts(&self, tool_name: &str, preview: Option<&Preview>) -> Vec<CardPart> {
+    /// Returns the parts of a complete card of a held call, in their order.
+    pub(crate) fn card_parts(&self, hold: CardFacts<'_>) -> Vec<CardPart> {
+        let CardFacts { tool_name, has_preview, risk, secrets, input } = hold;
         let tool = self.registry.get(tool_name);
         let has = |part: &CardPart| match part {
             CardPart::Inputs => true,
+            CardPart::Secrets => risk != RiskLevel::Low && secrets.are_in(input),
             CardPart::Constants => tool.is_some_and(|tool| !tool.spec.constants.is_empty()),
-            CardPart::Preview => preview.is_some(),
+            CardPart::Preview => has_preview,
             CardPart::Definition => tool.is_some_and(|tool| tool.acceptance.unaccepted().is_some()),
         };
         CardPart::ALL.into_iter().filter(has).collect()
@@ -219,11 +225,13 @@ impl Gate {
         context: PolicyContext<'_>,
         offered: impl Fn(&str) -> bool,
     ) -> Judged {
-        let registered = self.registry.get(tool_name).filter(|_| offered(tool_name));
-        let Some(tool) = registered else {
+        let registered = self.registry.get(tool_name);
+        let secrets = registered.map(|tool| tool.secrets.clone()).unwrap_or_default();
+        let Some(tool) = registered.filter(|_| offered(tool_name)) else {
             let input = self.parse(arguments).unwrap_or_default();
             return Judged {
                 input,
+                secrets,
                 schema_hash: unknown_schema_hash(),
                 idempotent: false,
                 by_worker: false,
@@ -235,6 +243,7 @@ impl Gate {
         };
         let judged = |input, judgement| Judged {
             input,
+            secrets: secrets.clone(),
             schema_hash: tool.schema_hash.clone(),
             idempotent: tool.spec.idempotent,
             by_worker: tool.worker_timeout().is_some(),
@@ -248,13 +257,13 @@ impl Gate {
                 return judged(Input::new(), Judgement::Invalid(why));
             }
         };
-        let errors = tool.errors(&input);
+        let errors = tool.errors(&input, &secrets);
         if !errors.is_empty() {
             return judged(input, Judgement::Invalid(unfit("The arguments do not fit the tool:", &errors)));
         }
         let mut judgement = self.ruling(tool, &input, context).into();
         if matches!(judgement, Judgement::Held { .. }) {
-            let errors = self.inexact_numbers(tool, &input, None);
+            let errors = self.inexact_numbers(tool, (&input, &secrets), None);
             if !errors.is_empty() {
                 judgement =
                     Judgement::Invalid(unfit("A person has to approve the call and cannot:", &errors));
@@ -395,18 +404,25 @@ impl Gate {
 
     /// Returns the errors in the inputs of a call that is about to be approved: by the tool's schema, and by
     /// the limits for a model's arguments. With `edited`, the proposed inputs, the result includes the
-    /// numbers that a page cannot show.
-    pub(crate) fn errors(&self, tool: &Registered, input: &Input, edited: Option<&Input>) -> Vec<InputError> {
-        let errors = self.unfit(tool, input);
+    /// numbers that a page cannot show. `of_call` are the places of the secrets of the call.
+    pub(crate) fn errors(
+        &self,
+        tool: &Registered,
+        (input, of_call): (&Input, &SecretPaths),
+        edited: Option<&Input>,
+    ) -> Vec<InputError> {
+        let errors = self.unfit(tool, input, of_call);
         match edited {
-            Some(proposed) if errors.is_empty() => self.inexact_numbers(tool, input, Some(proposed)),
+            Some(proposed) if errors.is_empty() => {
+                self.inexact_numbers(tool, (input, of_call), Some(proposed))
+            }
             _ => errors,
         }
     }
 
-    fn unfit(&self, tool: &Registered, input: &Input) -> Vec<InputError> {
+    fn unfit(&self, tool: &Registered, input: &Input, of_call: &SecretPaths) -> Vec<InputError> {
         match self.parse(&Value::Object(input.clone()).to_string()) {
-            Ok(_) => tool.errors(input),
+            Ok(_) => tool.errors(input, of_call),
             Err(message) => vec![InputError { pointer: String::new(), message }],
         }
     }
@@ -507,6 +523,11 @@ impl Gate {
         }
     }
 
+    /// Whether inputs of the tool of this name may be secret.
+    pub(crate) fn has_secrets(&self, tool_name: &str) -> bool {
+        self.registry.get(tool_name).is_some_and(|tool| !tool.secrets.is_empty())
+    }
+
     /// Whether the tool of this name says what a call would do.
     pub(crate) fn has_preview(&self, tool_name: &str) -> bool {
         self.registry.get(tool_name).is_some_and(|tool| tool.spec.preview)
@@ -551,8 +572,8 @@ impl Gate {
     }
 
     /// Returns the text that the model reads for this outcome.
-    pub(crate) fn result_text(&self, outcome: &Outcome, requested: &Input, ran: &Input) -> String {
-        outcome.words(requested, ran, self.settings.limits.result_bytes)
+    pub(crate) fn result_text(&self, outcome: &Outcome, edit: Option<&Edit>) -> String {
+        outcome.words(edit, self.settings.limits.result_bytes)
     }
 }
 

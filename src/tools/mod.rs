@@ -3,6 +3,7 @@
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
 mod access;
+mod card_facts;
 mod configured;
 mod current;
 mod exact_numbers;

@@ -13,6 +13,7 @@ use crate::domain::definition::Acceptance;
 use crate::domain::headline::FilledHeadline;
 use crate::domain::pointer;
 use crate::domain::remote::Remote;
+use crate::domain::secrets::{SecretPaths, ShownInput};
 use crate::domain::text::cut;
 use crate::standard_webhooks::Signer;
 use futures::FutureExt;
@@ -215,6 +216,8 @@ pub(crate) struct Registered {
     /// The hash of what a decision covers besides the inputs: the schema with the constants. For a tool of an MCP
     /// server, the whole definition.
     pub(crate) schema_hash: String,
+    /// The places of the secrets in the inputs.
+    pub(crate) secrets: SecretPaths,
     /// The place of the tool, if an MCP server has it.
     pub(crate) remote: Option<Remote>,
     /// The server itself, which may execute a call as a task.
@@ -262,6 +265,7 @@ impl Registered {
         let (acceptance, callback_keys) = (Acceptance::Accepted, None);
         let server = None;
         Ok(Self {
+            secrets: SecretPaths::of_schema(&spec.input_schema),
             spec,
             schema_hash,
             remote,
@@ -308,12 +312,14 @@ impl Registered {
     }
 
     /// Returns the question to the approver of a call with these inputs, if the tool has one.
-    pub(crate) fn headline(&self, input: &Input) -> Option<FilledHeadline> {
-        self.headline.as_ref().map(|headline| headline.filled(input))
+    pub(crate) fn headline(&self, input: &ShownInput) -> Option<FilledHeadline> {
+        self.headline.as_ref().map(|headline| headline.filled(input.as_input()))
     }
 
-    /// Returns the errors in these inputs.
-    pub(crate) fn errors(&self, input: &Input) -> Vec<InputError> {
+    /// Returns the errors in these inputs. An error quotes the faulty value, unless the tool has secrets, or the call had
+    /// some when the model made it.
+    pub(crate) fn errors(&self, input: &Input, of_call: &SecretPaths) -> Vec<InputError> {
+        let quotes = self.secrets.is_empty() && of_call.is_empty();
         let constants = input.keys().filter(|name| self.spec.constants.contains_key(*name));
         let constants = constants.map(|name| InputError {
             pointer: pointer::join("", name),
@@ -322,7 +328,10 @@ impl Registered {
         let input = Value::Object(input.clone());
         let errors = self.validator.iter_errors(&input).map(|error| InputError {
             pointer: error.instance_path().to_string(),
-            message: cut(error.to_string(), MESSAGE_BYTES_MAX),
+            message: cut(
+                if quotes { error.to_string() } else { error.masked().to_string() },
+                MESSAGE_BYTES_MAX,
+            ),
         });
         constants.chain(errors).take(ERRORS_MAX).collect()
     }
@@ -539,7 +548,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"path": {"type": "string"}},
                             "required": ["path"], "additionalProperties": false});
         registry.register_dyn(Arc::new(Late(schema, "t"))).unwrap();
-        let errors = |value: Value| registry.get("t").unwrap().errors(value.as_object().unwrap());
+        let errors = |value: Value| {
+            registry.get("t").unwrap().errors(value.as_object().unwrap(), &SecretPaths::default())
+        };
         assert!(errors(json!({"path": "a"})).is_empty());
         assert_eq!(errors(json!({"path": 1}))[0].pointer, "/path");
         assert_eq!(errors(json!({})).len(), 1);

@@ -9,12 +9,15 @@ export function heldCall(n, more) {
     expires_at: new Date(Date.now() + 86_400_000).toISOString(), required: 1, approved_by: [], held: true, can_decide: true, can_reject: true,
     policy: { source: 'tool' }, history: [], others: { approve_roles: [], other_person: false, votes: [], delegations: [] }, thread_title: 'A thread', ...more,
   };
-  const parts = ['inputs', item.constants && 'constants', item.preview && 'preview', item.unaccepted_definition && 'definition'];
+  const parts = ['inputs', item.secret_inputs && item.risk_level !== 'low' && 'secrets', item.constants && 'constants', item.preview && 'preview', item.unaccepted_definition && 'definition'];
   return { card_parts: parts.filter(Boolean), ...item };
 }
 
-/** Answers the requests of the page with these items. Returns the decisions that the page sends. */
-export async function answerWith(page, items) {
+/**
+ * Answers the requests of the page with these items, and with the inputs of `revealed` by their ids. Returns the decisions that the
+ * page sends.
+ */
+export async function answerWith(page, items, revealed = {}) {
   const decisions = [];
   const json = body => route => route.fulfill({ json: body });
   // The stream of events stays silent.
@@ -23,6 +26,10 @@ export async function answerWith(page, items) {
   await page.route('**/tools', json({ results: [{ tool_name: 'act' }] }));
   await page.route('**/tool_requests?*', json({ results: [] }));
   await page.route('**/tool_calls/*/events?*', json({ results: [] }));
+  await page.route('**/tool_calls/*/reveal', route => {
+    const id = new URL(route.request().url()).pathname.split('/').at(-2);
+    return route.fulfill({ json: revealed[id] });
+  });
   await page.route('**/approvals?*', json({ results: items }));
   await page.route('**/approvals/*', route => {
     const id = new URL(route.request().url()).pathname.split('/').at(-1);

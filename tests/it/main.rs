@@ -84,6 +84,7 @@ mod roles;
 mod runs;
 mod sample_pages;
 mod schema;
+mod secrets;
 mod session_list;
 mod slack;
 mod startup;

@@ -1,8 +1,9 @@
 import { useState } from 'react';
 import { getToolName } from 'ai';
-import { cardSections, mayApprove, rowsOf, visible } from '@holdpoint/page';
+import { cardSections, errorText, mayApprove, rowsOf, visible } from '@holdpoint/page';
 import { Countdown } from './Countdown.jsx';
 import { Headline } from './Headline.jsx';
+import { holdpoint } from './holdpoint.js';
 import { Json } from './Json.jsx';
 import { Question } from './Question.jsx';
 import { Section } from './Section.jsx';
@@ -61,7 +62,9 @@ export function HeldCall({ part, hold, decision, answer, read, onRead, onDecide 
 
 function Pending({ hold, answer, read, onRead, onDecide }) {
   const [whole, setWhole] = useState([]);
-  const sections = cardSections(hold);
+  const [revealed, setRevealed] = useState();
+  const sections = cardSections(hold, revealed);
+  const isMasked = hold.secretInputs && !sections.some(({ part }) => part === 'secrets');
   const drawn = sections.map(({ part }) => part);
   const isAsked = mayApprove(hold, drawn);
   // Inputs that the tool no longer takes may still be edited.
@@ -79,8 +82,10 @@ function Pending({ hold, answer, read, onRead, onDecide }) {
           onRead={isEditable ? () => onRead(hold, part) : undefined}
         />
       ))}
+      {isMasked && <Secrets hold={hold} onRevealed={setRevealed} />}
       <Question
         hold={hold}
+        isMasked={isMasked}
         answer={answer}
         isAsked={isAsked}
         isEditable={isEditable}
@@ -89,6 +94,19 @@ function Pending({ hold, answer, read, onRead, onDecide }) {
         onDecide={answer => onDecide(hold, answer)}
       />
     </>
+  );
+}
+
+// The button that opens the secret inputs, which the server records.
+function Secrets({ hold, onRevealed }) {
+  const [failed, setFailed] = useState();
+  const reveal = () => holdpoint.reveal(hold.toolCallId).then(onRevealed, setFailed);
+  return (
+    <p>
+      Secret inputs are masked: {visible(hold.secretInputs.join(', '))}.{' '}
+      <button type="button" onClick={reveal}>Reveal</button> The server records who reveals them.
+      {failed && <span role="alert"> {errorText(failed)}</span>}
+    </p>
   );
 }
 

@@ -5,7 +5,7 @@ import { EditForm } from './EditForm.jsx';
 
 // Approve, deny with a reason, or edit. Nothing here has the focus by itself, and Enter in a field never approves. `isAsked` and
 // `isEditable` are whether this user may approve what the card has, as it is or edited, and `shown` are the parts that the person has seen.
-export function Question({ hold, answer, isAsked, isEditable, shown, onDecide }) {
+export function Question({ hold, answer, isAsked, isEditable, isMasked, shown, onDecide }) {
   const [open, setOpen] = useState('');
   const [remember, setRemember] = useState(false);
   const [note, setNote] = useState('');
@@ -57,7 +57,9 @@ export function Question({ hold, answer, isAsked, isEditable, shown, onDecide })
       {isAsked && <Note value={note} onChange={setNote} />}
       {hold.cannotApprove && <p className="warning">{visible(hold.cannotApprove.message)}</p>}
       {!isAsked && hold.canEdit && !hold.cannotApprove && (
-        <p className="warning">This page does not show all of this call. Another page has to approve it.</p>
+        <p className="warning">
+          {isMasked ? 'Reveal the secret inputs before an approval.' : 'This page does not show all of this call. Another page has to approve it.'}
+        </p>
       )}
       <div className="buttons" ref={buttons} aria-busy={busy}>
         {isAsked && (

@@ -11,7 +11,7 @@ export function nameOf(actor, hold) {
 }
 
 // The parts of a card, for the button that goes to them.
-export const PARTS = { inputs: 'inputs', constants: "the operator's inputs", preview: 'what the tool says', definition: 'what changed' };
+export const PARTS = { inputs: 'inputs', secrets: 'secret inputs', constants: "the operator's inputs", preview: 'what the tool says', definition: 'what changed' };
 
 // The question to the approver. The headline has the proposed inputs in it, not the edited ones.
 export const questionOf = (hold, decision) =>

@@ -34,11 +34,11 @@ BEGIN
     THEN RAISE EXCEPTION 'only ended rows are erased, once'; END IF;
     IF (OLD.tool_call_id, OLD.thread_id, OLD.tenant_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
         OLD.provider_call_id, OLD.wire_call_id, OLD.name, OLD.schema_hash, OLD.held, OLD.idempotent,
-        OLD.by_worker, OLD.risk_level, OLD.created_at, OLD.preview_failed)
+        OLD.by_worker, OLD.risk_level, OLD.created_at, OLD.preview_failed, OLD.secret_paths)
        IS DISTINCT FROM
        (NEW.tool_call_id, NEW.thread_id, NEW.tenant_id, NEW.message_id, NEW.step, NEW.ordinal, NEW.run_id,
         NEW.provider_call_id, NEW.wire_call_id, NEW.name, NEW.schema_hash, NEW.held, NEW.idempotent,
-        NEW.by_worker, NEW.risk_level, NEW.created_at, NEW.preview_failed)
+        NEW.by_worker, NEW.risk_level, NEW.created_at, NEW.preview_failed, NEW.secret_paths)
        OR ((OLD.arguments, OLD.preview) IS DISTINCT FROM (NEW.arguments, NEW.preview) AND NOT erasing)
     THEN RAISE EXCEPTION 'the content of a call does not change'; END IF;
     IF OLD.validated IS NOT NULL AND (

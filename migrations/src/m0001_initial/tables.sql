@@ -135,6 +135,9 @@ CREATE TABLE tool_calls (
     wire_call_id        TEXT NOT NULL,
     name                TEXT NOT NULL,
     arguments           TEXT NOT NULL,
+    -- The places of the secrets in the inputs, by the schema of the tool when the model made the call (JSON): lists of
+    -- keys, with null for each property or item. NULL without secrets.
+    secret_paths        TEXT,
     schema_hash         TEXT NOT NULL,
     held                BOOLEAN NOT NULL,
     idempotent          BOOLEAN NOT NULL,

@@ -39,6 +39,16 @@ export type Tool = {
   can_accept: boolean;
 };
 
+/** The inputs of a call without masks. */
+export type RevealedInputs = {
+  tool_call_id: string;
+  input: Record<string, unknown>;
+  validated_inputs?: Record<string, unknown>;
+  /** The JSON Pointers of the secrets in both. */
+  secret_inputs: string[];
+  input_hash: string;
+};
+
 /** The decision of a person about a held call. */
 export type Answer = {
   approved: boolean;
@@ -48,7 +58,7 @@ export type Answer = {
   inputHash?: string;
   /** Whether the server continues the run. If not, the next request of a page does. */
   resume?: boolean;
-  /** Inputs to run in place of the proposed ones. Ignored in a rejection. */
+  /** Inputs to run in place of the proposed ones. Ignored in a rejection. `•••` leaves a secret as it was proposed. */
   input?: object;
   /** The same as JSON, in place of `input`: its numbers keep all their digits. */
   inputText?: string;
@@ -135,6 +145,7 @@ export type EventType =
   | 'tool.decision_refused'
   | 'tool.extended'
   | 'tool.delegated'
+  | 'tool.inputs_revealed'
   | 'tool.reminded'
   | 'tool.voted'
   | 'tool.escalated'

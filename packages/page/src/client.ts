@@ -1,4 +1,4 @@
-import type { Answer, BatchItem, Decided, Dialect, EditPreview, Results, Thread, Tool } from './api.js';
+import type { Answer, BatchItem, Decided, Dialect, EditPreview, Results, RevealedInputs, Thread, Tool } from './api.js';
 import { HoldpointError } from './errors.js';
 import { subscribe, type Subscription } from './events.js';
 
@@ -116,6 +116,13 @@ export function createClient({ url = '/api', dialect, headers = {}, fetch }: Cli
       const inputs = inputText === undefined ? JSON.stringify(input) : checked(inputText);
       return requestText('POST', `/tool_calls/${encodeURIComponent(toolCallId)}/preview`, `{"validated_inputs":${inputs}}`);
     },
+
+    /**
+     * Reads the secret inputs of a held call, which a card has as `•••`. The server records who did. Pass them to
+     * `cardSections`.
+     */
+    reveal: (toolCallId: string): Promise<RevealedInputs> =>
+      request('POST', `/tool_calls/${encodeURIComponent(toolCallId)}/reveal`),
 
     /** A tool, with the JSON Schema of its inputs. */
     tool: (name: string): Promise<Tool> => request('GET', `/tools/${encodeURIComponent(name)}`),

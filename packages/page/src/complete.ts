@@ -1,4 +1,5 @@
 // Complete cards: what a card has to show before it offers an approval.
+import type { RevealedInputs } from './api.js';
 import type { CardPart, ToolHold, UnacceptedDefinition } from './parts.js';
 
 /** A text of a card with its name. The name is empty if the section has this text alone. */
@@ -21,13 +22,29 @@ export const missingParts = (hold: ToolHold, shown: readonly CardPart[]): CardPa
 export const mayApprove = (hold: ToolHold, shown: readonly CardPart[]): boolean =>
   hold.canEdit && !hold.cannotApprove && missingParts(hold, shown).length === 0;
 
-/** The parts of a complete card with their content, in the order of a card. A page that shows every row whole shows all of it. */
-export function cardSections(hold: ToolHold): CardSection[] {
+/**
+ * The parts of a complete card with their content, in the order of a card. A page that shows every row whole shows all of it. The
+ * secret inputs are there only if the person has opened them: `revealed` is what `reveal` of the client returned.
+ */
+export function cardSections(hold: ToolHold, revealed?: RevealedInputs): CardSection[] {
   const sections: CardSection[] = [{ part: 'inputs', label: 'Inputs', rows: rowsOf(hold.input) }];
+  if (hold.secretInputs && revealed?.input_hash === hold.inputHash) sections.push(secretSection(hold.secretInputs, revealed.input));
   if (hold.constants) sections.push({ part: 'constants', label: 'Set by the operator', rows: rowsOf(hold.constants) });
   if (hold.preview) sections.push(previewSection(hold.preview));
   if (hold.unacceptedDefinition) sections.push(definitionSection(hold.unacceptedDefinition));
   return sections;
+}
+
+const secretSection = (places: readonly string[], input: unknown): CardSection => ({
+  part: 'secrets',
+  label: 'Secret inputs',
+  rows: places.map(place => ({ name: place, text: textOf(valueAt(input, place)) })),
+});
+
+/** The value at a JSON Pointer (RFC 6901). */
+function valueAt(input: unknown, pointer: string): unknown {
+  const keys = pointer.slice(1).split('/').map(key => key.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return keys.reduce<unknown>((value, key) => (value as Record<string, unknown> | undefined)?.[key], input);
 }
 
 function previewSection({ text, failed }: NonNullable<ToolHold['preview']>): CardSection {

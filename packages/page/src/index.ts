@@ -9,6 +9,7 @@ export type {
   EventType,
   HoldpointEvent,
   Results,
+  RevealedInputs,
   Thread,
   Tool,
   ToolCallState,

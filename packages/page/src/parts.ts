@@ -21,7 +21,7 @@ export type UnacceptedDefinition = {
 };
 
 /** A part of a card. The hash of an approval covers all parts of a complete card. */
-export type CardPart = 'inputs' | 'constants' | 'preview' | 'definition';
+export type CardPart = 'inputs' | 'secrets' | 'constants' | 'preview' | 'definition';
 
 /** A piece of a headline: words of the operator, or a value of the model. Show the values apart from the words. */
 export type HeadlinePart = { text: string; value?: never } | { value: string; text?: never };
@@ -48,8 +48,10 @@ export type ToolHold = {
   headlineParts?: HeadlinePart[];
   /** The parts that a card has to show whole before it offers an approval: see `mayApprove`. */
   cardParts: CardPart[];
-  /** The inputs as the model proposed them, also after an edit. */
+  /** The inputs as the model proposed them, also after an edit, with `•••` in place of each secret. */
   input: unknown;
+  /** The JSON Pointers of the secrets. `reveal` of the client returns their values. Absent without secrets. */
+  secretInputs?: string[];
   /** Where the tool is, if an MCP server has it: the server, and the name of the tool there. */
   mcp?: McpTool;
   /** Inputs that the operator sets, and that the tool adds. Show them too. */

@@ -33,6 +33,7 @@ use crate::store::Thread;
 use crate::tools::gate::Gate;
 use futures::FutureExt;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The maximum length of a handler's name.
@@ -114,8 +115,11 @@ pub struct ApprovalRequest {
     pub run_id: RunId,
     /// The name of the tool.
     pub tool_name: String,
-    /// The inputs that the call would run with.
+    /// The inputs that the call would run with, with `•••` in place of each secret.
     pub input: Input,
+    /// The JSON Pointers of the secrets in `input`: values that the tool's schema marks with `writeOnly` or
+    /// `format: password`.
+    pub secret_inputs: Vec<String>,
     /// Inputs that the operator sets, and that the tool adds to these.
     pub constants: Input,
     /// What the tool says that the call would do, if it has previews.
@@ -131,6 +135,22 @@ pub struct ApprovalRequest {
     pub requester: Requester,
     /// When the time for a decision is over, by the clock of the database.
     pub expires_at: Option<SystemTime>,
+    /// How the handler gets the inputs as they are.
+    opener: Opener,
+}
+
+/// Reads the inputs of a call without masks, on the record.
+#[derive(Clone)]
+pub(super) struct Opener(pub(super) Arc<Opens>);
+
+/// What an [`Opener`] does.
+pub(super) type Opens = dyn Fn() -> BoxFuture<'static, Result<Input, HandlerError>> + Send + Sync;
+
+impl PartialEq for Opener {
+    /// The call of the request says which inputs it reads.
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
 }
 
 impl fmt::Debug for ApprovalRequest {
@@ -144,7 +164,7 @@ impl fmt::Debug for ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    pub(super) fn of(call: &ToolCall, gate: &Gate, thread: &Thread, run: &Run) -> Self {
+    pub(super) fn of(call: &ToolCall, gate: &Gate, thread: &Thread, run: &Run, opener: Opener) -> Self {
         let constants = gate.registry().get(&call.name).and_then(|tool| tool.spec.constants());
         Self {
             tool_call_id: call.id,
@@ -152,7 +172,8 @@ impl ApprovalRequest {
             session_id: thread.session_id,
             run_id: run.id,
             tool_name: call.name.clone(),
-            input: call.input.clone(),
+            input: call.shown_proposal().into_input(),
+            secret_inputs: call.secret_pointers(),
             constants: constants.unwrap_or_default(),
             preview: call.preview.clone(),
             definition_unaccepted: gate.unaccepted(call).is_some(),
@@ -160,7 +181,17 @@ impl ApprovalRequest {
             reason: call.reason.clone(),
             requester: thread.requester(),
             expires_at: call.expires_at.and_then(time_of),
+            opener,
         }
+    }
+
+    /// Returns the inputs with the secrets in them. For a call with secrets each use is the event
+    /// `tool.inputs_revealed` of the handler.
+    ///
+    /// # Errors
+    /// The call is not there any more, or the database failed.
+    pub async fn reveal(&self) -> Result<Input, HandlerError> {
+        (self.opener.0)().await
     }
 }
 

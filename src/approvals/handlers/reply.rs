@@ -6,6 +6,14 @@ use super::{HandlerAnswer, Remember};
 pub(super) const QUESTION: &str =
     "[y]es, [s]ession: all waiting and later calls of the tool too, [n]o [why], [c]ancel, [l]ater? ";
 
+/// The beginning of the question about a call with secret inputs.
+pub(super) const REVEAL: &str = "[r]eveal the secret inputs, ";
+
+/// Whether a line asks for the secret inputs.
+pub(super) fn reveals(line: &str) -> bool {
+    matches!(line.trim().to_lowercase().as_str(), "r" | "reveal")
+}
+
 /// Parses an answer. Only a line that begins with a word of the question is an answer: a typing error decides
 /// nothing.
 pub(super) fn answer(line: &str) -> Option<HandlerAnswer> {

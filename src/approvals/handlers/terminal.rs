@@ -1,7 +1,9 @@
 //! A handler that asks the user of a terminal.
 
-use super::reply::{self, QUESTION};
-use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Preview};
+use super::reply::{self, QUESTION, REVEAL};
+use super::{
+    ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Input, Preview, RiskLevel,
+};
 use crate::domain::visible::{visible, visible_json, visible_lines};
 use crate::keyboard::discard_typed;
 use futures::FutureExt;
@@ -9,9 +11,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Stderr, Stdin, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
+use std::sync::{Arc, mpsc};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 /// Asks the user of a terminal, one question at a time. Input that is typed before a question appears, or for
 /// a question that is over, decides nothing. At the end of the input, calls are left to the routes.
@@ -60,21 +63,40 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
         async move {
             let lines = self.lines.clone().lock_owned().await;
             let question = Question { shown: self.shown.clone(), over: Arc::new(AtomicBool::new(false)) };
-            let (sender, answer) = oneshot::channel();
+            let (sender, mut said) = unbounded_channel();
             let (shown, over, discard) = (question.shown.clone(), question.over.clone(), self.discard);
-            let prompt = Prompt { lines, shown, over, discard };
+            let prompt = Prompt { lines, shown, over, discard, said: sender };
+            let asked = request.clone();
             // A thread of its own: a thread of the runtime would keep the process from exiting until a line
             // is typed.
             std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
+                let said = prompt.said.clone();
                 // The caller may have dropped the receiver.
-                let _gone = sender.send(prompt.read_answer(&request));
+                let _gone = said.send(Said::Answer(prompt.read_answer(&asked)));
             })?;
-            let answer = answer.await?;
-            question.over.store(true, Ordering::Release);
-            Ok(answer?)
+            loop {
+                match said.recv().await.ok_or("the terminal gave no answer")? {
+                    Said::Answer(answer) => {
+                        question.over.store(true, Ordering::Release);
+                        return Ok(answer?);
+                    }
+                    Said::Reveal(reply) => {
+                        // The thread may be gone.
+                        let _gone = reply.send(request.reveal().await.map_err(|error| error.to_string()));
+                    }
+                }
+            }
         }
         .boxed()
     }
+}
+
+/// What the thread at the terminal says.
+enum Said {
+    /// The answer to the question.
+    Answer(io::Result<HandlerAnswer>),
+    /// The user wants to see the secret inputs.
+    Reveal(mpsc::Sender<Result<Input, String>>),
 }
 
 /// A question whose caller waits for an answer.
@@ -99,11 +121,13 @@ struct Prompt<R, W> {
     shown: Arc<Mutex<W>>,
     over: Arc<AtomicBool>,
     discard: fn(&mut R) -> io::Result<()>,
+    said: UnboundedSender<Said>,
 }
 
 impl<R: BufRead, W: Write> Prompt<R, W> {
     fn read_answer(mut self, request: &ApprovalRequest) -> io::Result<HandlerAnswer> {
         let input = Value::Object(request.input.clone()).to_string();
+        let mut hides = !request.secret_inputs.is_empty();
         let (tool, risk) = (visible(&request.tool_name), request.risk);
         let why = request.reason.as_deref().map(visible).unwrap_or_default();
         self.show(&format!(
@@ -121,14 +145,43 @@ impl<R: BufRead, W: Write> Prompt<R, W> {
         loop {
             // After the inputs are shown, and before the prompt: earlier input answers nothing.
             (self.discard)(&mut self.lines)?;
+            self.show(if hides { REVEAL } else { "" })?;
             self.show(QUESTION)?;
             let mut line = String::new();
             if self.lines.read_line(&mut line)? == 0 || self.over.load(Ordering::Acquire) {
                 return Ok(HandlerAnswer::Deferred);
             }
-            if let Some(answer) = reply::answer(&line) {
-                return Ok(answer);
+            if hides && reply::reveals(&line) {
+                hides = !self.reveal()?;
+                continue;
             }
+            match reply::answer(&line) {
+                // A masked value counts as unseen.
+                Some(HandlerAnswer::Approved { .. }) if hides && request.risk != RiskLevel::Low => {
+                    self.show("Reveal the secret inputs before an approval.\n")?;
+                }
+                Some(answer) => return Ok(answer),
+                None => {}
+            }
+        }
+    }
+
+    /// Shows the inputs as they are, and returns whether it could.
+    fn reveal(&self) -> io::Result<bool> {
+        let (reply, revealed) = mpsc::channel();
+        // The caller may have dropped the receiver; then no reply comes.
+        let _gone = self.said.send(Said::Reveal(reply));
+        match revealed.recv() {
+            Ok(Ok(input)) => {
+                let input = Value::Object(input).to_string();
+                self.show(&format!("  {}\n", visible_json(&input, false)))?;
+                Ok(true)
+            }
+            Ok(Err(why)) => {
+                self.show(&format!("The secret inputs cannot be read: {}\n", visible(&why)))?;
+                Ok(false)
+            }
+            Err(_gone) => Ok(false),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::run::RunOptions;
+use crate::domain::secrets::SecretPaths;
 use RunStatus::{Cancelled, Completed, Failed, Running, Waiting};
 use uuid::Uuid;
 
@@ -46,6 +47,7 @@ fn call(step: i32, state: State) -> ToolCall {
         wire_call_id: String::new(),
         name: String::new(),
         input: Input::new(),
+        secrets: SecretPaths::default(),
         schema_hash: String::new(),
         held: true,
         risk: RiskLevel::Low,

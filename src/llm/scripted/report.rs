@@ -98,6 +98,8 @@ mod tests {
     use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::*;
     use crate::domain::call::{Outcome, rejection, withdrawal};
+    use crate::domain::secrets::ShownInput;
+    use crate::domain::shown::Edit;
     use serde_json::json;
 
     // The last answers are not outputs of a successful tool, so the report does not claim success.
@@ -140,7 +142,7 @@ mod tests {
             (model_texts::CANCELLED, "D was cancelled. It did not run."),
             (&withdrawal(Some("timeout")), "D was cancelled: timeout. It did not run."),
             (model_texts::INTERRUPTED, "D may have run: its outcome is unknown."),
-            (&failed.words(&proposed, &proposed, 1000), "D failed: no such file."),
+            (&failed.words(None, 1000), "D failed: no such file."),
             (&rejection(None), "You rejected D. It did not run."),
             (&rejection(Some("not today")), "You rejected D: not today."),
         ];
@@ -148,11 +150,12 @@ mod tests {
             assert_eq!(report_on(DELETE, answer), expected.replace('D', "delete_file (old.txt)"));
         }
         // An input that reads like the text around it.
-        let ran = input("} to { before approving. c");
+        let shown = ShownInput::without_secrets;
+        let edit = Edit { from: shown(proposed.clone()), to: shown(input("} to { before approving. c")) };
         let done =
             Outcome::Succeeded(crate::domain::output::Output::new(json!({"deleted": "c"}), usize::MAX));
         for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
-            let report = report_on(DELETE, &outcome.words(&proposed, &ran, 1000));
+            let report = report_on(DELETE, &outcome.words(Some(&edit), 1000));
             assert!(report.starts_with(model_texts::EDITED) && report.ends_with(end), "{report}");
         }
     }

@@ -4,7 +4,7 @@
 use super::simulation::{PageDecision, Simulated, Turn};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
+use crate::domain::secrets::ShownInput;
 use crate::domain::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
 use crate::stream::words;
 use crate::stream::{Dialect, NoTools};
@@ -92,7 +92,7 @@ fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
 
 /// A call as the page received it.
 struct OnPage {
-    input: Input,
+    input: ShownInput,
     /// The last progress of a held call.
     progress: Option<HoldProgress>,
     /// The decision of this page since the last approval request.
@@ -193,6 +193,6 @@ fn parts_of(message: &mut Value, call: ToolCallId) -> Vec<&mut Value> {
     found
 }
 
-fn input(input: &Input) -> Value {
+fn input(input: &ShownInput) -> Value {
     json!(crate::stream::ui_parts::Readable::Input(input))
 }

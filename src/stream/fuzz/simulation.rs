@@ -14,6 +14,7 @@ use crate::domain::nesting::Nesting;
 use crate::domain::preview::Preview;
 use crate::domain::replay::replay;
 use crate::domain::run::{TurnError, TurnErrorCode};
+use crate::domain::secrets::{SecretPaths, ShownInput};
 use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, Spent, TurnEvent};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -271,7 +272,9 @@ impl<'a> Simulator<'a> {
         self.emit(TurnEvent::CallStarted { tool_call_id, tool_name: planned.tool.clone() });
         let mut nesting = Nesting::default();
         let written = planned.written.iter().map(|delta| nesting.within(delta, DEPTH_MAX).to_owned());
-        self.unwritten.push((tool_call_id, written.collect()));
+        // Pieces of secret inputs are never emitted.
+        let written = if hides(planned) { VecDeque::new() } else { written.collect() };
+        self.unwritten.push((tool_call_id, written));
         while !planned.beside && self.unwritten.iter().any(|(id, _)| *id == tool_call_id) {
             self.write_on();
         }
@@ -322,7 +325,7 @@ impl<'a> Simulator<'a> {
         }
         for call in &current.calls {
             let invalid = matches!(call.state, State::Invalid(_));
-            let input = if invalid { Input::new() } else { call.input.clone() };
+            let input = if invalid { ShownInput::default() } else { call.shown_proposal() };
             self.emit(TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input });
         }
         // These calls are stored together with their ends.
@@ -437,6 +440,11 @@ fn in_force(call: &ToolCall, reason: Option<String>, at: Timestamp) -> Option<De
     })
 }
 
+/// Whether the inputs of the call are secret.
+fn hides(planned: &ScenarioCall) -> bool {
+    planned.input.len() == 2
+}
+
 fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: State) -> ToolCall {
     ToolCall {
         id,
@@ -447,6 +455,7 @@ fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: 
         wire_call_id: id.to_string(),
         name: planned.tool.clone(),
         input: planned.input.clone(),
+        secrets: if hides(planned) { SecretPaths::everything() } else { SecretPaths::default() },
         schema_hash: String::new(),
         held,
         risk: RiskLevel::Low,

@@ -49,13 +49,23 @@ function randomCall(n, random) {
     return content();
   };
   const input = begin('inputs', () => object(1 + random(6)));
+  let revealed;
+  if (random(3) === 0) {
+    const secret = begin('secrets', () => value(9));
+    revealed = { input: { ...input, secret }, secret_inputs: ['/secret'] };
+    input.secret = '•••';
+  }
   const more = { tool_name: 'act', risk_level: ['low', 'medium', 'high'][random(3)], headline: `Call ${n}?` };
+  if (revealed) more.secret_inputs = revealed.secret_inputs;
   if (random(2)) more.constants = begin('constants', () => object(1 + random(3)));
   if (random(3)) more.preview = begin('preview', () => (random(3) ? { text: text(1 + random(300)) } : { failed: text(10) }));
   if (random(4) === 0) {
     more.unaccepted_definition = { cause: 'new', hash: 'c'.repeat(64), changes: [{ field: 'description', current: begin('definition', () => text(5 + random(100))) }] };
   }
-  return { item: heldCall(n, { input, ...more }), words };
+  const item = heldCall(n, { input, ...more });
+  // Of a call of low risk the masks may stay.
+  if (item.risk_level === 'low') delete words.secrets;
+  return { item, words, revealed };
 }
 
 export default async function ({ facts, open, until }) {
@@ -64,7 +74,8 @@ export default async function ({ facts, open, until }) {
   const tab = await open('/', { viewport: { width: 900, height: 500 } });
   const { page } = tab;
   const incomplete = LACKING.map((parts, n) => heldCall(CALLS + 1 + n, { card_parts: parts, risk_level: 'low', headline: `Without ${parts[1]}?` }));
-  const decisions = await answerWith(page, [...calls.map(({ item }) => item), ...incomplete]);
+  const revealed = Object.fromEntries(calls.map(({ item, revealed }) => [item.tool_call_id, revealed]));
+  const decisions = await answerWith(page, [...calls.map(({ item }) => item), ...incomplete], revealed);
   await page.addInitScript(reader);
   await page.reload();
   await tab.rows().first().waitFor();
@@ -74,7 +85,7 @@ export default async function ({ facts, open, until }) {
     await page.evaluate(id => { location.hash = `#/call/${id}`; }, item.tool_call_id);
     await page.locator('#detail h2').getByText(item.headline, { exact: true }).waitFor();
     if (item.risk_level === 'low') {
-      const [cuts, name] = await page.evaluate(() => [document.querySelectorAll('#detail .part .cut:not(.stored .cut)').length, document.querySelector('#detail .approve').textContent]);
+      const [cuts, name] = await page.evaluate(() => [document.querySelectorAll('#detail .part:not([data-part=secrets]) .cut:not(.stored .cut)').length, document.querySelector('#detail .approve').textContent]);
       assert.equal(name === 'Approve', cuts === 0, `${item.headline} of low risk: ${name}`);
     }
     const found = await page.evaluate(how => window.readAtRandom(how), {

@@ -173,3 +173,15 @@ async fn the_characters_of_all_cases_are_shown_alike() {
     let app = Embedded::start().await;
     play("table", &app.client.base, json!({})).await;
 }
+
+#[tokio::test]
+async fn secret_inputs_are_approved_only_after_the_person_has_opened_them() {
+    let app = crate::secrets::server(|_| {}).await;
+    for _ in 0..2 {
+        crate::secrets::held(&app, "login").await;
+    }
+    play("secrets", &app.client.base, json!({ "secrets": crate::secrets::SECRETS })).await;
+    assert_eq!(app.ledger.lines(), [crate::secrets::input().to_string()]);
+    let by = app.rows.all("SELECT actor FROM events WHERE type = 'tool.inputs_revealed'").await;
+    assert_eq!(by, [json!({ "actor": "user:local" })]);
+}

@@ -184,3 +184,27 @@ async fn an_unanswered_question_is_cancelled_after_the_timeout() {
     screen.shows("This question is over.", 1).await;
     drop(typed);
 }
+
+#[tokio::test]
+async fn secret_inputs_are_shown_on_the_record_before_an_approval() {
+    let (typed, lines) = channel();
+    let screen = Screen::default();
+    let terminal = Terminal::between(BufReader::new(Keyboard(lines)), screen.clone());
+    let app = Embedded::start().await;
+    let tools = crate::secrets::tools(&app.ledger);
+    let app = app.redeploy_with_handler(terminal, tools, |_| {}).await;
+    app.scene.calls(&[crate::support::call("p", "login", &crate::secrets::input())]).answers("I see.");
+    for line in ["y", "r", "y"] {
+        typed.send(format!("{line}\n")).unwrap();
+    }
+    let turn = app.client.send_message(&app.client.thread().await, "log in").await;
+    assert_eq!(words(&turn), ["pending", "approved"], "{}", turn.raw);
+    let shown = screen.shown();
+    let (masked, opened) = shown.split_once("Reveal the secret inputs before an approval.").unwrap();
+    crate::secrets::assert_hidden(masked);
+    assert!(crate::secrets::SECRETS.iter().all(|secret| opened.contains(secret)), "{shown}");
+    assert_eq!(shown.matches("[r]eveal the secret inputs, ").count(), 2, "{shown}");
+    let by = app.rows.all("SELECT actor FROM events WHERE type = 'tool.inputs_revealed'").await;
+    assert_eq!(by, [json!({ "actor": "handler:terminal" })]);
+    assert_eq!(app.ledger.lines(), [crate::secrets::input().to_string()]);
+}

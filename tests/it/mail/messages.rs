@@ -281,3 +281,19 @@ async fn a_call_that_ended_before_its_message_is_one_message_about_its_end() {
     let got = postbox.got(2).await;
     assert!(got[1]["body"].as_str().unwrap().contains(&second), "{got:?}");
 }
+
+#[tokio::test]
+async fn a_mail_has_masks_in_place_of_secrets() {
+    let postbox = Postbox::start(MailTls::None);
+    let notify = Notify { share_arguments: true, ..local() };
+    let app = crate::secrets::server(|config| with_mail(config, postbox.mail(), [notify])).await;
+    let call = crate::secrets::held(&app, "login").await;
+    postbox.got(1).await;
+    app.client.approve(&call).await;
+    let messages = postbox.got(2).await;
+    for message in &messages {
+        let body = message["body"].as_str().unwrap();
+        crate::secrets::assert_hidden(&message.to_string());
+        assert!(body.contains(crate::secrets::MASK), "{body}");
+    }
+}

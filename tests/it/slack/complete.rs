@@ -188,3 +188,19 @@ async fn an_edit_is_said_with_its_inputs() {
     assert!(approved.starts_with("The call is approved with other inputs, by user:local."), "{approved}");
     assert!(approved.contains(r#"Inputs: {"note":"9"}"#), "{approved}");
 }
+
+#[tokio::test]
+async fn a_message_has_masks_in_place_of_secrets_and_offers_their_approval_for_low_risk_alone() {
+    let slack = FakeSlack::start().await;
+    let app = crate::secrets::server(|config| with_slack(config, &slack, [local()])).await;
+    for (n, (tool, first)) in [("login", "holdpoint_reject"), ("login_low", APPROVE)].into_iter().enumerate()
+    {
+        crate::secrets::held(&app, tool).await;
+        let message = slack.got(n + 1).await.remove(n);
+        assert!(text(&message).contains(&crate::secrets::masked()["card"].to_string()), "{message:?}");
+        assert_eq!(actions(&message)[0], first, "{message:?}");
+        crate::secrets::assert_hidden(&message.now().to_string());
+        let lacks = text(&message).contains("this message does not show the secret inputs whole");
+        assert_eq!(lacks, tool == "login", "{message:?}");
+    }
+}

@@ -7,6 +7,7 @@ mod decide;
 mod list;
 mod pages;
 mod resolve;
+mod secrets;
 mod show;
 mod watch;
 

@@ -50,26 +50,37 @@ const tests = {
   },
 
   cards() {
-    const parts = ['inputs', 'constants', 'preview', 'definition', 'of a later server'];
+    const parts = ['inputs', 'secrets', 'constants', 'preview', 'definition', 'of a later server'];
     const some = chance => parts.filter(() => chance(2) === 0);
     for (let seed = 0; seed < 3000; seed += 1) {
       const chance = chances(seed);
       const hold = { input: { note: '10' }, canEdit: chance(4) > 0 };
       const there = ['inputs'];
       const add = (part, field, value) => chance(2) === 0 && (there.push(part), Object.assign(hold, { [field]: value }));
+      let revealed;
+      if (chance(2) === 0) {
+        Object.assign(hold, { input: { note: '•••' }, inputHash: 'h', secretInputs: ['/note'] });
+        // The inputs of another card are not those of this one.
+        revealed = [undefined, { input: { note: 'canary' }, input_hash: 'other' }, { input: { note: 'canary' }, input_hash: 'h' }][chance(3)];
+        if (revealed?.input_hash === 'h') there.push('secrets');
+      }
+      const isOpen = there.includes('secrets');
       add('constants', 'constants', { shop: 'berlin' });
       add('preview', 'preview', chance(2) === 0 ? { text: 'deletes all' } : { failed: 'gone' });
       add('definition', 'unacceptedDefinition', { cause: 'new', changes: [] });
       if (chance(4) === 0) hold.cannotApprove = { code: 'blocked', message: 'No.' };
       // A server of an earlier version sends no list.
       if (chance(2) === 0) hold.cardParts = some(chance);
+      // Such a server has no secrets either.
+      if (hold.secretInputs) hold.cardParts ??= [...new Set([...there, 'secrets'])];
       const complete = hold.cardParts ?? there;
       const shown = some(chance);
       const missing = complete.filter(part => !shown.includes(part));
       assert.deepEqual(page.completeCard(hold), complete, `seed ${seed}`);
       assert.deepEqual(page.missingParts(hold, shown), missing, `seed ${seed}`);
       assert.equal(page.mayApprove(hold, shown), hold.canEdit && !hold.cannotApprove && missing.length === 0, `seed ${seed}`);
-      assert.deepEqual(page.cardSections(hold).map(({ part }) => part), there, `seed ${seed}`);
+      assert.deepEqual(page.cardSections(hold, revealed).map(({ part }) => part), there, `seed ${seed}`);
+      assert.equal(JSON.stringify(page.cardSections(hold, revealed)).includes('canary'), isOpen, `seed ${seed}`);
     }
     const input = { text: '10', number: 10, word: 'ten', nothing: '', list: ['10'], quoted: '"10"' };
     const rows = page.rowsOf(input).map(({ name, text }) => [name, text]);

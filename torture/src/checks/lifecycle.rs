@@ -30,6 +30,7 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                 "tool.decision_refused"
                     | "tool.extended"
                     | "tool.delegated"
+                    | "tool.inputs_revealed"
                     | "tool.reminded"
                     | "tool.voted"
                     | "tool.escalated"

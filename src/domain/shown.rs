@@ -1,0 +1,52 @@
+//! The inputs of a call as people read them: secrets are masked.
+
+use super::call::{State, ToolCall};
+use super::secrets::ShownInput;
+
+/// A change of the inputs by an approver, for the model. People read this text too, so secrets are masked in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Edit {
+    /// The proposed inputs.
+    pub(crate) from: ShownInput,
+    /// The inputs that run.
+    pub(crate) to: ShownInput,
+}
+
+impl ToolCall {
+    /// Returns the inputs that a page shows in a message. For an invalid call the inputs are empty.
+    pub(crate) fn shown_input(&self) -> ShownInput {
+        match self.state {
+            State::Invalid(_) => ShownInput::default(),
+            _ => self.secrets.shown(self.effective_input()),
+        }
+    }
+
+    /// Returns the proposed inputs for people. Those of an invalid call may be anything, with a secret anywhere: if the
+    /// tool has secrets, they are empty.
+    pub(crate) fn shown_proposal(&self) -> ShownInput {
+        match self.state {
+            State::Invalid(_) if !self.secrets.is_empty() => ShownInput::default(),
+            _ => self.secrets.shown(&self.input),
+        }
+    }
+
+    /// Returns the inputs that an approver put in place of the model's, for people.
+    pub(crate) fn shown_edit(&self) -> Option<ShownInput> {
+        self.edited_input().map(|edited| self.secrets.shown(edited))
+    }
+
+    /// Returns the change of the inputs by an approver, if there was one.
+    pub(crate) fn edit(&self) -> Option<Edit> {
+        let to = self.shown_edit()?;
+        Some(Edit { from: self.secrets.shown(&self.input), to })
+    }
+
+    /// Returns the places of the secrets in the proposed inputs and in those that replaced them.
+    pub(crate) fn secret_pointers(&self) -> Vec<String> {
+        let mut found = self.secrets.pointers(&self.input);
+        found.extend(self.edited_input().into_iter().flat_map(|edited| self.secrets.pointers(edited)));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
