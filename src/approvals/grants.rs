@@ -70,7 +70,8 @@ fn covered_inputs(
             RequestedInputs::Within(bounds) => {
                 let refused =
                     |WrongBounds { place, expected }| DecideError::NotRemembered { place, expected };
-                bounds.check(runs).map_err(refused)?;
+                let shown = call.secrets.shown(runs);
+                bounds.check_shown(runs, shown.as_input()).map_err(refused)?;
                 CoveredInputs::Within(bounds.clone())
             }
         },

@@ -48,11 +48,12 @@ export function remembered(grant, settled) {
 
 /**
  * The conditions that a person can choose for an argument with this value: `[words, condition]`. No condition means that it is
- * free. A number and a text get a limit that the person types.
+ * free. A number gets a limit that the person types. A secret has no condition, because people read the conditions.
  */
-export function choices(argument, found) {
+export function choices(argument, found, isSecret) {
   const same = ['only this value', () => ({ argument, equals: found })];
   const any = ['any value', () => null];
+  if (isSecret) return [['any value: it is secret', () => null]];
   if (isNumber(found)) return [same, ['below …', typed => ({ argument, below: typed }), 'number'], any];
   if (typeof found !== 'string') return [found === null ? ['only this value', () => ({ argument, in: [null] })] : same, any];
   const origin = originOf(found);

@@ -86,7 +86,8 @@ function inputsChoice(item) {
   const values = Object.entries(item.input);
   const radio = (value, words, isChecked) => el('label', { className: 'check' },
     el('input', { type: 'radio', name: 'inputs', value, checked: isChecked }), el('span', {}, words));
-  const rows = values.map(([name, found], n) => argument(name, found, n));
+  const secrets = item.secret_inputs ?? [];
+  const rows = values.map(([name, found], n) => argument(name, found, n, secrets));
   const table = el('div', { className: 'arguments', hidden: true }, rows.map(({ element }) => element));
   const element = el('fieldset', { on: { change: () => { table.hidden = kind() !== 'some'; } } }, el('legend', {}, 'With which inputs'),
     radio('equal', 'with exactly these inputs', true), values.length > 0 && radio('some', 'with inputs like these', false), table,
@@ -103,9 +104,10 @@ function inputsChoice(item) {
   };
 }
 
-function argument(name, found, n) {
+function argument(name, found, n, secrets) {
   const pointer = `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
-  const offered = choices(pointer, found);
+  const isSecret = secrets.some(secret => secret === pointer || secret.startsWith(`${pointer}/`));
+  const offered = choices(pointer, found, isSecret);
   const select = el('select', { id: `argument-${n}` }, offered.map(option));
   const limit = el('input', { type: 'number', step: 'any', hidden: true, 'aria-label': `Limit of ${name}` });
   const isTyped = () => offered[select.value][2] !== undefined;

@@ -110,8 +110,22 @@ impl InputBounds {
         self.check(input).is_ok()
     }
 
+    /// Checks that inputs are within the bounds, and that no condition is about a secret: people read the conditions.
+    /// `shown` are the inputs as people read them.
+    pub(crate) fn check_shown(&self, input: &Input, shown: &Input) -> Result<(), WrongBounds> {
+        for (n, Bound { argument, .. }) in self.when.iter().enumerate() {
+            if pointer::find(input, argument) != pointer::find(shown, argument) {
+                return Err(WrongBounds::new(
+                    format!(".when[{n}]"),
+                    format!("{argument}, which is secret, in free"),
+                ));
+            }
+        }
+        self.check(input)
+    }
+
     /// Checks that inputs are within the bounds.
-    pub(crate) fn check(&self, input: &Input) -> Result<(), WrongBounds> {
+    fn check(&self, input: &Input) -> Result<(), WrongBounds> {
         for (n, Bound { argument, test }) in self.when.iter().enumerate() {
             if !pointer::find(input, argument).is_some_and(|found| test.holds(found)) {
                 return Err(WrongBounds::new(

@@ -1,6 +1,7 @@
 //! Secret inputs: masked for people, opened by a request that is an event, and as they are for the tool and the model.
 
 mod edits;
+mod grants;
 mod masked;
 mod messages;
 mod reveal;
