@@ -12,7 +12,7 @@ use crate::domain::model_texts;
 use crate::domain::owner::Owner;
 use crate::domain::permit::Permit;
 use crate::domain::request_sender::InputRequests;
-use crate::domain::shown::Edit;
+use crate::domain::secrets::Edit;
 use crate::domain::waited::Waited;
 use crate::metrics::Metrics;
 use crate::store::{AgentLimits, Delegated, Settled, Store, StoreError};

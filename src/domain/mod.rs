@@ -42,7 +42,7 @@ pub(crate) mod request_sender;
 pub(crate) mod run;
 mod script;
 pub(crate) mod secrets;
-pub(crate) mod shown;
+mod shown;
 pub(crate) mod strict_json;
 pub(crate) mod text;
 pub(crate) mod tool_request;

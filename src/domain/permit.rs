@@ -4,7 +4,7 @@ use super::call::Execution;
 use super::id::ToolCallId;
 use super::input::Input;
 use super::request_sender::{InputRequests, RequestSender};
-use super::shown::Edit;
+use super::secrets::Edit;
 use super::tool_request::{Answer, Question, RequestKind};
 use super::waited::Waited;
 use std::fmt;

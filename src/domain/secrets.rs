@@ -38,6 +38,15 @@ pub(crate) struct SecretPaths(Vec<Vec<PathStep>>);
 #[serde(transparent)]
 pub(crate) struct ShownInput(Input);
 
+/// A change of the inputs by an approver, for the model. People read this text too, so secrets are masked in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Edit {
+    /// The proposed inputs.
+    pub(crate) from: ShownInput,
+    /// The inputs that run.
+    pub(crate) to: ShownInput,
+}
+
 impl ShownInput {
     /// Returns the inputs.
     pub(crate) fn as_input(&self) -> &Input {

@@ -1,16 +1,7 @@
 //! The inputs of a call as people read them: secrets are masked.
 
 use super::call::{State, ToolCall};
-use super::secrets::ShownInput;
-
-/// A change of the inputs by an approver, for the model. People read this text too, so secrets are masked in it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Edit {
-    /// The proposed inputs.
-    pub(crate) from: ShownInput,
-    /// The inputs that run.
-    pub(crate) to: ShownInput,
-}
+use super::secrets::{Edit, ShownInput};
 
 impl ToolCall {
     /// Returns the inputs that a page shows in a message. For an invalid call the inputs are empty.

@@ -27,8 +27,7 @@ use crate::domain::policy::{
     Source,
 };
 use crate::domain::remote::Remote;
-use crate::domain::secrets::SecretPaths;
-use crate::domain::shown::Edit;
+use crate::domain::secrets::{Edit, SecretPaths};
 use crate::domain::strict_json;
 use crate::domain::text::cut;
 use futures::FutureExt;

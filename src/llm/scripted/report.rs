@@ -98,8 +98,7 @@ mod tests {
     use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::*;
     use crate::domain::call::{Outcome, rejection, withdrawal};
-    use crate::domain::secrets::ShownInput;
-    use crate::domain::shown::Edit;
+    use crate::domain::secrets::{Edit, ShownInput};
     use serde_json::json;
 
     // The last answers are not outputs of a successful tool, so the report does not claim success.
