@@ -92,7 +92,7 @@ pub(super) struct GrantCondition {
     origin: Option<String>,
 }
 
-/// What an approval covers beyond its call, as the server remembers it.
+/// What an approval covers beyond its call, as the server remembers it. Absent if the request remembered nothing now.
 #[derive(Debug, Object)]
 #[oai(rename = "RememberedApproval")]
 pub(super) struct RememberedView {

@@ -68,7 +68,6 @@ struct DecidedView {
     tool_call_id: Id,
     decision: SessionDecision,
     state: CallState,
-    /// What the approval covers beyond the call. Absent if it was not remembered now.
     remembered: Option<RememberedView>,
 }
 

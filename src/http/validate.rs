@@ -109,7 +109,6 @@ struct ValidateToolResult {
     /// Whether the next request to the thread resumes the run, as that of its page. If false, the server resumes
     /// the run once none of its calls is open.
     waits_for_page: bool,
-    /// What the approval covers beyond the call. Absent if it was not remembered now.
     remembered: Option<RememberedView>,
 }
 
@@ -134,7 +133,6 @@ struct DecisionResult {
     /// Whether the next request to the thread resumes the run, as that of its page. If false, the server resumes
     /// the run once none of its calls is open.
     waits_for_page: Option<bool>,
-    /// What the approval covers beyond the call. Absent if it was not remembered now.
     remembered: Option<RememberedView>,
     error: Option<Box<ErrorDetail>>,
     /// Seconds until a retry may succeed.

@@ -128,6 +128,18 @@ export type Decided = {
   waitsForPage: boolean;
   /** The inputs that ran, if they were edited. */
   validatedInputs?: Record<string, unknown>;
+  /** The grant that the approval left, if it was remembered. */
+  remembered?: Remembered;
+};
+
+/** The grant that an approval left, and the waiting calls of `waiting`. */
+export type Remembered = {
+  /** Its id, to revoke it. */
+  grant: string;
+  /** The calls that were approved with the decision. */
+  approved: string[];
+  /** The calls that were not: they have changed, are not covered, or do not wait any more. */
+  left: string[];
 };
 
 /** The result of one decision of several: `Decided` with a `status` below 300, `error` otherwise. */

@@ -23,7 +23,6 @@ export default async function ({ facts, open, until }) {
   for (const [width, height] of [[320, 640], [1280, 800]]) {
     await page.setViewportSize({ width, height });
     await tab.fits(`the dialog at ${width}`);
-    await page.screenshot({ path: `${facts.pictures}/remember-${width}.png` });
   }
   await dialog.getByLabel('How long').selectOption({ label: 'for 1 hour' });
   await until('the end', async () => (await dialog.locator('.facts-of-grant time').count()), 1);
@@ -41,9 +40,7 @@ export default async function ({ facts, open, until }) {
   await tab.axe('the grant on the card');
   await page.setViewportSize({ width: 320, height: 640 });
   await tab.fits('the grant on the card');
-  await page.screenshot({ path: `${facts.pictures}/remembered-320.png` });
   await page.setViewportSize({ width: 1280, height: 800 });
-  await page.screenshot({ path: `${facts.pictures}/remembered-1280.png` });
   await tab.presses('Revoke');
   await tab.shows('The remembered approval is revoked. Later calls are held again.');
   await until('the grant is gone from the card', () => page.locator('.remembered').count(), 0);

@@ -146,9 +146,7 @@ async fn an_approval_is_remembered_as_its_facts_say_and_revoked() {
     let second = app.hold_in(&thread, "pay", "/srv/data/b").await;
     let first = app.hold_in(&thread, "pay", "/srv/data/a").await;
     let hash = app.client.call(&second).await["input_hash"].clone();
-    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console").join("remember");
-    let facts =
-        json!({ "first": first, "second": second, "third": third, "hash": hash, "pictures": pictures });
+    let facts = json!({ "first": first, "second": second, "third": third, "hash": hash });
     play("remember", &app.client.base, facts).await;
     let grants = app.client.get(&format!("/sessions/{thread}/grants")).await;
     assert_eq!(grants.body["results"], json!([]));
