@@ -8,7 +8,7 @@ use crate::domain::grant::Grant;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::permit::Permit;
-use crate::store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write, grant_in};
+use crate::store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
 use std::future::Future;
@@ -237,13 +237,9 @@ impl Approvals {
             Recheck::NotUnasked | Recheck::Never { .. } => {
                 let (about, as_of) = ([locked.call.name.as_str()], gate.remembering().as_of(write.now()));
                 let mut grants = write.grants_about(&locked.thread, about, as_of).await?;
-                let source = locked.call.decision.as_ref().and_then(|decision| decision.source.as_deref());
-                let own = source.and_then(grant_in);
-                for grant in &mut grants {
-                    if Some(grant.id) == own {
-                        // The call is one of the counted uses.
-                        grant.uses = None;
-                    }
+                if let Some(own) = write.grant_of((&locked.call, &locked.thread), as_of).await? {
+                    // The call is one of the counted uses.
+                    grants.push(Grant { uses: None, ..own });
                 }
                 Ok(judge(&grants))
             }

@@ -4,7 +4,8 @@
 //! create or revoke a grant lock the session too. So no call starts by a revoked grant.
 
 use super::entity::{grant, thread, tool_call};
-use super::{LockedThread, Page, Read, StoreError, Thread, Write, grant_in, input_bounds, rows};
+use super::words::grant_in;
+use super::{LockedThread, Page, Read, StoreError, Thread, Write, input_bounds, rows};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::grant::{AsOf, CoveredInputs, Grant, Uses};
@@ -72,8 +73,18 @@ fn standing(AsOf { process, now }: AsOf<'_>) -> Condition {
         .add(Condition::any().add(until.is_null()).add(until.gt(now.as_micros())))
 }
 
+/// Returns the condition of those of them that may let a further call run.
+fn may_cover(as_of: AsOf<'_>) -> Condition {
+    let left = grant::Column::UsesLeft;
+    standing(as_of).add(Condition::any().add(left.is_null()).add(left.gt(0)))
+}
+
 fn in_force(session: &Thread, as_of: AsOf<'_>) -> Condition {
-    standing(as_of)
+    standing(as_of).add(of_session(session))
+}
+
+fn of_session(session: &Thread) -> Condition {
+    Condition::all()
         .add(grant::Column::SessionId.eq(session.session_id.to_string()))
         .add(grant::Column::TenantId.eq(&session.tenant_id))
 }
@@ -101,8 +112,8 @@ fn columns(inputs: &CoveredInputs) -> (Option<String>, Option<String>) {
 }
 
 impl Read {
-    /// Returns the grants for these tools in the session of a thread that apply in this process at this time, used up
-    /// or not.
+    /// Returns the grants for these tools in the session of a thread that may let calls run in this process at this
+    /// time.
     pub(crate) async fn grants_about<'a>(
         &self,
         thread: &Thread,
@@ -114,7 +125,7 @@ impl Read {
             return Ok(Vec::new());
         }
         let found = grant::Entity::find()
-            .filter(in_force(thread, as_of))
+            .filter(may_cover(as_of).add(of_session(thread)))
             .filter(grant::Column::ToolName.is_in(tools))
             .order_by_asc(grant::Column::GrantId)
             .all(&self.tx)
@@ -122,7 +133,7 @@ impl Read {
         found.into_iter().map(rows::grant).collect()
     }
 
-    /// Returns the grants in these sessions that apply in this process at this time, used up or not.
+    /// Returns the grants in these sessions that may let calls run in this process at this time.
     pub(crate) async fn grants_in(
         &self,
         sessions: impl Iterator<Item = ThreadId>,
@@ -130,7 +141,7 @@ impl Read {
     ) -> Result<Vec<Grant>, StoreError> {
         let found = grant::Entity::find()
             .filter(grant::Column::SessionId.is_in(sessions.map(|session| session.to_string())))
-            .filter(standing(as_of))
+            .filter(may_cover(as_of))
             .order_by_asc(grant::Column::GrantId)
             .all(&self.tx)
             .await?;
@@ -146,9 +157,7 @@ impl Read {
         before: Option<GrantId>,
         size: u64,
     ) -> Result<Page<Grant>, StoreError> {
-        let left = grant::Column::UsesLeft;
-        let may_cover = Condition::any().add(left.is_null()).add(left.gt(0));
-        let mut found = grant::Entity::find().filter(in_force(root, as_of)).filter(may_cover);
+        let mut found = grant::Entity::find().filter(may_cover(as_of).add(of_session(root)));
         if let Granted::By(actor) = whose {
             found = found.filter(grant::Column::GrantedBy.eq(actor));
         }
@@ -160,7 +169,8 @@ impl Read {
         Ok(Page::of(found, size))
     }
 
-    /// Returns the grant that the approval of this call left, or under which the call was approved, if it is in force.
+    /// Returns the grant that the approval of this call left, or under which the call was approved, if it is in force, used
+    /// up or not.
     pub(crate) async fn grant_of(
         &self,
         (call, thread): (&ToolCall, &Thread),
@@ -231,7 +241,8 @@ impl Write {
             return Ok(Err(NoGrant::SessionDeleted));
         }
         let GrantFacts { call, by, roles, inputs, until, uses } = facts;
-        let of_tool = in_force(thread, AsOf { process, now: self.now })
+        let of_tool = may_cover(AsOf { process, now: self.now })
+            .add(of_session(thread))
             .add(grant::Column::ToolName.eq(&call.name))
             .add(grant::Column::SchemaHash.eq(&call.schema_hash));
         let found = grant::Entity::find()
@@ -291,7 +302,7 @@ impl Write {
             tool_call_id,
             at,
         } = &new.grant;
-        // Those whose time is over too: they are not revoked.
+        // Those that are over too: they are not revoked.
         let same = in_force(thread, AsOf { process, now: Timestamp::from_micros(0) })
             .add(grant::Column::ToolName.eq(tool_name))
             .add(grant::Column::SchemaHash.eq(schema_hash))

@@ -115,4 +115,4 @@ pub(crate) use transaction::{Read, Renewed, Store, TimedRead, Write};
 pub(crate) use transcript::{Seal, Sent, Transcript};
 pub(crate) use turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub(crate) use turns::{Lease, TurnEnd};
-pub(crate) use words::{SealKind, event_type, event_types, grant_in, source as source_text};
+pub(crate) use words::{SealKind, event_type, event_types, source as source_text};

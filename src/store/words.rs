@@ -255,7 +255,7 @@ pub(crate) fn source(source: &Source) -> String {
 const REMEMBERED: &str = "remembered:";
 
 /// Returns the grant that the text of a decision's source names.
-pub(crate) fn grant_in(source: &str) -> Option<GrantId> {
+pub(super) fn grant_in(source: &str) -> Option<GrantId> {
     source.strip_prefix(REMEMBERED)?.parse().ok()
 }
 

@@ -1,6 +1,6 @@
 //! The page by keyboard, for a screen reader, and on unusual displays.
 
-use super::{DECIDED, DONE, OPENED, PAY_10, asked_for, lines, with_a_hold};
+use super::{DECIDED, DONE, OPENED, PAY_10, asked_for, later_calls, lines, with_a_hold};
 use crate::support::{Browser, Embedded, Tab, call};
 use serde_json::{Value, json};
 
@@ -97,13 +97,13 @@ async fn everything_can_be_done_by_keyboard_and_enter_approves_nothing() {
     tab.presses("Enter").await;
     tab.becomes(FOCUS, "Tool call pay: Pay?").await;
     tab.presses("Enter").await;
-    let remember = "For this conversation: approve this and every other call of Pay without asking";
+    let remember = later_calls("Pay");
     let mut stops = Vec::<Value>::new();
     for _ in 0..5 {
         tab.presses("Tab").await;
         stops.push(tab.value_of(FOCUS).await);
     }
-    assert_eq!(stops, [remember, "Add a note", "Approve", "Deny", "Edit"]);
+    assert_eq!(stops, [&remember, "Add a note", "Approve", "Deny", "Edit"]);
     tab.presses("Enter").await;
     tab.becomes(FOCUS, "note").await;
     tab.presses("Enter").await;

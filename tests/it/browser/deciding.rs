@@ -1,6 +1,6 @@
 //! What a person does with the card of a held call.
 
-use super::{Card, DECIDED, DONE, OPENED, PAY_10, asked_for, lines, pay, with_a_hold};
+use super::{Card, DECIDED, DONE, OPENED, PAY_10, asked_for, later_calls, lines, pay, with_a_hold};
 use crate::support::{Browser, Embedded, Process, call};
 use holdpoint::tools::ToolRegistry;
 use serde_json::json;
@@ -175,9 +175,8 @@ async fn an_approval_for_the_conversation_covers_later_calls_of_the_tool() {
     let tab = browser.tab("tab").await;
     tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
-    let remember = "For this conversation: approve this and every other call of Pay without asking";
-    tab.fills_in(("pay", 0), remember, true).await;
-    tab.clicks_in(("pay", 0), "Approve for this conversation").await;
+    tab.fills_in(("pay", 0), &later_calls("Pay"), true).await;
+    tab.clicks_in(("pay", 0), "Approve, and later calls too").await;
     let done = lines(&["pay"], &[PAY_10.with(&DONE)], &["Paid."]);
     tab.shows(&done).await;
 

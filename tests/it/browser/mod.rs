@@ -43,6 +43,13 @@ const fn pay(note: &'static str) -> Card {
     }
 }
 
+/// What the card offers to approve besides its call.
+fn later_calls(title: &str) -> String {
+    format!(
+        "Also approve every later call of {title} in this conversation, with any inputs, until it is revoked. Calls that wait already wait on."
+    )
+}
+
 impl Card {
     /// The lines of the card after what this page said.
     fn with(self, rest: &[&str]) -> Vec<String> {
@@ -56,10 +63,7 @@ impl Card {
         let reason = format!("{} runs only with a person's approval", self.name);
         let facts = [reason.as_str(), "Requested by", "you", "Expires"];
         let inputs = ["Inputs", self.input[0], self.input[1]];
-        let remember = format!(
-            "For this conversation: approve this and every other call of {} without asking",
-            self.title
-        );
+        let remember = later_calls(self.title);
         let question =
             [remember.as_str(), "Add a note", "Approve", "Deny", "Edit", "Waits for you. Nothing has run."];
         own(&[&head[..], &facts, &inputs, &question].concat())
