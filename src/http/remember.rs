@@ -39,7 +39,6 @@ pub(super) enum RememberBody {
 #[oai(deny_unknown_fields, skip_serializing_if_is_none)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RememberScope {
-    /// `equal`: only the inputs that the approval runs. `any`: any inputs, unless the server remembers equal inputs only.
     inputs: Option<RememberInputs>,
     /// Only inputs that meet all of these conditions. The inputs that the approval runs have to meet them. Each value in
     /// the inputs has to be that of a condition, or of `free`.
@@ -58,7 +57,8 @@ pub(super) struct RememberScope {
     waiting: Option<HashMap<String, Hash>>,
 }
 
-/// Which inputs of later calls are covered.
+/// Which inputs of later calls are covered: `equal` only those that the approval runs, `any` all, unless the server
+/// remembers equal inputs only.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]

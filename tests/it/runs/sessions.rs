@@ -52,8 +52,10 @@ async fn allow_session_approves_the_pending_calls_of_all_threads_and_the_server_
     let (_, elsewhere) = app.held("pay", "3").await;
     app.scene.answers("Paid.").answers("Paid.");
     let decided = decide_in(&app.client, &root, &first, "allow_session").await;
-    let expected =
-        json!({ "success": true, "tool_call_id": first, "decision": "allow_session", "state": "approved" });
+    let grant = &app.client.get(&format!("/sessions/{root}/grants")).await.body["results"][0]["grant_id"];
+    let remembered = json!({ "grant": grant, "approved": [below], "left": [] });
+    let expected = json!({ "success": true, "tool_call_id": first, "decision": "allow_session", "state": "approved",
+        "remembered": remembered });
     assert_eq!((decided.status, decided.body), (200, expected));
     for (thread, id) in [(&root, &first), (&child, &below)] {
         run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
