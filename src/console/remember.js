@@ -72,12 +72,12 @@ export async function openDialog(item, send) {
     for (const { box } of entries) box.checked = false;
     if (entries.length > 0) {
       fill(others, el('h3', {}, `Other waiting calls of ${tool}`),
-        el('p', {}, 'Each that you choose is approved as it is shown here, if the later calls that you chose above include it.', hasMore && ' There are more, which wait on.'),
+        el('p', {}, 'Each that you choose is approved as it is shown here, if the later calls that you chose above include it.', hasMore && ' There are more, which keep waiting.'),
         el('ol', { className: 'batch' }, entries.map(({ element }) => element)));
     }
     describe();
   } catch (error) {
-    fill(message, `The other waiting calls could not be read, and wait on. ${error.message}`);
+    fill(message, `The other waiting calls could not be read, and keep waiting. ${error.message}`);
   }
 }
 

@@ -50,8 +50,8 @@ export function Question({ hold, answer, isAsked, isEditable, isMasked, shown, o
       {isAsked && hold.canRemember && (
         <label className="check">
           <input type="checkbox" checked={remember} onChange={event => setRemember(event.target.checked)} />
-          Also approve every later call of {visible(hold.title)} in this conversation, with any inputs, until it is revoked. Calls that wait
-          already wait on.
+          Also approve every later call of {visible(hold.title)} in this conversation, with any inputs, until it is revoked. Calls that
+          wait now keep waiting.
         </label>
       )}
       {isAsked && <Note value={note} onChange={setNote} />}

@@ -46,7 +46,7 @@ const fn pay(note: &'static str) -> Card {
 /// What the card offers to approve besides its call.
 fn later_calls(title: &str) -> String {
     format!(
-        "Also approve every later call of {title} in this conversation, with any inputs, until it is revoked. Calls that wait already wait on."
+        "Also approve every later call of {title} in this conversation, with any inputs, until it is revoked. Calls that wait now keep waiting."
     )
 }
 

@@ -206,8 +206,8 @@ async fn a_grant_with_conditions_is_ignored_once_inputs_must_be_equal() {
     assert_eq!(state(&app, &thread, "1").await, "pending");
 }
 
-/// The decision names the waiting calls that the person was shown, each with its hash. A call that it does not name waits
-/// on, and so does one whose hash is another.
+/// The decision names the waiting calls that the person was shown, each with its hash. A call that it does not name keeps
+/// waiting, and so does one whose hash is another.
 #[tokio::test]
 async fn only_the_waiting_calls_that_the_approval_names_are_approved_with_it() {
     let app = Embedded::start().await;
