@@ -273,7 +273,7 @@ async fn a_handlers_approval_is_one_vote_of_a_quorum_and_its_denial_is_final() {
 }
 
 #[tokio::test]
-async fn the_policy_is_evaluated_again_and_limits_the_handler() {
+async fn a_session_that_forbids_the_tool_rejects_the_call_and_ends_the_question_of_the_handler() {
     let (desk, questions) = super::desk();
     let app = Embedded::with_handler(desk, |_| {}).await;
     let thread = app.client.thread().await;
@@ -284,7 +284,7 @@ async fn the_policy_is_evaluated_again_and_limits_the_handler() {
         let deny = json!({ "tools": { "pay": "deny" } });
         let policy = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&deny);
         assert_eq!(app.client.send(policy).await.status, 200);
-        question.answer(HandlerAnswer::approved());
+        question.until_over().await;
         id
     };
     let (turn, id) = tokio::join!(app.client.send_message(&thread, "pay"), decides);
