@@ -9,13 +9,13 @@ const name = argument => el('code', {}, argument.replace(/^\//, ''));
 const listed = parts => parts.flatMap((part, n) => [n > 0 && (n === parts.length - 1 ? ' and ' : ', '), part]);
 const value = one => el('code', { className: 'chip' }, typeof one === 'string' ? one : line(one));
 
-function condition({ argument, above, below, equals, in: values, under, origin }) {
+function condition({ argument, above, below, equal, in: values, under, origin }) {
   const test = above !== undefined ? ['above ', value(above)]
     : below !== undefined ? ['below ', value(below)]
       : values !== undefined ? ['one of ', listed(values.map(value))]
         : under !== undefined ? ['in the folder ', value(under)]
           : origin !== undefined ? ['an address of ', value(origin)]
-            : [value(equals)];
+            : [value(equal)];
   return [name(argument), ' ', test];
 }
 
@@ -51,7 +51,7 @@ export function remembered(grant, settled) {
  * free. A number gets a limit that the person types. A secret has no condition, because people read the conditions.
  */
 export function choices(argument, found, isSecret) {
-  const same = ['only this value', () => ({ argument, equals: found })];
+  const same = ['only this value', () => ({ argument, equal: found })];
   const any = ['any value', () => null];
   if (isSecret) return [['any value: it is secret', () => null]];
   if (isNumber(found)) return [same, ['below …', typed => ({ argument, below: typed }), 'number'], any];

@@ -40,7 +40,7 @@ pub(crate) enum BoundTest {
     /// The argument is a smaller number.
     Below(Number),
     /// The argument is this value.
-    Equals(Value),
+    Equal(Value),
     /// The argument is a value of the list.
     In(Vec<Value>),
     /// The argument is a path below this folder.
@@ -140,7 +140,7 @@ impl InputBounds {
         }
         match outside {
             Some(argument) => {
-                Err(WrongBounds::new("", format!("a condition on {argument}, or {argument} in free")))
+                Err(WrongBounds::new(".when", format!("a condition on {argument}, or {argument} in free")))
             }
             None => Ok(()),
         }
@@ -175,7 +175,7 @@ impl Bound {
     fn bytes(&self) -> usize {
         let value = match &self.test {
             BoundTest::Above(_) | BoundTest::Below(_) => 0,
-            BoundTest::Equals(value) => canonical_json(value).len(),
+            BoundTest::Equal(value) => canonical_json(value).len(),
             BoundTest::In(values) => values.iter().map(|value| canonical_json(value).len()).sum(),
             BoundTest::Under(Folder(text)) | BoundTest::Origin(Origin(text)) => text.len(),
         };
@@ -188,7 +188,7 @@ impl BoundTest {
         match (self, found) {
             (Self::Above(than), Value::Number(number)) => compare_numbers(number, than).is_gt(),
             (Self::Below(than), Value::Number(number)) => compare_numbers(number, than).is_lt(),
-            (Self::Equals(value), found) => same(found, value),
+            (Self::Equal(value), found) => same(found, value),
             (Self::In(values), found) => values.iter().any(|value| same(found, value)),
             (Self::Under(folder), Value::String(path)) => folder.contains(path),
             (Self::Origin(origin), Value::String(address)) => origin.is_of(address),
@@ -352,8 +352,8 @@ mod tests {
                 vec![json!(10), json!("9"), json!(null), json!([9])],
             ),
             (BoundTest::Above(number(10)), vec![json!(11)], vec![json!(10), json!("11"), json!(true)]),
-            (BoundTest::Equals(json!("a")), vec![json!("a")], vec![json!("A"), json!(["a"]), json!(0)]),
-            (BoundTest::Equals(json!(1)), vec![json!(1), json!(1.0)], vec![json!("1"), json!(true)]),
+            (BoundTest::Equal(json!("a")), vec![json!("a")], vec![json!("A"), json!(["a"]), json!(0)]),
+            (BoundTest::Equal(json!(1)), vec![json!(1), json!(1.0)], vec![json!("1"), json!(true)]),
             (
                 BoundTest::In(vec![json!("a"), json!(2)]),
                 vec![json!("a"), json!(2)],
@@ -370,7 +370,7 @@ mod tests {
             assert!(!bounds.contain(&Input::new()), "absent");
         }
         let bounds = InputBounds::new(
-            vec![bound("/to/id", BoundTest::Equals(json!(7)))],
+            vec![bound("/to/id", BoundTest::Equal(json!(7)))],
             vec!["/note".to_owned(), "/lines/0".to_owned()],
         )
         .unwrap();
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn bounds_have_a_size_and_their_arguments_are_pointers() {
         let wrong = |when: Vec<Bound>, free: Vec<String>| InputBounds::new(when, free).unwrap_err().place;
-        let equals = |value: Value| BoundTest::Equals(value);
+        let equals = |value: Value| BoundTest::Equal(value);
         assert_eq!(wrong(vec![bound("x", equals(json!(1)))], vec![]), ".when[0].argument");
         assert_eq!(wrong(vec![], vec!["/a".to_owned(), String::new()]), ".free[1]");
         assert_eq!(wrong(vec![], vec!["/a".to_owned(); 51]), ".free");

@@ -2,6 +2,7 @@
 
 use super::body::ExactNumber;
 use super::error::ApiError;
+use super::error_code::ErrorCode;
 use super::formats::{Hash, Id, Time};
 use crate::approvals::Remembered;
 use crate::domain::clock::Timestamp;
@@ -82,7 +83,7 @@ pub(super) struct GrantCondition {
     /// A smaller number than this one.
     below: Option<ExactNumber>,
     /// This value.
-    equals: Option<Value>,
+    equal: Option<Value>,
     /// One of these values.
     #[oai(validator(max_items = 50))]
     r#in: Option<Vec<Value>>,
@@ -117,13 +118,14 @@ impl RememberedView {
 }
 
 impl RememberBody {
-    /// Returns the request for a grant. `prefix` is the place of the decision in the body.
-    pub(super) fn request(&self, prefix: &str) -> Result<GrantRequest, ApiError> {
+    /// Returns the request for a grant.
+    pub(super) fn request(&self) -> Result<GrantRequest, ApiError> {
         match self {
             Self::Session => Ok(GrantRequest::Session),
             Self::Scope(scope) => {
                 let wrong = |Wrong { place, expected }| {
-                    ApiError::bad_request(format!("{prefix}remember{place}: expected {expected}"))
+                    let message = format!("remember{place}: expected {expected}");
+                    ApiError::unprocessable(ErrorCode::NotRemembered, message)
                 };
                 Ok(GrantRequest::Shown(scope.shown().map_err(wrong)?))
             }
@@ -183,7 +185,7 @@ impl GrantCondition {
         match test {
             BoundTest::Above(than) => condition.above = Some(ExactNumber(than.clone())),
             BoundTest::Below(than) => condition.below = Some(ExactNumber(than.clone())),
-            BoundTest::Equals(value) => condition.equals = Some(value.clone()),
+            BoundTest::Equal(value) => condition.equal = Some(value.clone()),
             BoundTest::In(values) => condition.r#in = Some(values.clone()),
             BoundTest::Under(folder) => condition.under = Some(folder.path().to_owned()),
             BoundTest::Origin(origin) => condition.origin = Some(origin.text().to_owned()),
@@ -192,11 +194,11 @@ impl GrantCondition {
     }
 
     fn bound(&self, n: usize) -> Result<Bound, Wrong> {
-        let Self { argument, above, below, equals, r#in, under, origin } = self.clone();
+        let Self { argument, above, below, equal, r#in, under, origin } = self.clone();
         let mut tests = [
             above.map(|than| Ok(BoundTest::Above(than.0))),
             below.map(|than| Ok(BoundTest::Below(than.0))),
-            equals.map(|value| Ok(BoundTest::Equals(value))),
+            equal.map(|value| Ok(BoundTest::Equal(value))),
             r#in.map(|values| Ok(BoundTest::In(values))),
             under.map(|path| match Folder::new(&path) {
                 Some(folder) => Ok(BoundTest::Under(folder)),
@@ -213,7 +215,7 @@ impl GrantCondition {
         .flatten();
         match (tests.next(), tests.next()) {
             (Some(test), None) => Ok(Bound { argument, test: test? }),
-            _ => wrong(format!(".when[{n}]"), "exactly one of above, below, equals, in, under, origin"),
+            _ => wrong(format!(".when[{n}]"), "exactly one of above, below, equal, in, under, origin"),
         }
     }
 }

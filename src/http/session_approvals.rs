@@ -5,6 +5,7 @@ use super::auth::Caller;
 use super::body::Strict;
 use super::call::CallState;
 use super::error::ApiError;
+use super::error_code::ErrorCode;
 use super::formats::{Hash, Id};
 use super::payload::{Json, Tag};
 use super::remember::{RememberBody, RememberedView};
@@ -142,12 +143,13 @@ impl SessionApprovals {
     ) -> Result<SessionDecisionResponse, ApiError> {
         let DecideInSession { decision: decision_name, reason, input_hash, remember } = body.0;
         check_reason("", reason.as_deref())?;
-        let remember = remember.map(|remember| remember.request("")).transpose()?;
+        let remember = remember.as_ref().map(RememberBody::request).transpose()?;
         let remember = match (decision_name, remember) {
             (SessionDecision::AllowSession, remember) => Some(remember.unwrap_or(GrantRequest::Session)),
             (_, None) => None,
             (_, Some(_)) => {
-                return Err(ApiError::bad_request("remember: expected it with the decision allow_session"));
+                let message = "remember: expected it with the decision allow_session".to_owned();
+                return Err(ApiError::unprocessable(ErrorCode::NotRemembered, message));
             }
         };
         let remember = &remember;

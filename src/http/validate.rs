@@ -321,7 +321,7 @@ async fn take(
         preview_hash: posted.preview_hash,
         link: posted.link.map(LinkToken::new),
         surface,
-        remember: posted.remember.as_ref().map(|remember| remember.request("")).transpose()?,
+        remember: posted.remember.as_ref().map(RememberBody::request).transpose()?,
         scope: Scope::Anything,
         server_resumes: posted.resume.unwrap_or(false),
     };
@@ -353,7 +353,6 @@ impl Validate {
 impl ValidateTool {
     /// Checks a decision before it is committed. `place` is the position of the decision in the body.
     fn check(&self, prefix: &str) -> Result<(), ApiError> {
-        self.remember.as_ref().map(|remember| remember.request(prefix)).transpose()?;
         check_reason(prefix, self.reason.as_deref())
     }
 }

@@ -22,7 +22,7 @@ fn bound(Bound { argument, test }: &Bound) -> Value {
     let (word, value) = match test {
         BoundTest::Above(than) => ("above", Value::Number(than.clone())),
         BoundTest::Below(than) => ("below", Value::Number(than.clone())),
-        BoundTest::Equals(value) => ("equals", value.clone()),
+        BoundTest::Equal(value) => ("equal", value.clone()),
         BoundTest::In(values) => ("in", Value::Array(values.clone())),
         BoundTest::Under(folder) => ("under", Value::String(folder.path().to_owned())),
         BoundTest::Origin(origin) => ("origin", Value::String(origin.text().to_owned())),
@@ -38,7 +38,7 @@ fn read_bound(value: &Value) -> Option<Bound> {
     let test = match (word.as_str(), value) {
         ("above", Value::Number(than)) => BoundTest::Above(than.clone()),
         ("below", Value::Number(than)) => BoundTest::Below(than.clone()),
-        ("equals", value) => BoundTest::Equals(value.clone()),
+        ("equal", value) => BoundTest::Equal(value.clone()),
         ("in", Value::Array(values)) => BoundTest::In(values.clone()),
         ("under", Value::String(path)) => BoundTest::Under(Folder::new(path)?),
         ("origin", Value::String(text)) => BoundTest::Origin(Origin::new(text)?),
@@ -57,7 +57,7 @@ mod tests {
         let tests = [
             BoundTest::Above(Number::from(1)),
             BoundTest::Below(Number::from(2)),
-            BoundTest::Equals(json!({ "a": [null] })),
+            BoundTest::Equal(json!({ "a": [null] })),
             BoundTest::In(vec![json!(1), json!("b")]),
             BoundTest::Under(Folder::new("/a/b").unwrap()),
             BoundTest::Origin(Origin::new("http://localhost:8080").unwrap()),

@@ -72,7 +72,7 @@ export type Answer = {
 export type RememberCondition = { argument: string } & (
   | { above: number }
   | { below: number }
-  | { equals: unknown }
+  | { equal: unknown }
   | { in: unknown[] }
   /** A path below this folder. */
   | { under: string }

@@ -78,7 +78,7 @@ async fn numbers_lists_and_origins_bound_a_grant() {
     }
     for (test, inside, outside) in [
         (json!({ "in": ["a", "b"] }), "b", "c"),
-        (json!({ "equals": "d" }), "d", "D"),
+        (json!({ "equal": "d" }), "d", "D"),
         (
             json!({ "origin": "https://api.example.com" }),
             "https://api.example.com/x",
@@ -100,32 +100,32 @@ async fn the_conditions_name_every_argument_and_hold_for_the_inputs_that_run() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "7").await;
     for (scope, status, message) in [
-        (json!({}), 400, "remember: expected either inputs or when"),
-        (json!({ "inputs": "any", "when": [] }), 400, "remember: expected either inputs or when"),
-        (json!({ "inputs": "any", "free": ["/note"] }), 400, "remember.free: expected it with when"),
+        (json!({}), 422, "remember: expected either inputs or when"),
+        (json!({ "inputs": "any", "when": [] }), 422, "remember: expected either inputs or when"),
+        (json!({ "inputs": "any", "free": ["/note"] }), 422, "remember.free: expected it with when"),
         (
             json!({ "when": [{ "argument": "/note" }] }),
-            400,
-            "remember.when[0]: expected exactly one of above, below, equals, in, under, origin",
+            422,
+            "remember.when[0]: expected exactly one of above, below, equal, in, under, origin",
         ),
         (
-            json!({ "when": [{ "argument": "/note", "equals": "7", "under": "a" }] }),
-            400,
+            json!({ "when": [{ "argument": "/note", "equal": "7", "under": "a" }] }),
+            422,
             "remember.when[0]: expected exactly one of",
         ),
         (
-            json!({ "when": [{ "argument": "note", "equals": "7" }] }),
-            400,
+            json!({ "when": [{ "argument": "note", "equal": "7" }] }),
+            422,
             "remember.when[0].argument: expected a JSON pointer",
         ),
         (
             json!({ "when": [{ "argument": "/note", "under": "../a" }] }),
-            400,
+            422,
             "remember.when[0].under: expected the path of a folder",
         ),
         (
             json!({ "when": [{ "argument": "/note", "origin": "example.com" }] }),
-            400,
+            422,
             "remember.when[0].origin: expected an origin",
         ),
         (
@@ -133,11 +133,11 @@ async fn the_conditions_name_every_argument_and_hold_for_the_inputs_that_run() {
             400,
             "remember.when[0].matches: unknown field",
         ),
-        (json!({ "inputs": "any", "uses": 0 }), 400, "remember.uses: expected 1 to 1000000"),
-        (json!({ "inputs": "any", "until": "tomorrow" }), 400, "remember.until: expected a time"),
+        (json!({ "inputs": "any", "uses": 0 }), 422, "remember.uses: expected 1 to 1000000"),
+        (json!({ "inputs": "any", "until": "tomorrow" }), 422, "remember.until: expected a time"),
         (
             json!({ "inputs": "any", "waiting": { "x": "a" } }),
-            400,
+            422,
             "remember.waiting: expected the ids of calls",
         ),
         (json!({ "inputs": "some" }), 400, "remember.inputs: unknown variant"),
@@ -146,14 +146,14 @@ async fn the_conditions_name_every_argument_and_hold_for_the_inputs_that_run() {
             422,
             "remember.until: expected a time that is not over",
         ),
-        (json!({ "when": [] }), 422, "remember: expected a condition on /note, or /note in free"),
+        (json!({ "when": [] }), 422, "remember.when: expected a condition on /note, or /note in free"),
         (
-            json!({ "when": [{ "argument": "/note", "equals": "8" }] }),
+            json!({ "when": [{ "argument": "/note", "equal": "8" }] }),
             422,
             "remember.when[0]: expected a condition that the inputs of the call meet",
         ),
         (
-            json!({ "when": [{ "argument": "/other", "equals": "8" }], "free": ["/note"] }),
+            json!({ "when": [{ "argument": "/other", "equal": "8" }], "free": ["/note"] }),
             422,
             "remember.when[0]: expected a condition that",
         ),
@@ -165,7 +165,7 @@ async fn the_conditions_name_every_argument_and_hold_for_the_inputs_that_run() {
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.rows.count("grants").await, 0);
     // The inputs that run are those of the edit.
-    let scope = json!({ "when": [{ "argument": "/note", "equals": "8" }] });
+    let scope = json!({ "when": [{ "argument": "/note", "equal": "8" }] });
     let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "8" }, "remember": scope });
     assert_eq!(app.client.validate(&edited).await.body["state"], "succeeded");
     assert_eq!(state(&app, &thread, "7").await, "pending");
@@ -348,8 +348,8 @@ async fn the_other_routes_take_the_same_object() {
     let path = format!("/sessions/{thread}/approvals/{first}");
     let scope = json!({ "when": [{ "argument": "/note", "in": ["1", "2"] }] });
     let once = app.client.post(&path, &json!({ "decision": "allow_once", "remember": scope })).await;
-    assert_eq!((once.status, once.message()), (400, "remember: expected it with the decision allow_session"));
-    let wrong = json!({ "decision": "allow_session", "remember": { "when": [{ "argument": "/note", "equals": "3" }] } });
+    assert_eq!((once.status, once.message()), (422, "remember: expected it with the decision allow_session"));
+    let wrong = json!({ "decision": "allow_session", "remember": { "when": [{ "argument": "/note", "equal": "3" }] } });
     let refused = app.client.post(&path, &wrong).await;
     assert_eq!(refused.status, 422);
     assert!(refused.message().starts_with("remember.when[0]: expected"), "{}", refused.message());
@@ -362,7 +362,9 @@ async fn the_other_routes_take_the_same_object() {
     let id = app.hold_in(&thread, "pay", "3").await;
     let bad = json!({ "toolCallId": id, "isValidated": true, "remember": { "inputs": "any", "uses": 0 } });
     let refused = app.client.post("/qa/validate_tools", &json!({ "decisions": [bad] })).await;
-    assert_eq!(refused.message(), "decisions[0].remember.uses: expected 1 to 1000000");
+    let result = &refused.body["results"][0];
+    assert_eq!((refused.status, &result["status"]), (200, &json!(422)), "{result}");
+    assert_eq!(result["error"]["message"], "remember.uses: expected 1 to 1000000");
     let good = json!({ "toolCallId": id, "isValidated": true, "remember": { "inputs": "any", "uses": 1 } });
     let decided = app.client.post("/qa/validate_tools", &json!({ "decisions": [good] })).await;
     assert_eq!(decided.body["results"][0]["remembered"]["left"], json!([]));

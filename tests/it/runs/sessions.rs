@@ -83,12 +83,14 @@ async fn a_reason_reaches_the_model_and_an_unknown_decision_is_refused() {
         (json!({ "decision": "allow" }), "decision"),
         (json!({ "decision": true }), "decision"),
         (json!({ "decision": "deny", "reason": "x".repeat(2001) }), "reason"),
-        (json!({ "decision": "deny", "remember": "session" }), "remember"),
+        (json!({ "decision": "deny", "remember": true }), "remember"),
     ] {
         let answer = app.client.post(&path, &body).await;
         assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
         assert!(answer.message().contains(field), "{body}: {}", answer.message());
     }
+    let refused = app.client.post(&path, &json!({ "decision": "deny", "remember": "session" })).await;
+    assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
     assert_eq!(app.client.call(&id).await["state"], "pending");
     app.scene.answers("I see.");
     let denied = app.client.post(&path, &json!({ "decision": "deny", "reason": "not today" })).await;

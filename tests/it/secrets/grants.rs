@@ -12,11 +12,11 @@ async fn a_grant_has_no_condition_on_a_secret_and_may_leave_it_free() {
         let scope = json!({ "when": when, "free": ["/password", "/card", "/keys"] });
         app.client.validate(&json!({ "toolCallId": id, "isValidated": true, "remember": scope })).await
     };
-    let user = json!({ "argument": "/user", "equals": "ada" });
-    for (argument, equals) in
+    let user = json!({ "argument": "/user", "equal": "ada" });
+    for (argument, value) in
         [("/password", json!(SECRETS[0])), ("/card", input()["card"].clone()), ("/keys/0/token", json!("x"))]
     {
-        let refused = remember(json!([user, { "argument": argument, "equals": equals }])).await;
+        let refused = remember(json!([user, { "argument": argument, "equal": value }])).await;
         assert_eq!((refused.status, refused.code()), (422, "not_remembered"), "{argument}");
         assert_eq!(
             refused.message(),
