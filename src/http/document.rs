@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 /// The operations with a lenient body: unknown fields, and other shapes of known fields, are accepted.
 const FORGIVING: [&str; 2] = ["chat", "chatById"];
 
+/// The objects inside of bodies, which are as strict as the bodies.
+const WITHIN_BODIES: [&str; 2] = ["RememberScope", "GrantCondition"];
+
 /// Links: the operation and the status of its response, the linked operation, the parameter that takes the value, and
 /// the expression for the value. Links that follow from ids in the path are not listed.
 const LINKS: [(&str, &str, &str, &str, &str); 10] = [
@@ -56,7 +59,7 @@ const BODY: &str = "/requestBody/content/application~1json";
 pub(super) fn refined(spec: &str) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
-    let mut bodies = Vec::new();
+    let mut bodies: Vec<_> = WITHIN_BODIES.map(|name| (name.to_owned(), true)).into();
     for operation in operations_mut(&mut document) {
         if operation.get("security").is_none() {
             // The request has credentials of its own, and needs no token.
