@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// The operations with a lenient body: unknown fields, and other shapes of known fields, are accepted.
 const FORGIVING: [&str; 2] = ["chat", "chatById"];
 
-/// The objects inside of bodies, which are as strict as the bodies.
+/// The objects inside of bodies that accept no unknown field.
 const WITHIN_BODIES: [&str; 2] = ["RememberScope", "GrantCondition"];
 
 /// Links: the operation and the status of its response, the linked operation, the parameter that takes the value, and
@@ -59,7 +59,7 @@ const BODY: &str = "/requestBody/content/application~1json";
 pub(super) fn refined(spec: &str) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
-    let mut bodies: Vec<_> = WITHIN_BODIES.map(|name| (name.to_owned(), true)).into();
+    let mut bodies = Vec::new();
     for operation in operations_mut(&mut document) {
         if operation.get("security").is_none() {
             // The request has credentials of its own, and needs no token.
@@ -86,6 +86,9 @@ pub(super) fn refined(spec: &str) -> Value {
             schema.remove("example");
             if let Some((_, strict)) = bodies.iter().find(|(body, _)| body == name) {
                 shape_body(schema, *strict);
+            }
+            if WITHIN_BODIES.contains(&name.as_str()) {
+                schema.insert("additionalProperties".to_owned(), Value::Bool(false));
             }
             fields(schema.get_mut("properties")).for_each(|(_, property)| whole_bounds(property));
             if let Some(alternatives) = alternatives(name) {
