@@ -1,7 +1,7 @@
 //! Decisions about held calls: each call is decided once, finally, and in the same way on every surface.
 
 use super::execute::{Running, is_in_progress};
-use super::grants::may_be_remembered;
+use super::grants::{ApprovedCall, may_be_remembered};
 use super::may_approve::{Proposal, fits};
 use super::{Approvals, Scope, own_right};
 use crate::agent::Unsettled;
@@ -319,7 +319,7 @@ impl Approvals {
             self.wake_waiters_in(thread.id);
         }
         if let Some(covers) = &request.remember {
-            self.decide_covered(by, &thread, &mut decided, (request, covers)).await;
+            self.decide_covered(by, &thread, &mut decided, request, covers).await;
         }
         Ok(decided)
     }
@@ -434,7 +434,8 @@ impl Approvals {
             check_preview(request, &input_hash)?;
             let grant = match (&request.remember, &root) {
                 (Some(covers), Some(root)) => {
-                    Some(self.to_grant((&gate, &write), by, (thread, root), (call, runs), covers).await?)
+                    let approved = ApprovedCall { thread, root, call, runs };
+                    Some(self.to_grant(&gate, &write, by, approved, covers).await?)
                 }
                 _ => None,
             };

@@ -59,7 +59,7 @@ impl Approvals {
             false => None,
         };
         let as_of = gate.remembering().as_of(self.store.process_time());
-        let grant = read.grant_of((call, thread), as_of).await?;
+        let grant = read.grant_of(call, thread, as_of).await?;
         let grant = grant.filter(|grant| self.may_revoke(principal, thread, grant));
         let registry = gate.registry();
         let (approve_roles, quorum) = (registry.approve_roles(&call.name), registry.quorum(&call.name));

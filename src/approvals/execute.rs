@@ -237,7 +237,7 @@ impl Approvals {
             Recheck::NotUnasked | Recheck::Never { .. } => {
                 let (about, as_of) = ([locked.call.name.as_str()], gate.remembering().as_of(write.now()));
                 let mut grants = write.grants_about(&locked.thread, about, as_of).await?;
-                if let Some(own) = write.grant_of((&locked.call, &locked.thread), as_of).await? {
+                if let Some(own) = write.grant_of(&locked.call, &locked.thread, as_of).await? {
                     // The call is one of the counted uses.
                     grants.push(Grant { uses: None, ..own });
                 }

@@ -84,6 +84,17 @@ fn covered_inputs(
     Err(DecideError::NotRemembered { place: place.to_owned(), expected })
 }
 
+/// A call whose approval is to be remembered.
+#[derive(Clone, Copy)]
+pub(super) struct ApprovedCall<'a> {
+    pub(super) thread: &'a Thread,
+    /// The root thread of the session.
+    pub(super) root: &'a LockedThread,
+    pub(super) call: &'a ToolCall,
+    /// The inputs that the approval runs.
+    pub(super) runs: &'a Input,
+}
+
 /// A waiting call that may be approved with a remembered approval.
 struct Covered {
     id: ToolCallId,
@@ -107,10 +118,10 @@ impl Approvals {
     /// Returns the grant of an approval that runs these inputs.
     pub(super) async fn to_grant(
         &self,
-        (gate, write): (&Gate, &Write),
+        gate: &Gate,
+        write: &Write,
         by: Decider<'_>,
-        (thread, root): (&Thread, &LockedThread),
-        (call, runs): (&ToolCall, &Input),
+        ApprovedCall { thread, root, call, runs }: ApprovedCall<'_>,
         covers: &GrantRequest,
     ) -> Result<NewGrant, DecideError> {
         if gate.registry().quorum(&call.name).people > 1 {
@@ -161,7 +172,8 @@ impl Approvals {
         by: Decider<'_>,
         thread: &Thread,
         decided: &mut Decided,
-        (request, covers): (&DecisionRequest, &GrantRequest),
+        request: &DecisionRequest,
+        covers: &GrantRequest,
     ) {
         let like = &decided.call;
         let waiting = match covers {
@@ -178,6 +190,8 @@ impl Approvals {
                 for (id, shown) in waiting {
                     let covered = Covered { id, shown, session: thread.session_id, grant: of_now };
                     // After a failure of the database the next call would fail as well, after another wait.
+                    // Each call that the request names is a decision of its own, as in a request with several.
+                    is_available = is_available && (covered.shown.is_none() || self.counts(by));
                     let is_approved = is_available
                         && self.decide_covered_call(by, covered, request).await.unwrap_or_else(|error| {
                             tracing::warn!(tool_call_id = %id, %error, "could not approve all calls of a grant");
@@ -193,6 +207,14 @@ impl Approvals {
         }
         if let Some(remembered) = &mut decided.remembered {
             (remembered.approved, remembered.left) = (approved, left);
+        }
+    }
+
+    /// Counts one more decision of a person. Returns false if there were too many.
+    fn counts(&self, by: Decider<'_>) -> bool {
+        match by {
+            Decider::Person(principal) => self.count(principal).is_ok(),
+            Decider::Handler { .. } => true,
         }
     }
 

@@ -344,7 +344,7 @@ impl Approvals {
                 return Ok(Answered { state: RequestState::Open, replayed: is_repeated, proposed });
             }
         };
-        if !write.answer_request(&locked, &request, &answer, (&actor, &with)).await? {
+        if !write.answer_request(&locked, &request, &answer, &actor, &with).await? {
             return Err(AnswerError::Closed(RequestState::Expired));
         }
         write.commit().await?;

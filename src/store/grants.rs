@@ -65,7 +65,7 @@ pub(crate) enum NoGrant {
 }
 
 /// Returns the condition of the grants that are not revoked and whose time is not over.
-fn standing(AsOf { process, now }: AsOf<'_>) -> Condition {
+fn not_ended(AsOf { process, now }: AsOf<'_>) -> Condition {
     let until = grant::Column::Until;
     Condition::all()
         .add(grant::Column::RevokedAt.is_null())
@@ -76,11 +76,11 @@ fn standing(AsOf { process, now }: AsOf<'_>) -> Condition {
 /// Returns the condition of those of them that may let a further call run.
 fn may_cover(as_of: AsOf<'_>) -> Condition {
     let left = grant::Column::UsesLeft;
-    standing(as_of).add(Condition::any().add(left.is_null()).add(left.gt(0)))
+    not_ended(as_of).add(Condition::any().add(left.is_null()).add(left.gt(0)))
 }
 
 fn in_force(session: &Thread, as_of: AsOf<'_>) -> Condition {
-    standing(as_of).add(of_session(session))
+    not_ended(as_of).add(of_session(session))
 }
 
 fn of_session(session: &Thread) -> Condition {
@@ -173,7 +173,8 @@ impl Read {
     /// up or not.
     pub(crate) async fn grant_of(
         &self,
-        (call, thread): (&ToolCall, &Thread),
+        call: &ToolCall,
+        thread: &Thread,
         as_of: AsOf<'_>,
     ) -> Result<Option<Grant>, StoreError> {
         let Some(decision) = &call.decision else { return Ok(None) };

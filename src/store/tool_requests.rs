@@ -230,7 +230,8 @@ impl Write {
         locked: &LockedCall,
         request: &ToolRequest,
         answer: &Answer,
-        (by, with): (&str, &[String]),
+        by: &str,
+        with: &[String],
     ) -> Result<bool, StoreError> {
         let content = match answer {
             Answer::Accept(content) => Some(Value::Object(content.clone()).to_string()),

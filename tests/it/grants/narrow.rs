@@ -361,9 +361,9 @@ async fn the_other_routes_take_the_same_object() {
     assert_eq!(state(&app, &thread, "2").await, "succeeded");
     let id = app.hold_in(&thread, "pay", "3").await;
     let bad = json!({ "toolCallId": id, "isValidated": true, "remember": { "inputs": "any", "uses": 0 } });
-    let refused = app.client.post("/qa/validate_tools", &json!({ "decisions": [bad] })).await;
-    let result = &refused.body["results"][0];
-    assert_eq!((refused.status, &result["status"]), (200, &json!(422)), "{result}");
+    let decided = app.client.post("/qa/validate_tools", &json!({ "decisions": [bad] })).await;
+    let result = &decided.body["results"][0];
+    assert_eq!((decided.status, &result["status"]), (200, &json!(422)), "{result}");
     assert_eq!(result["error"]["message"], "remember.uses: expected 1 to 1000000");
     let good = json!({ "toolCallId": id, "isValidated": true, "remember": { "inputs": "any", "uses": 1 } });
     let decided = app.client.post("/qa/validate_tools", &json!({ "decisions": [good] })).await;
@@ -392,4 +392,21 @@ async fn a_tool_has_a_bounded_number_of_grants_in_a_session() {
         (422, "remember: expected fewer than 100 grants of the tool in the session")
     );
     assert_eq!(app.client.approve(&id).await.status, 200, "without a grant");
+}
+
+#[tokio::test]
+async fn each_waiting_call_that_an_approval_names_counts_as_a_decision() {
+    let app = Embedded::with(|config| config.limits.decisions_per_minute = Some(2)).await;
+    let (thread, first) = app.held("pay", "1").await;
+    let mut waiting = json!({});
+    for note in ["2", "3", "4"] {
+        let id = app.hold_in(&thread, "pay", note).await;
+        waiting[&id] = app.client.call(&id).await["input_hash"].clone();
+    }
+    let remembered = granted(&app.client, &first, &json!({ "inputs": "any", "waiting": waiting })).await;
+    assert_eq!(remembered["approved"].as_array().unwrap().len(), 1);
+    for left in remembered["left"].as_array().unwrap() {
+        assert_eq!(app.client.call(left.as_str().unwrap()).await["state"], "pending");
+    }
+    assert_eq!(remembered["left"].as_array().unwrap().len(), 2);
 }
