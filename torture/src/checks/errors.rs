@@ -5,7 +5,7 @@ use super::{Records, Violation};
 use crate::record::{Deed, DeedKind};
 
 /// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
-const REFUSALS: [&str; 37] = [
+const REFUSALS: [&str; 39] = [
     "check constraint",
     "CHECK constraint failed",
     "duplicate key value",
@@ -25,12 +25,14 @@ const REFUSALS: [&str; 37] = [
     "the token of an execution",
     "has moved its call",
     "needs a remembered approval",
-    "is revoked once",
+    "used and revoked once",
     "of events only grow",
     "of an endpoint only grows",
     "has the next definition",
     "begins as open",
     "is answered once",
+    "propose an answer while",
+    "has one proposal",
     "changes only while",
     "never change",
     "never deleted",
