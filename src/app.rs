@@ -415,7 +415,7 @@ impl App {
         let caps = config.limits.caps(config.auth.mode);
         let approvals = Approvals::new(store.clone(), executor, handler, owner, entropy, &config);
         let feed = Feed::new(store.clone(), tasks.clone());
-        let rates = Arc::new(Rates::new(&caps, config.limits.bodies_in_flight_bytes));
+        let rates = Arc::new(Rates::new(&caps, &config.limits));
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
         let deadlines = Deadlines::default();

@@ -20,6 +20,11 @@ pub struct Deadlines {
     pub body_piece: Duration,
     /// For a whole request body; default 300 s.
     pub body: Duration,
+    /// The least speed of a request body, in bytes per second, from its first byte on; default 4 KiB/s. With a
+    /// slower one, few bytes would keep a connection and their memory for the whole deadline.
+    pub body_bytes_per_second: u32,
+    /// How long a body may be slower than that; default 10 s.
+    pub body_slow_start: Duration,
     /// The write deadline: for reading the next piece of a response; default 30 s. A response without pending output has no
     /// deadline.
     pub taking: Duration,
@@ -35,6 +40,8 @@ impl Default for Deadlines {
             idle: Duration::from_secs(75),
             body_piece: Duration::from_secs(30),
             body: Duration::from_secs(300),
+            body_bytes_per_second: 4 << 10,
+            body_slow_start: Duration::from_secs(10),
             taking: Duration::from_secs(30),
             ping: Duration::from_secs(20),
         }
@@ -44,9 +51,10 @@ impl Default for Deadlines {
 impl Deadlines {
     /// Returns the deadlines, each limited to a duration that an `Instant` can represent.
     pub(crate) fn clamped(self) -> Self {
-        let Self { head, idle, body_piece, body, taking, ping } = self;
-        let [head, idle, body_piece, body, taking, ping] =
-            [head, idle, body_piece, body, taking, ping].map(|deadline| deadline.min(NEVER));
-        Self { head, idle, body_piece, body, taking, ping }
+        let Self { head, idle, body_piece, body, body_bytes_per_second, body_slow_start, taking, ping } =
+            self;
+        let [head, idle, body_piece, body, body_slow_start, taking, ping] =
+            [head, idle, body_piece, body, body_slow_start, taking, ping].map(|deadline| deadline.min(NEVER));
+        Self { head, idle, body_piece, body, body_bytes_per_second, body_slow_start, taking, ping }
     }
 }

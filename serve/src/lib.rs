@@ -71,8 +71,9 @@
 //! | disconnects | the future of its request dropped | |
 //!
 //! A request body is read by the endpoint. [`read_body`] does so within a length, a [`Budget`] of bytes for all
-//! requests, and the deadlines [`Deadlines::body_piece`] and [`Deadlines::body`]. [`drain_body`] reads the rest
-//! of a refused body, so that the client sees the response.
+//! requests with a share for each user, and the deadlines and the speed of a body in [`Deadlines`]. [`drain_body`]
+//! reads the rest of a refused body, so that the client sees the response. A [`Budget`] also serves for
+//! responses: their bytes are [held](Reserved::hold) until the client has taken them.
 //!
 //! # Extensions
 //!
@@ -90,10 +91,10 @@ mod server;
 mod upload;
 mod write_deadline;
 
-pub use budget::{Budget, Reserved};
+pub use budget::{Budget, Exhausted, Reserved};
 pub use concurrency::{ConcurrencyLimit, Slot};
-pub use connections::{Admission, Limits};
+pub use connections::{Admission, Limits, network};
 pub use deadlines::Deadlines;
 pub use server::{OpenConnections, Server};
 pub use upload::{BodyError, drain_body, read_body};
-pub use write_deadline::WriteDeadline;
+pub use write_deadline::{WriteDeadline, take_whole};

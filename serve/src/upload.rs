@@ -2,7 +2,7 @@
 
 use crate::budget::{Exhausted, Reserved};
 use crate::deadlines::Deadlines;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use poem::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use poem::{Body, Request};
@@ -23,9 +23,9 @@ pub enum BodyError {
     /// The body is longer than this number of bytes.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
-    /// The bodies of other requests use the whole budget.
-    #[error("other bodies use the whole memory for bodies")]
-    NoRoom,
+    /// The budget has no bytes left for the body.
+    #[error("{0}")]
+    NoRoom(#[from] Exhausted),
     /// The client closed the connection, or broke the framing of the body.
     #[error("cut off before its end")]
     CutOff,
@@ -34,12 +34,15 @@ pub enum BodyError {
     Stalled(Duration),
     /// The body did not end within this deadline.
     #[error("it was not whole after {0:?}")]
-    TooSlow(Duration),
+    TooLate(Duration),
+    /// The body came at fewer than this number of bytes per second.
+    #[error("it came at fewer than {0} bytes per second")]
+    TooSlow(u32),
 }
 
-/// Reads the body of a request to its end, within `bytes_max` and the deadlines
-/// [`body`](Deadlines::body) and [`body_piece`](Deadlines::body_piece). The body holds its bytes of the budget
-/// until it is dropped.
+/// Reads the body of a request to its end, within `bytes_max` and the deadlines of a body. The memory of the
+/// body grows with the bytes that have arrived, whatever length the client declares, and each growth is taken
+/// from the budget. The body holds its bytes of the budget until it is dropped.
 ///
 /// # Errors
 /// The body is refused. If it is refused while it is read, the rest stays in the request, for [`drain_body`].
@@ -57,19 +60,25 @@ pub async fn read_body(
     if declared.is_some_and(|declared| declared > bytes_max) {
         return Err(BodyError::TooLong(bytes_max));
     }
-    let declared_bytes = declared.unwrap_or_default();
-    reserved.grow(declared_bytes).map_err(|Exhausted| BodyError::NoRoom)?;
-    let deadlines = deadlines.clamped();
-    let end = Instant::now() + deadlines.body;
+    let capacity_max = declared.unwrap_or(bytes_max);
+    let pace = Pace { began: Instant::now(), deadlines: deadlines.clamped() };
     let mut pieces = request.take_body().into_bytes_stream().boxed();
-    let mut body = BytesMut::with_capacity(declared_bytes);
-    while let Some(piece) = next_piece(&mut pieces, end, &deadlines).await? {
+    let mut body = Vec::new();
+    while let Some(piece) = pace.next(&mut pieces, body.len()).await? {
         let piece = piece.map_err(|_| BodyError::CutOff)?;
         let length = body.len().saturating_add(piece.len());
-        let refused = match reserved.grow(length) {
-            _ if length > bytes_max => Some(BodyError::TooLong(bytes_max)),
-            Err(Exhausted) => Some(BodyError::NoRoom),
-            Ok(()) => None,
+        // Doubled, so that all copies together are no longer than the body.
+        let capacity = body.capacity().saturating_mul(2).min(capacity_max).max(length);
+        let refused = if length > bytes_max {
+            Some(BodyError::TooLong(bytes_max))
+        } else if length > body.capacity() {
+            let grown = reserved.grow(capacity).err().map(BodyError::NoRoom);
+            if grown.is_none() {
+                body.reserve_exact(capacity.saturating_sub(body.len()));
+            }
+            grown
+        } else {
+            None
         };
         if let Some(refused) = refused {
             request.set_body(Body::from_bytes_stream(pieces));
@@ -81,24 +90,34 @@ pub async fn read_body(
     if declared.is_some_and(|declared| body.len() < declared) {
         return Err(BodyError::CutOff);
     }
-    Ok(reserved.hold(body.freeze()))
+    Ok(reserved.hold(Bytes::from(body)))
 }
 
-/// Returns the next chunk, within both deadlines. The deadline of the whole body also covers a client that
-/// sends a single byte now and then.
-async fn next_piece<S: Stream + Unpin>(
-    pieces: &mut S,
-    end: Instant,
-    deadlines: &Deadlines,
-) -> Result<Option<S::Item>, BodyError> {
-    let silent = Instant::now() + deadlines.body_piece;
-    timeout_at(silent.min(end), pieces.next()).await.map_err(|_| {
-        if silent < end {
-            BodyError::Stalled(deadlines.body_piece)
-        } else {
-            BodyError::TooSlow(deadlines.body)
-        }
-    })
+/// How fast a body has to come.
+struct Pace {
+    began: Instant,
+    deadlines: Deadlines,
+}
+
+impl Pace {
+    /// Returns the next chunk, within all deadlines. Those of the whole body also cover a client that sends a
+    /// single byte now and then.
+    async fn next<S: Stream + Unpin>(
+        &self,
+        pieces: &mut S,
+        received: usize,
+    ) -> Result<Option<S::Item>, BodyError> {
+        let Deadlines { body_piece, body, body_slow_start, body_bytes_per_second, .. } = self.deadlines;
+        let sent_in = Duration::from_secs_f64(received as f64 / f64::from(body_bytes_per_second.max(1)));
+        let due = [
+            (Instant::now() + body_piece, BodyError::Stalled(body_piece)),
+            (self.began + body, BodyError::TooLate(body)),
+            (self.began + body_slow_start + sent_in.min(body), BodyError::TooSlow(body_bytes_per_second)),
+        ];
+        let [first, rest @ ..] = due;
+        let (end, why) = rest.into_iter().fold(first, |a, b| if b.0 < a.0 { b } else { a });
+        timeout_at(end, pieces.next()).await.map_err(|_| why)
+    }
 }
 
 /// Drains the body of a refused request while the response is sent. Otherwise a client that sends its whole

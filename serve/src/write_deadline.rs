@@ -117,6 +117,18 @@ impl<E: Endpoint> Endpoint for WriteDeadline<E> {
     }
 }
 
+/// Takes the body of a response if its length is known. Any other body is a stream, and stays in the response.
+pub async fn take_whole(response: Response) -> (Response, Option<Bytes>) {
+    let response: hyper::Response<_> = response.into();
+    let is_whole = response.body().size_hint().exact().is_some_and(|length| length > 0);
+    let mut response = Response::from(response);
+    if !is_whole {
+        return (response, None);
+    }
+    let whole = response.take_body().into_bytes().await;
+    (response, whole.ok())
+}
+
 /// Wraps the body of a response so that the client has `taking` to read each piece.
 pub(crate) fn with_write_deadline(response: Response, taking: Duration, open: Option<Open>) -> Response {
     let mut response: hyper::Response<_> = response.into();

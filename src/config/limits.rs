@@ -17,8 +17,12 @@ pub struct Limits {
     pub body_bytes: usize,
     /// `chat_body_bytes`: the longest body of a chat request. Pages post their whole conversation in it.
     pub chat_body_bytes: usize,
-    /// `bodies_in_flight_bytes`: the sum of all bodies that one process reads or has yet to parse.
+    /// `bodies_in_flight_bytes`: the sum of all bodies that one process reads or has yet to parse. One user has
+    /// at most a quarter of it.
     pub bodies_in_flight_bytes: usize,
+    /// `answers_in_flight_bytes`: the sum of all answers of one process that their clients have not read. One
+    /// user has at most a quarter of it.
+    pub answers_in_flight_bytes: usize,
     /// `message_bytes`: the longest message of a user.
     pub message_bytes: usize,
     /// `thread_bytes`: the largest size of a thread: texts, arguments and results. A thread of this size
@@ -26,7 +30,7 @@ pub struct Limits {
     pub thread_bytes: u64,
     /// `thread_messages`: the most messages of a thread, superseded messages included.
     pub thread_messages: u64,
-    /// `page_bytes`: the longest page of a list. A page has at least one item, of any length.
+    /// `page_bytes`: the longest page of a list. An item that is longer has its outputs cut.
     pub page_bytes: usize,
     /// `args_bytes`: the longest arguments of one call.
     pub args_bytes: usize,
@@ -57,6 +61,8 @@ pub struct Limits {
     pub turns_per_user: Option<u32>,
     /// `turns_per_tenant`: concurrent turns of one tenant, over all processes.
     pub turns_per_tenant: Option<u32>,
+    /// `open_requests_per_user`: requests of one user that one process handles at once.
+    pub open_requests_per_user: Option<u32>,
     /// `streams_per_user`: concurrent streams of one user at one process.
     pub streams_per_user: Option<u32>,
     /// `connections`: open connections of one process. A further connection waits until one closes.
@@ -75,6 +81,7 @@ impl Default for Limits {
             body_bytes: 256 * KIB,
             chat_body_bytes: 16 * KIB * KIB,
             bodies_in_flight_bytes: 128 * KIB * KIB,
+            answers_in_flight_bytes: 128 * KIB * KIB,
             message_bytes: 256 * KIB,
             thread_bytes: 64 << 20,
             thread_messages: 10_000,
@@ -93,6 +100,7 @@ impl Default for Limits {
             decisions_per_minute: None,
             turns_per_user: None,
             turns_per_tenant: None,
+            open_requests_per_user: None,
             streams_per_user: None,
             connections: None,
             connections_per_ip: None,
@@ -108,6 +116,7 @@ pub(crate) struct Caps {
     pub(crate) decisions_per_minute: Option<NonZeroU32>,
     pub(crate) turns_per_user: Option<NonZeroU32>,
     pub(crate) turns_per_tenant: Option<NonZeroU32>,
+    pub(crate) open_requests_per_user: Option<NonZeroU32>,
     pub(crate) streams_per_user: Option<NonZeroU32>,
     pub(crate) connections: Option<NonZeroU32>,
     pub(crate) connections_per_ip: Option<NonZeroU32>,
@@ -122,10 +131,19 @@ impl Caps {
 
 impl Limits {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let longest = self.body_bytes.max(self.chat_body_bytes);
-        if self.bodies_in_flight_bytes < longest {
-            let why = format!("expected at least {longest}, the longest body, or it cannot be read");
+        let least = self.body_bytes.max(self.chat_body_bytes).saturating_mul(4);
+        if self.bodies_in_flight_bytes < least {
+            let why = format!(
+                "expected at least {least}, four times the longest body: one user has a quarter of these bytes"
+            );
             return wrong("limits.bodies_in_flight_bytes", why);
+        }
+        let least = self.page_bytes.saturating_mul(4);
+        if self.answers_in_flight_bytes < least {
+            let why = format!(
+                "expected at least {least}, four times limits.page_bytes: one user has a quarter of these bytes"
+            );
+            return wrong("limits.answers_in_flight_bytes", why);
         }
         // A user message and its answer.
         if self.thread_messages < 2 {
@@ -152,6 +170,7 @@ impl Limits {
             decisions_per_minute: shown(caps.decisions_per_minute),
             turns_per_user: shown(caps.turns_per_user),
             turns_per_tenant: shown(caps.turns_per_tenant),
+            open_requests_per_user: shown(caps.open_requests_per_user),
             streams_per_user: shown(caps.streams_per_user),
             connections: shown(caps.connections),
             connections_per_ip: shown(caps.connections_per_ip),
@@ -175,6 +194,7 @@ impl Limits {
             decisions_per_minute: cap(self.decisions_per_minute, 600),
             turns_per_user: cap(self.turns_per_user, 10),
             turns_per_tenant: cap(self.turns_per_tenant, 200),
+            open_requests_per_user: cap(self.open_requests_per_user, 1_200),
             streams_per_user: cap(self.streams_per_user, 20),
             connections: cap(self.connections, 10_000),
             connections_per_ip: cap(self.connections_per_ip, 0),
@@ -186,13 +206,14 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn numbers(caps: Caps) -> [u32; 8] {
+    fn numbers(caps: Caps) -> [u32; 9] {
         [
             caps.requests_per_minute,
             caps.turns_per_minute,
             caps.decisions_per_minute,
             caps.turns_per_user,
             caps.turns_per_tenant,
+            caps.open_requests_per_user,
             caps.streams_per_user,
             caps.connections,
             caps.connections_per_ip,
@@ -203,8 +224,8 @@ mod tests {
     #[test]
     fn limits_are_on_by_default_with_authentication_and_explicit_limits_always_apply() {
         let limits = Limits::default();
-        assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 8]);
-        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 20, 10_000, 0]);
+        assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 9]);
+        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 1_200, 20, 10_000, 0]);
         for mode in [AuthMode::None, AuthMode::Jwt] {
             let set = Limits {
                 requests_per_minute: Some(1),
@@ -212,12 +233,13 @@ mod tests {
                 decisions_per_minute: Some(3),
                 turns_per_user: Some(4),
                 turns_per_tenant: Some(5),
-                streams_per_user: Some(6),
-                connections: Some(7),
+                open_requests_per_user: Some(6),
+                streams_per_user: Some(7),
+                connections: Some(8),
                 connections_per_ip: Some(0),
                 ..Limits::default()
             };
-            assert_eq!(numbers(set.caps(mode)), [1, 2, 3, 4, 5, 6, 7, 0], "{mode:?}");
+            assert_eq!(numbers(set.caps(mode)), [1, 2, 3, 4, 5, 6, 7, 8, 0], "{mode:?}");
         }
     }
 }

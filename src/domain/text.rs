@@ -6,11 +6,15 @@ pub(crate) fn without_nul(text: &str) -> String {
 }
 
 /// Returns the text, or as much of it as fits into `bytes_max` with a mark that shows the cut.
-pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
-    const MARK: &str = " […cut]";
+pub(crate) fn cut(text: String, bytes_max: usize) -> String {
+    cut_with(text, bytes_max, " […cut]")
+}
+
+/// Returns the text, or as much of it as fits into `bytes_max` with this mark at its end.
+pub(crate) fn cut_with(mut text: String, bytes_max: usize, mark: &str) -> String {
     if text.len() > bytes_max {
-        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(MARK.len())));
-        text.push_str(MARK);
+        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(mark.len())));
+        text.push_str(mark);
     }
     text
 }

@@ -245,7 +245,8 @@ impl Inbox {
         let (state, tool_name, q, cursor, page_size) = (state.0, tool_name.0, q.0, cursor.0, page_size.0);
         let query = ListQuery { state, tool_name, q, cursor, page_size };
         let listing = query.listing(scope, &self.0)?;
-        self.page(&self.0.store.read().await?, &caller.0, &listing).await
+        let results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
+        self.page(results, &self.0.store.read().await?, &caller.0, &listing).await
     }
 
     /// List held calls of a thread, newest first
@@ -308,15 +309,17 @@ impl Inbox {
         query: &ListQuery,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let listing = query.listing(scope, &self.0)?;
+        let results = Paged::new(self.0.rates.in_flight.page(principal).await?);
         let (read, visibility) = (self.0.store.read().await?, self.0.approvals.visibility(principal));
         if !read.is_visible(principal, &visibility, scope).await? {
             return Err(ApiError::not_found());
         }
-        self.page(&read, principal, &listing).await
+        self.page(results, &read, principal, &listing).await
     }
 
     async fn page(
         &self,
+        mut results: Paged<ApprovalView>,
         read: &Read,
         principal: &Principal,
         listing: &Listing<'_>,
@@ -325,7 +328,6 @@ impl Inbox {
         let gate = approvals.gate();
         let page = read.visible_holds(principal, &approvals.visibility(principal), listing).await?;
         let blocked = approvals.blocked(read, &gate, &page.items).await?;
-        let mut results = Paged::new(self.0.page_bytes);
         for seen in &page.items {
             let status = approvals.decision_status(&gate, principal, seen, &blocked);
             if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, status, &gate)]) {

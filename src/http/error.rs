@@ -7,6 +7,7 @@ use super::auth_failure::Unknown;
 use super::error_code::ErrorCode;
 use super::payload::Json;
 use crate::tools::InputError;
+use holdpoint_serve::Exhausted;
 use poem::http::{HeaderValue, StatusCode, header};
 use poem::{IntoResponse, Response, ResponseBuilder};
 use poem_openapi::types::Any;
@@ -217,10 +218,30 @@ impl ApiError {
         Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
-    /// The bodies of other requests use the whole body budget.
-    pub(super) fn too_many_bodies() -> Self {
-        let message = "The bodies of other requests use the whole memory for bodies. A retry is safe.";
-        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
+    /// The memory for bodies has too few bytes left.
+    pub(super) fn too_many_bodies(exhausted: Exhausted) -> Self {
+        Self::in_flight("bodies", exhausted)
+    }
+
+    /// The memory for answers has too few bytes left.
+    pub(super) fn too_many_answers(exhausted: Exhausted) -> Self {
+        Self::in_flight("answers", exhausted)
+    }
+
+    fn in_flight(what: &str, exhausted: Exhausted) -> Self {
+        match exhausted {
+            Exhausted::User => Self::rate_limited(
+                format!(
+                    "The {what} of this user's open requests use the memory for one user. A retry is safe."
+                ),
+                1,
+            ),
+            Exhausted::All => {
+                let message =
+                    format!("The {what} of other requests use the whole memory for {what}. A retry is safe.");
+                Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
+            }
+        }
     }
 
     /// Converts the error to one of several results in a response.

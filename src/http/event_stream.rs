@@ -31,12 +31,12 @@ pub(super) struct EventStream {
     /// When the stream ends: the expiry of the caller's token.
     pub(super) until: Option<Instant>,
     /// The slot is released when the stream is dropped.
-    pub(super) _slot: StreamSlot,
+    pub(super) slot: StreamSlot,
     pub(super) _open: Now,
 }
 
 impl EventStream {
-    async fn next(mut self) -> Option<(Bytes, Self)> {
+    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         let silence = self.keep_alive;
         let silence = async {
             match silence {
@@ -54,7 +54,8 @@ impl EventStream {
             }),
             () = silence => Some(KEEP_ALIVE),
         };
-        piece.map(|piece| (piece, self))
+        // The client reads from the last event that it has.
+        piece.map(|piece| (self.slot.hold(piece).map_err(io::Error::other), self))
     }
 }
 
@@ -68,8 +69,7 @@ pub(super) async fn end(until: Option<Instant>) {
 
 impl IntoResponse for EventStream {
     fn into_response(self) -> Response {
-        let pieces =
-            stream::once(ready(OPEN)).chain(stream::unfold(self, Self::next)).map(Ok::<_, io::Error>);
+        let pieces = stream::once(ready(Ok(OPEN))).chain(stream::unfold(self, Self::next));
         Response::builder()
             .content_type(MEDIA_TYPE)
             // A buffering proxy would delay the events.

@@ -116,6 +116,7 @@ impl Events {
         after: Option<i64>,
         size: u64,
     ) -> Result<SomeEvents, ApiError> {
+        let page_bytes = self.0.rates.in_flight.page(&caller.0).await?;
         let reader = self.0.reader(&caller.0);
         let read = self.0.feed.read(&about).await?;
         if !read.is_seen(&reader, &about).await? {
@@ -123,13 +124,13 @@ impl Events {
         }
         let after = after.unwrap_or(0);
         if wants_stream(request) {
-            drop(read);
+            drop((read, page_bytes));
             let stream = self.0.live_events(&caller, expiry, about, Some(after)).await?;
             return Ok(SomeEvents::Live(Box::new(stream)));
         }
         let page = self.0.page(size);
         let EventsRead { events, up_to } = read.events_page(&reader, &about, after, page).await?;
-        let mut results = Paged::new(self.0.page_bytes);
+        let mut results = Paged::new(page_bytes);
         for event in &events {
             if !results.push(event.seq.to_string(), [EventView::of(event)]) {
                 return Ok(SomeEvents::Page(results.finish(true)));

@@ -29,7 +29,7 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::Encoded => Self::encoded_body(),
             BodyError::TooLong(bytes_max) => Self::body_too_large(bytes_max),
-            BodyError::NoRoom => Self::too_many_bodies(),
+            BodyError::NoRoom(exhausted) => Self::too_many_bodies(exhausted),
             error => Self::bad_request(format!("body: {error}")),
         }
     }

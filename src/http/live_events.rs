@@ -45,7 +45,7 @@ impl Api {
             subscription,
             keep_alive: self.streaming.silence(),
             until: expiry.instant(&*self.clock),
-            _slot: slot,
+            slot,
             _open: self.metrics.stream(),
         })
     }

@@ -13,9 +13,10 @@ use super::console;
 use super::disconnected::Disconnected;
 use super::error::{self, ApiError};
 use super::health;
+use super::in_flight::Sender;
 use super::known_query::KnownQuery;
 use super::posted::Bounds;
-use super::rates::Rates;
+use super::rates::{OpenRequest, Rates};
 use super::request_id::{HEADER, RequestId};
 use super::slack::Unverified;
 use super::trace;
@@ -60,6 +61,27 @@ pub(super) struct Shared<E> {
     pub(super) known_query: Arc<KnownQuery>,
 }
 
+/// A request that passed the checks before its handler.
+enum Admitted {
+    /// Its answer is the same for all, and in memory once.
+    Open,
+    /// The sender has no token.
+    Signed(Sender),
+    User {
+        sender: Sender,
+        _open: OpenRequest,
+    },
+}
+
+impl Admitted {
+    fn sender(&self) -> Option<&Sender> {
+        match self {
+            Self::Open => None,
+            Self::Signed(sender) | Self::User { sender, .. } => Some(sender),
+        }
+    }
+}
+
 fn is_chat(path: &str) -> bool {
     path.strip_prefix("/api").unwrap_or(path).starts_with("/qa/chat_streamed")
 }
@@ -67,29 +89,35 @@ fn is_chat(path: &str) -> bool {
 impl<E: Endpoint<Output = Response>> Shared<E> {
     /// Authenticates the caller, applies the rate limits and reads the body. The inner endpoint then never
     /// waits for a slow client.
-    async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
+    async fn admit(&self, request: &mut Request) -> Result<Admitted, ApiError> {
         if let Some(reporter) = Reporter::of(request, &self.tools.now(), self.clock.now()) {
             let reporter = reporter?;
             self.rates.report(reporter.call)?;
             self.known_query.check(request)?;
+            let sender = Sender::service(&reporter.tool);
             request.extensions_mut().insert(reporter);
-            return self.read(request, self.settings.body_bytes).await;
+            self.read(request, self.settings.body_bytes, &sender).await?;
+            return Ok(Admitted::Signed(sender));
         }
         if let Some(unverified) = Unverified::of(request, self.slack.as_ref(), self.clock.now()) {
             request.extensions_mut().insert(unverified?);
-            return self.read(request, self.settings.body_bytes).await;
+            let sender = Sender::unsigned(request);
+            self.read(request, self.settings.body_bytes, &sender).await?;
+            return Ok(Admitted::Signed(sender));
         }
         let known = self.auth.known(request).await?;
         if auth::is_open(request.uri().path()) {
             // Open paths have no rate limit, and the server does not read a body there.
             return match *request.method() {
-                Method::GET | Method::HEAD => Ok(()),
+                Method::GET | Method::HEAD => Ok(Admitted::Open),
                 _ => Err(ApiError::method_not_allowed()),
             };
         }
         let Known { principal, expiry, ticket, session } = known.ok_or_else(ApiError::internal)?;
         Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         self.rates.request(&principal)?;
+        let open = self.rates.open(&principal)?;
+        let sender = Sender::user(request, &principal);
         self.known_query.check(request)?;
         if let Some(ticket) = ticket {
             ticket.use_up(&self.store).await?;
@@ -112,20 +140,25 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             request.extensions_mut().insert(session);
         }
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
-        self.read(request, max).await
+        self.read(request, max, &sender).await?;
+        Ok(Admitted::User { sender, _open: open })
     }
 
-    async fn read(&self, request: &mut Request, max: usize) -> Result<(), ApiError> {
-        let body = read_body(request, max, &self.settings.deadlines, self.rates.body()).await?;
+    async fn read(&self, request: &mut Request, max: usize, sender: &Sender) -> Result<(), ApiError> {
+        let reserved = self.rates.in_flight.body(sender);
+        let body = read_body(request, max, &self.settings.deadlines, reserved).await?;
         request.set_body(Body::from_bytes(body));
         Ok(())
     }
 
     async fn answer(&self, mut request: Request) -> Response {
-        if let Err(error) = self.admit(&mut request).await {
-            self.tasks.spawn(drain_body(request));
-            return error.into_response();
-        }
+        let admitted = match self.admit(&mut request).await {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                self.tasks.spawn(drain_body(request));
+                return error.into_response();
+            }
+        };
         if let Some(response) = self.auth.sign_in(&request).await {
             return response;
         }
@@ -139,11 +172,15 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             return error::redirect("/docs");
         }
         let answering = AssertUnwindSafe(self.inner.get_response(request)).catch_unwind();
-        answering.await.unwrap_or_else(|_| {
+        let response = answering.await.unwrap_or_else(|_| {
             // The panic hook has already logged the message.
             tracing::error!("a request panicked");
             ApiError::internal().into_response()
-        })
+        });
+        match admitted.sender() {
+            Some(sender) => self.rates.in_flight.hold(sender, response).await,
+            None => response,
+        }
     }
 
     /// Answers the request, then counts and logs the response.

@@ -30,6 +30,7 @@ mod extension;
 mod failures;
 mod formats;
 pub(crate) mod health;
+mod in_flight;
 mod known_query;
 mod links;
 mod live_events;

@@ -1,18 +1,25 @@
 //! Pages of lists.
 
 use super::error::ApiError;
+use super::in_flight::PageBytes;
 use super::payload::{JSON, Json};
-use poem::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
+use poem::http::header::CONTENT_LENGTH;
+use poem::{Body, IntoResponse, Response};
 use poem_openapi::ApiResponse;
 use poem_openapi::registry::{MetaResponses, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseFromParameter, ParseResult, ToJSON, Type};
 use serde_json::json;
 use std::borrow::Cow;
+use std::io;
 use std::marker::PhantomData;
 
 /// The default size of a page, and the maximum.
 const PAGE_SIZE: u64 = 50;
 const PAGE_SIZE_MAX: u64 = 200;
+/// The shortest output that is cut so that an item fits on a page, in bytes.
+const OUTPUT_BYTES_MIN: usize = 256;
 
 /// The size of a page as requested. [`page_size`] checks it.
 #[derive(Debug, Clone, Copy)]
@@ -61,13 +68,17 @@ pub(super) fn page_size(requested: Option<RequestedSize>) -> Result<u64, ApiErro
     }
 }
 
+/// Approximate length of a chunk of a page, in bytes. The bytes of a chunk are released when the client has
+/// taken it.
+const CHUNK_BYTES: usize = 64 << 10;
+
 /// A page of a list, as sent. Each item is serialized once, and items that do not fit go to the next page.
 #[derive(Debug)]
 pub(super) struct Paged<T> {
     /// The items as JSON, one entry for each call of [`push`](Self::push).
     results: Vec<String>,
     bytes: usize,
-    bytes_max: usize,
+    page: PageBytes,
     /// The cursor of the last item.
     cursor: Option<String>,
     has_more: bool,
@@ -75,19 +86,37 @@ pub(super) struct Paged<T> {
 }
 
 impl<T: ToJSON> Paged<T> {
-    /// Returns an empty page that takes at most `bytes_max` bytes of items.
-    pub(super) fn new(bytes_max: usize) -> Self {
-        let results = Vec::new();
-        Self { results, bytes: 0, bytes_max, cursor: None, has_more: false, of: PhantomData }
+    /// Returns an empty page for these bytes, which were taken before its rows are read.
+    pub(super) fn new(page: PageBytes) -> Self {
+        Self { results: Vec::new(), bytes: 0, page, cursor: None, has_more: false, of: PhantomData }
     }
 
     /// Adds the items of one position, and the cursor of the page after it. Returns false if the items do not
     /// fit: the page then ends before them. The first items always fit.
     pub(super) fn push(&mut self, cursor: String, shown: impl IntoIterator<Item = T>) -> bool {
-        let shown: Vec<String> = shown.into_iter().map(|item| item.to_json_string()).collect();
-        let shown = shown.join(",");
+        self.add(cursor, json(shown))
+    }
+
+    /// Adds the items of one position, like [`push`](Self::push). If the first items are longer than a page, they
+    /// are shown again with shorter outputs until they fit. The argument of `shown` is the length of the longest
+    /// output in bytes; `None` means that outputs are whole.
+    pub(super) fn push_outputs<I: IntoIterator<Item = T>>(
+        &mut self,
+        cursor: String,
+        mut shown: impl FnMut(Option<usize>) -> I,
+    ) -> bool {
+        let mut items = json(shown(None));
+        let mut output_bytes = self.page.bytes_max;
+        while self.bytes == 0 && items.len() > self.page.bytes_max && output_bytes > OUTPUT_BYTES_MIN {
+            output_bytes = (output_bytes / 2).max(OUTPUT_BYTES_MIN);
+            items = json(shown(Some(output_bytes)));
+        }
+        self.add(cursor, items)
+    }
+
+    fn add(&mut self, cursor: String, shown: String) -> bool {
         let bytes = self.bytes.saturating_add(shown.len());
-        if self.bytes > 0 && bytes > self.bytes_max {
+        if self.bytes > 0 && bytes > self.page.bytes_max {
             self.has_more = true;
             return false;
         }
@@ -111,14 +140,45 @@ impl<T: ToJSON> Paged<T> {
     }
 }
 
+fn json<T: ToJSON>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_json_string()).collect();
+    items.join(",")
+}
+
 impl<T> IntoResponse for Paged<T> {
     fn into_response(self) -> Response {
-        let results = self.results.join(",");
-        let next_cursor = self.cursor.filter(|_| self.has_more);
+        let Self { results, mut page, cursor, has_more, .. } = self;
+        let next_cursor = cursor.filter(|_| has_more);
         let next_cursor =
             next_cursor.map_or_else(String::new, |cursor| format!(r#","next_cursor":{}"#, json!(cursor)));
-        let page = format!(r#"{{"results":[{results}],"has_more":{}{next_cursor}}}"#, self.has_more);
-        Response::builder().content_type(JSON).body(page)
+        let end = format!(r#"],"has_more":{has_more}{next_cursor}}}"#);
+        let mut chunks = vec![r#"{"results":["#.to_owned()];
+        let mut comma = "";
+        for part in results.into_iter().map(Some).chain([None]) {
+            let (before, part) = match part {
+                Some(item) => (comma, item),
+                None => ("", end.clone()),
+            };
+            comma = ",";
+            match chunks.last_mut() {
+                Some(last) if last.len() < CHUNK_BYTES => {
+                    last.push_str(before);
+                    last.push_str(&part);
+                }
+                _ => chunks.push(format!("{before}{part}")),
+            }
+        }
+        let length: usize = chunks.iter().map(String::len).sum();
+        page.reserved.shrink(length);
+        let chunks: Vec<_> = chunks
+            .into_iter()
+            .map(|chunk| page.reserved.split(chunk.len()).hold(Bytes::from(chunk)))
+            .map(Ok::<_, io::Error>)
+            .collect();
+        Response::builder()
+            .content_type(JSON)
+            .header(CONTENT_LENGTH, length)
+            .body(Body::from_bytes_stream(stream::iter(chunks)))
     }
 }
 

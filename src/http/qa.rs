@@ -103,7 +103,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, slot))
+        self.attached(&caller, started, dialect, request_id, slot)
     }
 
     /// Attach to the turn of the thread that the query names
@@ -125,7 +125,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, slot))
+        self.attached(&caller, started, dialect, request_id, slot)
     }
 
     /// Attach to the message that the turn of a thread writes
@@ -155,7 +155,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, slot))
+        self.attached(&caller, started, dialect, request_id, slot)
     }
 
     /// Attach to the message that the turn of the chat's thread writes
@@ -176,7 +176,7 @@ impl Qa {
     ) -> Result<AttachedStream, ApiError> {
         let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
-        Ok(self.attached(&caller, started, dialect, request_id, slot))
+        self.attached(&caller, started, dialect, request_id, slot)
     }
 }
 
@@ -208,7 +208,7 @@ impl Qa {
         let started = Box::pin(self.0.chat.admit(&caller.0, &name, ask, dialect.client)).await?;
         let listener =
             Listener { dialect, is_guess, request_id: request_id.0, slot, approved, answers, cards };
-        Ok(self.0.streaming.answer(started, listener))
+        self.0.streaming.answer(started, listener)
     }
 
     /// Returns the dialect of pages of the UI message stream that do not select a version.
@@ -242,15 +242,15 @@ impl Qa {
         dialect: &'static Dialect,
         request_id: RequestId,
         slot: StreamSlot,
-    ) -> AttachedStream {
+    ) -> Result<AttachedStream, ApiError> {
         let (approved, answers) = <(HashSet<_>, HashMap<_, _>)>::default();
         let cards = Arc::new(self.0.approvals.cards(&caller.0));
         // A page that attaches has posted before.
         let is_guess = false;
         let listener =
             Listener { dialect, is_guess, request_id: request_id.0, slot, approved, answers, cards };
-        let stream = started.map(|started| self.0.streaming.answer(started, listener));
-        AttachedStream { dialect, stream }
+        let stream = started.map(|started| self.0.streaming.answer(started, listener)).transpose()?;
+        Ok(AttachedStream { dialect, stream })
     }
 }
 

@@ -1,44 +1,53 @@
-//! The limits of this process: requests per minute and concurrent streams of a user, and bytes of bodies of
-//! all requests.
+//! The limits of this process: requests per minute, open requests and streams of a user, and the bytes of bodies
+//! and answers.
 
 use super::error::ApiError;
-use crate::config::Caps;
+use super::in_flight::{InFlight, StreamBytes};
+use crate::config::{Caps, Limits};
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
 use crate::rate_limit::{RateLimit, RateLimited, User};
-use holdpoint_serve::{Budget, ConcurrencyLimit, Reserved, Slot};
+use bytes::Bytes;
+use holdpoint_serve::{ConcurrencyLimit, Exhausted, Slot};
 use poem::{FromRequest, Request, RequestBody, Result};
 use std::sync::Arc;
 
 /// `retry-after` of the limit on streams, in seconds. The end of a stream cannot be predicted.
 const STREAM_SECONDS: u64 = 5;
 
-/// The recent requests and the open streams of each user.
+/// `retry-after` of the limit on open requests, in seconds.
+const OPEN_SECONDS: u64 = 1;
+
+/// The recent requests, the open requests and the open streams of each user.
 #[derive(Debug)]
 pub(crate) struct Rates {
     requests: RateLimit,
+    open: ConcurrencyLimit<User>,
     streams: ConcurrencyLimit<User>,
-    bodies: Budget,
+    pub(super) in_flight: InFlight,
 }
 
 impl Rates {
-    pub(crate) fn new(caps: &Caps, bodies_in_flight_bytes: usize) -> Self {
+    pub(crate) fn new(caps: &Caps, limits: &Limits) -> Self {
         Self {
             requests: RateLimit::new(caps.requests_per_minute),
+            open: ConcurrencyLimit::new(caps.open_requests_per_user),
             streams: ConcurrencyLimit::new(caps.streams_per_user),
-            bodies: Budget::new(bodies_in_flight_bytes),
+            in_flight: InFlight::new(limits),
         }
-    }
-
-    /// Returns an empty share of the body budget.
-    pub(super) fn body(&self) -> Reserved {
-        self.bodies.part()
     }
 
     /// Counts a request.
     pub(super) fn request(&self, caller: &Principal) -> Result<(), ApiError> {
         let counted = self.requests.count(caller);
         counted.map_err(|RateLimited { max, seconds }| ApiError::too_often(max, "requests", seconds))
+    }
+
+    /// Counts an open request until the result is dropped.
+    pub(super) fn open(&self, caller: &Principal) -> Result<OpenRequest, ApiError> {
+        self.open.take(User::of(caller)).map(|slot| OpenRequest { _slot: slot }).map_err(|max| {
+            ApiError::rate_limited(format!("More than {max} open requests of this user."), OPEN_SECONDS)
+        })
     }
 
     /// Counts a report of the outcome of this call.
@@ -50,16 +59,36 @@ impl Rates {
     /// Takes a slot for a stream of the caller.
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamSlot, ApiError> {
         let slot = self.streams.take(User::of(caller));
-        slot.map(|share| StreamSlot(Arc::new(share))).map_err(|max| {
+        let bytes = self.in_flight.stream(caller);
+        slot.map(|slot| StreamSlot(Arc::new(OpenStream { _slot: slot, bytes }))).map_err(|max| {
             ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
         })
     }
 }
 
+/// An open request of a user.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    _slot: Slot<User>,
+}
+
 /// A slot for one stream. It is released when the last clone is dropped. The middleware puts it into the
 /// request.
 #[derive(Debug, Clone)]
-pub(super) struct StreamSlot(#[expect(dead_code, reason = "the slot is released on drop")] Arc<Slot<User>>);
+pub(super) struct StreamSlot(Arc<OpenStream>);
+
+#[derive(Debug)]
+struct OpenStream {
+    _slot: Slot<User>,
+    bytes: StreamBytes,
+}
+
+impl StreamSlot {
+    /// Counts a chunk of the stream until the client has taken it.
+    pub(super) fn hold(&self, chunk: Bytes) -> Result<Bytes, Exhausted> {
+        self.0.bytes.hold(chunk)
+    }
+}
 
 impl<'a> FromRequest<'a> for StreamSlot {
     async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {

@@ -134,8 +134,8 @@ impl Sessions {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let page = self.0.approvals.sessions(&caller.0, before, size).await?;
-        let mut results = Paged::new(self.0.page_bytes);
         for session in &page.items {
             if !results.push(session.root.id.to_string(), [SessionView::of(session)]) {
                 break;
@@ -167,9 +167,9 @@ impl Sessions {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<GrantId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let grants = async |id| Ok(self.0.approvals.grants(&caller.0, id, before, size).await?);
         let page = self.0.with_thread(&caller, &session_id, grants).await?;
-        let mut results = Paged::new(self.0.page_bytes);
         for grant in &page.items {
             if !results.push(grant.id.to_string(), [GrantView::of(grant)]) {
                 break;

@@ -20,6 +20,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
 use serde::Deserialize;
+use std::borrow::Cow;
 
 /// Maximum length of a title, in characters.
 const TITLE_MAX: usize = 200;
@@ -319,10 +320,10 @@ impl Threads {
         if name.is_some_and(|name| name.contains('\0')) {
             return Err(ApiError::bad_request("client_id: the character U+0000 is not allowed"));
         }
+        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let read = self.0.store.read().await?;
         let page = read.threads(&caller.0, name, before, size).await?;
         let activity = read.activity(&page.items).await?;
-        let mut results = Paged::new(self.0.page_bytes);
         for thread in &page.items {
             let activity = activity.get(&thread.id).copied().unwrap_or_default();
             if !results.push(thread.id.to_string(), [ThreadView::of(thread, activity)]) {
@@ -411,30 +412,34 @@ impl Threads {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let read = self.0.store.read().await?;
         let thread = read.thread_named(&caller.0, &thread_id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages_page(&thread, before, self.0.page(size)).await?;
         let dialect = format.0.map(|named| named.dialect);
         let (cards, gate) = (self.0.approvals.cards(&caller.0), self.0.approvals.gate());
-        let mut results = Paged::new(self.0.page_bytes);
         // Newest first: messages that do not fit go to the next page.
         for message in page.items.iter().rev() {
-            let shown = match dialect {
-                Some(dialect) => {
-                    let began = match message.status {
-                        // Other clients get the whole message in the stream.
-                        message::MessageStatus::Streaming if !dialect.client.needs_earlier_steps => {
-                            read.turn_began(&thread, message.run_id).await?
-                        }
-                        _ => None,
-                    };
-                    dialect
-                        .reload(message, began, &cards)
-                        .map(|message| AnyMessage::Page(PageMessage(message)))
+            let began = match (dialect, message.status) {
+                // Other clients get the whole message in the stream.
+                (Some(dialect), message::MessageStatus::Streaming) if !dialect.client.needs_earlier_steps => {
+                    read.turn_began(&thread, message.run_id).await?
                 }
-                None => Some(AnyMessage::Message(MessageView::of(message, &thread, &gate))),
+                _ => None,
             };
-            if !results.push(message.ordinal.to_string(), shown) {
+            let shown = |output_bytes: Option<usize>| {
+                let message = match output_bytes {
+                    Some(bytes) => Cow::Owned(message.clone().with_outcomes_cut(bytes)),
+                    None => Cow::Borrowed(message),
+                };
+                match dialect {
+                    Some(dialect) => dialect
+                        .reload(&message, began, &cards)
+                        .map(|message| AnyMessage::Page(PageMessage(message))),
+                    None => Some(AnyMessage::Message(MessageView::of(&message, &thread, &gate))),
+                }
+            };
+            if !results.push_outputs(message.ordinal.to_string(), shown) {
                 break;
             }
         }

@@ -270,8 +270,8 @@ impl ToolRequests {
         };
         let approvals = &self.0.approvals;
         let (gate, visibility) = (approvals.gate(), approvals.visibility(&caller.0));
+        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let page = self.0.store.read().await?.visible_requests(&caller.0, &visibility, &listing).await?;
-        let mut results = Paged::new(self.0.page_bytes);
         for seen in &page.items {
             let view = RequestView::of(seen, &caller.0, approvals, &gate);
             if !results.push(seen.request.id.to_string(), [view]) {

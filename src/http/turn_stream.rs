@@ -4,6 +4,7 @@
 //! in memory. Dropping the stream ends the reading, not the turn.
 
 use super::dialect_hint::DialectHint;
+use super::error::ApiError;
 use super::rates::StreamSlot;
 use super::stream_response::ChatStream;
 use crate::chat::Started;
@@ -14,7 +15,6 @@ use crate::domain::turn::TurnEvent;
 use crate::metrics::{Metrics, Now};
 use crate::stream::{Audience, Cards, Dialect, Encoder, PageDecision};
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
 use futures::stream;
 use poem::Body;
 use std::collections::{HashMap, HashSet};
@@ -22,6 +22,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
+
+/// Approximate length of a chunk of a backfill, in bytes. Longer chunks are counted.
+const BACKFILL_BYTES: usize = 128 << 10;
 
 /// The settings of streams.
 #[derive(Debug, Clone)]
@@ -54,15 +57,15 @@ pub(super) struct Listener {
 struct TurnStream {
     pieces: Pieces,
     /// The slot is released when the stream is dropped.
-    _slot: StreamSlot,
+    slot: StreamSlot,
     _open: Now,
 }
 
 /// A turn, encoded in a dialect, chunk by chunk.
 struct Pieces {
     encoder: Box<dyn Encoder>,
-    /// The backfill before the events of the turn.
-    before: std::vec::IntoIter<TurnEvent<'static>>,
+    /// The backfill before the events of the turn, encoded.
+    before: std::vec::IntoIter<Bytes>,
     reader: Reader,
     piece_bytes: usize,
     keep_alive: Option<Duration>,
@@ -78,35 +81,49 @@ impl Streaming {
         Some(self.keep_alive).filter(|time| !time.is_zero())
     }
 
-    /// Returns the stream of a started turn.
-    pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
+    /// Returns the stream of a started turn. Fails if the user's clients have yet to read too many bytes for the
+    /// backfill.
+    pub(super) fn answer(&self, started: Started, listener: Listener) -> Result<ChatStream, ApiError> {
         let Listener { dialect, is_guess, request_id, slot, approved, answers, cards } = listener;
         let Started { thread_id, run_id, message_id, backfill: before, log, accepted } = started;
         let answer = |(call, approved)| (call, PageDecision { approved, accepted: accepted.contains(&call) });
         let answers = answers.into_iter().map(answer).collect();
         let mut encoder = dialect.encoder(Audience { message_id, request_id, approved, answers, cards });
+        let hint = is_guess.then(|| self.hint.clone());
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
+        let mut encoded = Vec::new();
+        for event in before {
+            hint.iter().for_each(|hint| hint.see(&event));
+            encoder.event(&event, &mut piece);
+            if piece.len() >= BACKFILL_BYTES {
+                encoded.push(slot.hold(piece.split().freeze()).map_err(ApiError::too_many_answers)?);
+            }
+        }
         let pieces = Pieces {
             encoder,
-            before: before.into_iter(),
+            before: encoded.into_iter(),
             reader: log.reader().in_pieces(self.piece_bytes),
             piece_bytes: self.piece_bytes,
             keep_alive: self.silence(),
-            hint: is_guess.then(|| self.hint.clone()),
+            hint,
             piece,
             over: false,
         };
-        let stream = TurnStream { pieces, _slot: slot, _open: self.metrics.stream() };
-        let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next).map(Ok::<_, io::Error>));
-        ChatStream { dialect, thread_id, run_id, body }
+        let stream = TurnStream { pieces, slot, _open: self.metrics.stream() };
+        let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next));
+        Ok(ChatStream { dialect, thread_id, run_id, body })
     }
 }
 
 impl TurnStream {
-    async fn next(mut self) -> Option<(Bytes, Self)> {
+    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
+        if let Some(counted) = self.pieces.before.next() {
+            return Some((Ok(counted), self));
+        }
         let piece = self.pieces.next().await?;
-        Some((piece, self))
+        // The page attaches again.
+        Some((self.slot.hold(piece).map_err(io::Error::other), self))
     }
 }
 
@@ -122,20 +139,9 @@ impl Pieces {
 
     /// Writes the next events, a keep-alive, or the end of the stream.
     async fn read(&mut self) {
-        let Self { encoder, before, reader, piece_bytes, keep_alive, hint, piece, .. } = self;
-        let see = |event: &TurnEvent<'_>| hint.iter().for_each(|hint| hint.see(event));
-        for event in before.by_ref() {
-            see(&event);
-            encoder.event(&event, piece);
-            if piece.len() >= *piece_bytes {
-                break;
-            }
-        }
-        if !piece.is_empty() {
-            return;
-        }
+        let Self { encoder, reader, piece_bytes, keep_alive, hint, piece, .. } = self;
         let write = |event: &TurnEvent<'_>| {
-            see(event);
+            hint.iter().for_each(|hint| hint.see(event));
             encoder.event(event, piece);
             if piece.len() < *piece_bytes { Enough::No } else { Enough::Yes }
         };

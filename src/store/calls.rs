@@ -10,7 +10,7 @@ use super::transitions::{
 use super::words::Word;
 use super::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
 use crate::domain::Principal;
-use crate::domain::call::{State, StateKind, ToolCall, rejection, withdrawal};
+use crate::domain::call::{State, StateKind, ToolCall, cut_mark, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
@@ -18,10 +18,11 @@ use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::message::StepStatus;
 use crate::domain::model_texts;
 use crate::domain::policy::Source;
+use crate::domain::text::cut_with;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{
-    ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    QueryTrait, UpdateMany,
+    ColumnTrait, Condition, EntityName, EntityTrait, IdenStatic, Iterable, PaginatorTrait, QueryFilter,
+    QueryOrder, QuerySelect, QueryTrait, UpdateMany,
 };
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -98,11 +99,46 @@ impl Read {
     /// Returns all calls that match the condition, without a limit, in the order of their ordinals in their
     /// steps. Leaves out calls that cannot be read.
     pub(super) async fn calls_where(&self, which: Condition) -> Result<Vec<ToolCall>, StoreError> {
-        let found = tool_call::Entity::find()
-            .filter(which.clone())
-            .order_by_asc(tool_call::Column::Ordinal)
-            .all(&self.tx)
-            .await?;
+        let found = tool_call::Entity::find().filter(which.clone()).order_by_asc(tool_call::Column::Ordinal);
+        self.with_decisions_of(found.all(&self.tx).await?, which).await
+    }
+
+    /// Returns the same calls, with at most this number of characters of each output and result. The database
+    /// cuts them, so that the server never has the whole.
+    pub(super) async fn calls_where_cut(
+        &self,
+        which: Condition,
+        characters: usize,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        const CUT: [&str; 2] = ["output", "result"];
+        let whole = tool_call::Column::iter().filter(|column| !CUT.contains(&column.as_str()));
+        let mut query = tool_call::Entity::find().select_only().columns(whole);
+        let one_more = i64::try_from(characters).unwrap_or(i64::MAX).saturating_add(1);
+        for name in CUT {
+            let cut = Expr::cust(format!("substr(tool_calls.{name}, 1, {one_more})"));
+            query = query.column_as(cut, name);
+        }
+        let query = query.filter(which.clone()).order_by_asc(tool_call::Column::Ordinal);
+        let mut found = query.into_model::<tool_call::Model>().all(&self.tx).await?;
+        for row in &mut found {
+            let mark = cut_mark(&row.tool_call_id);
+            let is_cut = |text: &mut String| text.chars().nth(characters).is_some();
+            if let Some(output) = row.output.take_if(is_cut) {
+                row.output = Some(json!(cut_with(output, characters, &mark)).to_string());
+            }
+            if let Some(result) = row.result.take_if(is_cut) {
+                row.result = Some(cut_with(result, characters, &mark));
+            }
+        }
+        self.with_decisions_of(found, which).await
+    }
+
+    /// Adds the final decisions to these calls, which are those that match the condition.
+    async fn with_decisions_of(
+        &self,
+        found: Vec<tool_call::Model>,
+        which: Condition,
+    ) -> Result<Vec<ToolCall>, StoreError> {
         if found.is_empty() {
             return Ok(Vec::new());
         }

@@ -2,12 +2,13 @@
 //! reads only rows that fit.
 
 use super::entity::{event, message, tool_call};
+use super::transcript::Outputs;
 use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Select,
+    QueryTrait, Select,
 };
 use std::fmt::Display;
 use std::str::FromStr;
@@ -127,14 +128,76 @@ impl Read {
             query = query.filter(message::Column::Ordinal.lt(before));
         }
         let newest = query.order_by_desc(message::Column::Ordinal).limit(page.items);
-        let fitting = page.fitting(newest.into_tuple().all(&self.tx).await?);
-        self.messages(thread, before, fitting).await
+        let bytes: Vec<i64> = newest.into_tuple().all(&self.tx).await?;
+        let first = bytes.first().and_then(|first| u64::try_from(*first).ok()).unwrap_or_default();
+        let outputs = match first.checked_sub(page.bytes) {
+            None | Some(0) => Outputs::Whole,
+            Some(excess) => self.outputs_shorter_by(thread, before, excess).await?,
+        };
+        self.messages(thread, before, page.fitting(bytes), outputs).await
     }
+
+    /// Returns how much of each output and result to read so that the newest message before `before` is shorter
+    /// by `excess` bytes.
+    async fn outputs_shorter_by(
+        &self,
+        thread: &Thread,
+        before: Option<i64>,
+        excess: u64,
+    ) -> Result<Outputs, StoreError> {
+        let newest = message::Entity::find()
+            .select_only()
+            .column(message::Column::MessageId)
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(message::Column::Status.ne(MessageStatus::Superseded))
+            .filter(Condition::all().add_option(before.map(|before| message::Column::Ordinal.lt(before))))
+            .order_by_desc(message::Column::Ordinal)
+            .limit(1);
+        let length =
+            |column: &str| Expr::cust(format!("CAST(COALESCE(octet_length({column}), 0) AS BIGINT)"));
+        let lengths: Vec<(i64, i64)> = tool_call::Entity::find()
+            .select_only()
+            .column_as(length("output"), "output_bytes")
+            .column_as(length("result"), "result_bytes")
+            .filter(tool_call::Column::MessageId.in_subquery(newest.into_query()))
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        let lengths = lengths.into_iter().flat_map(|(output, result)| [output, result]);
+        let lengths = lengths.filter_map(|length| u64::try_from(length).ok()).collect();
+        Ok(Outputs::Cut { characters: usize::try_from(longest(lengths, excess)).unwrap_or(usize::MAX) })
+    }
+}
+
+/// Returns the greatest length to which all of `lengths` can be cut so that their sum is less by at least `excess`.
+fn longest(mut lengths: Vec<u64>, excess: u64) -> u64 {
+    lengths.sort_unstable();
+    let mut left = lengths.iter().sum::<u64>().saturating_sub(excess);
+    let mut cut = u64::try_from(lengths.len()).unwrap_or(u64::MAX);
+    // The shorter ones stay whole, as long as each is at most an equal part of what is left.
+    for length in lengths {
+        let part = left.checked_div(cut).unwrap_or_default();
+        if length > part {
+            return part;
+        }
+        left = left.saturating_sub(length);
+        cut = cut.saturating_sub(1);
+    }
+    u64::MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outputs_are_cut_to_equal_parts_and_short_ones_stay_whole() {
+        assert_eq!(longest(vec![10, 10, 10], 15), 5);
+        assert_eq!(longest(vec![1, 10, 100], 50), 50);
+        assert_eq!(longest(vec![1, 10, 100], 99), 6);
+        assert_eq!(longest(vec![4, 4], 100), 0);
+        assert_eq!(longest(vec![4, 4], 0), u64::MAX);
+    }
 
     #[test]
     fn a_page_has_the_items_that_fit_and_at_least_one() {

@@ -204,6 +204,7 @@ impl Read {
         thread: &Thread,
         before: Option<i64>,
         size: u64,
+        outputs: Outputs,
     ) -> Result<Page<Message>, StoreError> {
         let mut shown = Condition::all()
             .add(message::Column::ThreadId.eq(thread.id.to_string()))
@@ -220,7 +221,7 @@ impl Read {
         let mut page = Page::of(found, size);
         page.items.reverse();
         let first = page.items.first().map(|oldest| message::Column::Ordinal.gte(oldest.ordinal));
-        let items = self.messages_of(page.items, shown.add_option(first)).await?;
+        let items = self.messages_of(page.items, shown.add_option(first), outputs).await?;
         Ok(Page { items, has_more: page.has_more })
     }
 
@@ -234,7 +235,7 @@ impl Read {
             .add(message::Column::ThreadId.eq(thread.id.to_string()))
             .add(message::Column::MessageId.eq(id.to_string()));
         let found = message::Entity::find().filter(which.clone()).all(&self.tx).await?;
-        Ok(self.messages_of(found, which).await?.pop())
+        Ok(self.messages_of(found, which, Outputs::Whole).await?.pop())
     }
 
     /// Adds the steps and calls to these messages, which are those that match the condition. The statements
@@ -243,6 +244,7 @@ impl Read {
         &self,
         found: Vec<message::Model>,
         which: Condition,
+        outputs: Outputs,
     ) -> Result<Vec<Message>, StoreError> {
         let mut steps: HashMap<String, Vec<step::Model>> = HashMap::new();
         let mut calls = CallsOfSteps::new();
@@ -257,7 +259,11 @@ impl Read {
                 steps.entry(row.message_id.clone()).or_default().push(row);
             }
             let of_messages = Condition::all().add(tool_call::Column::MessageId.in_subquery(ids));
-            for call in self.calls_where(of_messages).await? {
+            let found = match outputs {
+                Outputs::Whole => self.calls_where(of_messages).await?,
+                Outputs::Cut { characters } => self.calls_where_cut(of_messages, characters).await?,
+            };
+            for call in found {
                 calls.entry((call.message_id, call.step)).or_default().push(call);
             }
         }
@@ -314,6 +320,16 @@ fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<
         sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
     }
     Ok(sent)
+}
+
+/// How much of the outputs and results of calls is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outputs {
+    Whole,
+    /// At most this number of characters of each.
+    Cut {
+        characters: usize,
+    },
 }
 
 /// The readable calls of each step, in order.

@@ -108,6 +108,7 @@ mod transitions;
 mod transport;
 mod triggers;
 mod turns;
+mod unread_answers;
 mod upstream;
 mod verify;
 mod webhooks;

@@ -73,6 +73,42 @@ async fn a_page_of_messages_ends_at_the_byte_limit() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_longer_than_a_page_has_its_outputs_cut_and_nothing_else() {
+    const PAGE: usize = 8000;
+    let app = Embedded::with(|config| config.limits.page_bytes = PAGE).await;
+    let thread = app.client.thread().await;
+    let notes: Vec<String> = ["a", "\u{e9}"].map(|letter| letter.repeat(1500 / letter.len())).to_vec();
+    let calls: Vec<_> = notes.iter().map(|note| call("", "look", &json!({ "note": note }))).collect();
+    let short = call("", "look", &json!({ "note": "short" }));
+    app.scene.calls(&[&calls[..], &[short]].concat()).answers("ok");
+    app.client.send_message(&thread, "look").await;
+    for format in ["", "&format=v4", "&format=ui-v5", "&format=ui-v6"] {
+        let page = app.client.get(&format!("/threads/{thread}/messages?page_size=1{format}")).await;
+        let message = &page.body["results"][0];
+        let text = message.to_string();
+        assert!(text.len() <= PAGE, "{format}: {} bytes", text.len());
+        assert!(text.contains(r#""seen":"short""#), "{format}: a short output is whole: {text}");
+        for note in &notes {
+            assert!(text.contains(&format!(r#""note":"{note}""#)), "{format}: the inputs are whole");
+            assert!(!text.contains(&format!(r#""seen":"{note}""#)), "{format}");
+        }
+    }
+    let page = app.client.get(&format!("/threads/{thread}/messages?page_size=1")).await;
+    let parts = page.body["results"][0]["parts"].as_array().unwrap().clone();
+    let calls: Vec<&Value> = parts.iter().filter_map(|part| part.get("tool_call")).collect();
+    assert_eq!(calls.len(), 3, "{parts:?}");
+    for (shown, note) in calls.iter().zip(&notes) {
+        let id = shown["tool_call_id"].as_str().unwrap();
+        let mark = format!("[…cut; GET /tool_calls/{id} returns the whole]");
+        let output = shown["output"].as_str().unwrap();
+        assert!(output.ends_with(&mark), "{output}");
+        assert!(output.len() > 500, "an output is no shorter than it has to be: {output}");
+        let whole = app.client.call(id).await;
+        assert_eq!(whole["output"], json!({ "seen": note }));
+    }
+}
+
+#[tokio::test]
 async fn a_page_of_held_calls_ends_at_the_byte_limit() {
     let app = short().await;
     let thread = app.client.thread().await;

@@ -59,6 +59,36 @@ async fn a_body_that_arrives_byte_by_byte_times_out() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_too_slowly_is_refused_before_its_deadline() {
+    let server = Running::hurried(|deadlines| {
+        deadlines.body_slow_start = SOON;
+        deadlines.body_bytes_per_second = 500;
+    })
+    .await;
+    let mut client = Client::connect(&server).await;
+    client.send_head("POST /read", &["content-length: 1000", "connection: close"]).await;
+    let response_bytes = client.drip(repeat(b'x')).await;
+    let response_bytes = String::from_utf8(response_bytes).unwrap();
+    assert!(
+        response_bytes.ends_with("\r\n\r\nit came at fewer than 500 bytes per second"),
+        "{response_bytes}"
+    );
+}
+
+#[tokio::test]
+async fn a_declared_length_takes_nothing_of_the_budget() {
+    let server = Running::hurried(|_| {}).await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        let mut client = Client::connect(&server).await;
+        client.send_head("POST /read", &["content-length: 1000"]).await;
+        client.send("x").await;
+        silent.push(client);
+    }
+    assert_eq!(posts(&server, &["content-length: 900"], &[b'x'; 900]).await.body, "900");
+}
+
+#[tokio::test]
 async fn broken_chunks_are_refused() {
     let server = Running::hurried(|_| {}).await;
     let reply = posts(&server, &["transfer-encoding: chunked"], b"1\r\nx\r\nno length\r\n").await;
@@ -75,7 +105,7 @@ async fn the_bodies_of_all_requests_share_one_budget() {
     let refused = posts(&server, &["content-length: 600"], &[b'x'; 600]).await;
     assert_eq!(
         (refused.status, refused.body.as_str()),
-        (400, "other bodies use the whole memory for bodies")
+        (400, "the user holds as many bytes as one user may")
     );
     assert_eq!(posts(&server, &["content-length: 400"], &[b'x'; 400]).await.body, "400");
     server.app.gate.add_permits(1);

@@ -9,6 +9,7 @@ use crate::support::{ChangedPay, Does, Embedded, RemoteTool};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Asserts that the call still waits, and that nothing ran.
 async fn waits(app: &Embedded, call: &str) {
@@ -59,6 +60,42 @@ async fn only_a_request_that_slack_signed_within_five_minutes_over_these_bytes_d
     assert_eq!(slack.notices().len(), 0);
     assert_eq!(good.send(&app.client, PATH).await.0, 200);
     app.client.becomes(&call, "succeeded").await;
+}
+
+#[tokio::test]
+async fn unfinished_bodies_of_strangers_take_no_bytes_of_users_and_decisions() {
+    const BYTES: usize = 2000;
+    let slack = FakeSlack::start().await;
+    let app = Embedded::with(|config| {
+        with_slack(config, &slack, [local()]);
+        config.limits.body_bytes = BYTES;
+        config.limits.chat_body_bytes = BYTES;
+        config.limits.bodies_in_flight_bytes = 4 * BYTES;
+    })
+    .await;
+    let host = app.client.base.trim_start_matches("http://").to_owned();
+    let mut open = Vec::new();
+    let mut refused = None;
+    // A stranger of one network has as many bytes as eight of the longest bodies.
+    for _ in 0..9 {
+        let mut socket = tokio::net::TcpStream::connect(&host).await.unwrap();
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: {host}\r\nx-slack-request-timestamp: {}\r\n\
+             x-slack-signature: v0=00\r\ncontent-length: {BYTES}\r\n\r\n{}",
+            now(),
+            "x".repeat(BYTES - 1)
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        open.push(socket);
+    }
+    for socket in &mut open {
+        let mut status = [0; 12];
+        let answered = tokio::time::timeout(Duration::from_millis(500), socket.read_exact(&mut status)).await;
+        refused = refused.or(answered.is_ok().then_some(status));
+    }
+    assert_eq!(refused.as_ref().map(|status| &status[..]), Some(&b"HTTP/1.1 429"[..]));
+    assert_eq!(app.client.post("/threads", &json!({ "title": "one" })).await.status, 201);
+    assert_eq!(app.client.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
 }
 
 #[tokio::test]

@@ -48,19 +48,29 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame<'_>> {
 
 /// The head of a request. Each field is a literal, which needs no table (RFC 7541, 6.2.2).
 pub(crate) fn head(method: &str, path: &str, authority: &str) -> Vec<u8> {
-    let fields = [
-        (":method", method),
-        (":scheme", "http"),
-        (":authority", authority),
-        (":path", path),
-        ("content-type", "application/json"),
-    ];
+    head_with(method, path, authority, &[("content-type", "application/json")])
+}
+
+/// The same, with these headers.
+pub(crate) fn head_with(method: &str, path: &str, authority: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path)];
     let mut block = Vec::new();
-    for (name, value) in fields {
+    for (name, value) in fields.iter().chain(headers) {
         block.push(0);
         for text in [name, value] {
-            // A length of 127 or more takes more than one byte.
-            block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).unwrap());
+            // The length, as an integer with a prefix of seven bits (RFC 7541, 5.1).
+            let mut length = text.len();
+            if length < 127 {
+                block.push(length as u8);
+            } else {
+                block.push(127);
+                length -= 127;
+                while length >= 128 {
+                    block.push((length % 128) as u8 | 128);
+                    length /= 128;
+                }
+                block.push(length as u8);
+            }
             block.extend(text.as_bytes());
         }
     }

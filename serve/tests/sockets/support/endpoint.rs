@@ -62,7 +62,7 @@ pub(crate) struct App {
     pub(crate) refused: Arc<Mutex<Vec<IpAddr>>>,
     pub(crate) refusals: Count,
     deadlines: Deadlines,
-    budget: Arc<Budget>,
+    budget: Arc<Budget<()>>,
     tasks: TaskTracker,
 }
 
@@ -75,7 +75,7 @@ impl App {
             refused: Arc::default(),
             refusals: Count::default(),
             deadlines,
-            budget: Arc::new(Budget::new(BODY_BYTES)),
+            budget: Arc::new(Budget::new(BODY_BYTES, BODY_BYTES)),
             tasks: TaskTracker::new(),
         }
     }
@@ -86,7 +86,7 @@ impl App {
     }
 
     async fn reads(&self, request: &mut Request, max: usize) -> Result<Bytes, BodyError> {
-        read_body(request, max, &self.deadlines, self.budget.part()).await
+        read_body(request, max, &self.deadlines, self.budget.of(())).await
     }
 }
 
