@@ -194,7 +194,7 @@ mod tests {
     fn outputs_are_cut_to_equal_parts_and_short_ones_stay_whole() {
         assert_eq!(longest(vec![10, 10, 10], 15), 5);
         assert_eq!(longest(vec![1, 10, 100], 50), 50);
-        assert_eq!(longest(vec![1, 10, 100], 99), 6);
+        assert_eq!(longest(vec![1, 10, 100], 99), 5);
         assert_eq!(longest(vec![4, 4], 100), 0);
         assert_eq!(longest(vec![4, 4], 0), u64::MAX);
     }

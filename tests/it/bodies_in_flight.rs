@@ -88,9 +88,9 @@ async fn users_who_take_all_bytes_leave_those_of_decisions() {
     let joe = user(&app, "joe");
     is_answered(&joe, 503).await;
     assert_eq!(joe.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
-    let settle =
-        joe.post("/tool_calls/01890a5d-ac96-774b-bcce-b302099a8057/renew", &json!({ "permit": "x" }));
-    assert_ne!(settle.await.status, 503);
+    let renewal = json!({ "permit": "x" });
+    let renewed = joe.post("/tool_calls/01890a5d-ac96-774b-bcce-b302099a8057/renew", &renewal).await;
+    assert_ne!(renewed.status, 503);
     drop(open);
     is_answered(&joe, 201).await;
 }
