@@ -1,6 +1,8 @@
 //! Pages of lists: a page ends early where its items are long, and no item is missed.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, Probe, call};
+use holdpoint::config::Config;
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 
 const PAGE_BYTES: usize = 2600;
@@ -72,26 +74,48 @@ async fn a_page_of_messages_ends_at_the_byte_limit() {
     }
 }
 
+/// How often `repeat` repeats its input.
+const TIMES: usize = 30;
+
+/// A tool whose outputs are longer than its inputs.
+struct Repeat;
+
+impl Tool for Repeat {
+    const NAME: &'static str = "repeat";
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = false;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<Value, ToolError> {
+        Ok(json!({ "seen": input.note.repeat(TIMES) }))
+    }
+}
+
 #[tokio::test]
 async fn a_message_that_is_longer_than_a_page_has_its_outputs_cut_and_nothing_else() {
-    const PAGE: usize = 8000;
-    let app = Embedded::with(|config| config.limits.page_bytes = PAGE).await;
+    const PAGE: usize = 13_000;
+    let change = |config: &mut Config| config.limits.page_bytes = PAGE;
+    let mut tools = ToolRegistry::new();
+    tools.register(Repeat).unwrap();
+    let app = Embedded::start().await.redeploy_with(tools, change).await;
     let thread = app.client.thread().await;
-    let notes: Vec<String> = ["a", "\u{e9}"].map(|letter| letter.repeat(1500 / letter.len())).to_vec();
-    let calls: Vec<_> = notes.iter().map(|note| call("", "look", &json!({ "note": note }))).collect();
-    let short = call("", "look", &json!({ "note": "short" }));
+    let notes: Vec<String> = ["\u{20ac}", "\u{e9}"].map(|letter| letter.repeat(100)).to_vec();
+    let calls: Vec<_> = notes.iter().map(|note| call("", "repeat", &json!({ "note": note }))).collect();
+    let short = call("", "repeat", &json!({ "note": "short" }));
     app.scene.calls(&[&calls[..], &[short]].concat()).answers("ok");
-    app.client.send_message(&thread, "look").await;
+    app.client.send_message(&thread, "repeat").await;
     for format in ["", "&format=v4", "&format=ui-v5", "&format=ui-v6"] {
         let page = app.client.get(&format!("/threads/{thread}/messages?page_size=1{format}")).await;
         let message = &page.body["results"][0];
         let text = message.to_string();
         assert!(text.len() <= PAGE, "{format}: {} bytes", text.len());
-        assert!(text.contains(r#""seen":"short""#), "{format}: a short output is whole: {text}");
+        let seen = |note: &str| text.contains(&format!(r#""seen":"{}""#, note.repeat(TIMES)));
+        assert!(seen("short"), "{format}: a short output is whole: {text}");
         for note in &notes {
-            assert!(text.contains(&format!(r#""note":"{note}""#)), "{format}: the inputs are whole");
-            assert!(!text.contains(&format!(r#""seen":"{note}""#)), "{format}");
+            assert!(text.contains(&format!(r#""note":"{note}""#)), "{format}: the inputs are whole: {text}");
         }
+        assert!(!seen(&notes[0]), "{format}: the longest output is cut");
     }
     let page = app.client.get(&format!("/threads/{thread}/messages?page_size=1")).await;
     let parts = page.body["results"][0]["parts"].as_array().unwrap().clone();
@@ -104,7 +128,7 @@ async fn a_message_that_is_longer_than_a_page_has_its_outputs_cut_and_nothing_el
         assert!(output.ends_with(&mark), "{output}");
         assert!(output.len() > 500, "an output is no shorter than it has to be: {output}");
         let whole = app.client.call(id).await;
-        assert_eq!(whole["output"], json!({ "seen": note }));
+        assert_eq!(whole["output"], json!({ "seen": note.repeat(TIMES) }));
     }
 }
 
