@@ -4,7 +4,7 @@
 use super::batch::Guarded;
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
-use super::opened::{delegated_after, escalated_calls};
+use super::opened::{is_delegated, is_escalated};
 use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
 use super::words::Word;
@@ -15,7 +15,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::event::{Event, EventType};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
-use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::sea_query::{Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
     PaginatorTrait, QueryFilter, UpdateMany,
@@ -193,11 +193,12 @@ impl EventReader {
                 .cond_where(held().add(tool_call::Column::Name.is_in(tools)))
                 .to_owned();
             // The delegate of a call sees what happened to the call until the end of the delegation.
-            let delegated = event::Column::ToolCallId
-                .in_subquery(delegated_after(&self.principal, Expr::col((event::Entity, event::Column::At))));
+            let call = || (event::Entity, event::Column::ToolCallId).into_column_ref();
+            let delegated =
+                is_delegated(&self.principal, call(), Expr::col((event::Entity, event::Column::At)));
             let of_tools = self.sees_others().then(|| Expr::exists(theirs));
             let escalated = (!self.principal.roles.is_empty())
-                .then(|| event::Column::ToolCallId.in_subquery(escalated_calls(&self.principal)));
+                .then(|| is_escalated(&self.principal, call()));
             of_thread.cond_where(own.add_option(of_tools).add(delegated).add_option(escalated));
         }
         Expr::exists(of_thread)

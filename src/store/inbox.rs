@@ -1,9 +1,12 @@
 //! Calls as deciders see them: also those of other users' threads, by the decider's roles.
 
-use super::entity::{thread, tool_call};
-use super::opened::{delegated_calls, escalated_calls};
-use super::search::has_text;
+use super::entity::{delegation, escalation, thread, tool_call};
+use super::newest::{BYTES, ID};
+use super::opened::{delegations_to, is_delegated, is_escalated};
+use super::paging::CALL_BYTES;
+use super::search::{has_text, searched};
 use super::threads::{listed, of_tenant};
+use super::words::{Word, literal};
 use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
 use crate::domain::call::{StateKind, ToolCall};
@@ -11,11 +14,14 @@ use crate::domain::clock::Timestamp;
 use crate::domain::delegation::Delegation;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::quorum::ApprovalVote;
+use sea_orm::sea_query::{Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement};
 use sea_orm::{
-    ColumnTrait, Condition, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    RelationTrait, Select,
+    ColumnTrait, Condition, EntityName, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
+    QuerySelect, RelationTrait, Select,
 };
 use std::collections::HashMap;
+
+const CALLS: &str = "tool_calls";
 
 /// The visible calls of a tenant besides those of the viewer's own threads.
 #[derive(Debug, Clone)]
@@ -74,27 +80,125 @@ pub(crate) struct VisibleCall {
     pub(crate) delegations: Vec<Delegation>,
 }
 
-/// Selects held calls. Literal, not a bind parameter, so that the partial index `tool_calls_inbox` is usable.
+/// Selects held calls.
 pub(super) fn held() -> Condition {
     Condition::all().add(tool_call::Column::Held.into_expr())
 }
 
 /// Selects the visible calls in the threads of the principal's tenant that are not deleted.
 pub(super) fn visible_to(principal: &Principal, visibility: &Visibility) -> Condition {
-    let theirs = match visibility {
+    of_tenant(principal)
+        .add(tool_call::Column::TenantId.eq(&principal.tenant_id))
+        .add(of_viewer(principal, visibility))
+}
+
+/// Selects the visible calls, given the threads of the principal's tenant that are not deleted.
+pub(super) fn of_viewer(principal: &Principal, visibility: &Visibility) -> Condition {
+    let call = || (tool_call::Entity, tool_call::Column::ToolCallId).into_column_ref();
+    match visibility {
         Visibility::Operator => Condition::all(),
         Visibility::Approver { tools, delegated_at, escalated } => {
             let own = Condition::any().add(thread::Column::UserId.eq(&principal.user_id));
             // Without calls of other users, the database can start from the principal's own threads.
             let of_tools = (!tools.is_empty()).then(|| held().add(tool_call::Column::Name.is_in(tools)));
-            let delegated = delegated_at
-                .map(|at| tool_call::Column::ToolCallId.in_subquery(delegated_calls(principal, at)));
-            let escalated = (*escalated && !principal.roles.is_empty())
-                .then(|| tool_call::Column::ToolCallId.in_subquery(escalated_calls(principal)));
+            let delegated =
+                delegated_at.map(|at| is_delegated(principal, call(), Expr::value(at.as_micros())));
+            let escalated =
+                (*escalated && !principal.roles.is_empty()).then(|| is_escalated(principal, call()));
             own.add_option(of_tools).add_option(delegated).add_option(escalated)
         }
-    };
-    of_tenant(principal).add(tool_call::Column::TenantId.eq(&principal.tenant_id)).add(theirs)
+    }
+}
+
+/// Orders by an id, newest first, but by no index. A statement that begins at a few rows of another table is meant to
+/// sort them. Without statistics Postgres would read all ids from the newest one on instead.
+pub(super) fn sorted(select: &mut SelectStatement, table: &str, id: &str) -> SelectStatement {
+    select.order_by_expr(Expr::cust(format!("{table}.{id} || ''")), Order::Desc).to_owned()
+}
+
+impl Listing<'_> {
+    /// Selects calls of this list by their ids, at most one more than a page has.
+    fn select(&self, which: Condition) -> SelectStatement {
+        let id = tool_call::Column::ToolCallId;
+        let before = self.before.map(|before| id.lt(before.to_string()));
+        let tool = self.tool.map(|tool| tool_call::Column::Name.eq(tool));
+        Query::select()
+            .expr_as(id.into_expr(), ID)
+            .expr_as(Expr::cust(CALL_BYTES), BYTES)
+            .cond_where(which.add_option(before).add_option(tool))
+            .and_where(tool_call::Column::ListedFor.is_not_null())
+            .and_where(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(self.state)))
+            .limit(self.page.items.saturating_add(1))
+            .to_owned()
+    }
+
+    /// Selects the newest calls of this list with this condition, in the order of an index that has the condition.
+    fn newest(&self, which: Condition) -> SelectStatement {
+        let mut select = self.select(which);
+        select.from(tool_call::Entity.table_ref());
+        select.order_by((tool_call::Entity, tool_call::Column::ToolCallId), Order::Desc).to_owned()
+    }
+
+    /// Selects the calls of this list that the principal may see. No branch reads calls that the principal may not see,
+    /// but for those of one thread or session, and those that a search reads.
+    fn branches(&self, principal: &Principal, visibility: &Visibility) -> Vec<SelectStatement> {
+        let of_thread =
+            || tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        if let Some(text) = self.text {
+            let which = visible_to(principal, visibility).add(self.scope.condition()).add(has_text(text));
+            let mut select = self.select(which);
+            select
+                .from_subquery(searched(principal, self.state), tool_call::Entity)
+                .inner_join(thread::Entity.table_ref(), of_thread())
+                .order_by((tool_call::Entity, tool_call::Column::ToolCallId), Order::Desc);
+            return vec![select];
+        }
+        if !matches!(self.scope, CallScope::Anywhere) {
+            let which = of_tenant(principal).add(of_viewer(principal, visibility)).add(self.scope.condition());
+            let mut select = self.select(which);
+            select
+                .from(tool_call::Entity.table_ref())
+                .inner_join(thread::Entity.table_ref(), of_thread());
+            return vec![sorted(&mut select, CALLS, "tool_call_id")];
+        }
+        let of_tenant = || Condition::all().add(tool_call::Column::TenantId.eq(&principal.tenant_id));
+        let Visibility::Approver { tools, delegated_at, escalated } = visibility else {
+            return vec![self.newest(of_tenant())];
+        };
+        let own = self.newest(of_tenant().add(tool_call::Column::ListedFor.eq(&principal.user_id)));
+        let is_listed = |tool: &&String| self.tool.is_none_or(|listed| listed == *tool);
+        let tools = tools.iter().filter(is_listed);
+        let of_tools = tools.map(|tool| self.newest(of_tenant().add(tool_call::Column::Name.eq(tool))));
+        let delegated = delegated_at.map(|at| {
+            let is_it = delegation::Column::ToolCallId
+                .into_expr()
+                .equals((tool_call::Entity, tool_call::Column::ToolCallId));
+            let mut select = self.select(delegations_to(principal, at));
+            select.from(delegation::Entity.table_ref()).inner_join(tool_call::Entity.table_ref(), is_it);
+            sorted(&mut select, CALLS, "tool_call_id")
+        });
+        let roles = principal.roles.iter().filter(|_| *escalated);
+        let of_roles = roles.map(|role| self.escalated_to(principal, role));
+        [own].into_iter().chain(of_tools).chain(delegated).chain(of_roles).collect()
+    }
+
+    /// Selects the calls of this list that were escalated to a role.
+    fn escalated_to(&self, principal: &Principal, role: &str) -> SelectStatement {
+        let id = (escalation::Entity, escalation::Column::ToolCallId);
+        let is_it = Expr::col(id).equals((tool_call::Entity, tool_call::Column::ToolCallId));
+        let before = self.before.map(|before| escalation::Column::ToolCallId.lt(before.to_string()));
+        let which = Condition::all()
+            .add(escalation::Column::TenantId.eq(&principal.tenant_id))
+            .add(escalation::Column::Role.eq(role))
+            .add(ExprTrait::eq(escalation::Column::State.into_expr(), literal(self.state)))
+            .add_option(before);
+        let mut select = self.select(which);
+        select
+            .from(escalation::Entity.table_ref())
+            .inner_join(tool_call::Entity.table_ref(), is_it)
+            .order_by(id, Order::Desc)
+            .to_owned()
+    }
 }
 
 impl CallScope {
@@ -155,26 +259,25 @@ impl Read {
         visibility: &Visibility,
         listing: &Listing<'_>,
     ) -> Result<Page<VisibleCall>, StoreError> {
-        let visibility = self.narrowed(principal, visibility).await?;
-        let mut query = visible_calls(principal, &visibility)
-            .filter(listed())
-            .filter(listing.scope.condition())
-            .filter(held())
-            .filter(tool_call::Column::State.eq(listing.state));
-        if let Some(tool) = listing.tool {
-            query = query.filter(tool_call::Column::Name.eq(tool));
-        }
-        if let Some(text) = listing.text {
-            query = query.filter(has_text(principal, listing.state, text));
-        }
-        if let Some(before) = listing.before {
-            query = query.filter(tool_call::Column::ToolCallId.lt(before.to_string()));
-        }
-        let newest = query.order_by_desc(tool_call::Column::ToolCallId);
-        let fitting = self.fitting_calls(newest.clone(), listing.page).await?;
-        let found = newest.limit(fitting.saturating_add(1)).all(&self.tx).await?;
+        let narrowed = match listing.text {
+            // A search compares many calls with each part of the visibility.
+            Some(_) => Some(self.narrowed(principal, visibility).await?),
+            None => None,
+        };
+        let branches = listing.branches(principal, narrowed.as_ref().unwrap_or(visibility));
+        let found = self.newest(&branches, listing.page.items.saturating_add(1)).await?;
+        let fitting = listing.page.fitting(found.iter().map(|(_, bytes)| *bytes).collect());
         let Page { items, has_more } = Page::of(found, fitting);
-        let ids: Vec<String> = items.iter().map(|row| row.tool_call_id.clone()).collect();
+        let ids: Vec<String> = items.into_iter().map(|(id, _)| id).collect();
+        if ids.is_empty() {
+            return Ok(Page { items: Vec::new(), has_more });
+        }
+        let found = tool_call::Entity::find()
+            .filter(tool_call::Column::ToolCallId.is_in(&ids))
+            .order_by_desc(tool_call::Column::ToolCallId);
+        // A call may have been decided since.
+        let is_listed = |row: &tool_call::Model| row.state == listing.state.word();
+        let items = found.all(&self.tx).await?.into_iter().filter(is_listed).collect();
         let mut delegations = self.delegations(ids.clone()).await?;
         let mut votes = self.votes(ids).await?;
         let seen = self.with_threads(items).await?.into_iter().map(|(call, thread)| {

@@ -32,6 +32,7 @@ mod links;
 mod listing;
 mod locked_call;
 mod locked_thread;
+mod newest;
 mod notices;
 mod notify;
 mod numbering;

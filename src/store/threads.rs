@@ -123,8 +123,8 @@ pub(super) fn of_tenant(principal: &Principal) -> Condition {
         .add(thread::Column::DeletedAt.is_null())
 }
 
-/// Selects all threads, by the index of lists, `threads_owner`. Literal, not a bind parameter, so that the partial
-/// index is usable.
+/// Selects all threads, by the indexes of lists, `threads_owner` and `threads_root`, if deleted threads are left out too.
+/// Literal, not a bind parameter, so that the partial indexes are usable.
 pub(super) fn listed() -> SimpleExpr {
     thread::Column::CreatedAt.into_expr().gt(Expr::cust("0"))
 }
