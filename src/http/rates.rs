@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 /// `retry-after` of the limit on streams, in seconds. The end of a stream cannot be predicted.
 const STREAM_SECONDS: u64 = 5;
+/// `retry-after` of the limit on waiting claims, in seconds. A call may end one at any time.
+const CLAIM_SECONDS: u64 = 5;
 
 /// The recent requests and the open streams of each user.
 #[derive(Debug)]
 pub(crate) struct Rates {
     requests: RateLimit,
     streams: ConcurrencyLimit<User>,
+    claims: ConcurrencyLimit<User>,
     bodies: Budget,
 }
 
@@ -26,6 +29,7 @@ impl Rates {
         Self {
             requests: RateLimit::new(caps.requests_per_minute),
             streams: ConcurrencyLimit::new(caps.streams_per_user),
+            claims: ConcurrencyLimit::new(caps.claims_per_user),
             bodies: Budget::new(bodies_in_flight_bytes),
         }
     }
@@ -52,6 +56,14 @@ impl Rates {
         let slot = self.streams.take(User::of(caller));
         slot.map(|share| StreamSlot(Arc::new(share))).map_err(|max| {
             ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
+        })
+    }
+
+    /// Takes a slot for a claim of the caller that waits.
+    pub(super) fn claim(&self, caller: &Principal) -> Result<Slot<User>, ApiError> {
+        self.claims.take(User::of(caller)).map_err(|max| {
+            let message = format!("More than {max} waiting claims of this user at once.");
+            ApiError::rate_limited(message, CLAIM_SECONDS)
         })
     }
 }

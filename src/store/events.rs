@@ -147,7 +147,8 @@ impl Write {
         self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
         if let Some(OfCall { id, .. }) = subject.call {
             let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
-            self.reached.lock().extend(Reached::by(*event_type, actor, call, data));
+            let of_tenant = (subject.thread.tenant_id.as_str(), call);
+            self.reached.lock().extend(Reached::by(*event_type, actor, of_tenant, data));
         }
     }
 }

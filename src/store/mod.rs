@@ -103,6 +103,7 @@ pub(crate) use process_lock::ProcessLock;
 pub(crate) use purge::Erased;
 pub(crate) use quorum::Counted;
 pub(crate) use refusals::Refusal;
+pub(crate) use reached::ApprovedCall;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use sessions::{ListedSession, SessionScope};
 pub(crate) use slack_messages::SlackMessage;
