@@ -15,7 +15,9 @@ use crate::domain::clock::Timestamp;
 use crate::domain::event::{Event, EventType};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
-use sea_orm::sea_query::{Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::sea_query::{
+    Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement, SimpleExpr, UnionType,
+};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
     PaginatorTrait, QueryFilter, UpdateMany,
@@ -198,8 +200,7 @@ impl EventReader {
             let delegated =
                 is_delegated(&self.principal, call(), Expr::col((event::Entity, event::Column::At)));
             let of_tools = self.sees_others().then(|| Expr::exists(theirs));
-            let escalated = (!self.principal.roles.is_empty())
-                .then(|| is_escalated(&self.principal, call()));
+            let escalated = (!self.principal.roles.is_empty()).then(|| is_escalated(&self.principal, call()));
             of_thread.cond_where(own.add_option(of_tools).add(delegated).add_option(escalated));
         }
         Expr::exists(of_thread)

@@ -21,7 +21,8 @@ use sea_orm::{
 };
 use std::collections::HashMap;
 
-const CALLS: &str = "tool_calls";
+/// The id of a call, as an expression that no index has.
+const BY_CALL: &str = "tool_calls.tool_call_id || ''";
 
 /// The visible calls of a tenant besides those of the viewer's own threads.
 #[derive(Debug, Clone)]
@@ -110,10 +111,10 @@ pub(super) fn of_viewer(principal: &Principal, visibility: &Visibility) -> Condi
     }
 }
 
-/// Orders by an id, newest first, but by no index. A statement that begins at a few rows of another table is meant to
+/// Orders by an expression of an id, newest first, so by no index. A statement that begins at a few rows of another table is meant to
 /// sort them. Without statistics Postgres would read all ids from the newest one on instead.
-pub(super) fn sorted(select: &mut SelectStatement, table: &str, id: &str) -> SelectStatement {
-    select.order_by_expr(Expr::cust(format!("{table}.{id} || ''")), Order::Desc).to_owned()
+pub(super) fn sorted(select: &mut SelectStatement, by: &'static str) -> SelectStatement {
+    select.order_by_expr(Expr::cust(by), Order::Desc).to_owned()
 }
 
 impl Listing<'_> {
@@ -154,12 +155,11 @@ impl Listing<'_> {
             return vec![select];
         }
         if !matches!(self.scope, CallScope::Anywhere) {
-            let which = of_tenant(principal).add(of_viewer(principal, visibility)).add(self.scope.condition());
+            let which =
+                of_tenant(principal).add(of_viewer(principal, visibility)).add(self.scope.condition());
             let mut select = self.select(which);
-            select
-                .from(tool_call::Entity.table_ref())
-                .inner_join(thread::Entity.table_ref(), of_thread());
-            return vec![sorted(&mut select, CALLS, "tool_call_id")];
+            select.from(tool_call::Entity.table_ref()).inner_join(thread::Entity.table_ref(), of_thread());
+            return vec![sorted(&mut select, BY_CALL)];
         }
         let of_tenant = || Condition::all().add(tool_call::Column::TenantId.eq(&principal.tenant_id));
         let Visibility::Approver { tools, delegated_at, escalated } = visibility else {
@@ -175,7 +175,7 @@ impl Listing<'_> {
                 .equals((tool_call::Entity, tool_call::Column::ToolCallId));
             let mut select = self.select(delegations_to(principal, at));
             select.from(delegation::Entity.table_ref()).inner_join(tool_call::Entity.table_ref(), is_it);
-            sorted(&mut select, CALLS, "tool_call_id")
+            sorted(&mut select, BY_CALL)
         });
         let roles = principal.roles.iter().filter(|_| *escalated);
         let of_roles = roles.map(|role| self.escalated_to(principal, role));
@@ -350,5 +350,67 @@ impl Read {
             Some((call, thread))
         };
         Ok(self.listed_with_decisions(found).await?.into_iter().filter_map(with_thread).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::clock::SystemClock;
+    use crate::metrics::Metrics;
+    use crate::store::Store;
+    use sea_orm::{ConnectionTrait, DbBackend, Statement};
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    #[tokio::test]
+    async fn on_sqlite_each_branch_of_a_list_comes_from_an_index_in_the_order_of_the_calls() {
+        let store =
+            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store = store.await.unwrap();
+        store.migrate().await.unwrap();
+        let principal = Principal {
+            tenant_id: "acme".to_owned(),
+            user_id: "alice".to_owned(),
+            roles: vec!["boss".to_owned()],
+        };
+        let approver = Visibility::Approver {
+            tools: vec!["pay".to_owned(), "refund".to_owned()],
+            delegated_at: Some(Timestamp::from_micros(1)),
+            escalated: true,
+        };
+        let thread = CallScope::Thread(ThreadId::new(Uuid::nil()));
+        let (anywhere, own) = (CallScope::Anywhere, "tool_calls_user");
+        let (of_tool, delegated, escalated) = ("tool_calls_tool", "delegations_delegate", "escalations_role");
+        for (visibility, scope, tool, indexes) in [
+            (&Visibility::Operator, anywhere, None, &["tool_calls_inbox"][..]),
+            (&Visibility::Operator, anywhere, Some("pay"), &[of_tool]),
+            (&approver, anywhere, None, &[own, of_tool, of_tool, delegated, escalated]),
+            (&approver, anywhere, Some("pay"), &[own, of_tool, delegated, escalated]),
+            (&approver, thread, None, &["tool_calls_thread"]),
+        ] {
+            for before in [None, Some(ToolCallId::new(Uuid::nil()))] {
+                let page = PageSize { items: 50, bytes: 1 };
+                let listing = Listing { scope, state: StateKind::Pending, tool, text: None, before, page };
+                let branches = listing.branches(&principal, visibility);
+                assert_eq!(branches.len(), indexes.len());
+                for (branch, index) in branches.iter().zip(indexes) {
+                    let Statement { sql, values, .. } = DbBackend::Sqlite.build(branch);
+                    let sql = format!("EXPLAIN QUERY PLAN {}", sql.replace("\"holdpoint\".", ""));
+                    let plan = Statement { sql, values, db_backend: DbBackend::Sqlite };
+                    let plan = store.read().await.unwrap().tx.query_all_raw(plan).await.unwrap();
+                    let plan: Vec<String> =
+                        plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+                    let is_it = |step: &String| {
+                        step.contains(&format!("USING INDEX {index} "))
+                            || step.contains(&format!("USING COVERING INDEX {index} "))
+                    };
+                    assert!(plan.iter().any(is_it), "{index}: {plan:#?}");
+                    assert!(!plan.iter().any(|step| step.starts_with("SCAN")), "{index}: {plan:#?}");
+                    let sorts = plan.iter().any(|step| step == "USE TEMP B-TREE FOR ORDER BY");
+                    assert_eq!(sorts, [delegated, "tool_calls_thread"].contains(index), "{index}: {plan:#?}");
+                }
+            }
+        }
     }
 }

@@ -21,10 +21,7 @@ pub(super) type Sized = (String, i64);
 /// Selects the newest rows of these branches. A row may be in several of them.
 fn merged(branches: &[SelectStatement], most: u64) -> Option<SelectStatement> {
     let bounded = |branch: &SelectStatement| {
-        Query::select()
-            .columns([ID, BYTES])
-            .from_subquery(branch.clone(), BRANCH)
-            .to_owned()
+        Query::select().columns([ID, BYTES]).from_subquery(branch.clone(), BRANCH).to_owned()
     };
     let mut each = branches.iter().map(bounded);
     let mut all = each.next()?;

@@ -2,10 +2,10 @@
 //! the schema ends it with the execution of its call.
 
 use super::entity::{escalation, thread, tool_call, tool_request};
-use super::opened::to_roles_of;
 use super::events::{OfCall, Subject};
 use super::inbox::{of_viewer, sorted};
 use super::newest::{BYTES, ID};
+use super::opened::to_roles_of;
 use super::threads::of_tenant;
 use super::words::{Word, literal};
 use super::{CallScope, LockedCall, LockedRow, Page, Read, StoreError, Thread, Visibility, Write, rows};
@@ -24,6 +24,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 const TABLE: &str = "tool_requests";
+/// The id of a request, as an expression that no index has.
+const BY_REQUEST: &str = "tool_requests.request_id || ''";
 
 /// The requests to list.
 #[derive(Debug)]
@@ -77,8 +79,7 @@ pub(crate) struct Asked {
 impl RequestListing {
     /// Selects requests of this list by their ids, at most one more than a page has, with their calls and threads.
     fn select(&self, which: Condition, order: impl FnOnce(&mut SelectStatement)) -> SelectStatement {
-        let before =
-            self.before.map(|before| tool_request::Column::RequestId.lt(before.to_string()));
+        let before = self.before.map(|before| tool_request::Column::RequestId.lt(before.to_string()));
         let of_call = tool_request::Column::ToolCallId
             .into_expr()
             .equals((tool_call::Entity, tool_call::Column::ToolCallId));
@@ -107,7 +108,7 @@ impl RequestListing {
 
     /// Selects the requests of this list whose calls the principal may see.
     fn branches(&self, principal: &Principal, visibility: &Visibility) -> Vec<SelectStatement> {
-        let by_id = |select: &mut SelectStatement| drop(sorted(select, TABLE, "request_id"));
+        let by_id = |select: &mut SelectStatement| drop(sorted(select, BY_REQUEST));
         let mut visibility = visibility.clone();
         if let Visibility::Approver { delegated_at, .. } = &mut visibility {
             // A delegate decides a held call, and answers no request of the tool that runs after it.
@@ -117,22 +118,22 @@ impl RequestListing {
             let seen = of_tenant(principal).add(of_viewer(principal, &visibility));
             return vec![self.select(seen.add(self.scope.condition()), by_id)];
         }
-        let of_tenant =
-            || of_tenant(principal).add(tool_request::Column::TenantId.eq(&principal.tenant_id));
+        let of_tenant = || of_tenant(principal).add(tool_request::Column::TenantId.eq(&principal.tenant_id));
         let Visibility::Approver { tools, escalated, .. } = visibility else {
             return vec![self.newest(of_tenant())];
         };
         let own = self.newest(of_tenant().add(tool_request::Column::UserId.eq(&principal.user_id)));
         let of_tools =
             tools.iter().map(|tool| self.newest(of_tenant().add(tool_request::Column::HeldTool.eq(tool))));
-        let of_roles = (escalated && !principal.roles.is_empty())
-            .then(|| self.select(of_tenant().add(to_roles_of(principal)), |select| {
+        let of_roles = (escalated && !principal.roles.is_empty()).then(|| {
+            self.select(of_tenant().add(to_roles_of(principal)), |select| {
                 let of_call = escalation::Column::ToolCallId
                     .into_expr()
                     .equals((tool_request::Entity, tool_request::Column::ToolCallId));
                 select.inner_join(escalation::Entity.table_ref(), of_call);
                 by_id(select);
-            }));
+            })
+        });
         [own].into_iter().chain(of_tools).chain(of_roles).collect()
     }
 }

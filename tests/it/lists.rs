@@ -2,7 +2,7 @@
 //! that the database has beside. Postgres counts the pages of the statements that the server executes.
 
 use crate::support::token::with_tokens;
-use crate::support::{Client, Cluster, Embedded, Purpose, Rows, Statements};
+use crate::support::{Client, Cluster, Embedded, Purpose, Rows, Statements, eventually};
 use holdpoint::config::{Config, ToolRules};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ const FOUND: u32 = 60;
 const PAGES_MAX: i64 = 200;
 /// The executions after which a session keeps the plans of its statements, over all of its connections.
 const WARM: usize = 12;
+/// The events that passes of the numbering have numbered before the measured ones.
+const EVENTS: u64 = 10_000;
 
 struct Office {
     app: Embedded,
@@ -135,7 +137,8 @@ impl Office {
     /// Asserts that no list reads more than its page.
     async fn assert_bounded(&self, when: &str) {
         let Self { thread, call, run, .. } = self;
-        let of_nobody = ["/approvals", "/approvals?state=rejected", "/tool_requests", "/threads", "/sessions"];
+        let of_nobody =
+            ["/approvals", "/approvals?state=rejected", "/tool_requests", "/threads", "/sessions"];
         let (mut over, mut table) = (String::new(), String::new());
         let mut look = async |who: &str, client: &Client, path: &str, expected: Option<usize>| {
             let (items, read) = self.pages(client, path).await;
@@ -207,4 +210,43 @@ async fn on_postgres_no_list_reads_more_for_the_rows_that_it_does_not_show() {
     office.assert_bounded("without statistics").await;
     office.app.rows.change("ANALYZE").await.unwrap();
     office.assert_bounded("with statistics").await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_pass_on_a_young_database_reads_no_event_that_has_its_number() {
+    let cluster = Cluster::start();
+    let postgres = Rows::open(&cluster.url("postgres")).await;
+    // A young database has no statistics, and its dead rows are still there.
+    postgres.change("ALTER SYSTEM SET autovacuum = off").await.unwrap();
+    postgres.close().await;
+    Statements::count_on(&cluster).await;
+    let url = cluster.database().await;
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    Statements::begin(&app.rows).await;
+    let numbered = async || (app.rows.count("events WHERE seq IS NULL").await == 0).then_some(());
+    let turn = async |words: &str| {
+        app.scene.answers("Hello.");
+        app.client.send_message(&app.client.thread().await, words).await;
+        eventually("the events have numbers", numbered).await;
+    };
+    // The sessions plan their statements with few rows, and keep the plans.
+    for n in 0..4 * WARM {
+        turn(&n.to_string()).await;
+    }
+    let events = format!(
+        "INSERT INTO events (event_id, type, at, actor, tenant_id, user_id, session_id, thread_id, run_id, data)
+         SELECT 'event ' || n, type, at, actor, tenant_id, user_id, session_id, thread_id, run_id, data
+         FROM events, generate_series(1, {EVENTS}) AS n WHERE seq = 1"
+    );
+    assert_eq!(app.rows.change(&events).await, Ok(EVENTS));
+    eventually("the events have numbers", numbered).await;
+    turn("once").await;
+    Statements::reset(&app.rows).await;
+    for n in 0..WARM {
+        turn(&n.to_string()).await;
+    }
+    let passes = Statements::counted(&app.rows).await.with(Purpose::Numbering);
+    let (pages, text) = passes.pages().remove(0);
+    println!("{pages} pages: {text}");
+    assert!(pages > 0 && pages <= PAGES_MAX, "{pages} pages: {text}");
 }

@@ -27,8 +27,8 @@ BEGIN
     IF NEW.result_deadline IS NOT NULL
     THEN RAISE EXCEPTION 'a running call gets an owner once'; END IF;
     IF NEW.held OR NEW.listed_for IS NOT NULL THEN
-        IF NEW.listed_for IS DISTINCT FROM CASE WHEN NEW.held THEN
-            (SELECT user_id FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NULL) END
+        IF NEW.listed_for IS DISTINCT FROM (CASE WHEN NEW.held THEN
+            (SELECT user_id FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NULL) END)
         THEN RAISE EXCEPTION 'a held call is listed for the user of its thread'; END IF;
     END IF;
     RETURN NEW;

@@ -239,7 +239,10 @@ async fn on_postgres_a_new_call_makes_one_waiting_claim_look_at_the_rows() {
     // each call that is found in this way.
     let most = 2 * CALLS + 2 * usize::try_from(seconds).unwrap() + 2;
     let looks = usize::try_from(looks).unwrap();
-    assert!((CALLS..=most).contains(&looks), "{looks} looks for {CALLS} calls in {seconds} s with {CLAIMS} claims");
+    assert!(
+        (CALLS..=most).contains(&looks),
+        "{looks} looks for {CALLS} calls in {seconds} s with {CLAIMS} claims"
+    );
 }
 
 #[tokio::test]
