@@ -1,11 +1,11 @@
 //! Calls as deciders see them: also those of other users' threads, by the decider's roles.
 
 use super::entity::{delegation, escalation, thread, tool_call};
-use super::newest::{BYTES, ID};
+use super::newest::{BYTES, ID, in_order};
 use super::opened::{delegations_to, is_delegated, is_escalated};
 use super::paging::CALL_BYTES;
 use super::search::{has_text, searched};
-use super::threads::{listed, of_tenant};
+use super::threads::of_tenant;
 use super::words::{Word, literal};
 use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
@@ -14,7 +14,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::delegation::Delegation;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::quorum::ApprovalVote;
-use sea_orm::sea_query::{Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement};
+use sea_orm::sea_query::{Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
     QuerySelect, RelationTrait, Select,
@@ -23,6 +23,7 @@ use std::collections::HashMap;
 
 /// The id of a call, as an expression that no index has.
 const BY_CALL: &str = "tool_calls.tool_call_id || ''";
+const BY_DELEGATION: &str = "delegations.tool_call_id || ''";
 
 /// The visible calls of a tenant besides those of the viewer's own threads.
 #[derive(Debug, Clone)]
@@ -118,86 +119,123 @@ pub(super) fn sorted(select: &mut SelectStatement, by: &'static str) -> SelectSt
 }
 
 impl Listing<'_> {
-    /// Selects calls of this list by their ids, at most one more than a page has.
+    /// Selects calls by their ids, with their bytes, at most one more than a page has.
     fn select(&self, which: Condition) -> SelectStatement {
-        let id = tool_call::Column::ToolCallId;
-        let before = self.before.map(|before| id.lt(before.to_string()));
-        let tool = self.tool.map(|tool| tool_call::Column::Name.eq(tool));
         Query::select()
-            .expr_as(id.into_expr(), ID)
+            .expr_as(tool_call::Column::ToolCallId.into_expr(), ID)
             .expr_as(Expr::cust(CALL_BYTES), BYTES)
-            .cond_where(which.add_option(before).add_option(tool))
+            .cond_where(which.add_option(self.tool.map(|tool| tool_call::Column::Name.eq(tool))))
             .and_where(tool_call::Column::ListedFor.is_not_null())
-            .and_where(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(self.state)))
             .limit(self.page.items.saturating_add(1))
             .to_owned()
     }
 
-    /// Selects the newest calls of this list with this condition, in the order of an index that has the condition.
-    fn newest(&self, which: Condition) -> SelectStatement {
-        let mut select = self.select(which);
+    fn has_state(&self, state: impl ColumnTrait) -> SimpleExpr {
+        ExprTrait::eq(state.into_expr(), literal(self.state))
+    }
+
+    /// Selects calls of this list, with their threads.
+    fn with_threads(&self, which: Condition) -> SelectStatement {
+        let id = tool_call::Column::ToolCallId;
+        let of_thread =
+            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        let which = which
+            .add(self.has_state(tool_call::Column::State))
+            .add_option(self.before.map(|before| id.lt(before.to_string())));
+        self.select(which).inner_join(thread::Entity.table_ref(), of_thread).to_owned()
+    }
+
+    /// Selects the newest calls of this list with this value in a column, in the order of the index of that column.
+    fn newest(&self, principal: &Principal, of: (tool_call::Column, SimpleExpr)) -> SelectStatement {
+        let of_tenant = tool_call::Column::TenantId.eq(&principal.tenant_id);
+        let mut select = self.select(Condition::all().add(of_tenant));
         select.from(tool_call::Entity.table_ref());
-        select.order_by((tool_call::Entity, tool_call::Column::ToolCallId), Order::Desc).to_owned()
+        if !matches!(of.0, tool_call::Column::State) {
+            select.and_where(self.has_state(tool_call::Column::State));
+        }
+        let before = self.before.map(|before| before.to_string());
+        in_order(&mut select, of, tool_call::Column::ToolCallId, before);
+        select
     }
 
     /// Selects the calls of this list that the principal may see. No branch reads calls that the principal may not see,
     /// but for those of one thread or session, and those that a search reads.
     fn branches(&self, principal: &Principal, visibility: &Visibility) -> Vec<SelectStatement> {
-        let of_thread =
-            || tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
         if let Some(text) = self.text {
             let which = visible_to(principal, visibility).add(self.scope.condition()).add(has_text(text));
-            let mut select = self.select(which);
-            select
-                .from_subquery(searched(principal, self.state), tool_call::Entity)
-                .inner_join(thread::Entity.table_ref(), of_thread())
-                .order_by((tool_call::Entity, tool_call::Column::ToolCallId), Order::Desc);
-            return vec![select];
-        }
-        if !matches!(self.scope, CallScope::Anywhere) {
-            let which =
-                of_tenant(principal).add(of_viewer(principal, visibility)).add(self.scope.condition());
-            let mut select = self.select(which);
-            select.from(tool_call::Entity.table_ref()).inner_join(thread::Entity.table_ref(), of_thread());
+            let mut select = self.with_threads(which);
+            select.from_subquery(searched(principal, self.state), tool_call::Entity);
             return vec![sorted(&mut select, BY_CALL)];
         }
-        let of_tenant = || Condition::all().add(tool_call::Column::TenantId.eq(&principal.tenant_id));
+        if !matches!(self.scope, CallScope::Anywhere) {
+            let seen = of_tenant(principal).add(of_viewer(principal, visibility));
+            let mut select = self.with_threads(seen.add(self.scope.condition()));
+            select.from(tool_call::Entity.table_ref());
+            return vec![sorted(&mut select, BY_CALL)];
+        }
+        let of_tool = |tool: &str| self.newest(principal, (tool_call::Column::Name, Expr::value(tool)));
         let Visibility::Approver { tools, delegated_at, escalated } = visibility else {
-            return vec![self.newest(of_tenant())];
+            let all = || self.newest(principal, (tool_call::Column::State, literal(self.state)));
+            return vec![self.tool.map_or_else(all, of_tool)];
         };
-        let own = self.newest(of_tenant().add(tool_call::Column::ListedFor.eq(&principal.user_id)));
+        let own = self.newest(principal, (tool_call::Column::ListedFor, Expr::value(&principal.user_id)));
         let is_listed = |tool: &&String| self.tool.is_none_or(|listed| listed == *tool);
-        let tools = tools.iter().filter(is_listed);
-        let of_tools = tools.map(|tool| self.newest(of_tenant().add(tool_call::Column::Name.eq(tool))));
-        let delegated = delegated_at.map(|at| {
-            let is_it = delegation::Column::ToolCallId
-                .into_expr()
-                .equals((tool_call::Entity, tool_call::Column::ToolCallId));
-            let mut select = self.select(delegations_to(principal, at));
-            select.from(delegation::Entity.table_ref()).inner_join(tool_call::Entity.table_ref(), is_it);
-            sorted(&mut select, BY_CALL)
-        });
+        let of_tools = tools.iter().filter(is_listed).map(|tool| of_tool(tool));
+        let delegated = delegated_at.map(|at| self.delegated(principal, at));
         let roles = principal.roles.iter().filter(|_| *escalated);
         let of_roles = roles.map(|role| self.escalated_to(principal, role));
         [own].into_iter().chain(of_tools).chain(delegated).chain(of_roles).collect()
     }
 
+    /// Selects ids of calls of this list that another table has, with their bytes. The values of the call are subqueries,
+    /// so that the database begins at the other table, whatever its statistics.
+    fn opened(&self, id: impl ColumnTrait) -> SelectStatement {
+        let of_call = |value: SimpleExpr| {
+            let is_it = tool_call::Column::ToolCallId.into_expr().eq(id.into_expr());
+            let call = Query::select()
+                .expr(value)
+                .from(tool_call::Entity.table_ref())
+                .and_where(is_it)
+                .and_where(tool_call::Column::ListedFor.is_not_null())
+                .and_where(self.has_state(tool_call::Column::State))
+                .to_owned();
+            SimpleExpr::from(call)
+        };
+        let name = of_call(tool_call::Column::Name.into_expr());
+        let is_listed = match self.tool {
+            Some(tool) => ExprTrait::eq(name, tool),
+            None => name.is_not_null(),
+        };
+        Query::select()
+            .expr_as(id.into_expr(), ID)
+            .expr_as(of_call(Expr::cust(CALL_BYTES)), BYTES)
+            .and_where(is_listed)
+            .limit(self.page.items.saturating_add(1))
+            .to_owned()
+    }
+
+    /// Selects the calls of this list that are delegated to the principal. It reads all delegations in force.
+    fn delegated(&self, principal: &Principal, at: Timestamp) -> SelectStatement {
+        let id = delegation::Column::ToolCallId;
+        let before = self.before.map(|before| id.lt(before.to_string()));
+        let mut select = self.opened(id);
+        select
+            .from(delegation::Entity.table_ref())
+            .cond_where(delegations_to(principal, at).add_option(before));
+        sorted(&mut select, BY_DELEGATION)
+    }
+
     /// Selects the calls of this list that were escalated to a role.
     fn escalated_to(&self, principal: &Principal, role: &str) -> SelectStatement {
-        let id = (escalation::Entity, escalation::Column::ToolCallId);
-        let is_it = Expr::col(id).equals((tool_call::Entity, tool_call::Column::ToolCallId));
-        let before = self.before.map(|before| escalation::Column::ToolCallId.lt(before.to_string()));
-        let which = Condition::all()
-            .add(escalation::Column::TenantId.eq(&principal.tenant_id))
-            .add(escalation::Column::Role.eq(role))
-            .add(ExprTrait::eq(escalation::Column::State.into_expr(), literal(self.state)))
-            .add_option(before);
-        let mut select = self.select(which);
+        let mut select = self.opened(escalation::Column::ToolCallId);
         select
             .from(escalation::Entity.table_ref())
-            .inner_join(tool_call::Entity.table_ref(), is_it)
-            .order_by(id, Order::Desc)
-            .to_owned()
+            .and_where(escalation::Column::TenantId.eq(&principal.tenant_id))
+            .and_where(self.has_state(escalation::Column::State));
+        let before = self.before.map(|before| before.to_string());
+        let of_role = (escalation::Column::Role, Expr::value(role));
+        in_order(&mut select, of_role, escalation::Column::ToolCallId, before);
+        select
     }
 }
 
@@ -295,7 +333,6 @@ impl Read {
     ) -> Result<Vec<(ToolCall, Thread)>, StoreError> {
         let found = tool_call::Entity::find()
             .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
-            .filter(listed())
             .filter(thread::Column::SessionId.eq(session.to_string()))
             .filter(held())
             .filter(tool_call::Column::State.eq(StateKind::Pending))

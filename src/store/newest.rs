@@ -4,8 +4,8 @@
 //! a number of rows that depends on its page and its branches, whatever other rows the tables have.
 
 use super::{Read, StoreError};
-use sea_orm::ConnectionTrait;
-use sea_orm::sea_query::{Order, Query, SelectStatement, UnionType};
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::{ColumnTrait, ConnectionTrait};
 use std::cmp::Reverse;
 
 /// Maximum number of branches of one statement. SQLite allows 500.
@@ -17,6 +17,32 @@ const BRANCH: &str = "branch";
 
 /// An id, and the bytes of its row.
 pub(super) type Sized = (String, i64);
+
+/// Limits a statement to the rows with this value in a column, before an id if one is given, and orders them by both, the
+/// last row first.
+///
+/// Only an index with the column and the id after it has this order. If the statement asked for an equal value, each
+/// index of the ids would do: Postgres reads the primary key from its end when its statistics say that the value is
+/// frequent, and finds none among the newest rows.
+pub(super) fn in_order<C: ColumnTrait>(
+    select: &mut SelectStatement,
+    (column, value): (C, SimpleExpr),
+    id: C,
+    before: Option<String>,
+) {
+    let last = match before {
+        Some(before) => {
+            let last = Expr::tuple([value.clone(), Expr::value(before)]);
+            Expr::tuple([column.into_expr(), id.into_expr()]).lt(last)
+        }
+        None => column.into_expr().lte(value.clone()),
+    };
+    select
+        .and_where(column.into_expr().gte(value))
+        .and_where(last)
+        .order_by_expr(column.into_expr(), Order::Desc)
+        .order_by_expr(id.into_expr(), Order::Desc);
+}
 
 /// Selects the newest rows of these branches. A row may be in several of them.
 fn merged(branches: &[SelectStatement], most: u64) -> Option<SelectStatement> {

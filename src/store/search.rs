@@ -1,10 +1,11 @@
 //! The search among held calls by a text.
 
 use super::entity::{thread, tool_call};
+use super::newest::in_order;
 use super::words::literal;
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
-use sea_orm::sea_query::{Expr, ExprTrait, Func, LikeExpr, Order, Query, SelectStatement, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, LikeExpr, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityName, Iterable};
 use std::collections::BTreeSet;
 
@@ -34,15 +35,15 @@ pub(super) fn has_text(text: &str) -> Condition {
 
 /// Selects the newest held calls of the tenant in this state.
 pub(super) fn searched(principal: &Principal, state: StateKind) -> SelectStatement {
-    Query::select()
+    let mut newest = Query::select()
         .columns(tool_call::Column::iter())
         .from(tool_call::Entity.table_ref())
         .and_where(tool_call::Column::TenantId.eq(&principal.tenant_id))
-        .and_where(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state)))
         .and_where(tool_call::Column::ListedFor.is_not_null())
-        .order_by(tool_call::Column::ToolCallId, Order::Desc)
         .limit(SEARCHED_MAX)
-        .to_owned()
+        .to_owned();
+    in_order(&mut newest, (tool_call::Column::State, literal(state)), tool_call::Column::ToolCallId, None);
+    newest
 }
 
 /// Returns a text as a pattern that matches it alone.

@@ -1,7 +1,7 @@
 //! Sessions: the policy and the runs of a root thread and of all threads below it.
 
 use super::entity::{run, thread, tool_call};
-use super::threads::{Page, listed, of_tenant, owned_by, threads_where};
+use super::threads::{Page, newest, of_tenant, threads_where};
 use super::words::Word;
 use super::{LockedThread, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
@@ -71,17 +71,13 @@ impl Read {
         before: Option<ThreadId>,
         size: u64,
     ) -> Result<Page<ListedSession>, StoreError> {
-        let condition = match scope {
-            SessionScope::Own => owned_by(principal),
-            SessionScope::OfTenant => of_tenant(principal),
+        let roots = of_tenant(principal).add(thread::Column::ParentId.is_null());
+        let of = match scope {
+            SessionScope::Own => (thread::Column::UserId, &principal.user_id[..]),
+            SessionScope::OfTenant => (thread::Column::TenantId, &principal.tenant_id[..]),
         };
-        let before = before.map(|before| thread::Column::ThreadId.lt(before.to_string()));
-        let found = thread::Entity::find()
-            .filter(condition.add(thread::Column::ParentId.is_null()).add(listed()).add_option(before))
-            .order_by_desc(thread::Column::ThreadId)
-            .limit(size.saturating_add(1))
-            .all(&self.tx)
-            .await?;
+        let before = before.map(|before| before.to_string());
+        let found = newest(roots, of, before, size.saturating_add(1)).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
         let pending = self.pending_of_sessions(items.iter().map(|root| root.thread_id.as_str())).await?;
         let read = |row: thread::Model| {

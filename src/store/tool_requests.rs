@@ -4,7 +4,7 @@
 use super::entity::{escalation, thread, tool_call, tool_request};
 use super::events::{OfCall, Subject};
 use super::inbox::{of_viewer, sorted};
-use super::newest::{BYTES, ID};
+use super::newest::{BYTES, ID, in_order};
 use super::opened::to_roles_of;
 use super::threads::of_tenant;
 use super::words::{Word, literal};
@@ -17,7 +17,7 @@ use crate::domain::id::{RequestId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::tool_request::{Answer, ContentVote, Question, RequestState, ToolRequest};
 use sea_orm::ActiveValue::Set;
-use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -77,38 +77,62 @@ pub(crate) struct Asked {
 }
 
 impl RequestListing {
-    /// Selects requests of this list by their ids, at most one more than a page has, with their calls and threads.
-    fn select(&self, which: Condition, order: impl FnOnce(&mut SelectStatement)) -> SelectStatement {
-        let before = self.before.map(|before| tool_request::Column::RequestId.lt(before.to_string()));
+    /// Selects requests by their ids, at most one more than a page has.
+    fn select(&self, which: Condition) -> SelectStatement {
+        Query::select()
+            .expr_as(tool_request::Column::RequestId.into_expr(), ID)
+            .expr_as(Expr::cust("CAST(0 AS BIGINT)"), BYTES)
+            .from(tool_request::Entity.table_ref())
+            .cond_where(which)
+            .limit(self.size.saturating_add(1))
+            .to_owned()
+    }
+
+    /// Selects requests of this list with their calls and threads.
+    fn with_threads(&self, which: Condition) -> SelectStatement {
+        let id = tool_request::Column::RequestId;
         let of_call = tool_request::Column::ToolCallId
             .into_expr()
             .equals((tool_call::Entity, tool_call::Column::ToolCallId));
         let of_thread =
             tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
-        let mut select = Query::select();
-        select
-            .expr_as(tool_request::Column::RequestId.into_expr(), ID)
-            .expr_as(Expr::cust("CAST(0 AS BIGINT)"), BYTES)
-            .from(tool_request::Entity.table_ref())
+        let which = which
+            .add(ExprTrait::eq(tool_request::Column::State.into_expr(), literal(self.state)))
+            .add_option(self.before.map(|before| id.lt(before.to_string())));
+        self.select(which)
             .inner_join(tool_call::Entity.table_ref(), of_call)
             .inner_join(thread::Entity.table_ref(), of_thread)
-            .cond_where(which.add_option(before))
-            .and_where(ExprTrait::eq(tool_request::Column::State.into_expr(), literal(self.state)))
-            .limit(self.size.saturating_add(1));
-        order(&mut select);
-        select
+            .to_owned()
     }
 
-    /// Selects the newest requests of this list with this condition, in the order of an index that has the condition.
-    fn newest(&self, which: Condition) -> SelectStatement {
-        self.select(which, |select| {
-            select.order_by((tool_request::Entity, tool_request::Column::RequestId), Order::Desc);
-        })
+    /// Selects the newest requests of this list with this value in a column, in the order of the index of that column.
+    /// The thread is a subquery, so that the database begins at the requests, whatever its statistics.
+    fn newest(&self, principal: &Principal, of: (tool_request::Column, SimpleExpr)) -> SelectStatement {
+        let of_thread =
+            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        let of_call = tool_call::Column::ToolCallId
+            .into_expr()
+            .equals((tool_request::Entity, tool_request::Column::ToolCallId));
+        let of_thread = Query::select()
+            .column((thread::Entity, thread::Column::ThreadId))
+            .from(tool_call::Entity.table_ref())
+            .inner_join(thread::Entity.table_ref(), of_thread)
+            .cond_where(of_tenant(principal).add(of_call))
+            .to_owned();
+        let which = Condition::all()
+            .add(tool_request::Column::TenantId.eq(&principal.tenant_id))
+            .add(SimpleExpr::from(of_thread).is_not_null());
+        let mut select = self.select(which);
+        if !matches!(of.0, tool_request::Column::State) {
+            select.and_where(ExprTrait::eq(tool_request::Column::State.into_expr(), literal(self.state)));
+        }
+        let before = self.before.map(|before| before.to_string());
+        in_order(&mut select, of, tool_request::Column::RequestId, before);
+        select
     }
 
     /// Selects the requests of this list whose calls the principal may see.
     fn branches(&self, principal: &Principal, visibility: &Visibility) -> Vec<SelectStatement> {
-        let by_id = |select: &mut SelectStatement| drop(sorted(select, BY_REQUEST));
         let mut visibility = visibility.clone();
         if let Visibility::Approver { delegated_at, .. } = &mut visibility {
             // A delegate decides a held call, and answers no request of the tool that runs after it.
@@ -116,23 +140,23 @@ impl RequestListing {
         }
         if !matches!(self.scope, CallScope::Anywhere) {
             let seen = of_tenant(principal).add(of_viewer(principal, &visibility));
-            return vec![self.select(seen.add(self.scope.condition()), by_id)];
+            let mut select = self.with_threads(seen.add(self.scope.condition()));
+            return vec![sorted(&mut select, BY_REQUEST)];
         }
-        let of_tenant = || of_tenant(principal).add(tool_request::Column::TenantId.eq(&principal.tenant_id));
         let Visibility::Approver { tools, escalated, .. } = visibility else {
-            return vec![self.newest(of_tenant())];
+            return vec![self.newest(principal, (tool_request::Column::State, literal(self.state)))];
         };
-        let own = self.newest(of_tenant().add(tool_request::Column::UserId.eq(&principal.user_id)));
-        let of_tools =
-            tools.iter().map(|tool| self.newest(of_tenant().add(tool_request::Column::HeldTool.eq(tool))));
+        let own = self.newest(principal, (tool_request::Column::UserId, Expr::value(&principal.user_id)));
+        let of_tools = tools
+            .iter()
+            .map(|tool| self.newest(principal, (tool_request::Column::HeldTool, Expr::value(tool))));
         let of_roles = (escalated && !principal.roles.is_empty()).then(|| {
-            self.select(of_tenant().add(to_roles_of(principal)), |select| {
-                let of_call = escalation::Column::ToolCallId
-                    .into_expr()
-                    .equals((tool_request::Entity, tool_request::Column::ToolCallId));
-                select.inner_join(escalation::Entity.table_ref(), of_call);
-                by_id(select);
-            })
+            let of_call = escalation::Column::ToolCallId
+                .into_expr()
+                .equals((tool_request::Entity, tool_request::Column::ToolCallId));
+            let mut select = self.with_threads(of_tenant(principal).add(to_roles_of(principal)));
+            select.inner_join(escalation::Entity.table_ref(), of_call);
+            sorted(&mut select, BY_REQUEST)
         });
         [own].into_iter().chain(of_tools).chain(of_roles).collect()
     }

@@ -262,9 +262,9 @@ CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
 -- For the lists of held calls: all of a tenant, those of a tool, and those of a user.
 CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE listed_for IS NOT NULL;
 
-CREATE INDEX tool_calls_tool ON tool_calls (tenant_id, name, state, tool_call_id) WHERE listed_for IS NOT NULL;
+CREATE INDEX tool_calls_tool ON tool_calls (tenant_id, state, name, tool_call_id) WHERE listed_for IS NOT NULL;
 
-CREATE INDEX tool_calls_user ON tool_calls (tenant_id, listed_for, state, tool_call_id) WHERE listed_for IS NOT NULL;
+CREATE INDEX tool_calls_user ON tool_calls (tenant_id, state, listed_for, tool_call_id) WHERE listed_for IS NOT NULL;
 
 CREATE INDEX tool_calls_run ON tool_calls (run_id);
 
@@ -361,7 +361,9 @@ CREATE TABLE escalations (
     PRIMARY KEY (tool_call_id, role)
 );
 
-CREATE INDEX escalations_role ON escalations (tenant_id, role, state, tool_call_id);
+CREATE INDEX escalations_role ON escalations (tenant_id, state, role, tool_call_id);
+
+CREATE INDEX escalations_any ON escalations (tenant_id, role);
 
 -- Requests of executing calls to people. A request ends with its call at the latest.
 CREATE TABLE tool_requests (
@@ -407,9 +409,9 @@ CREATE UNIQUE INDEX tool_requests_key ON tool_requests (tool_call_id, exec_id, s
 
 CREATE INDEX tool_requests_inbox ON tool_requests (tenant_id, state, request_id);
 
-CREATE INDEX tool_requests_user ON tool_requests (tenant_id, user_id, state, request_id);
+CREATE INDEX tool_requests_user ON tool_requests (tenant_id, state, user_id, request_id);
 
-CREATE INDEX tool_requests_tool ON tool_requests (tenant_id, held_tool, state, request_id) WHERE held_tool IS NOT NULL;
+CREATE INDEX tool_requests_tool ON tool_requests (tenant_id, state, held_tool, request_id) WHERE held_tool IS NOT NULL;
 
 -- What people propose as the answer to an open request whose call needs several people. Each person has one proposal.
 CREATE TABLE tool_request_votes (
