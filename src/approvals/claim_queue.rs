@@ -216,11 +216,11 @@ mod tests {
         wake(&queue, "ship", 1);
         assert_eq!(woken(&all), [false, true, false, false]);
         wake(&queue, "ship", 2);
-        assert_eq!(woken(&all), [false, false, true, false]);
-        wake(&queue, "pack", 3);
-        assert_eq!(woken(&all), [true, false, false, false]);
-        wake(&queue, "none", 4);
-        assert_eq!(woken(&all), [false; 4]);
+        assert_eq!(woken(&all), [false, true, true, false]);
+        wake(&queue, "none", 3);
+        assert_eq!(woken(&all), [false, true, true, false]);
+        wake(&queue, "pack", 4);
+        assert_eq!(woken(&all), [true, true, true, false]);
     }
 
     #[test]
@@ -290,6 +290,8 @@ mod tests {
             (claim(&queue, &["pack"]), claim(&queue, &["pack", "ship"]), claim(&queue, &["ship"]));
         queue.wake_one_of_each();
         assert_eq!(woken(&[&pack, &both, &ship]), [true, true, false]);
+        pack.looks();
+        pack.found_none();
         both.looks();
         both.got(call(1));
         drop(both);

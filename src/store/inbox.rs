@@ -82,6 +82,12 @@ pub(crate) struct VisibleCall {
     pub(crate) delegations: Vec<Delegation>,
 }
 
+/// Selects pending calls of some threads. The expression is one that no index has: the indexes of all pending calls would
+/// be read from end to end.
+pub(super) fn is_pending() -> SimpleExpr {
+    Expr::cust("tool_calls.state || ''").eq(StateKind::Pending.word())
+}
+
 /// Selects held calls.
 pub(super) fn held() -> Condition {
     Condition::all().add(tool_call::Column::Held.into_expr())
@@ -335,7 +341,7 @@ impl Read {
             .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
             .filter(thread::Column::SessionId.eq(session.to_string()))
             .filter(held())
-            .filter(tool_call::Column::State.eq(StateKind::Pending))
+            .filter(is_pending())
             .order_by_asc(tool_call::Column::ToolCallId);
         self.with_threads(found.all(&self.tx).await?).await
     }

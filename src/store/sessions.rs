@@ -9,10 +9,8 @@ use crate::domain::call::StateKind;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::policy::SessionPolicy;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{
-    ColumnTrait, Condition, EntityName, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, Query, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::borrow::Cow;
@@ -90,7 +88,7 @@ impl Read {
         Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
     }
 
-    /// Returns the number of pending calls of each of these sessions that has one.
+    /// Returns the number of pending calls of each of these sessions.
     async fn pending_of_sessions(
         &self,
         sessions: impl ExactSizeIterator<Item = &str>,
@@ -98,19 +96,21 @@ impl Read {
         if sessions.len() == 0 {
             return Ok(HashMap::new());
         }
-        let counts: Vec<(String, i64)> = tool_call::Entity::find()
+        // A subquery for each thread: a join may begin at all pending calls of all tenants.
+        let of_thread =
+            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        let of_thread = Query::select()
+            .expr(tool_call::Column::ToolCallId.count())
+            .from(tool_call::Entity.table_ref())
+            .and_where(of_thread)
+            .and_where(tool_call::Column::State.eq(StateKind::Pending))
+            .to_owned();
+        let pending = Expr::from(Func::sum(SimpleExpr::from(of_thread))).cast_as("BIGINT");
+        let counts: Vec<(String, i64)> = thread::Entity::find()
             .select_only()
             .column(thread::Column::SessionId)
-            .column_as(tool_call::Column::ToolCallId.count(), "pending")
-            .join(
-                JoinType::InnerJoin,
-                tool_call::Entity::belongs_to(thread::Entity)
-                    .from(tool_call::Column::ThreadId)
-                    .to(thread::Column::ThreadId)
-                    .into(),
-            )
+            .column_as(pending, "pending")
             .filter(thread::Column::SessionId.is_in(sessions))
-            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .group_by(thread::Column::SessionId)
             .into_tuple()
             .all(&self.tx)

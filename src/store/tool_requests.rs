@@ -155,6 +155,10 @@ impl RequestListing {
                 .into_expr()
                 .equals((tool_request::Entity, tool_request::Column::ToolCallId));
             let mut select = self.with_threads(of_tenant(principal).add(to_roles_of(principal)));
+            if self.state == RequestState::Open {
+                let executing = literal(StateKind::Executing);
+                select.and_where(ExprTrait::eq(escalation::Column::State.into_expr(), executing));
+            }
             select.inner_join(escalation::Entity.table_ref(), of_call);
             sorted(&mut select, BY_REQUEST)
         });
