@@ -13,7 +13,7 @@ GRANT SELECT, INSERT
     ON threads, messages, message_steps, runs, tool_calls, tool_requests, tool_request_votes, decisions, sent_answers, events,
     grants, delegations, escalations
     TO holdpoint_app;
--- Decisions, escalations, sent answers and events are never updated,
+-- Decisions, sent answers and events are never updated,
 GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls, tool_requests, tool_request_votes TO holdpoint_app;
 -- except for the number of an event, which the server sets after the commit of the event.
 GRANT SELECT, UPDATE (last) ON event_sequence TO holdpoint_app;
@@ -31,6 +31,8 @@ GRANT SELECT, INSERT, UPDATE ON endpoints TO holdpoint_app;
 GRANT SELECT, INSERT ON slack_messages TO holdpoint_app;
 -- A grant is revoked by an update. No other column of a grant is updated.
 GRANT UPDATE (uses_left, input_bounds, revoked_at, revoked_by) ON grants TO holdpoint_app;
+-- An escalation follows the state of its call. No other column of an escalation is updated.
+GRANT UPDATE (state) ON escalations TO holdpoint_app;
 -- A later delegation of the same approver replaces one. No other column of a delegation is updated.
 GRANT UPDATE (replaced_at) ON delegations TO holdpoint_app;
 -- The definitions of MCP tools follow their servers. What was accepted of them stays.

@@ -182,7 +182,11 @@ impl Approvals {
         claimant: Claimant<'_>,
         lease: Duration,
     ) -> Result<ClaimResult, StoreError> {
-        let write = self.store.urgent_write().await?;
+        let write = match &claimant {
+            // A worker that waits longer for its call delays no decision.
+            Claimant::Worker { .. } => self.store.write().await?,
+            Claimant::Process(..) => self.store.urgent_write().await?,
+        };
         let locked = write.lock_call(call).await?;
         let Some(locked) = locked.filter(|locked| matches!(locked.call.state, State::Approved(_))) else {
             return Ok(ClaimResult::NotApproved);

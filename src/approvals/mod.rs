@@ -19,6 +19,7 @@
 mod ask_handler;
 mod cancel;
 mod cards;
+mod claim_queue;
 mod decide;
 mod definitions;
 mod delegate;
@@ -73,6 +74,7 @@ use crate::entropy::Entropy;
 use crate::rate_limit::RateLimit;
 use crate::store::{Read, Store, StoreError, Thread, Visibility};
 use crate::tools::gate::Gate;
+use claim_queue::ClaimQueue;
 use handlers::ApprovalHandler;
 use std::sync::Arc;
 use verify::Verifications;
@@ -98,6 +100,8 @@ pub(crate) struct Approvals {
     /// Maximum length of the text that the model reads about an outcome, in bytes.
     result_bytes: usize,
     workers: workers::Workers,
+    /// The claims of workers that wait in this process.
+    claims: ClaimQueue,
     /// The source of secrets.
     entropy: Arc<dyn Entropy>,
 }
@@ -119,6 +123,7 @@ impl Approvals {
         let rate_limit = Arc::new(RateLimit::new(caps.decisions_per_minute));
         let verifications = Arc::default();
         let workers = workers::Workers::new(&config.auth);
+        let claims = ClaimQueue::default();
         Self {
             store,
             executor,
@@ -132,6 +137,7 @@ impl Approvals {
             has_one_user,
             result_bytes,
             workers,
+            claims,
             entropy,
         }
     }

@@ -7,7 +7,6 @@
 use super::Approvals;
 use super::execute::ClaimResult;
 use super::report::{Report, Reported, is_repeat};
-use crate::agent::Wait;
 use crate::config::{Auth, AuthMode};
 use crate::domain::Principal;
 use crate::domain::call::{Outcome, State, StateKind};
@@ -15,12 +14,16 @@ use crate::domain::clock::Timestamp;
 use crate::domain::hex::hex;
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
-use crate::store::{Claimant, Settled, StoreError};
+use crate::store::{ApprovedCall, Claimant, Settled, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+
+/// How often a waiting claim looks for the calls that other processes approved.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The roles that may claim.
 #[derive(Debug, Clone)]
@@ -106,23 +109,55 @@ impl Approvals {
             return Err(WorkerError::UnknownTool(unknown.clone()));
         }
         let _waiting: Vec<_> = tools.iter().map(|tool| self.executor.metrics.claim_waits(tool)).collect();
-        let mut signal = self.store.approved_signal();
-        let mut left_alone = HashSet::new();
-        let mut waiting = Wait::until(async {
+        let limit = async {
             tokio::select! {
                 () = self.tasks().wait_limit(wait) => {}
                 () = self.tasks().stopping() => {}
                 () = disconnected.cancelled() => {}
             }
-        });
+        };
+        tokio::pin!(limit);
+        // In the queue before its first look, so that it misses no call. Each way out of here passes unused wakes on.
+        let waiting = self.claims.wait(&worker.tenant_id, tools);
+        let mut left_alone = HashSet::new();
         while !disconnected.is_cancelled() && !self.tasks().is_stopping() {
+            let turn = self.claims.turn().await;
+            waiting.looks();
             let found = self.claim_oldest(worker, tools, &mut left_alone).await?;
-            if found.is_some() || wait.is_zero() || waiting.is_last_look() {
+            drop(turn);
+            if let Some(claim) = &found {
+                waiting.got(claim.permit.tool_call_id());
+            } else {
+                waiting.found_none();
+            }
+            if found.is_some() || wait.is_zero() {
                 return Ok(found);
             }
-            waiting.for_next_look(signal.approved(tools)).await;
+            tokio::select! {
+                biased;
+                () = &mut limit => break,
+                () = waiting.woken() => {}
+            }
         }
         Ok(None)
+    }
+
+    /// Wakes waiting claims until the process stops: one for each call that this process approves, and one for each tool
+    /// in a second, for the calls that other processes approve.
+    pub(crate) async fn run_claims(&self) {
+        let mut approved = self.store.approved_signal();
+        let mut looks = tokio::time::interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.tasks().stopping() => return,
+                next = approved.next() => match next {
+                    Some(ApprovedCall { tenant_id, tool, call }) => self.claims.wake(tenant_id, tool, call),
+                    None => self.claims.wake_one_of_each(),
+                },
+                _ = looks.tick() => self.claims.wake_one_of_each(),
+            }
+        }
     }
 
     /// Claims the oldest call of these tools that may begin. Adds to `left_alone` the calls that stay approved
@@ -135,7 +170,7 @@ impl Approvals {
     ) -> Result<Option<WorkerClaim>, WorkerError> {
         let mut after = None;
         loop {
-            let read = self.store.read_once().await?;
+            let read = self.store.chat_read_once().await?;
             let found = read.calls_for_workers(&worker.tenant_id, tools, after).await?;
             drop(read);
             let Some((last, _)) = found.last() else { return Ok(None) };

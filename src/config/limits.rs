@@ -65,6 +65,8 @@ pub struct Limits {
     pub open_requests_per_user: Option<u32>,
     /// `streams_per_user`: concurrent streams of one user at one process.
     pub streams_per_user: Option<u32>,
+    /// `claims_per_user`: claims of workers of one user that wait at one process.
+    pub claims_per_user: Option<u32>,
     /// `connections`: open connections of one process. A further connection waits until one closes.
     pub connections: Option<u32>,
     /// `connections_per_ip`: open connections of one client address at one process. An IPv6 network (/64)
@@ -102,6 +104,7 @@ impl Default for Limits {
             turns_per_tenant: None,
             open_requests_per_user: None,
             streams_per_user: None,
+            claims_per_user: None,
             connections: None,
             connections_per_ip: None,
         }
@@ -118,6 +121,7 @@ pub(crate) struct Caps {
     pub(crate) turns_per_tenant: Option<NonZeroU32>,
     pub(crate) open_requests_per_user: Option<NonZeroU32>,
     pub(crate) streams_per_user: Option<NonZeroU32>,
+    pub(crate) claims_per_user: Option<NonZeroU32>,
     pub(crate) connections: Option<NonZeroU32>,
     pub(crate) connections_per_ip: Option<NonZeroU32>,
 }
@@ -172,6 +176,7 @@ impl Limits {
             turns_per_tenant: shown(caps.turns_per_tenant),
             open_requests_per_user: shown(caps.open_requests_per_user),
             streams_per_user: shown(caps.streams_per_user),
+            claims_per_user: shown(caps.claims_per_user),
             connections: shown(caps.connections),
             connections_per_ip: shown(caps.connections_per_ip),
             ..self.clone()
@@ -196,6 +201,7 @@ impl Limits {
             turns_per_tenant: cap(self.turns_per_tenant, 200),
             open_requests_per_user: cap(self.open_requests_per_user, 1_200),
             streams_per_user: cap(self.streams_per_user, 20),
+            claims_per_user: cap(self.claims_per_user, 1_000),
             connections: cap(self.connections, 10_000),
             connections_per_ip: cap(self.connections_per_ip, 0),
         }
@@ -206,7 +212,7 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn numbers(caps: Caps) -> [u32; 9] {
+    fn numbers(caps: Caps) -> [u32; 10] {
         [
             caps.requests_per_minute,
             caps.turns_per_minute,
@@ -215,6 +221,7 @@ mod tests {
             caps.turns_per_tenant,
             caps.open_requests_per_user,
             caps.streams_per_user,
+            caps.claims_per_user,
             caps.connections,
             caps.connections_per_ip,
         ]
@@ -224,8 +231,8 @@ mod tests {
     #[test]
     fn limits_are_on_by_default_with_authentication_and_explicit_limits_always_apply() {
         let limits = Limits::default();
-        assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 9]);
-        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 1_200, 20, 10_000, 0]);
+        assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 10]);
+        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 1_200, 20, 1_000, 10_000, 0]);
         for mode in [AuthMode::None, AuthMode::Jwt] {
             let set = Limits {
                 requests_per_minute: Some(1),
@@ -235,11 +242,12 @@ mod tests {
                 turns_per_tenant: Some(5),
                 open_requests_per_user: Some(6),
                 streams_per_user: Some(7),
-                connections: Some(8),
+                claims_per_user: Some(8),
+                connections: Some(9),
                 connections_per_ip: Some(0),
                 ..Limits::default()
             };
-            assert_eq!(numbers(set.caps(mode)), [1, 2, 3, 4, 5, 6, 7, 8, 0], "{mode:?}");
+            assert_eq!(numbers(set.caps(mode)), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0], "{mode:?}");
         }
     }
 }

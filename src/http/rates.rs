@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// `retry-after` of the limit on streams, in seconds. The end of a stream cannot be predicted.
 const STREAM_SECONDS: u64 = 5;
+/// `retry-after` of the limit on waiting claims, in seconds. A call may end one at any time.
+const CLAIM_SECONDS: u64 = 5;
 
 /// `retry-after` of the limit on open requests, in seconds.
 const OPEN_SECONDS: u64 = 1;
@@ -24,6 +26,7 @@ pub(crate) struct Rates {
     requests: RateLimit,
     open: ConcurrencyLimit<User>,
     streams: ConcurrencyLimit<User>,
+    claims: ConcurrencyLimit<User>,
     pub(super) in_flight: InFlight,
 }
 
@@ -33,6 +36,7 @@ impl Rates {
             requests: RateLimit::new(caps.requests_per_minute),
             open: ConcurrencyLimit::new(caps.open_requests_per_user),
             streams: ConcurrencyLimit::new(caps.streams_per_user),
+            claims: ConcurrencyLimit::new(caps.claims_per_user),
             in_flight: InFlight::new(limits),
         }
     }
@@ -62,6 +66,14 @@ impl Rates {
         let bytes = self.in_flight.stream(caller);
         slot.map(|slot| StreamSlot(Arc::new(OpenStream { _slot: slot, bytes }))).map_err(|max| {
             ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
+        })
+    }
+
+    /// Takes a slot for a claim of the caller that waits.
+    pub(super) fn claim(&self, caller: &Principal) -> Result<Slot<User>, ApiError> {
+        self.claims.take(User::of(caller)).map_err(|max| {
+            let message = format!("More than {max} waiting claims of this user at once.");
+            ApiError::rate_limited(message, CLAIM_SECONDS)
         })
     }
 }

@@ -230,7 +230,7 @@ impl Workers {
     ///
     /// Hands the oldest approved call of one of these worker tools to the caller, in the caller's tenant. Only
     /// callers with one of `auth.worker_roles` may claim. The policy is checked again, and each call is handed
-    /// to one worker.
+    /// to one worker. Of one user at most `limits.claims_per_user` claims wait at one process.
     #[oai(path = "/tool_calls/claim", method = "post", operation_id = "claimToolCall")]
     async fn claim(
         &self,
@@ -247,6 +247,7 @@ impl Workers {
             return Err(ApiError::bad_request(format!("wait: expected at most {WAIT_MAX} seconds")));
         }
         let wait = Duration::from_secs(wait);
+        let _slot = (!wait.is_zero()).then(|| self.0.rates.claim(&caller.0)).transpose()?;
         let claimed = self.0.approvals.claim_for_worker(&caller.0, &tools, wait, &disconnected.0).await?;
         Ok(Json(ClaimResult { claim: claimed.map(Claim::from) }))
     }

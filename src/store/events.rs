@@ -4,7 +4,7 @@
 use super::batch::Guarded;
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
-use super::opened::{delegated_after, escalated_calls};
+use super::opened::{is_delegated, is_escalated};
 use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
 use super::words::Word;
@@ -15,7 +15,9 @@ use crate::domain::clock::Timestamp;
 use crate::domain::event::{Event, EventType};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
-use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::sea_query::{
+    Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement, SimpleExpr, UnionType,
+};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
     PaginatorTrait, QueryFilter, UpdateMany,
@@ -147,7 +149,8 @@ impl Write {
         self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
         if let Some(OfCall { id, .. }) = subject.call {
             let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
-            self.reached.lock().extend(Reached::by(*event_type, actor, call, data));
+            let of_tenant = (subject.thread.tenant_id.as_str(), call);
+            self.reached.lock().extend(Reached::by(*event_type, actor, of_tenant, data));
         }
     }
 }
@@ -193,11 +196,11 @@ impl EventReader {
                 .cond_where(held().add(tool_call::Column::Name.is_in(tools)))
                 .to_owned();
             // The delegate of a call sees what happened to the call until the end of the delegation.
-            let delegated = event::Column::ToolCallId
-                .in_subquery(delegated_after(&self.principal, Expr::col((event::Entity, event::Column::At))));
+            let call = || (event::Entity, event::Column::ToolCallId).into_column_ref();
+            let delegated =
+                is_delegated(&self.principal, call(), Expr::col((event::Entity, event::Column::At)));
             let of_tools = self.sees_others().then(|| Expr::exists(theirs));
-            let escalated = (!self.principal.roles.is_empty())
-                .then(|| event::Column::ToolCallId.in_subquery(escalated_calls(&self.principal)));
+            let escalated = (!self.principal.roles.is_empty()).then(|| is_escalated(&self.principal, call()));
             of_thread.cond_where(own.add_option(of_tools).add(delegated).add_option(escalated));
         }
         Expr::exists(of_thread)

@@ -4,9 +4,10 @@
 //! create or revoke a grant lock the session too. So no call starts by a revoked grant.
 
 use super::entity::{grant, thread, tool_call};
+use super::inbox::is_pending;
 use super::words::grant_in;
 use super::{LockedThread, Page, Read, StoreError, Thread, Write, input_bounds, rows};
-use crate::domain::call::{StateKind, ToolCall};
+use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::grant::{AsOf, CoveredInputs, Grant, Uses};
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
@@ -218,7 +219,7 @@ impl Read {
             .select_only()
             .column(tool_call::Column::ToolCallId)
             .filter(tool_call::Column::ThreadId.in_subquery(threads))
-            .filter(tool_call::Column::State.eq(StateKind::Pending))
+            .filter(is_pending())
             .filter(tool_call::Column::Name.eq(tool_name))
             .filter(tool_call::Column::SchemaHash.eq(schema_hash))
             .order_by_asc(tool_call::Column::ToolCallId)

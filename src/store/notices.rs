@@ -2,6 +2,7 @@
 
 use super::entity::{escalation, tool_call};
 use super::events::Subject;
+use super::words::Word;
 use super::{StoreError, Thread, Write};
 use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
@@ -49,6 +50,7 @@ impl Write {
             tool_call_id: Set(call.id.to_string()),
             tenant_id: Set(thread.tenant_id.clone()),
             role: Set(role.clone()),
+            state: Set(StateKind::Pending.word().to_owned()),
         });
         escalation::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
         let data = json!({ "tool_name": call.name, "roles": to.to });

@@ -20,8 +20,16 @@ use tokio::sync::Notify;
 /// Number of events that one pass numbers on Postgres. `PASS_POSTGRES` contains the same number.
 const PASS: i64 = 1000;
 
-const UNNUMBERED: &str = r#"SELECT last, EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) AS unnumbered
+/// The first event of an index is found whatever the statistics say about the events without a number.
+const UNNUMBERED_POSTGRES: &str = r#"SELECT last,
+        (SELECT place FROM "holdpoint".events WHERE seq IS NULL ORDER BY place LIMIT 1) IS NOT NULL AS unnumbered
     FROM "holdpoint".event_sequence"#;
+const UNNUMBERED_SQLITE: &str =
+    "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
+/// A pass finds its events by indexes alone. A session keeps the plan that it made while the table was small, or while most
+/// events had no number: otherwise each pass would read all events until Postgres gathers statistics again.
+const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+    SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 /// Waits until no other pass is in progress, and locks the numbering until the transaction ends. The later
 /// statements see all numbers of earlier passes. Changes no row.
 const LOCK: &str = r#"SELECT last FROM "holdpoint".event_sequence FOR UPDATE"#;
@@ -33,7 +41,8 @@ const LOCK: &str = r#"SELECT last FROM "holdpoint".event_sequence FOR UPDATE"#;
 /// lock is then read again, and no longer has the `last` of that moment.
 const PASS_POSTGRES: &str = r#"WITH locked AS (
         SELECT last FROM "holdpoint".event_sequence WHERE last = (SELECT last FROM "holdpoint".event_sequence)
-            AND EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED),
+            AND (SELECT place FROM "holdpoint".events WHERE seq IS NULL ORDER BY place LIMIT 1) IS NOT NULL
+            FOR UPDATE SKIP LOCKED),
     next AS (
         SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM "holdpoint".events
             WHERE seq IS NULL AND EXISTS (SELECT 1 FROM locked) ORDER BY place LIMIT 1000),
@@ -45,7 +54,7 @@ const PASS_POSTGRES: &str = r#"WITH locked AS (
         WHERE EXISTS (SELECT 1 FROM numbered)
         RETURNING last, pg_notify($1, last::TEXT))
     SELECT (SELECT last FROM "holdpoint".event_sequence) AS before, (SELECT last FROM counted) AS last,
-        EXISTS (SELECT 1 FROM "holdpoint".events WHERE seq IS NULL) AS unnumbered,
+        (SELECT place FROM "holdpoint".events WHERE seq IS NULL ORDER BY place LIMIT 1) IS NOT NULL AS unnumbered,
         touched.tenant_id, touched.user_id, touched.role
         FROM (SELECT NULL AS tenant_id, NULL AS user_id, NULL AS role
             UNION ALL SELECT DISTINCT tenant_id, user_id, NULL FROM numbered
@@ -224,8 +233,8 @@ impl Read {
     /// Returns the state of the numbering.
     pub(crate) async fn numbered(&self) -> Result<Numbered, StoreError> {
         let query = match self.tx.get_database_backend() {
-            DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED),
-            _ => Statement::from_string(DbBackend::Postgres, UNNUMBERED),
+            DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED_SQLITE),
+            _ => Statement::from_string(DbBackend::Postgres, UNNUMBERED_POSTGRES),
         };
         Numbered::find_by_statement(query).one(&self.tx).await?.ok_or_else(no_sequence)
     }
@@ -250,6 +259,7 @@ impl Write {
                 Pass::without(self.numbered().await?)
             }
             _ => {
+                self.tx.execute_unprepared(BY_INDEXES).await?;
                 let channel = self.tx.schema().channel();
                 let pass =
                     Statement::from_sql_and_values(DbBackend::Postgres, PASS_POSTGRES, [channel.into()]);

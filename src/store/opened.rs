@@ -4,8 +4,8 @@ use super::entity::{delegation, escalation};
 use super::{Read, StoreError};
 use crate::domain::Principal;
 use crate::domain::clock::Timestamp;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement};
-use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::sea_query::{ColumnRef, Expr, ExprTrait, Query, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter};
 
 /// Matches the delegations to this principal that no other replaced, those included that are over.
 fn to_user(principal: &Principal) -> Condition {
@@ -15,33 +15,32 @@ fn to_user(principal: &Principal) -> Condition {
         .add(delegation::Column::ReplacedAt.is_null())
 }
 
-/// Selects the ids of the calls that are delegated to this principal at this time.
-pub(super) fn delegated_calls(principal: &Principal, at: Timestamp) -> SelectStatement {
-    delegated_after(principal, Expr::value(at.as_micros()))
+/// Selects the delegations to this principal that end after this time.
+pub(super) fn delegations_to(principal: &Principal, at: Timestamp) -> Condition {
+    to_user(principal).add(delegation::Column::Until.gt(at.as_micros()))
 }
 
-/// Selects the ids of the calls whose delegation to this principal ends after this time.
-pub(super) fn delegated_after(principal: &Principal, at: Expr) -> SelectStatement {
-    Query::select()
-        .column(delegation::Column::ToolCallId)
-        .from(delegation::Entity.table_ref())
-        .cond_where(to_user(principal).add(Expr::col(delegation::Column::Until).gt(at)))
-        .to_owned()
+/// Whether the call with the id in this column is delegated to this principal until after this time.
+pub(super) fn is_delegated(principal: &Principal, call: ColumnRef, at: Expr) -> SimpleExpr {
+    let of_call = delegation::Column::ToolCallId.into_expr().eq(Expr::col(call));
+    let until = delegation::Column::Until.into_expr().gt(at);
+    exists(&delegation::Entity, to_user(principal).add(of_call).add(until))
 }
 
-fn to_roles_of(principal: &Principal) -> Condition {
+pub(super) fn to_roles_of(principal: &Principal) -> Condition {
     Condition::all()
         .add(escalation::Column::TenantId.eq(&principal.tenant_id))
         .add(escalation::Column::Role.is_in(&principal.roles))
 }
 
-/// Selects the ids of the calls that were escalated to a role of this principal.
-pub(super) fn escalated_calls(principal: &Principal) -> SelectStatement {
-    Query::select()
-        .column(escalation::Column::ToolCallId)
-        .from(escalation::Entity.table_ref())
-        .cond_where(to_roles_of(principal))
-        .to_owned()
+/// Whether the call with the id in this column was escalated to a role of this principal.
+pub(super) fn is_escalated(principal: &Principal, call: ColumnRef) -> SimpleExpr {
+    let of_call = escalation::Column::ToolCallId.into_expr().eq(Expr::col(call));
+    exists(&escalation::Entity, to_roles_of(principal).add(of_call))
+}
+
+fn exists(table: &impl EntityName, which: Condition) -> SimpleExpr {
+    Expr::exists(Query::select().expr(Expr::val(1)).from(table.table_ref()).cond_where(which).to_owned())
 }
 
 impl Read {
@@ -51,11 +50,8 @@ impl Read {
         principal: &Principal,
         at: Timestamp,
     ) -> Result<bool, StoreError> {
-        let found = delegation::Entity::find()
-            .filter(to_user(principal).add(delegation::Column::Until.gt(at.as_micros())))
-            .count(&self.tx)
-            .await?;
-        Ok(found > 0)
+        let found = delegation::Entity::find().filter(delegations_to(principal, at));
+        Ok(found.one(&self.tx).await?.is_some())
     }
 
     /// Whether any call was escalated to a role of this principal.
@@ -64,6 +60,6 @@ impl Read {
             return Ok(false);
         }
         let found = escalation::Entity::find().filter(to_roles_of(principal));
-        Ok(found.count(&self.tx).await? > 0)
+        Ok(found.one(&self.tx).await?.is_some())
     }
 }

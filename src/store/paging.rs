@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// The bytes of a call, in a statement with its row.
-const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
+pub(super) const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
@@ -81,16 +81,6 @@ impl Read {
             .all(&self.tx)
             .await?;
         ids.iter().map(|text: &String| rows::id(E::default().table_name(), text)).collect()
-    }
-
-    /// Returns how many of the first calls of a query fit on a page.
-    pub(super) async fn fitting_calls(
-        &self,
-        query: Select<tool_call::Entity>,
-        page: PageSize,
-    ) -> Result<u64, StoreError> {
-        let bytes = query.select_only().column_as(Expr::cust(CALL_BYTES), "bytes").limit(page.items);
-        Ok(page.fitting(bytes.into_tuple().all(&self.tx).await?))
     }
 
     /// Returns the bytes of the first of these events, each with its call.

@@ -15,6 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 /// A state that a call reaches.
 #[derive(Debug)]
 pub(super) struct Reached {
+    tenant_id: String,
     tool: String,
     state: StateKind,
     line: &'static str,
@@ -30,16 +31,24 @@ pub(super) struct CallIds {
     pub(super) thread_id: ThreadId,
 }
 
-/// The number of approved calls that a waiter may lag by. A waiter that lags further looks at the rows.
+/// The number of approved calls that the listener may lag by.
 const CAPACITY: usize = 64;
 
-/// Broadcasts the tools whose calls a commit of this process has approved.
+/// A call that a commit of this process has approved.
 #[derive(Debug, Clone)]
-pub(super) struct ApprovedCalls(broadcast::Sender<String>);
+pub(crate) struct ApprovedCall {
+    pub(crate) tenant_id: String,
+    pub(crate) tool: String,
+    pub(crate) call: ToolCallId,
+}
 
-/// The end of [`ApprovedCalls`] at one waiter.
+/// Broadcasts the calls that a commit of this process has approved.
+#[derive(Debug, Clone)]
+pub(super) struct ApprovedCalls(broadcast::Sender<ApprovedCall>);
+
+/// The end of [`ApprovedCalls`] at the listener.
 #[derive(Debug)]
-pub(crate) struct ApprovedSignal(broadcast::Receiver<String>);
+pub(crate) struct ApprovedSignal(broadcast::Receiver<ApprovedCall>);
 
 impl Default for ApprovedCalls {
     fn default() -> Self {
@@ -51,30 +60,28 @@ impl ApprovedCalls {
     /// Called after the commit that brought the call into its state.
     pub(super) fn notify(&self, reached: &Reached) {
         if reached.state == StateKind::Approved {
-            // Without waiters the signal has no receiver.
-            let _waiters = self.0.send(reached.tool.clone());
+            let Reached { tenant_id, tool, call, .. } = reached;
+            let (tenant_id, tool) = (tenant_id.clone(), tool.clone());
+            // A process that claims nothing does not listen.
+            let _listeners = self.0.send(ApprovedCall { tenant_id, tool, call: call.tool_call_id });
         }
     }
 }
 
 impl ApprovedSignal {
-    /// Completes if a call of one of these tools was approved since the last completion, otherwise with the next
-    /// approval.
-    pub(crate) async fn approved(&mut self, tools: &[String]) {
-        loop {
-            match self.0.recv().await {
-                Ok(tool) if !tools.contains(&tool) => {}
-                Ok(_) | Err(RecvError::Lagged(_)) => return,
-                // No sender is left.
-                Err(RecvError::Closed) => pending().await,
-            }
+    /// Returns the next approved call, or `None` if the listener was too slow and has missed some.
+    pub(crate) async fn next(&mut self) -> Option<ApprovedCall> {
+        match self.0.recv().await {
+            Ok(approved) => Some(approved),
+            Err(RecvError::Lagged(_)) => None,
+            // No sender is left.
+            Err(RecvError::Closed) => pending().await,
         }
     }
 }
 
 impl Store {
-    /// Returns the signal of the approved calls of this process, from now on. A waiter that takes it before its
-    /// first look misses no approval of this process.
+    /// Returns the signal of the approved calls of this process, from now on.
     pub(crate) fn approved_signal(&self) -> ApprovedSignal {
         ApprovedSignal(self.approved.0.subscribe())
     }
@@ -82,15 +89,21 @@ impl Store {
 
 impl Reached {
     /// Returns the state that a call reaches by this event, if any.
-    pub(super) fn by(event: EventType, actor: &str, call: CallIds, data: &Value) -> Option<Self> {
+    pub(super) fn by(
+        event: EventType,
+        actor: &str,
+        (tenant_id, call): (&str, CallIds),
+        data: &Value,
+    ) -> Option<Self> {
         let (state, line) = state_reached(event, actor, data)?;
         let tool = data.get("tool_name").and_then(Value::as_str)?;
-        Some(Self { tool: tool.to_owned(), state, line, actor: actor.to_owned(), call })
+        let (tenant_id, tool) = (tenant_id.to_owned(), tool.to_owned());
+        Some(Self { tenant_id, tool, state, line, actor: actor.to_owned(), call })
     }
 
     /// Counts the state, and writes a line of the log: ids, tool and actor, never arguments.
     pub(super) fn report(&self, metrics: &Metrics) {
-        let Self { tool, state, line, actor, call: CallIds { tool_call_id, run_id, thread_id } } = self;
+        let Self { tool, state, line, actor, call: CallIds { tool_call_id, run_id, thread_id }, .. } = self;
         let state = state.name();
         metrics.call_reached(tool, state);
         tracing::info!(%tool_call_id, %run_id, %thread_id, tool, state, actor, "{line}");

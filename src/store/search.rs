@@ -1,20 +1,21 @@
 //! The search among held calls by a text.
 
 use super::entity::{thread, tool_call};
+use super::newest::in_order;
 use super::words::literal;
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
-use sea_orm::sea_query::{Expr, ExprTrait, Func, LikeExpr, Order, Query, SelectStatement, SimpleExpr};
-use sea_orm::{ColumnTrait, Condition, EntityName};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, LikeExpr, Query, SelectStatement, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityName, Iterable};
 use std::collections::BTreeSet;
 
 /// The number of held calls of one state, the newest of the tenant, in which a search looks. No index finds a part of a
 /// text, so a search reads each of them.
 const SEARCHED_MAX: u64 = 5000;
 
-/// Matches the calls of the tenant that have this text in the name of their tool, the id of their user, the title of their
+/// Matches the calls that have this text in the name of their tool, the id of their user, the title of their
 /// thread, or their own id. Every character of the text is literal.
-pub(super) fn has_text(principal: &Principal, state: StateKind, text: &str) -> Condition {
+pub(super) fn has_text(text: &str) -> Condition {
     // SQLite makes only the letters of ASCII small, Postgres all letters.
     let patterns: BTreeSet<String> =
         [text.to_lowercase(), text.to_ascii_lowercase()].map(|text| format!("%{}%", escaped(&text))).into();
@@ -27,24 +28,22 @@ pub(super) fn has_text(principal: &Principal, state: StateKind, text: &str) -> C
     let like = |column: SimpleExpr, pattern: &String| {
         Expr::from(Func::lower(column)).like(LikeExpr::new(pattern.clone()).escape('\\'))
     };
-    let found = columns.into_iter().fold(Condition::any(), |any, column| {
+    columns.into_iter().fold(Condition::any(), |any, column| {
         patterns.iter().fold(any, |any, pattern| any.add(like(column.clone(), pattern)))
-    });
-    let searched = tool_call::Column::ToolCallId.in_subquery(newest(principal, state));
-    Condition::all().add(searched).add(found)
+    })
 }
 
-/// Selects the ids of the newest held calls of the tenant in this state.
-fn newest(principal: &Principal, state: StateKind) -> SelectStatement {
-    Query::select()
-        .column(tool_call::Column::ToolCallId)
+/// Selects the newest held calls of the tenant in this state.
+pub(super) fn searched(principal: &Principal, state: StateKind) -> SelectStatement {
+    let mut newest = Query::select()
+        .columns(tool_call::Column::iter())
         .from(tool_call::Entity.table_ref())
         .and_where(tool_call::Column::TenantId.eq(&principal.tenant_id))
-        .and_where(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state)))
-        .and_where(tool_call::Column::Held.into_expr())
-        .order_by(tool_call::Column::ToolCallId, Order::Desc)
+        .and_where(tool_call::Column::ListedFor.is_not_null())
         .limit(SEARCHED_MAX)
-        .to_owned()
+        .to_owned();
+    in_order(&mut newest, (tool_call::Column::State, literal(state)), tool_call::Column::ToolCallId, None);
+    newest
 }
 
 /// Returns a text as a pattern that matches it alone.

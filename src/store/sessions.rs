@@ -1,7 +1,7 @@
 //! Sessions: the policy and the runs of a root thread and of all threads below it.
 
 use super::entity::{run, thread, tool_call};
-use super::threads::{Page, listed, of_tenant, owned_by, threads_where};
+use super::threads::{Page, newest, of_tenant, threads_where};
 use super::words::Word;
 use super::{LockedThread, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
@@ -9,10 +9,8 @@ use crate::domain::call::StateKind;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::policy::SessionPolicy;
 use crate::domain::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{
-    ColumnTrait, Condition, EntityName, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, Query, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::borrow::Cow;
@@ -71,17 +69,13 @@ impl Read {
         before: Option<ThreadId>,
         size: u64,
     ) -> Result<Page<ListedSession>, StoreError> {
-        let condition = match scope {
-            SessionScope::Own => owned_by(principal),
-            SessionScope::OfTenant => of_tenant(principal),
+        let roots = of_tenant(principal).add(thread::Column::ParentId.is_null());
+        let of = match scope {
+            SessionScope::Own => (thread::Column::UserId, &principal.user_id[..]),
+            SessionScope::OfTenant => (thread::Column::TenantId, &principal.tenant_id[..]),
         };
-        let before = before.map(|before| thread::Column::ThreadId.lt(before.to_string()));
-        let found = thread::Entity::find()
-            .filter(condition.add(thread::Column::ParentId.is_null()).add(listed()).add_option(before))
-            .order_by_desc(thread::Column::ThreadId)
-            .limit(size.saturating_add(1))
-            .all(&self.tx)
-            .await?;
+        let before = before.map(|before| before.to_string());
+        let found = newest(roots, of, before, size.saturating_add(1)).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
         let pending = self.pending_of_sessions(items.iter().map(|root| root.thread_id.as_str())).await?;
         let read = |row: thread::Model| {
@@ -94,7 +88,7 @@ impl Read {
         Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
     }
 
-    /// Returns the number of pending calls of each of these sessions that has one.
+    /// Returns the number of pending calls of each of these sessions.
     async fn pending_of_sessions(
         &self,
         sessions: impl ExactSizeIterator<Item = &str>,
@@ -102,19 +96,21 @@ impl Read {
         if sessions.len() == 0 {
             return Ok(HashMap::new());
         }
-        let counts: Vec<(String, i64)> = tool_call::Entity::find()
+        // A subquery for each thread: a join may begin at all pending calls of all tenants.
+        let of_thread =
+            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        let of_thread = Query::select()
+            .expr(tool_call::Column::ToolCallId.count())
+            .from(tool_call::Entity.table_ref())
+            .and_where(of_thread)
+            .and_where(tool_call::Column::State.eq(StateKind::Pending))
+            .to_owned();
+        let pending = Expr::from(Func::sum(SimpleExpr::from(of_thread))).cast_as("BIGINT");
+        let counts: Vec<(String, i64)> = thread::Entity::find()
             .select_only()
             .column(thread::Column::SessionId)
-            .column_as(tool_call::Column::ToolCallId.count(), "pending")
-            .join(
-                JoinType::InnerJoin,
-                tool_call::Entity::belongs_to(thread::Entity)
-                    .from(tool_call::Column::ThreadId)
-                    .to(thread::Column::ThreadId)
-                    .into(),
-            )
+            .column_as(pending, "pending")
             .filter(thread::Column::SessionId.is_in(sessions))
-            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .group_by(thread::Column::SessionId)
             .into_tuple()
             .all(&self.tx)

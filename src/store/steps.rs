@@ -466,6 +466,7 @@ impl Write {
             secret_paths: call.secrets.to_json(),
             schema_hash: call.schema_hash.clone(),
             held: false,
+            listed_for: None,
             idempotent: call.idempotent,
             risk_level: call.risk.word().to_owned(),
             reason: None,
@@ -538,6 +539,7 @@ impl Write {
                 row.remind_at = self.reminder(expires_at, times.remind_before).map(Timestamp::as_micros);
                 row.state = StateKind::Pending.word().to_owned();
                 row.held = true;
+                row.listed_for = Some(position.lease.thread.user_id.clone());
                 row.reason = Some(reason.clone());
                 row.expires_at = Some(expires_at.as_micros());
             }

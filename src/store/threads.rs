@@ -1,6 +1,7 @@
 //! Threads, always those of one principal.
 
 use super::entity::{run, thread, tool_call};
+use super::newest::in_order;
 use super::words::Word;
 use super::{LockedThread, Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
@@ -12,6 +13,7 @@ use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    QueryTrait, Select,
 };
 use std::collections::HashMap;
 
@@ -123,9 +125,9 @@ pub(super) fn of_tenant(principal: &Principal) -> Condition {
         .add(thread::Column::DeletedAt.is_null())
 }
 
-/// Selects all threads, by the index of lists, `threads_owner`. Literal, not a bind parameter, so that the partial
-/// index is usable.
-pub(super) fn listed() -> SimpleExpr {
+/// Selects all threads, by the indexes of lists, `threads_owner` and `threads_root`, if deleted threads are left out too.
+/// Literal, not a bind parameter, so that the partial indexes are usable.
+fn listed() -> SimpleExpr {
     thread::Column::CreatedAt.into_expr().gt(Expr::cust("0"))
 }
 
@@ -141,6 +143,18 @@ pub(super) fn threads_where(condition: Condition) -> SelectStatement {
         .from(thread::Entity.table_ref())
         .cond_where(condition)
         .to_owned()
+}
+
+/// Selects the newest threads with this value in a column, by the index of lists that has the column.
+pub(super) fn newest(
+    which: Condition,
+    (column, value): (thread::Column, &str),
+    before: Option<String>,
+    most: u64,
+) -> Select<thread::Entity> {
+    let mut select = thread::Entity::find().filter(which.add(listed())).limit(most);
+    in_order(QueryTrait::query(&mut select), (column, Expr::value(value)), thread::Column::ThreadId, before);
+    select
 }
 
 impl Read {
@@ -180,17 +194,20 @@ impl Read {
         before: Option<ThreadId>,
         size: u64,
     ) -> Result<Page<Thread>, StoreError> {
-        let mut query = thread::Entity::find().filter(owned_by(owner));
-        query = match client_id {
+        let before = before.map(|before| before.to_string());
+        let most = size.saturating_add(1);
+        let found = match client_id {
             // One row, which the index of names has.
-            Some(name) => query.filter(thread::Column::ClientId.eq(name)),
-            None => query.filter(listed()),
+            Some(name) => {
+                let before = before.map(|before| thread::Column::ThreadId.lt(before));
+                thread::Entity::find()
+                    .filter(owned_by(owner).add(thread::Column::ClientId.eq(name)).add_option(before))
+                    .order_by_desc(thread::Column::ThreadId)
+                    .limit(most)
+            }
+            None => newest(of_tenant(owner), (thread::Column::UserId, &owner.user_id), before, most),
         };
-        if let Some(before) = before {
-            query = query.filter(thread::Column::ThreadId.lt(before.to_string()));
-        }
-        let found =
-            query.order_by_desc(thread::Column::ThreadId).limit(size.saturating_add(1)).all(&self.tx).await?;
+        let found = found.all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
         let read = |row: thread::Model| rows::listed("threads", &row.thread_id.clone(), Thread::of(row));
         Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })

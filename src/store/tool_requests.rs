@@ -1,11 +1,13 @@
 //! Requests of executing calls to people. A request is open while its tool waits. One guarded statement answers it, and
 //! the schema ends it with the execution of its call.
 
-use super::entity::{tool_call, tool_request};
+use super::entity::{escalation, thread, tool_call, tool_request};
 use super::events::{OfCall, Subject};
-use super::inbox::visible_to;
-use super::threads::listed;
-use super::words::Word;
+use super::inbox::{of_viewer, sorted};
+use super::newest::{BYTES, ID, in_order};
+use super::opened::to_roles_of;
+use super::threads::of_tenant;
+use super::words::{Word, literal};
 use super::{CallScope, LockedCall, LockedRow, Page, Read, StoreError, Thread, Visibility, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{Execution, StateKind, ToolCall};
@@ -15,15 +17,15 @@ use crate::domain::id::{RequestId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::tool_request::{Answer, ContentVote, Question, RequestState, ToolRequest};
 use sea_orm::ActiveValue::Set;
-use sea_orm::sea_query::Expr;
-use sea_orm::{
-    ColumnTrait, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, RelationTrait,
-};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::time::Duration;
 
 const TABLE: &str = "tool_requests";
+/// The id of a request, as an expression that no index has.
+const BY_REQUEST: &str = "tool_requests.request_id || ''";
 
 /// The requests to list.
 #[derive(Debug)]
@@ -74,6 +76,96 @@ pub(crate) struct Asked {
     pub(crate) thread: Thread,
 }
 
+impl RequestListing {
+    /// Selects requests by their ids, at most one more than a page has.
+    fn select(&self, which: Condition) -> SelectStatement {
+        Query::select()
+            .expr_as(tool_request::Column::RequestId.into_expr(), ID)
+            .expr_as(Expr::cust("CAST(0 AS BIGINT)"), BYTES)
+            .from(tool_request::Entity.table_ref())
+            .cond_where(which)
+            .limit(self.size.saturating_add(1))
+            .to_owned()
+    }
+
+    /// Selects requests of this list with their calls and threads.
+    fn with_threads(&self, which: Condition) -> SelectStatement {
+        let id = tool_request::Column::RequestId;
+        let of_call = tool_request::Column::ToolCallId
+            .into_expr()
+            .equals((tool_call::Entity, tool_call::Column::ToolCallId));
+        let of_thread =
+            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        let which = which
+            .add(ExprTrait::eq(tool_request::Column::State.into_expr(), literal(self.state)))
+            .add_option(self.before.map(|before| id.lt(before.to_string())));
+        self.select(which)
+            .inner_join(tool_call::Entity.table_ref(), of_call)
+            .inner_join(thread::Entity.table_ref(), of_thread)
+            .to_owned()
+    }
+
+    /// Selects the newest requests of this list with this value in a column, in the order of the index of that column.
+    /// The thread is a subquery, so that the database begins at the requests, whatever its statistics.
+    fn newest(&self, principal: &Principal, of: (tool_request::Column, SimpleExpr)) -> SelectStatement {
+        let of_thread =
+            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        let of_call = tool_call::Column::ToolCallId
+            .into_expr()
+            .equals((tool_request::Entity, tool_request::Column::ToolCallId));
+        let of_thread = Query::select()
+            .column((thread::Entity, thread::Column::ThreadId))
+            .from(tool_call::Entity.table_ref())
+            .inner_join(thread::Entity.table_ref(), of_thread)
+            .cond_where(of_tenant(principal).add(of_call))
+            .to_owned();
+        let which = Condition::all()
+            .add(tool_request::Column::TenantId.eq(&principal.tenant_id))
+            .add(SimpleExpr::from(of_thread).is_not_null());
+        let mut select = self.select(which);
+        if !matches!(of.0, tool_request::Column::State) {
+            select.and_where(ExprTrait::eq(tool_request::Column::State.into_expr(), literal(self.state)));
+        }
+        let before = self.before.map(|before| before.to_string());
+        in_order(&mut select, of, tool_request::Column::RequestId, before);
+        select
+    }
+
+    /// Selects the requests of this list whose calls the principal may see.
+    fn branches(&self, principal: &Principal, visibility: &Visibility) -> Vec<SelectStatement> {
+        let mut visibility = visibility.clone();
+        if let Visibility::Approver { delegated_at, .. } = &mut visibility {
+            // A delegate decides a held call, and answers no request of the tool that runs after it.
+            *delegated_at = None;
+        }
+        if !matches!(self.scope, CallScope::Anywhere) {
+            let seen = of_tenant(principal).add(of_viewer(principal, &visibility));
+            let mut select = self.with_threads(seen.add(self.scope.condition()));
+            return vec![sorted(&mut select, BY_REQUEST)];
+        }
+        let Visibility::Approver { tools, escalated, .. } = visibility else {
+            return vec![self.newest(principal, (tool_request::Column::State, literal(self.state)))];
+        };
+        let own = self.newest(principal, (tool_request::Column::UserId, Expr::value(&principal.user_id)));
+        let of_tools = tools
+            .iter()
+            .map(|tool| self.newest(principal, (tool_request::Column::HeldTool, Expr::value(tool))));
+        let of_roles = (escalated && !principal.roles.is_empty()).then(|| {
+            let of_call = escalation::Column::ToolCallId
+                .into_expr()
+                .equals((tool_request::Entity, tool_request::Column::ToolCallId));
+            let mut select = self.with_threads(of_tenant(principal).add(to_roles_of(principal)));
+            if self.state == RequestState::Open {
+                let executing = literal(StateKind::Executing);
+                select.and_where(ExprTrait::eq(escalation::Column::State.into_expr(), executing));
+            }
+            select.inner_join(escalation::Entity.table_ref(), of_call);
+            sorted(&mut select, BY_REQUEST)
+        });
+        [own].into_iter().chain(of_tools).chain(of_roles).collect()
+    }
+}
+
 impl Read {
     /// Returns a request by its id, whatever its owner, for work of the server itself.
     pub(crate) async fn any_request(&self, id: RequestId) -> Result<Option<ToolRequest>, StoreError> {
@@ -118,25 +210,19 @@ impl Read {
         visibility: &Visibility,
         listing: &RequestListing,
     ) -> Result<Page<VisibleRequest>, StoreError> {
-        let mut visibility = self.narrowed(principal, visibility).await?;
-        if let Visibility::Approver { delegated_at, .. } = &mut visibility {
-            // A delegate decides a held call, and answers no request of the tool that runs after it.
-            *delegated_at = None;
-        }
-        let mut query = tool_request::Entity::find()
-            .join(JoinType::InnerJoin, tool_request::Relation::Call.def())
-            .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
-            .filter(tool_request::Column::TenantId.eq(&principal.tenant_id))
-            .filter(visible_to(principal, &visibility))
-            .filter(listed())
-            .filter(listing.scope.condition())
-            .filter(tool_request::Column::State.eq(listing.state));
-        if let Some(before) = listing.before {
-            query = query.filter(tool_request::Column::RequestId.lt(before.to_string()));
-        }
-        let newest = query.order_by_desc(tool_request::Column::RequestId);
-        let found = newest.limit(listing.size.saturating_add(1)).all(&self.tx).await?;
+        let branches = listing.branches(principal, visibility);
+        let found = self.newest(&branches, listing.size.saturating_add(1)).await?;
         let Page { items, has_more } = Page::of(found, listing.size);
+        let ids: Vec<String> = items.into_iter().map(|(id, _)| id).collect();
+        if ids.is_empty() {
+            return Ok(Page { items: Vec::new(), has_more });
+        }
+        let found = tool_request::Entity::find()
+            .filter(tool_request::Column::RequestId.is_in(ids))
+            .order_by_desc(tool_request::Column::RequestId);
+        // A request may have been answered since.
+        let is_listed = |row: &tool_request::Model| row.state == listing.state.word();
+        let items: Vec<_> = found.all(&self.tx).await?.into_iter().filter(is_listed).collect();
         let of_calls = items.iter().map(|row| row.tool_call_id.clone());
         let calls = tool_call::Entity::find().filter(tool_call::Column::ToolCallId.is_in(of_calls));
         let calls = self.with_threads(calls.all(&self.tx).await?).await?;
@@ -201,6 +287,8 @@ impl Write {
             request_id: Set(request.id.to_string()),
             tool_call_id: Set(call.to_string()),
             tenant_id: Set(locked.call.tenant_id.clone()),
+            user_id: Set(locked.thread.user_id.clone()),
+            held_tool: Set(locked.call.held.then(|| locked.call.name.clone())),
             exec_id: Set(own),
             server_key: Set(key.map(str::to_owned)),
             kind: Set(request.question.kind.word().to_owned()),

@@ -279,13 +279,22 @@ impl Store {
     /// Takes a connection that does not wait for chats, for a single statement: each statement sees the rows
     /// of its own time.
     pub(crate) async fn read_once(&self) -> Result<Read, StoreError> {
+        self.read_once_over(Pool::Urgent).await
+    }
+
+    /// Takes a connection of chats for a single statement.
+    pub(crate) async fn chat_read_once(&self) -> Result<Read, StoreError> {
+        self.read_once_over(Pool::Chat).await
+    }
+
+    async fn read_once_over(&self, pool: Pool) -> Result<Read, StoreError> {
         // A session that other clients used before needs the statements of a transaction.
         if self.shared_sessions {
-            return self.urgent_read().await;
+            return self.read_over(pool).await;
         }
         let since = Instant::now();
-        let taken = Tx::without_transaction(&self.urgent, &self.schema).await;
-        Ok(Read { tx: self.timed(Pool::Urgent, since, taken)? })
+        let taken = Tx::without_transaction(self.pool(pool), &self.schema).await;
+        Ok(Read { tx: self.timed(pool, since, taken)? })
     }
 
     async fn read_over(&self, pool: Pool) -> Result<Read, StoreError> {

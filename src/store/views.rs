@@ -129,6 +129,7 @@ whole_rows! {
         secret_paths: SecretPaths,
         schema_hash: SchemaHash,
         held: Held,
+        listed_for: ListedFor,
         idempotent: Idempotent,
         risk_level: RiskLevel,
         reason: Reason,

@@ -49,6 +49,7 @@ mod indexes;
 mod json_turns;
 mod limits;
 mod linearizability;
+mod lists;
 mod long_threads;
 mod mail;
 mod many_threads;

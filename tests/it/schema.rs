@@ -91,11 +91,11 @@ impl Calls {
             format!(
                 "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
                      wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, expires_at, created_at,
-                     validated, decided_by, decided_at, finished_at, result,
+                     listed_for, validated, decided_by, decided_at, finished_at, result,
                      state, exec_id, exec_owner, started_at, exec_attempt)
                  SELECT 'copy', thread_id, tenant_id, message_id, step, 99, run_id, provider_call_id,
                      'copy', name, arguments, schema_hash, held, idempotent, risk_level, expires_at, created_at,
-                     validated, decided_by, decided_at, finished_at, result,
+                     listed_for, validated, decided_by, decided_at, finished_at, result,
                      '{state}', {execution}
                  FROM tool_calls WHERE tool_call_id = '{id}'"
             )

@@ -51,9 +51,9 @@ impl Lists {
         assert_eq!(app.client.approve(&asking).await.status, 202);
         for n in 0..ITEMS {
             let request = format!(
-                "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, exec_id, kind, message, answer_schema,
+                "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, user_id, held_tool, exec_id, kind, message, answer_schema,
                      state, created_at, expires_at)
-                 SELECT '{}', tool_call_id, tenant_id, exec_id, 'elicitation', 'x', '{{}}', 'open', 1, 1
+                 SELECT '{}', tool_call_id, tenant_id, listed_for, name, exec_id, 'elicitation', 'x', '{{}}', 'open', 1, 1
                  FROM tool_calls WHERE tool_call_id = '{asking}'",
                 uuid::Uuid::from_u128(n as u128)
             );

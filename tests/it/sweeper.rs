@@ -122,10 +122,10 @@ async fn more_unstartable_calls_than_one_batch_do_not_starve_the_calls_after_the
     let stuck = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100)
          INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
-             exec_attempt, created_at)
+             exec_attempt, created_at, listed_for)
          SELECT '00000000-0000-7000-8000-' || (100000000000 + n), thread_id, tenant_id, message_id, step, ordinal + n, run_id,
              '', 'gone-' || n, 'gone', arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
-             exec_attempt, created_at
+             exec_attempt, created_at, listed_for
          FROM tool_calls, numbers";
     assert_eq!(app.rows.change(stuck).await, Ok(100));
     let yes = format!(

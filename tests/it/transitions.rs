@@ -128,9 +128,10 @@ impl Maker<'_> {
         let insert = format!(
             "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
                  wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
-                 exec_attempt, created_at, validated, decided_by, decided_at, finished_at, result)
+                 exec_attempt, created_at, listed_for, validated, decided_by, decided_at, finished_at, result)
              SELECT '{id}', thread_id, tenant_id, message_id, step, {n}, run_id, '', '{id}', name, arguments, schema_hash, {held},
-                 {idempotent}, risk_level, '{first}', expires_at, 0, created_at, {facts}
+                 {idempotent}, risk_level, '{first}', expires_at, 0, created_at,
+                 CASE WHEN {held} THEN listed_for END, {facts}
              FROM tool_calls WHERE tool_call_id = '{from}'"
         );
         assert_eq!(self.app.rows.change(&insert).await, Ok(1), "{way:?}");

@@ -1,5 +1,9 @@
 -- The same guards as in guards_sqlite.sql.
 
+-- In the order of the numbering, so that a pass reads the index from its beginning. Such a scan, unlike a bitmap, forgets
+-- the entries of events that have got their numbers.
+CREATE INDEX events_unnumbered ON events (place) WHERE seq IS NULL;
+
 CREATE FUNCTION holdpoint_never_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     RAISE EXCEPTION 'rows of % are never deleted', TG_TABLE_NAME;
@@ -22,6 +26,11 @@ BEGIN
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
     IF NEW.result_deadline IS NOT NULL
     THEN RAISE EXCEPTION 'a running call gets an owner once'; END IF;
+    IF NEW.held OR NEW.listed_for IS NOT NULL THEN
+        IF NEW.listed_for IS DISTINCT FROM (CASE WHEN NEW.held THEN
+            (SELECT user_id FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NULL) END)
+        THEN RAISE EXCEPTION 'a held call is listed for the user of its thread'; END IF;
+    END IF;
     RETURN NEW;
 END $$;
 
@@ -29,6 +38,15 @@ CREATE FUNCTION holdpoint_tool_call_moves() RETURNS trigger LANGUAGE plpgsql SET
 DECLARE
     erasing BOOLEAN := OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL;
 BEGIN
+    -- The lists lose a call with its thread, an erased call too. Nothing else of the call changes then.
+    IF OLD.listed_for IS DISTINCT FROM NEW.listed_for THEN
+        NEW.listed_for := OLD.listed_for;
+        IF NEW IS DISTINCT FROM OLD OR NOT EXISTS (
+            SELECT 1 FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NOT NULL)
+        THEN RAISE EXCEPTION 'a held call is listed for the user of its thread'; END IF;
+        NEW.listed_for := NULL;
+        RETURN NEW;
+    END IF;
     -- An erased row stays erased. The erasing update changes only payloads.
     IF OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND (NOT erasing OR OLD.state <> NEW.state))
     THEN RAISE EXCEPTION 'only ended rows are erased, once'; END IF;
@@ -130,9 +148,30 @@ END $$;
 CREATE FUNCTION holdpoint_escalation_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
-        AND state = 'pending' AND escalated_at IS NOT NULL)
+        AND state = 'pending' AND NEW.state = state AND escalated_at IS NOT NULL)
     THEN RAISE EXCEPTION 'the roles of an escalation are those of an escalated call'; END IF;
     RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_escalation_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF (OLD.tool_call_id, OLD.tenant_id, OLD.role) IS DISTINCT FROM (NEW.tool_call_id, NEW.tenant_id, NEW.role)
+        OR NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND state = NEW.state)
+    THEN RAISE EXCEPTION 'an escalation has the state of its call, and nothing else of it changes'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_escalation_moves() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE escalations SET state = NEW.state WHERE tool_call_id = NEW.tool_call_id;
+    RETURN NULL;
+END $$;
+
+-- The calls of a deleted thread are in no list.
+CREATE FUNCTION holdpoint_thread_unlisted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE tool_calls SET listed_for = NULL WHERE thread_id = NEW.thread_id AND listed_for IS NOT NULL;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION holdpoint_delegation_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -289,7 +328,15 @@ CREATE TRIGGER escalations_born BEFORE INSERT ON escalations
     FOR EACH ROW EXECUTE FUNCTION holdpoint_escalation_born();
 
 CREATE TRIGGER escalations_fixed BEFORE UPDATE ON escalations
-    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_escalation_fixed();
+
+CREATE TRIGGER tool_calls_escalated AFTER UPDATE OF state ON tool_calls
+    FOR EACH ROW WHEN (OLD.state <> NEW.state AND NEW.escalated_at IS NOT NULL)
+    EXECUTE FUNCTION holdpoint_escalation_moves();
+
+CREATE TRIGGER threads_unlisted AFTER UPDATE OF deleted_at ON threads
+    FOR EACH ROW WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL)
+    EXECUTE FUNCTION holdpoint_thread_unlisted();
 
 CREATE TRIGGER escalations_kept BEFORE DELETE ON escalations
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
@@ -410,8 +457,10 @@ CREATE TRIGGER accepted_definitions_whole BEFORE TRUNCATE ON accepted_definition
 CREATE FUNCTION holdpoint_tool_request_born() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NEW.state <> 'open' OR NEW.erased_at IS NOT NULL OR NOT EXISTS (
-        SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
-            AND state = 'executing' AND exec_id = NEW.exec_id)
+        SELECT 1 FROM tool_calls JOIN threads ON threads.thread_id = tool_calls.thread_id
+        WHERE tool_calls.tool_call_id = NEW.tool_call_id AND tool_calls.tenant_id = NEW.tenant_id
+            AND tool_calls.state = 'executing' AND tool_calls.exec_id = NEW.exec_id AND threads.user_id = NEW.user_id
+            AND NEW.held_tool IS NOT DISTINCT FROM CASE WHEN tool_calls.held THEN tool_calls.name END)
     THEN RAISE EXCEPTION 'a request begins as open, while its call executes'; END IF;
     RETURN NEW;
 END $$;
@@ -419,9 +468,11 @@ END $$;
 CREATE FUNCTION holdpoint_tool_request_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF OLD.erased_at IS NOT NULL
-        OR (OLD.request_id, OLD.tool_call_id, OLD.tenant_id, OLD.exec_id, OLD.kind, OLD.created_at, OLD.expires_at)
+        OR (OLD.request_id, OLD.tool_call_id, OLD.tenant_id, OLD.user_id, OLD.held_tool, OLD.exec_id, OLD.kind,
+            OLD.created_at, OLD.expires_at)
            IS DISTINCT FROM
-           (NEW.request_id, NEW.tool_call_id, NEW.tenant_id, NEW.exec_id, NEW.kind, NEW.created_at, NEW.expires_at)
+           (NEW.request_id, NEW.tool_call_id, NEW.tenant_id, NEW.user_id, NEW.held_tool, NEW.exec_id, NEW.kind,
+            NEW.created_at, NEW.expires_at)
         OR ((OLD.message, OLD.answer_schema, OLD.server_key)
             IS DISTINCT FROM (NEW.message, NEW.answer_schema, NEW.server_key) AND NEW.erased_at IS NULL)
         OR (OLD.state <> 'open' AND (

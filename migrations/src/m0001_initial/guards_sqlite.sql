@@ -1,5 +1,7 @@
 -- The same guards as in guards_postgres.sql.
 
+CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
+
 CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
 WHEN NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelled', 'invalid')
   OR (NEW.state IN ('approved', 'executing') AND (NEW.held OR NEW.decided_by <> 'system:policy'))
@@ -7,6 +9,23 @@ WHEN NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelle
   OR (NEW.state = 'executing' AND NEW.by_worker)
   OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
 BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'); END;
+
+CREATE TRIGGER tool_calls_listed BEFORE INSERT ON tool_calls
+WHEN NEW.listed_for IS NOT CASE WHEN NEW.held THEN
+    (SELECT user_id FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NULL) END
+BEGIN SELECT RAISE(ABORT, 'a held call is listed for the user of its thread'); END;
+
+CREATE TRIGGER tool_calls_unlisted BEFORE UPDATE ON tool_calls
+WHEN OLD.listed_for IS NOT NEW.listed_for AND (NEW.listed_for IS NOT NULL OR NOT EXISTS (
+    SELECT 1 FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NOT NULL))
+BEGIN SELECT RAISE(ABORT, 'a held call is listed for the user of its thread'); END;
+
+-- The calls of a deleted thread are in no list.
+CREATE TRIGGER threads_unlisted AFTER UPDATE OF deleted_at ON threads
+WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL
+BEGIN
+    UPDATE tool_calls SET listed_for = NULL WHERE thread_id = NEW.thread_id AND listed_for IS NOT NULL;
+END;
 
 CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
 BEGIN SELECT RAISE(ABORT, 'tool calls are never deleted'); END;
@@ -46,12 +65,20 @@ BEGIN SELECT RAISE(ABORT, 'a pending call is escalated once, to the roles of its
 
 CREATE TRIGGER escalations_born BEFORE INSERT ON escalations
 WHEN NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
-    AND state = 'pending' AND escalated_at IS NOT NULL)
+    AND state = 'pending' AND NEW.state = state AND escalated_at IS NOT NULL)
   OR EXISTS (SELECT 1 FROM escalations WHERE tool_call_id = NEW.tool_call_id AND role = NEW.role)
 BEGIN SELECT RAISE(ABORT, 'the roles of an escalation are those of an escalated call'); END;
 
 CREATE TRIGGER escalations_fixed BEFORE UPDATE ON escalations
-BEGIN SELECT RAISE(ABORT, 'escalations never change'); END;
+WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.tenant_id IS NOT NEW.tenant_id OR OLD.role IS NOT NEW.role
+  OR NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND state = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'an escalation has the state of its call, and nothing else of it changes'); END;
+
+CREATE TRIGGER tool_calls_escalated AFTER UPDATE OF state ON tool_calls
+WHEN OLD.state IS NOT NEW.state AND NEW.escalated_at IS NOT NULL
+BEGIN
+    UPDATE escalations SET state = NEW.state WHERE tool_call_id = NEW.tool_call_id;
+END;
 
 CREATE TRIGGER escalations_kept BEFORE DELETE ON escalations
 BEGIN SELECT RAISE(ABORT, 'escalations are never deleted'); END;
@@ -213,9 +240,9 @@ BEGIN SELECT RAISE(ABORT, 'events never change'); END;
 CREATE TRIGGER events_kept BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
 
--- An erased row stays erased. The erasing update changes only payloads.
+-- An erased row stays erased. The erasing update changes only payloads. The lists lose an erased call with its thread.
 CREATE TRIGGER tool_calls_erased BEFORE UPDATE ON tool_calls
-WHEN OLD.erased_at IS NOT NULL
+WHEN (OLD.erased_at IS NOT NULL AND OLD.listed_for IS NEW.listed_for)
   OR (NEW.erased_at IS NOT NULL AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
 BEGIN SELECT RAISE(ABORT, 'only ended rows are erased, once'); END;
 
@@ -328,8 +355,10 @@ BEGIN SELECT RAISE(ABORT, 'accepted definitions are never deleted'); END;
 
 CREATE TRIGGER tool_requests_born BEFORE INSERT ON tool_requests
 WHEN NEW.state <> 'open' OR NEW.erased_at IS NOT NULL OR NOT EXISTS (
-    SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id AND tenant_id = NEW.tenant_id
-        AND state = 'executing' AND exec_id = NEW.exec_id)
+    SELECT 1 FROM tool_calls JOIN threads ON threads.thread_id = tool_calls.thread_id
+    WHERE tool_calls.tool_call_id = NEW.tool_call_id AND tool_calls.tenant_id = NEW.tenant_id
+        AND tool_calls.state = 'executing' AND tool_calls.exec_id = NEW.exec_id AND threads.user_id = NEW.user_id
+        AND NEW.held_tool IS CASE WHEN tool_calls.held THEN tool_calls.name END)
 BEGIN SELECT RAISE(ABORT, 'a request begins as open, while its call executes'); END;
 
 CREATE TRIGGER tool_requests_new BEFORE INSERT ON tool_requests
@@ -340,7 +369,8 @@ BEGIN SELECT RAISE(ABORT, 'requests are never replaced'); END;
 CREATE TRIGGER tool_requests_fixed BEFORE UPDATE ON tool_requests
 WHEN OLD.erased_at IS NOT NULL
   OR OLD.request_id IS NOT NEW.request_id OR OLD.tool_call_id IS NOT NEW.tool_call_id
-  OR OLD.tenant_id IS NOT NEW.tenant_id OR OLD.exec_id IS NOT NEW.exec_id OR OLD.kind IS NOT NEW.kind
+  OR OLD.tenant_id IS NOT NEW.tenant_id OR OLD.user_id IS NOT NEW.user_id OR OLD.held_tool IS NOT NEW.held_tool
+  OR OLD.exec_id IS NOT NEW.exec_id OR OLD.kind IS NOT NEW.kind
   OR OLD.created_at IS NOT NEW.created_at OR OLD.expires_at IS NOT NEW.expires_at
   OR ((OLD.message IS NOT NEW.message OR OLD.answer_schema IS NOT NEW.answer_schema
       OR OLD.server_key IS NOT NEW.server_key) AND NEW.erased_at IS NULL)

@@ -34,10 +34,12 @@ CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
 
 -- For lists of threads, whose statements repeat the condition, which is always true. A statement that looks one
 -- thread up does not. Without statistics Postgres would take this index for it, and read all threads of the user.
-CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id) WHERE created_at > 0;
+-- Deleted threads are in no list.
+CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id) WHERE created_at > 0 AND deleted_at IS NULL;
 
--- For the list of all sessions of a tenant, by the same rule.
-CREATE INDEX threads_root ON threads (tenant_id, thread_id) WHERE parent_id IS NULL AND created_at > 0;
+-- For the list of all sessions of a tenant, by the same rules.
+CREATE INDEX threads_root ON threads (tenant_id, thread_id)
+    WHERE parent_id IS NULL AND created_at > 0 AND deleted_at IS NULL;
 
 CREATE INDEX threads_session ON threads (session_id);
 
@@ -140,6 +142,9 @@ CREATE TABLE tool_calls (
     secret_paths        TEXT,
     schema_hash         TEXT NOT NULL,
     held                BOOLEAN NOT NULL,
+    -- The user of the thread of a held call, copied so that lists of held calls use an index. NULL for another call, and
+    -- after the deletion of the thread.
+    listed_for          TEXT,
     idempotent          BOOLEAN NOT NULL,
     risk_level          TEXT NOT NULL,
     reason              TEXT,
@@ -254,7 +259,12 @@ CREATE TABLE tool_calls (
 
 CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
 
-CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE held;
+-- For the lists of held calls: all of a tenant, those of a tool, and those of a user.
+CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE listed_for IS NOT NULL;
+
+CREATE INDEX tool_calls_tool ON tool_calls (tenant_id, state, name, tool_call_id) WHERE listed_for IS NOT NULL;
+
+CREATE INDEX tool_calls_user ON tool_calls (tenant_id, state, listed_for, tool_call_id) WHERE listed_for IS NOT NULL;
 
 CREATE INDEX tool_calls_run ON tool_calls (run_id);
 
@@ -338,24 +348,31 @@ CREATE TABLE delegations (
 
 CREATE UNIQUE INDEX delegations_standing ON delegations (tool_call_id, delegator) WHERE replaced_at IS NULL;
 
-CREATE INDEX delegations_delegate ON delegations (tenant_id, delegate, tool_call_id) WHERE replaced_at IS NULL;
+-- For the calls that are delegated to a user now.
+CREATE INDEX delegations_delegate ON delegations (tenant_id, delegate, until) WHERE replaced_at IS NULL;
 
 -- The roles to which calls are escalated: escalate_to of the call, one row for each role, so that lists use an index.
 CREATE TABLE escalations (
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
     tenant_id    TEXT NOT NULL,
     role         TEXT NOT NULL,
+    -- The state of the call. A trigger copies it.
+    state        TEXT NOT NULL,
     PRIMARY KEY (tool_call_id, role)
 );
 
-CREATE INDEX escalations_role ON escalations (tenant_id, role, tool_call_id);
+CREATE INDEX escalations_role ON escalations (tenant_id, state, role, tool_call_id);
+
+CREATE INDEX escalations_any ON escalations (tenant_id, role);
 
 -- Requests of executing calls to people. A request ends with its call at the latest.
 CREATE TABLE tool_requests (
     request_id    TEXT NOT NULL PRIMARY KEY,
     tool_call_id  TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
-    -- The tenant of the thread, copied so that lists of the requests of a tenant use an index.
+    -- The tenant and the user of the thread, and the tool of a held call, copied so that lists of requests use an index.
     tenant_id     TEXT NOT NULL,
+    user_id       TEXT NOT NULL,
+    held_tool     TEXT,
     exec_id       TEXT NOT NULL,
     -- The name of the request at an MCP server that states its open requests again and again.
     server_key    TEXT,
@@ -391,6 +408,10 @@ CREATE UNIQUE INDEX tool_requests_key ON tool_requests (tool_call_id, exec_id, s
     WHERE server_key IS NOT NULL;
 
 CREATE INDEX tool_requests_inbox ON tool_requests (tenant_id, state, request_id);
+
+CREATE INDEX tool_requests_user ON tool_requests (tenant_id, state, user_id, request_id);
+
+CREATE INDEX tool_requests_tool ON tool_requests (tenant_id, state, held_tool, request_id) WHERE held_tool IS NOT NULL;
 
 -- What people propose as the answer to an open request whose call needs several people. Each person has one proposal.
 CREATE TABLE tool_request_votes (
@@ -468,8 +489,6 @@ CREATE INDEX events_held ON events (tenant_id, held_tool, seq) WHERE seq IS NOT 
 -- The decisions about the calls of a tool that a user's threads held. The statement repeats the condition on the type.
 CREATE INDEX events_decided ON events (tenant_id, held_tool, user_id, at)
     WHERE held_tool IS NOT NULL AND type IN ('tool.approved', 'tool.rejected');
-
-CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
 
 -- The highest seq of all events. The transaction that numbers events locks this row, so a reader that has
 -- seen a number never finds a lower number later.

@@ -10,6 +10,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) tenant_id: String,
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) role: String,
+    pub(in crate::store) state: String,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

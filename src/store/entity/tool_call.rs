@@ -20,6 +20,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) secret_paths: Option<String>,
     pub(in crate::store) schema_hash: String,
     pub(in crate::store) held: bool,
+    pub(in crate::store) listed_for: Option<String>,
     pub(in crate::store) idempotent: bool,
     pub(in crate::store) risk_level: String,
     pub(in crate::store) reason: Option<String>,

@@ -9,6 +9,8 @@ pub(in crate::store) struct Model {
     pub(in crate::store) request_id: String,
     pub(in crate::store) tool_call_id: String,
     pub(in crate::store) tenant_id: String,
+    pub(in crate::store) user_id: String,
+    pub(in crate::store) held_tool: Option<String>,
     pub(in crate::store) exec_id: String,
     pub(in crate::store) server_key: Option<String>,
     pub(in crate::store) kind: String,

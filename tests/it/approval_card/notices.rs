@@ -147,8 +147,10 @@ async fn an_escalated_call_is_seen_and_decided_by_the_further_roles_too() {
         let refused = app.rows.change(&forged).await.unwrap_err();
         assert!(refused.contains("a pending call is escalated once, to the roles of its hold"), "{refused}");
     }
-    let forged =
-        format!("INSERT INTO escalations (tool_call_id, tenant_id, role) VALUES ('{waiting}', 'acme', 'me')");
+    let forged = format!(
+        "INSERT INTO escalations (tool_call_id, tenant_id, role, state)
+             VALUES ('{waiting}', 'acme', 'me', 'pending')"
+    );
     let refused = app.rows.change(&forged).await.unwrap_err();
     assert!(refused.contains("the roles of an escalation are those of an escalated call"), "{refused}");
 }

@@ -166,6 +166,7 @@ const WRONG: &[(&str, &str)] = &[
     ("limits.turns_per_user", "1.5"),
     ("limits.turns_per_tenant", "[]"),
     ("limits.streams_per_user", "-5"),
+    ("limits.claims_per_user", "-5"),
     ("limits.connections", "\"all\""),
     ("limits.connections_per_ip", "99999999999"),
     ("log.format", "\"xml\""),

@@ -171,10 +171,10 @@ async fn of_ten_thousand_waiting_calls_the_first_page_shows_at_most_two_hundred_
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {WAITING})
          INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, reason, state, exec_attempt,
-             created_at, expires_at)
+             created_at, expires_at, listed_for)
          SELECT substr(tool_call_id, 1, 24) || printf('%012x', n), thread_id, tenant_id, message_id, step, n, run_id,
              printf('%012x', n), printf('%012x', n), name, arguments, schema_hash, held, idempotent, risk_level, reason,
-             state, exec_attempt, created_at, expires_at
+             state, exec_attempt, created_at, expires_at, listed_for
          FROM tool_calls, numbers WHERE tool_call_id = '{one}'"
     );
     assert_eq!(app.rows.change(&like_the_one).await, Ok(WAITING));

@@ -31,10 +31,10 @@ async fn expired_calls_among_ten_thousand_pending_ones_expire_without_delaying_d
     let like_the_one = format!(
         "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, reason, state, exec_attempt,
-             created_at, expires_at)
+             created_at, expires_at, listed_for)
          SELECT substr(tool_call_id, 1, 24) || {number}, thread_id, tenant_id, message_id, step, n, run_id, {number},
              {number}, name, arguments, schema_hash, held, idempotent, risk_level, reason, state, exec_attempt,
-             created_at, CASE WHEN n > {PENDING} - {DUE} THEN created_at ELSE expires_at END
+             created_at, CASE WHEN n > {PENDING} - {DUE} THEN created_at ELSE expires_at END, listed_for
          FROM tool_calls, ({numbers}) AS numbers WHERE tool_call_id = '{one}'"
     );
     assert_eq!(app.rows.change(&like_the_one).await, Ok(PENDING as u64));

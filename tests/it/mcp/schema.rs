@@ -31,9 +31,9 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
     let change = |set: &str| format!("UPDATE tool_requests SET {set} WHERE request_id = '{id}'");
     let copy = |state: &str, of: &str| {
         format!(
-            "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, exec_id, kind, message, answer_schema, state,
+            "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, user_id, held_tool, exec_id, kind, message, answer_schema, state,
                  created_at, expires_at)
-             SELECT 'copy', tool_call_id, tenant_id, {of}, kind, message, answer_schema, '{state}', created_at, expires_at
+             SELECT 'copy', tool_call_id, tenant_id, user_id, held_tool, {of}, kind, message, answer_schema, '{state}', created_at, expires_at
              FROM tool_requests WHERE request_id = '{id}'"
         )
     };

@@ -99,6 +99,8 @@ pub(crate) struct Statements(BTreeMap<i64, Counted>);
 struct Counted {
     text: String,
     calls: i64,
+    /// The pages that the executions read, in memory or not.
+    pages: i64,
 }
 
 impl Statements {
@@ -123,15 +125,16 @@ impl Statements {
 
     /// The statements in this database since the reset, without the counting itself.
     pub(crate) async fn counted(rows: &Rows) -> Self {
-        let sql = "SELECT queryid, query, calls FROM pg_stat_statements
+        let sql = "SELECT queryid, query, calls, shared_blks_hit + shared_blks_read AS pages FROM pg_stat_statements
             WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
         let mut found = BTreeMap::new();
         for row in rows.all(sql).await {
             let text = plain(row["query"].as_str().unwrap());
             if Purpose::of(&text) != Purpose::Count {
-                let none = Counted { text, calls: 0 };
+                let none = Counted { text, calls: 0, pages: 0 };
                 let counted = found.entry(row["queryid"].as_i64().unwrap()).or_insert(none);
                 counted.calls += row["calls"].as_i64().unwrap();
+                counted.pages += row["pages"].as_i64().unwrap();
             }
         }
         Self(found)
@@ -159,6 +162,20 @@ impl Statements {
     /// The number of executions.
     pub(crate) fn total(&self) -> i64 {
         self.0.values().map(|counted| counted.calls).sum()
+    }
+
+    /// The number of executions of the statements that contain these words.
+    pub(crate) fn of(&self, words: &str) -> i64 {
+        self.0.values().filter(|counted| counted.text.contains(words)).map(|counted| counted.calls).sum()
+    }
+
+    /// The pages that each statement read in an execution, the most first, with the text.
+    pub(crate) fn pages(&self) -> Vec<(i64, &str)> {
+        let of_one = |counted: &Counted| counted.pages / counted.calls.max(1);
+        let mut pages: Vec<_> =
+            self.0.values().map(|counted| (of_one(counted), counted.text.as_str())).collect();
+        pages.sort_by_key(|(pages, _)| -pages);
+        pages
     }
 
     /// The numbers of executions by texts. A text covers any number of parameters.

@@ -35,12 +35,12 @@ async fn only_an_unheld_call_for_a_worker_begins_as_approved() {
             if executes && by_worker == "TRUE" { format!("'{}'", "a".repeat(64)) } else { "NULL".to_owned() };
         format!(
             "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id,
-                 provider_call_id, wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, created_at,
+                 provider_call_id, wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, created_at, listed_for,
                  state, validated, decided_by, decided_at, start_deadline, by_worker, permit_hash,
                  exec_id, exec_owner, started_at, exec_attempt, lease_until)
              SELECT 'copy {state} {by_worker}', thread_id, tenant_id, message_id, step, 99, run_id, provider_call_id,
                  'copy', name, arguments, schema_hash, {held}, idempotent, risk_level, created_at,
-                 '{state}', TRUE, '{decided_by}', 1, 1, {by_worker}, {hash}, {execution}
+                 CASE WHEN {held} THEN listed_for END, '{state}', TRUE, '{decided_by}', 1, 1, {by_worker}, {hash}, {execution}
              FROM tool_calls WHERE tool_call_id = '{id}'"
         )
     };

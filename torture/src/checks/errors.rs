@@ -5,7 +5,7 @@ use super::{Records, Violation};
 use crate::record::{Deed, DeedKind};
 
 /// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
-const REFUSALS: [&str; 39] = [
+const REFUSALS: [&str; 41] = [
     "check constraint",
     "CHECK constraint failed",
     "duplicate key value",
@@ -41,6 +41,8 @@ const REFUSALS: [&str; 39] = [
     "is replaced once",
     "is escalated once",
     "of an escalated call",
+    "has the state of its call",
+    "is listed for the user",
     "pending call is delegated",
     "under a delegation in force",
     "only ended rows are erased",
