@@ -72,7 +72,7 @@ impl ConnectionLimits {
 
 /// Returns the key under which an address is counted. An IPv6 address counts as its /64 network, because a
 /// host can use every address in it.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & NETWORK_BITS).into(),
         address @ IpAddr::V4(_) => address,

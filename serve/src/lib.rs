@@ -92,7 +92,7 @@ mod write_deadline;
 
 pub use budget::{Budget, Reserved};
 pub use concurrency::{ConcurrencyLimit, Slot};
-pub use connections::{Admission, Limits};
+pub use connections::{Admission, Limits, network};
 pub use deadlines::Deadlines;
 pub use server::{OpenConnections, Server};
 pub use upload::{BodyError, drain_body, read_body};

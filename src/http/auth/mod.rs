@@ -1,12 +1,15 @@
 //! Authentication. The middleware authenticates each request before it reads the body.
 
+mod begun;
 mod claims;
 mod jwks;
 pub(super) mod loopback;
+mod places;
 mod reporter;
 mod session;
 mod sign_in;
 mod signatures;
+mod signing;
 mod ticket;
 mod token;
 
@@ -75,7 +78,7 @@ impl Authenticator {
         match auth.mode {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
             AuthMode::Jwt => {
-                let sign_in = SignIn::new(config, clock.clone(), entropy)?;
+                let sign_in = SignIn::new(config, tickets.key().clone(), clock.clone(), entropy)?;
                 let tokens = Tokens::new(auth, clock, tasks)?;
                 Ok(Self::Tokens(Box::new(ByToken { tokens, tickets, sign_in })))
             }

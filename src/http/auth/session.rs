@@ -11,13 +11,10 @@ use poem::Request;
 use poem::http::header::COOKIE;
 use poem::http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
-use std::time::Duration;
 
 /// The name of the cookie. The prefix makes browsers require `Secure` and `Path=/`, and refuse a cookie for a whole
 /// domain (RFC 6265bis, 4.1.3.2).
 const NAME: &str = "__Host-holdpoint";
-/// The name of the cookie that a sign-in needs until the browser comes back.
-const SIGN_IN_NAME: &str = "__Host-holdpoint-sign-in";
 /// The longest name and value together that browsers keep, in bytes (RFC 6265bis, 5.6).
 const BYTES_MAX: usize = 4096;
 /// The header that a request with the cookie carries.
@@ -76,40 +73,8 @@ pub(super) fn begin(token: &str, ends_at: Option<Timestamp>, clock: &dyn Clock) 
 pub(in crate::http) const END: &str =
     "__Host-holdpoint=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0";
 
-/// What the browser keeps between the two halves of a sign-in. Another browser that comes back has no such cookie, so
-/// no page can sign a person in with the code of another person.
-#[derive(Debug)]
-pub(super) struct PendingSignIn {
-    /// The value that the issuer returns with the code (RFC 6749, 10.12).
-    pub(super) state: String,
-    /// The proof that this browser began the sign-in (RFC 7636, 4.1).
-    pub(super) verifier: String,
-}
-
-impl PendingSignIn {
-    /// Returns the cookie. It is `Lax`, because the browser comes back from the site of the issuer.
-    pub(super) fn cookie(&self, lasts: Duration) -> Option<HeaderValue> {
-        let (Self { state, verifier }, seconds) = (self, lasts.as_secs());
-        let value = format!(
-            "{SIGN_IN_NAME}={state}.{verifier}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}"
-        );
-        HeaderValue::try_from(value).ok()
-    }
-
-    /// Returns what the browser kept.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let (state, verifier) = cookie(headers, SIGN_IN_NAME)?.split_once('.')?;
-        Some(Self { state: state.to_owned(), verifier: verifier.to_owned() })
-    }
-
-    /// The cookie that forgets it.
-    pub(super) const END: HeaderValue = HeaderValue::from_static(
-        "__Host-holdpoint-sign-in=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
-    );
-}
-
 /// Returns the value of the one cookie with this name (RFC 6265, 5.4).
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut values = pairs.flat_map(|value| value.split(';')).filter_map(|pair| {
         let (named, value) = pair.trim().split_once('=')?;

@@ -4,7 +4,10 @@
 //! The result is the access token, which the server checks as the token of any other caller. The server does not read
 //! the ID token: PKCE binds the code to the browser.
 
-use super::session::{self, PendingSignIn};
+use super::begun::{Begun, Ended};
+use super::places::{Places, network_of};
+use super::session;
+use super::signing::SigningKey;
 use super::token::Tokens;
 use crate::config::Config;
 use crate::domain::clock::{Clock, Timestamp};
@@ -27,15 +30,11 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 /// Where a browser begins.
 pub(super) const PATH: &str = "/auth/sign-in";
 /// Where the issuer sends it back to.
 const CALLBACK_PATH: &str = "/auth/callback";
-/// How long a person has to sign in.
-const LASTS: Duration = Duration::from_secs(10 * 60);
 /// How long the addresses of the issuer are cached.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// Timeout for each response of the issuer.
@@ -44,10 +43,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const BYTES_MAX: usize = 256 << 10;
 /// How long the server does not ask for the addresses again after a failure.
 const REST: Duration = Duration::from_secs(1);
-/// Maximum number of codes that are exchanged at the same time. A caller needs no token for it.
-const EXCHANGES_MAX: usize = 16;
-/// How long an exchange waits for others to end: longer than the issuer may take for one.
-const EXCHANGE_WAIT: Duration = Duration::from_secs(15);
 /// The one method of RFC 7636 that the server uses.
 const CHALLENGE_METHOD: &str = "S256";
 /// The parameter that names the server for which the token is (RFC 8707). It belongs to both requests.
@@ -68,7 +63,10 @@ pub(super) struct SignIn {
     known: Mutex<Known>,
     /// Locked by the request that asks for the addresses. Other requests wait for it, and then use the result.
     discovering: tokio::sync::Mutex<()>,
-    exchanges: Semaphore,
+    /// The sign-ins that came back to this process.
+    ended: Ended,
+    places: Places,
+    key: SigningKey,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
 }
@@ -144,6 +142,7 @@ impl SignIn {
     /// Returns `None` if the configuration names no client.
     pub(super) fn new(
         config: &Config,
+        key: SigningKey,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Option<Self>, String> {
@@ -163,7 +162,9 @@ impl SignIn {
             discovery,
             known: Mutex::default(),
             discovering: tokio::sync::Mutex::default(),
-            exchanges: Semaphore::new(EXCHANGES_MAX),
+            ended: Ended::default(),
+            places: Places::default(),
+            key,
             clock,
             entropy,
         }))
@@ -177,10 +178,10 @@ impl SignIn {
                 Err(failed) => (self.address_of(failed), Vec::new()),
             },
             _ => match self.end(request, tokens).await {
-                Ok(cookie) => (self.home.clone(), vec![cookie, PendingSignIn::END]),
+                Ok(cookie) => (self.home.clone(), vec![cookie, Begun::END]),
                 // The cookie may belong to another sign-in, which continues.
                 Err(Failed::NotStarted) => (self.address_of(Failed::NotStarted), Vec::new()),
-                Err(failed) => (self.address_of(failed), vec![PendingSignIn::END]),
+                Err(failed) => (self.address_of(failed), vec![Begun::END]),
             },
         };
         let mut response = error::see_other(&to);
@@ -206,7 +207,7 @@ impl SignIn {
             .set_redirect_uri(self.callback.clone());
         let challenge =
             PkceCodeChallenge::from_code_verifier_sha256(&PkceCodeVerifier::new(verifier.clone()));
-        let pending = PendingSignIn { state: state.clone(), verifier };
+        let begun = Begun { state: state.clone(), verifier, at: self.clock.now() };
         let mut request = client.authorize_url(|| CsrfToken::new(state)).set_pkce_challenge(challenge);
         let scopes = self.params.get(SCOPE).map_or("openid", String::as_str);
         request = request.add_scopes(scopes.split_whitespace().map(|scope| Scope::new(scope.to_owned())));
@@ -214,15 +215,16 @@ impl SignIn {
             request = request.add_extra_param(name, value);
         }
         let (url, _) = request.url();
-        Ok((url.into(), pending.cookie(LASTS).ok_or(Failed::Unavailable)?))
+        Ok((url.into(), begun.cookie(&self.key).ok_or(Failed::Unavailable)?))
     }
 
     /// Returns the cookie of the session.
     async fn end(&self, request: &Request, tokens: &Tokens) -> Result<HeaderValue, Failed> {
         let query = request.uri().query().unwrap_or_default();
         let sent: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
-        let pending = PendingSignIn::of(request.headers()).ok_or(Failed::NotStarted)?;
-        if sent.get("state").map(AsRef::as_ref) != Some(pending.state.as_str()) {
+        let now = self.clock.now();
+        let begun = Begun::of(request.headers(), &self.key, now).ok_or(Failed::NotStarted)?;
+        if sent.get("state").map(AsRef::as_ref) != Some(begun.state.as_str()) {
             return Err(Failed::NotStarted);
         }
         // The response of another issuer (RFC 9207).
@@ -234,7 +236,14 @@ impl SignIn {
             tracing::warn!(error, "the issuer refused a sign-in");
             return Err(Failed::Refused);
         };
-        let token = self.exchange(code, pending.verifier).await?;
+        if !self.ended.end(&begun, now) {
+            return Err(Failed::NotStarted);
+        }
+        let Some(_place) = self.places.take(network_of(request)).await else {
+            tracing::warn!("too many sign-ins at the same time");
+            return Err(Failed::Unavailable);
+        };
+        let token = self.exchange(code, begun.verifier).await?;
         let known = tokens.check(&token).await.map_err(|failure| match failure {
             AuthFailure::NotKnown(why) => {
                 tracing::warn!(%why, "the token of a sign-in is not accepted");
@@ -248,11 +257,6 @@ impl SignIn {
     /// Returns the access token for a code.
     async fn exchange(&self, code: &str, verifier: String) -> Result<String, Failed> {
         let found = self.found().await?;
-        let slot = timeout(EXCHANGE_WAIT, self.exchanges.acquire()).await;
-        let Ok(Ok(_slot)) = slot else {
-            tracing::warn!("too many sign-ins at the same time");
-            return Err(Failed::Unavailable);
-        };
         let client = BasicClient::new(self.client_id.clone())
             .set_token_uri(found.token)
             .set_redirect_uri(self.callback.clone());
