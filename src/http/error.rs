@@ -217,6 +217,12 @@ impl ApiError {
         Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
+    /// The session needs a new token of the issuer, which gives none now.
+    pub(super) fn issuer_unavailable() -> Self {
+        let message = "The issuer cannot renew the session now. A retry is safe.";
+        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "5".to_owned())
+    }
+
     /// The bodies of other requests use the whole body budget.
     pub(super) fn too_many_bodies() -> Self {
         let message = "The bodies of other requests use the whole memory for bodies. A retry is safe.";

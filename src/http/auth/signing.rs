@@ -15,6 +15,8 @@ pub(super) enum Purpose {
     Ticket,
     /// A sign-in that has begun.
     SignIn,
+    /// The session of a sign-in that the server keeps.
+    Session,
 }
 
 impl Purpose {
@@ -22,6 +24,7 @@ impl Purpose {
         match self {
             Self::Ticket => "",
             Self::SignIn => "holdpoint.sign-in.v1\0",
+            Self::Session => "holdpoint.session.v1\0",
         }
     }
 }
