@@ -75,6 +75,9 @@ pub struct Auth {
     /// the same for all servers. With it a session at the console outlives the access token. Needs `client_id`.
     #[serde(serialize_with = "shown::secret")]
     pub session_key: Option<SecretString>,
+    /// `session_from`: what names the person of a session that the server keeps.
+    #[serde(deserialize_with = "super::sources::word")]
+    pub session_from: SessionFrom,
     /// `session_max`: how long a session lasts that the server keeps with `session_key`. After it the person signs in
     /// again.
     #[serde(with = "super::sources::duration")]
@@ -100,6 +103,7 @@ impl Default for Auth {
             client_id: None,
             sign_in_params: BTreeMap::new(),
             session_key: None,
+            session_from: SessionFrom::default(),
             session_max: Duration::from_secs(24 * 60 * 60),
         }
     }
@@ -114,6 +118,19 @@ pub enum AuthMode {
     None,
     /// Callers send a bearer token (RFC 6750), which is a JWT (RFC 7519).
     Jwt,
+}
+
+/// What names the person of a session, and their roles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionFrom {
+    /// The access token, which is a JWT for `auth.audience`, as that of every other caller.
+    #[default]
+    AccessToken,
+    /// The ID token, for an issuer whose access tokens are opaque.
+    IdToken,
+    /// The answer of the issuer about the access token (RFC 7662).
+    Introspection,
 }
 
 impl fmt::Debug for Auth {
@@ -202,6 +219,9 @@ impl Auth {
             }
             Some(key) if key.expose_secret().len() < SECRET_BYTES_MIN => {
                 wrong("auth.session_key", format!("expected at least {SECRET_BYTES_MIN} bytes"))
+            }
+            None if self.session_from != SessionFrom::AccessToken => {
+                wrong("auth.session_from", "expected auth.session_key beside it")
             }
             _ => Ok(()),
         }

@@ -60,6 +60,10 @@ pub(in crate::http) enum Unknown {
     Name(String),
     #[error("The token's claim {0} is not a list of texts, or one text.")]
     Roles(String),
+    #[error("The issuer gave no ID token (auth.session_from).")]
+    NoIdToken,
+    #[error("The issuer says that the token does not count (auth.session_from).")]
+    Inactive,
     #[error("The token is an ID token, not an access token.")]
     IdToken,
     #[error("The token is not an access token.")]

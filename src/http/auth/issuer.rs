@@ -3,6 +3,7 @@
 use crate::config::{self, Config};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
+use crate::http::auth_failure::AuthFailure;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use oauth2::basic::{
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 use poem::http::header;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +71,8 @@ struct Found {
     /// Where a browser ends its session at the issuer (OpenID Connect RP-Initiated Logout 1.0), if there is such an
     /// address.
     end_session: Option<Url>,
+    /// Where the issuer says what a token is worth (RFC 7662), if there is such an address.
+    introspection: Option<Url>,
     /// Sends the requests to the address of tokens.
     client: Sender,
 }
@@ -85,6 +89,7 @@ struct Document {
     token_endpoint: String,
     revocation_endpoint: Option<String>,
     end_session_endpoint: Option<String>,
+    introspection_endpoint: Option<String>,
     /// Absent if the issuer does not say what it supports (RFC 8414, 2).
     code_challenge_methods_supported: Option<Vec<String>>,
 }
@@ -95,6 +100,8 @@ pub(super) struct Granted {
     pub(super) access_token: String,
     pub(super) refresh_token: Option<String>,
     pub(super) id_token: Option<String>,
+    /// How long the access token lasts, if the issuer says so.
+    pub(super) expires_in: Option<Duration>,
 }
 
 /// Why the issuer gave no tokens.
@@ -199,18 +206,45 @@ impl Issuer {
     pub(super) async fn revoke(&self, token: &str) -> Result<(), Unreachable> {
         let found = self.found().await.map_err(|_| Unreachable("its addresses are not known".to_owned()))?;
         let Some(url) = found.revocation else { return Ok(()) };
+        self.post_token(url, token, "refresh_token").await?;
+        Ok(())
+    }
+
+    /// Returns what the issuer says about an access token (RFC 7662).
+    pub(super) async fn introspect(&self, token: &str) -> Result<Map<String, Value>, AuthFailure> {
+        let found = self.found().await.map_err(|_| AuthFailure::IssuerUnavailable)?;
+        let answer = match found.introspection {
+            Some(url) => self.post_token(url, token, "access_token").await,
+            None => Err(Unreachable("it has no introspection_endpoint".to_owned())),
+        };
+        let read = answer.and_then(|body| {
+            serde_json::from_slice(&body).map_err(|error| Unreachable(error.to_string()))
+        });
+        read.map_err(|Unreachable(why)| {
+            tracing::warn!(why, "the issuer does not say what a token is worth (auth.session_from)");
+            AuthFailure::IssuerUnavailable
+        })
+    }
+
+    /// Sends a token to an address of the issuer, and returns the body of the answer.
+    async fn post_token(&self, to: Url, token: &str, kind: &str) -> Result<Vec<u8>, Unreachable> {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("client_id", &self.client_id)
             .append_pair("token", token)
-            .append_pair("token_type_hint", "refresh_token")
+            .append_pair("token_type_hint", kind)
             .finish();
-        let request = egress::client(&url).map_err(Unreachable)?.post(url).timeout(TIMEOUT);
+        let request = egress::client(&to).map_err(Unreachable)?.post(to).timeout(TIMEOUT);
         let form = "application/x-www-form-urlencoded";
         let response = request.header(header::CONTENT_TYPE, form).body(body).send().await?;
         match response.status().as_u16() {
-            200..=299 => Ok(()),
+            200..=299 => egress::read(response, BYTES_MAX).await.map_err(Unreachable),
             status => Err(Unreachable(format!("status {status}"))),
         }
+    }
+
+    /// The name of the server at the issuer.
+    pub(super) fn client_id(&self) -> &str {
+        &self.client_id
     }
 
     /// Returns the address at which a browser ends the session of a person at the issuer, if the issuer has one.
@@ -288,7 +322,8 @@ impl Issuer {
         let client = Sender(egress::client(token.url()).map_err(Unreachable)?);
         let revocation = usable("revocation_endpoint", document.revocation_endpoint);
         let end_session = usable("end_session_endpoint", document.end_session_endpoint);
-        Ok(Found { authorization, token, revocation, end_session, client })
+        let introspection = usable("introspection_endpoint", document.introspection_endpoint);
+        Ok(Found { authorization, token, revocation, end_session, introspection, client })
     }
 }
 
@@ -354,6 +389,7 @@ fn granted(answered: AnsweredTokens, asked_with: &str) -> Result<Granted, NotGra
         access_token: tokens.access_token().secret().clone(),
         refresh_token: tokens.refresh_token().map(|token| token.secret().clone()),
         id_token: tokens.extra_fields().id_token.clone(),
+        expires_in: tokens.expires_in(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod begun;
 mod claims;
+mod identity;
 mod issuer;
 mod jwks;
 pub(super) mod loopback;
@@ -31,6 +32,7 @@ use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use begun::Ended;
+use identity::Identity;
 use issuer::Issuer;
 use places::Places;
 pub(super) use reporter::Reporter;
@@ -100,7 +102,12 @@ impl Authenticator {
                     Arc::new(SignIns::new(sign_ins::Parts {
                         store,
                         issuer: issuer.clone(),
-                        tokens: tokens.clone(),
+                        identity: Identity {
+                            from: auth.session_from,
+                            tokens: tokens.clone(),
+                            issuer: issuer.clone(),
+                            clock: clock.clone(),
+                        },
                         seal: Seal::new(session_key),
                         key: key.clone(),
                         lasts: auth.session_max,

@@ -6,11 +6,12 @@
 //! row chooses it. A refusal of the issuer (`invalid_grant`) ends the sign-in. If the issuer fails, the sign-in stays, and
 //! the person is known again when the issuer is.
 
+use super::identity::Identity;
 use super::issuer::{Granted, Issuer, NotGranted};
 use super::sealed::{KeptTokens, Seal};
 use super::session::{self, KeptCookie, Session};
 use super::signing::SigningKey;
-use super::token::{LEEWAY_SECONDS, Tokens};
+use super::token::LEEWAY_SECONDS;
 use super::{Expiry, Known};
 use crate::agent::{Tasks, persist};
 use crate::domain::Principal;
@@ -55,7 +56,7 @@ pub(crate) struct SignIns {
 pub(super) struct Parts {
     pub(super) store: Store,
     pub(super) issuer: Arc<Issuer>,
-    pub(super) tokens: Arc<Tokens>,
+    pub(super) identity: Identity,
     pub(super) seal: Seal,
     pub(super) key: SigningKey,
     /// How long a sign-in lasts.
@@ -94,8 +95,8 @@ impl SignIns {
 
     /// Begins a sign-in with what the issuer gave. Returns the cookie.
     pub(super) async fn begin(&self, granted: Granted, browser: &str) -> Result<HeaderValue, AuthFailure> {
-        let Parts { tokens, seal, clock, entropy, .. } = &self.parts;
-        let known = tokens.check(&granted.access_token).await?;
+        let Parts { identity, seal, clock, entropy, .. } = &self.parts;
+        let known = identity.of(&granted).await?;
         let known_until = known.expiry.0.ok_or(AuthFailure::IssuerUnavailable)?;
         let (id, begun_at) = (SignInId::new(clock.uuid()), clock.now());
         let latest = begun_at.plus(self.parts.lasts);
@@ -222,7 +223,7 @@ impl SignIns {
 
     /// Asks the issuer for new tokens. No transaction is open meanwhile.
     async fn ask(&self, renewal: &Renewal) -> Renewed {
-        let Parts { issuer, tokens, seal, .. } = &self.parts;
+        let Parts { issuer, identity, seal, .. } = &self.parts;
         let Some(kept) = seal.open(renewal.id, &renewal.sealed) else {
             tracing::warn!("the tokens of a sign-in were encrypted with another auth.session_key");
             return Renewed::Refused;
@@ -233,6 +234,7 @@ impl SignIns {
             Err(NotGranted::Invalid) => return Renewed::Refused,
             Err(NotGranted::Unreachable | NotGranted::Failed) => return Renewed::Failed,
         };
+        let renewed = identity.of(&granted).await;
         let kept = KeptTokens {
             refresh: Some(granted.refresh_token.unwrap_or(refresh)),
             id: granted.id_token.or(kept.id),
@@ -241,7 +243,7 @@ impl SignIns {
             let Principal { tenant_id, user_id, .. } = &known.principal;
             (tenant_id, user_id) == (&renewal.person.tenant_id, &renewal.person.user_id)
         };
-        match tokens.check(&granted.access_token).await {
+        match renewed {
             Ok(known) if is_same(&known) => Renewed::Fresh(kept, known),
             Ok(_) => {
                 tracing::warn!("the renewed token of a sign-in is that of another person");

@@ -22,6 +22,20 @@ async fn d12_a_person_signs_in_at_the_issuer_decides_and_signs_out() {
 }
 
 #[tokio::test]
+async fn d14_what_was_typed_is_there_after_a_new_sign_in_and_each_browser_is_signed_out() {
+    let oidc = Oidc::start();
+    let mut app = Embedded::with(oidc.keeps_sign_ins("ann").await).await;
+    app.client = app.client.with_token(&oidc.token("ann", "RS256").await);
+    let (_, edited) = app.held("pay", "10").await;
+    let (_, denied) = app.held("pay", "20").await;
+    let facts = json!({ "edited": edited, "denied": denied, "issuer": oidc.issuer() });
+    play("signed-in", &app.client.base, facts).await;
+    assert_eq!(app.ledger.lines(), ["pay 11"]);
+    assert_eq!(app.client.call(&denied).await["decision"]["reason"], "Not <b>now</b>.");
+    assert_eq!(app.rows.count("sign_ins").await, 0);
+}
+
+#[tokio::test]
 async fn d12_a_request_with_the_cookie_of_a_session_needs_the_csrf_token() {
     let oidc = Oidc::start();
     let app = Embedded::with(oidc.signs_in("ann").await).await;

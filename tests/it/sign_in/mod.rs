@@ -1,6 +1,8 @@
 //! Sign-ins: how they begin and end, and the sessions that they leave.
 
 mod begun;
+mod identity;
+mod kept;
 
 use crate::support::issuer::{Answers, Issuer};
 use crate::support::{Answer, Client, Embedded, Oidc};
