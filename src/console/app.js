@@ -106,6 +106,11 @@ async function start() {
   } catch (error) {
     if (error.status === 401) return;
     byId('connection').textContent = error.message;
+    // Without the answer no other request has the value that it needs.
+    if (error.status === 503) {
+      setTimeout(start, (error.retryAfter ?? 1) * 1000);
+      return;
+    }
   }
   gate.hidden = true;
   panes.hidden = false;

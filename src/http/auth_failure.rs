@@ -1,5 +1,6 @@
 //! The reasons for which a request is not authenticated.
 
+use crate::rate_limit::RateLimited;
 use crate::store::StoreError;
 use jsonwebtoken::errors::{Error, ErrorKind};
 
@@ -12,6 +13,8 @@ pub(in crate::http) enum AuthFailure {
     KeysUnavailable,
     /// The access token of a sign-in has ended, and the issuer gives no new one now.
     IssuerUnavailable,
+    /// The browser of a sign-in has sent too many requests.
+    TooOften(RateLimited),
     /// The sign-in of the caller cannot be read or stored.
     Store(StoreError),
 }

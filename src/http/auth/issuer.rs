@@ -7,8 +7,8 @@ use crate::http::auth_failure::AuthFailure;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use oauth2::basic::{
-    BasicErrorResponse, BasicErrorResponseType, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse,
-    BasicTokenType,
+    BasicErrorResponse, BasicErrorResponseType, BasicRevocationErrorResponse,
+    BasicTokenIntrospectionResponse, BasicTokenType,
 };
 use oauth2::{
     AsyncHttpClient, AuthUrl, AuthorizationCode, Client, ClientId, CsrfToken, ExtraTokenFields, HttpRequest,
@@ -217,9 +217,8 @@ impl Issuer {
             Some(url) => self.post_token(url, token, "access_token").await,
             None => Err(Unreachable("it has no introspection_endpoint".to_owned())),
         };
-        let read = answer.and_then(|body| {
-            serde_json::from_slice(&body).map_err(|error| Unreachable(error.to_string()))
-        });
+        let read = answer
+            .and_then(|body| serde_json::from_slice(&body).map_err(|error| Unreachable(error.to_string())));
         read.map_err(|Unreachable(why)| {
             tracing::warn!(why, "the issuer does not say what a token is worth (auth.session_from)");
             AuthFailure::IssuerUnavailable

@@ -20,21 +20,22 @@ mod token;
 use super::auth_failure::AuthFailure;
 use super::console;
 use super::error::ApiError;
-use crate::store::Store;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
+use crate::rate_limit::{RateLimit, RateLimited};
+use crate::store::Store;
+use begun::Ended;
+use identity::Identity;
+use issuer::Issuer;
+use places::Places;
 use poem::http::Method;
 use poem::http::header::AUTHORIZATION;
 use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
-use begun::Ended;
-use identity::Identity;
-use issuer::Issuer;
-use places::Places;
 pub(super) use reporter::Reporter;
 use sealed::Seal;
 pub(super) use session::{END, Session};
@@ -111,6 +112,7 @@ impl Authenticator {
                         seal: Seal::new(session_key),
                         key: key.clone(),
                         lasts: auth.session_max,
+                        requests: RateLimit::new(config.limits.caps(auth.mode).requests_per_minute),
                         tasks,
                         clock: clock.clone(),
                         entropy: entropy.clone(),
@@ -196,6 +198,9 @@ impl Authenticator {
             }
             AuthFailure::KeysUnavailable => ApiError::keys_unavailable(),
             AuthFailure::IssuerUnavailable => ApiError::issuer_unavailable(),
+            AuthFailure::TooOften(RateLimited { max, seconds }) => {
+                ApiError::too_often(max, "requests", seconds)
+            }
             AuthFailure::Store(error) => error.into(),
         })
     }

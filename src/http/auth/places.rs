@@ -95,8 +95,7 @@ impl Crowd {
             return None;
         }
         let taken = |waiting: &Waiting| self.taken.get(&waiting.network).copied().unwrap_or_default();
-        let (next, _) =
-            self.waiting.iter().enumerate().rev().min_by_key(|(_, waiting)| taken(waiting))?;
+        let (next, _) = self.waiting.iter().enumerate().rev().min_by_key(|(_, waiting)| taken(waiting))?;
         let next = self.waiting.remove(next);
         *self.taken.entry(next.network).or_default() += 1;
         Some(next)
@@ -108,8 +107,7 @@ impl Crowd {
             *counts.entry(waiting.network).or_default() += 1;
         }
         let largest = counts.values().copied().max();
-        let oldest =
-            self.waiting.iter().position(|waiting| counts.get(&waiting.network).copied() == largest);
+        let oldest = self.waiting.iter().position(|waiting| counts.get(&waiting.network).copied() == largest);
         if let Some(oldest) = oldest {
             // The drop of its sender ends the wait of the request.
             self.waiting.remove(oldest);

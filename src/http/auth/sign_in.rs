@@ -85,7 +85,9 @@ impl From<AuthFailure> for Failed {
                 tracing::warn!(%why, "the token of a sign-in is not accepted");
                 Self::NotAccepted
             }
-            AuthFailure::KeysUnavailable | AuthFailure::IssuerUnavailable => Self::Unavailable,
+            AuthFailure::KeysUnavailable | AuthFailure::IssuerUnavailable | AuthFailure::TooOften(_) => {
+                Self::Unavailable
+            }
             AuthFailure::Store(error) => {
                 tracing::error!(%error, "a sign-in could not be stored");
                 Self::Unavailable

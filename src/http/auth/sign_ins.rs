@@ -15,11 +15,12 @@ use super::token::LEEWAY_SECONDS;
 use super::{Expiry, Known};
 use crate::agent::{Tasks, persist};
 use crate::domain::Principal;
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::SignInId;
 use crate::domain::sign_in::{self, SealedTokens, SignIn};
 use crate::entropy::Entropy;
 use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::rate_limit::{RateLimit, User};
 use crate::store::{Asking, EndedSignIn, NewSignIn, RenewedTokens, Store, StoreError};
 use poem::http::HeaderValue;
 use std::sync::Arc;
@@ -39,6 +40,9 @@ const LEASE: Duration = Duration::from_secs(45);
 const PERSIST: Duration = Duration::from_secs(10);
 /// How long nobody asks for new tokens of a sign-in after the issuer failed.
 const REST: Duration = Duration::from_secs(5);
+/// How long a stream lasts that was opened in a session. A client that opens it again shows whether the sign-in is still
+/// there.
+const STREAMS_LAST: Duration = Duration::from_secs(60);
 /// Maximum number of renewals of a process at the same time. Only people that have signed in cause them.
 const RENEWALS_MAX: usize = 16;
 /// The time in which an access token counts after its end. In it the person is known and the tokens are renewed.
@@ -61,6 +65,8 @@ pub(super) struct Parts {
     pub(super) key: SigningKey,
     /// How long a sign-in lasts.
     pub(super) lasts: Duration,
+    /// The requests of each cookie. A cookie stays signed after its sign-in has ended.
+    pub(super) requests: RateLimit,
     pub(super) tasks: Tasks,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) entropy: Arc<dyn Entropy>,
@@ -134,6 +140,7 @@ impl SignIns {
     ) -> Result<Known, AuthFailure> {
         let cookie = KeptCookie::of(cookie, &self.parts.key).ok_or(Unknown::SessionForged)?;
         let secret = cookie.hash();
+        self.parts.requests.count_one(&User::of_sign_in(&secret)).map_err(AuthFailure::TooOften)?;
         let give_up = Instant::now() + WAIT;
         loop {
             let now = self.parts.clock.now();
@@ -148,7 +155,7 @@ impl SignIns {
                 if let Err(error) = renewal {
                     tracing::warn!(%error, "the tokens of a sign-in could not be renewed yet");
                 }
-                return Ok(known(found, session));
+                return Ok(known(found, session, now));
             }
             match renewal? {
                 // Its end is in the row, also if it panicked.
@@ -317,12 +324,8 @@ impl Renewal {
     }
 }
 
-fn known(found: SignIn, session: Session) -> Known {
+fn known(found: SignIn, session: Session, now: Timestamp) -> Known {
     let session = session.kept_as(found.id, found.ends_at);
-    Known {
-        principal: found.person,
-        expiry: Expiry(Some(found.known_until.min(found.ends_at))),
-        ticket: None,
-        session: Some(session),
-    }
+    let until = found.known_until.min(found.ends_at).min(now.plus(STREAMS_LAST));
+    Known { principal: found.person, expiry: Expiry(Some(until)), ticket: None, session: Some(session) }
 }

@@ -108,7 +108,10 @@ async fn d13_beyond_the_bound_the_oldest_sign_ins_fail_at_once_and_the_others_wa
     assert_eq!(issuer.requests(), asked + 16);
     issuer.answers(Answers::Body("{}".to_owned()));
     let first = futures::future::join_all(first).await;
-    assert!(first.iter().all(|to| to.as_ref().unwrap() == UNAVAILABLE), "the issuer does not answer: {first:?}");
+    assert!(
+        first.iter().all(|to| to.as_ref().unwrap() == UNAVAILABLE),
+        "the issuer does not answer: {first:?}"
+    );
     let mut later: Vec<String> =
         futures::future::join_all(later).await.into_iter().map(Result::unwrap).collect();
     later.sort();

@@ -19,7 +19,10 @@ async fn names_the_person(from: SessionFrom) {
     assert_eq!(session().await.body["roles"], json!(["admin"]));
     // Of the last access token, which lasts ten minutes, and the leeway of one.
     let lasts = "(SELECT known_until - begun_at AS lasts FROM sign_ins)";
-    assert_eq!(app.rows.count(&format!("{lasts} AS times WHERE lasts BETWEEN 600000000 AND 720000000")).await, 1);
+    assert_eq!(
+        app.rows.count(&format!("{lasts} AS times WHERE lasts BETWEEN 600000000 AND 720000000")).await,
+        1
+    );
 }
 
 #[tokio::test]

@@ -43,7 +43,11 @@ async fn tokens_end(app: &Embedded) {
 fn assert_ended(answer: &Answer, why: &str) {
     assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{:?}", answer.body);
     assert_eq!(answer.body["error"]["details"]["sign_in"], "/auth/sign-in");
-    assert!(answer.header("www-authenticate").unwrap().contains(why), "{:?}", answer.header("www-authenticate"));
+    assert!(
+        answer.header("www-authenticate").unwrap().contains(why),
+        "{:?}",
+        answer.header("www-authenticate")
+    );
 }
 
 #[tokio::test]
@@ -182,8 +186,10 @@ async fn d14_a_session_that_ends_while_it_is_renewed_stays_ended() {
     let app = office(&oidc).await;
     let (cookie, other) = (signed_in(&oidc, &app).await, signed_in(&oidc, &app).await);
     let ids = with_csrf(&app, &other, Method::GET, "/auth/sign-ins").await.body["results"].clone();
-    let id = ids.as_array().unwrap().iter().find(|it| it["is_current"] == false).unwrap()["sign_in_id"].clone();
-    let renewed = format!("UPDATE sign_ins SET known_until = begun_at WHERE sign_in_id = {id}").replace('"', "'");
+    let id =
+        ids.as_array().unwrap().iter().find(|it| it["is_current"] == false).unwrap()["sign_in_id"].clone();
+    let renewed =
+        format!("UPDATE sign_ins SET known_until = begun_at WHERE sign_in_id = {id}").replace('"', "'");
     app.rows.change(&renewed).await.unwrap();
     oidc.behaves(json!({ "holds": true })).await;
     let asked = oidc.given().await.0;
@@ -209,17 +215,17 @@ async fn d14_a_person_sees_and_ends_their_own_sign_ins_alone() {
     let app = office(&oidc).await;
     let (callback, began) = came_back(&oidc, &app).await;
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let ended = client.get(&callback).header("cookie", began).header("user-agent", "Browser\u{7f} 1 (Linux)");
+    let ended = client.get(&callback).header("cookie", began).header("user-agent", "Browser 1 (Linux)");
     let ended = ended.send().await.unwrap();
     let set = ended.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let cookie = signed_in(&oidc, &app).await;
     let list = with_csrf(&app, &cookie, Method::GET, "/auth/sign-ins").await;
     let results = list.body["results"].as_array().unwrap();
     let facts = |it: &Value| (it["is_current"].clone(), it["browser"].clone());
-    assert_eq!(results.iter().map(facts).collect::<Vec<_>>(), [
-        (json!(true), json!("")),
-        (json!(false), json!("Browser 1 (Linux)"))
-    ]);
+    assert_eq!(
+        results.iter().map(facts).collect::<Vec<_>>(),
+        [(json!(true), json!("")), (json!(false), json!("Browser 1 (Linux)"))]
+    );
     assert!(results[0]["begun_at"].as_str() < results[0]["ends_at"].as_str());
     let path = format!("/auth/sign-ins/{}", results[1]["sign_in_id"].as_str().unwrap());
     let bob = app.client.with_token(&oidc.token("bob", "RS256").await);
@@ -252,6 +258,40 @@ async fn d14_a_cookie_that_the_server_did_not_sign_costs_the_database_nothing() 
     for cookie in forged {
         assert_ended(&session(&app, &cookie).await, "The cookie was not made by this server.");
     }
+}
+
+#[tokio::test]
+async fn d14_a_cookie_reads_no_more_rows_than_its_user_may_send_requests() {
+    let oidc = Oidc::start();
+    let keeps = oidc.keeps_sign_ins("ann").await;
+    let app = Embedded::with(|config| {
+        keeps(config);
+        config.limits.requests_per_minute = Some(4);
+    })
+    .await;
+    let cookie = signed_in(&oidc, &app).await;
+    assert_eq!(with_csrf(&app, &cookie, Method::POST, "/auth/sign-out").await.status, 200);
+    let statuses = async |n: usize| {
+        let all = (0..n).map(|_| session(&app, &cookie));
+        join_all(all).await.iter().map(|answer| answer.status).collect::<Vec<_>>()
+    };
+    let mut after = statuses(20).await;
+    after.sort_unstable();
+    // The whole minute is a burst, and two requests of it are gone.
+    assert!(after[..2] == [401, 401] && after[4..].iter().all(|status| *status == 429), "{after:?}");
+}
+
+#[tokio::test]
+async fn d14_a_stream_outlives_its_session_by_a_minute_at_most() {
+    let oidc = Oidc::start();
+    let app = office(&oidc).await;
+    let cookie = signed_in(&oidc, &app).await;
+    let before = token::now();
+    let made = with_csrf(&app, &cookie, Method::POST, "/tickets").await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    let content = crate::support::ticket::content(made.body["ticket"].as_str().unwrap());
+    let until = content["known_until"].as_i64().unwrap() / 1_000_000;
+    assert!((before + 58..=token::now() + 61).contains(&until), "{content}");
 }
 
 #[tokio::test]
