@@ -46,6 +46,7 @@ impl Approvals {
         let polls = Box::pin(polls);
         let links = async { if work.links { self.delete_links().await } else { Ok(()) } };
         let sign_ins = async { if work.sign_ins { self.delete_sign_ins().await } else { Ok(()) } };
+        let (links, sign_ins) = (Box::pin(links), Box::pin(sign_ins));
         let (calls, turns, polls, links, sign_ins) = tokio::join!(calls, turns, polls, links, sign_ins);
         // Also if no call was in doubt: the sweep may have interrupted some.
         let verified = self.verify_doubtful().await;

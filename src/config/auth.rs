@@ -141,6 +141,9 @@ impl fmt::Debug for Auth {
 
 impl Auth {
     pub(super) fn check(&self, server: &Server) -> Result<(), ConfigError> {
+        if !(SESSION_MIN..=SESSION_MAX).contains(&self.session_max) {
+            return wrong("auth.session_max", "expected 60s to 90d");
+        }
         if self.mode == AuthMode::None {
             return self.check_unused();
         }
@@ -210,9 +213,6 @@ impl Auth {
     }
 
     fn check_sessions(&self) -> Result<(), ConfigError> {
-        if !(SESSION_MIN..=SESSION_MAX).contains(&self.session_max) {
-            return wrong("auth.session_max", "expected 60s to 90d");
-        }
         match &self.session_key {
             Some(_) if self.client_id.is_none() => {
                 wrong("auth.session_key", "expected auth.client_id beside it")

@@ -82,6 +82,13 @@ function publish(keys) {
       clientCredentials: { enabled: true },
       introspection: { enabled: true },
       revocation: { enabled: true },
+      // Its own page asks for a font of elsewhere.
+      rpInitiatedLogout: {
+        enabled: true,
+        logoutSource: (ctx, form) => {
+          ctx.body = `<!doctype html><html lang="en"><title>Sign out</title>${form}`;
+        },
+      },
       resourceIndicators: {
         enabled: true,
         // The last part of the resource is how its tokens are signed. Opaque tokens have no signature.

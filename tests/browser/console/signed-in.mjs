@@ -59,8 +59,6 @@ export default async function ({ facts, open, until }) {
     await button.click();
     await until('one fewer', () => entries.count(), left);
   }
-  // The page of the issuer asks for a font of elsewhere.
-  tab.expected.push('ERR_NAME_NOT_RESOLVED');
   // The end of the session leads to the page of the issuer where its own ends.
   await page.getByRole('banner').getByRole('button', { name: 'Sign out' }).click();
   await page.waitForURL(url => url.href.startsWith(`${facts.issuer}/session/end`));
