@@ -1,7 +1,7 @@
-//! Sign-ins that have begun: what the browser keeps until it comes back from the issuer.
+//! Sign-ins in progress: what the browser keeps until it comes back from the issuer.
 //!
 //! Another browser that comes back has no such cookie, so no page can sign a person in with the code of another
-//! person. The cookie is signed with its time, so that nobody makes one but this server. A process remembers the
+//! person. The cookie is signed with its time, so that only a server of the database makes one. A process remembers the
 //! sign-ins that came back, so that each of them reaches the issuer once.
 
 use super::session::cookie;

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LEASE: Duration = Duration::from_secs(45);
 /// How long the write of new tokens is retried. An issuer that takes each refresh token once has replaced the old one.
 const PERSIST: Duration = Duration::from_secs(10);
-/// How long nobody asks for new tokens of a sign-in after the issuer failed.
+/// How long no process asks for new tokens of a sign-in after the issuer failed.
 const REST: Duration = Duration::from_secs(5);
 /// How long a stream lasts that was opened in a session. A client that opens it again shows whether the sign-in is still
 /// there.

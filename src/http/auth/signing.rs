@@ -13,7 +13,7 @@ pub(super) struct SigningKey(SecretString);
 pub(super) enum Purpose {
     /// A ticket. The texts of the other purposes contain a character that no ticket has.
     Ticket,
-    /// A sign-in that has begun.
+    /// A sign-in in progress.
     SignIn,
     /// The session of a sign-in that the server keeps.
     Session,

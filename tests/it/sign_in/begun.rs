@@ -10,7 +10,7 @@ use reqwest::Url;
 use sha2::Sha256;
 use tokio::task::JoinHandle;
 
-/// Where the console shows that a sign-in was not begun here, and that the issuer refused a code.
+/// Where the console shows that a sign-in did not start here, that the issuer refused a code, and that it cannot be asked.
 const NOT_STARTED: &str = "http://127.0.0.1:1/#/sign-in/not-started";
 const REFUSED: &str = "http://127.0.0.1:1/#/sign-in/refused";
 const UNAVAILABLE: &str = "http://127.0.0.1:1/#/sign-in/unavailable";

@@ -121,7 +121,7 @@ async fn d14_a_refusal_of_the_issuer_ends_a_session() {
     let oidc = Oidc::start();
     let app = office(&oidc).await;
     let cookie = signed_in(&oidc, &app).await;
-    // Somebody else uses the refresh token. The issuer takes all tokens of the sign-in back at its next use.
+    // A thief uses the refresh token. The issuer takes all tokens of the sign-in back at its next use.
     let (_, given) = oidc.given().await;
     assert_eq!(oidc.refused(&given[0]).await, Value::Null);
     tokens_end(&app).await;
