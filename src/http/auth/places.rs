@@ -1,5 +1,5 @@
 //! Places at the issuer, for the exchange of codes. A browser that comes back from the issuer has no token yet, so
-//! strangers wait here too.
+//! every client of the network may wait here.
 //!
 //! At most [`PLACES`] exchanges are in progress, and at most [`WAITING_MAX`] requests wait. Of those that wait, the
 //! address with the fewest places is next, and of its requests the newest: a crowd of old requests delays no new one.
