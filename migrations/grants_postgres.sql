@@ -2,8 +2,8 @@
 -- `holdpoint migrate` and then this file, both again for each release. The schema is `holdpoint` here, the
 -- default of `database.schema`. The server's role is `holdpoint_app` here, created by
 --     CREATE ROLE holdpoint_app LOGIN PASSWORD '…';
--- The role reads and writes rows. It deletes only used tickets, links that have expired, and definitions that no MCP
--- server lists any more.
+-- The role reads and writes rows. It deletes only used tickets, links that have expired, sign-ins that have ended, and
+-- definitions that no MCP server lists any more.
 -- It cannot change tables, guards or rights.
 BEGIN;
 SET LOCAL search_path = holdpoint;
@@ -25,6 +25,9 @@ GRANT SELECT, INSERT, DELETE ON used_tickets TO holdpoint_app;
 -- A decision uses a link once. No other column of a link is updated. Servers delete links after their expiry.
 GRANT SELECT, INSERT, DELETE ON links TO holdpoint_app;
 GRANT UPDATE (used_at) ON links TO holdpoint_app;
+-- A renewal changes the tokens of a sign-in, and the roles with them. Its person and its end never change.
+GRANT SELECT, INSERT, DELETE ON sign_ins TO holdpoint_app;
+GRANT UPDATE (roles, known_until, tokens, asked_by, rests_until) ON sign_ins TO holdpoint_app;
 -- The cursor of an endpoint, and how its delivery goes.
 GRANT SELECT, INSERT, UPDATE ON endpoints TO holdpoint_app;
 -- The messages in Slack, by their ids, which never change.

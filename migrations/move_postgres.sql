@@ -10,7 +10,7 @@ BEGIN
     THEN EXECUTE format('CREATE SCHEMA %I', own); END IF;
     FOREACH moved IN ARRAY ARRAY['threads', 'messages', 'message_steps', 'runs', 'tool_calls', 'tool_requests',
         'tool_request_votes', 'decisions', 'delegations', 'escalations', 'sent_answers', 'events', 'event_sequence',
-        'ticket_keys', 'used_tickets', 'links', 'grants', 'listed_definitions', 'accepted_definitions', 'endpoints', 'slack_messages', 'seaql_migrations']
+        'ticket_keys', 'used_tickets', 'links', 'sign_ins', 'grants', 'listed_definitions', 'accepted_definitions', 'endpoints', 'slack_messages', 'seaql_migrations']
     LOOP EXECUTE format('ALTER TABLE public.%I SET SCHEMA %I', moved, own); END LOOP;
     -- The functions of the triggers: of those in `public`, the ones that the moved tables use.
     FOR moved IN SELECT DISTINCT proname FROM pg_proc JOIN pg_trigger ON tgfoid = pg_proc.oid

@@ -392,8 +392,14 @@ impl App {
         let handler = handler.unwrap_or_else(|| Arc::new(Deferred));
         let tasks = Tasks::new();
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        let auth =
-            Authenticator::new(&config, clock.clone(), tasks.clone(), tickets.clone(), entropy.clone());
+        let auth = Authenticator::new(
+            &config,
+            store.clone(),
+            clock.clone(),
+            tasks.clone(),
+            tickets.clone(),
+            entropy.clone(),
+        );
         let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
         let tools = CurrentTools::new(tools);
@@ -442,6 +448,7 @@ impl App {
             clock,
             rates,
             tickets,
+            sign_ins: auth.sign_ins(),
             streaming,
             metrics,
             scrape,

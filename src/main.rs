@@ -388,12 +388,13 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     let fenced = fencer.fence(by, |done, all| advance(&bar, done, all));
     let fenced = fenced.await.context("not everything is fenced; it is safe to run this again")?;
     bar.finish_and_clear();
-    let Fenced { pending, approved, interrupted, turns, grants } = fenced;
+    let Fenced { pending, approved, interrupted, turns, grants, sign_ins } = fenced;
     println!("{pending} calls that waited for a person are cancelled");
     println!("{approved} calls that were approved and not started are cancelled");
     println!("{interrupted} calls that were started are interrupted");
     println!("{turns} turns that were under way are closed");
     println!("{grants} remembered approvals are revoked");
+    println!("{sign_ins} sign-ins have ended");
     Ok(())
 }
 

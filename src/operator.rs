@@ -94,6 +94,8 @@ pub struct Fenced {
     pub turns: u64,
     /// Grants that are now revoked.
     pub grants: u64,
+    /// Sign-ins that have ended.
+    pub sign_ins: u64,
 }
 
 /// The numbers of threads that a purge processed.
@@ -306,6 +308,10 @@ impl Fencer {
     pub async fn fence(&self, by: &str, mut progress: impl FnMut(u64, u64)) -> Result<Fenced, OperatorError> {
         let actor = actor(by)?;
         let store = &self.0;
+        // A restored database has the sign-ins of people that have signed out since.
+        let write = store.write().await?;
+        let sign_ins = write.end_all_sign_ins().await?;
+        write.commit().await?;
         let mut grants = 0;
         for session in store.read().await?.remembering_sessions().await? {
             let write = store.write().await?;
@@ -321,7 +327,7 @@ impl Fencer {
             progress(done, open.len() as u64);
         }
         let FencedThread { pending, approved, interrupted, turns } = fenced;
-        Ok(Fenced { pending, approved, interrupted, turns, grants })
+        Ok(Fenced { pending, approved, interrupted, turns, grants, sign_ins })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
+use crate::domain::sign_in::SecretHash;
 use governor::clock::Clock;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use std::num::NonZeroU32;
@@ -28,6 +29,11 @@ impl User {
     /// Returns the reporter of the outcome of this call, as a user. No tenant has an empty name.
     pub(crate) fn reporting(call: ToolCallId) -> Self {
         Self { tenant_id: String::new(), user_id: call.to_string() }
+    }
+
+    /// Returns the sign-in with this secret as a user, before anything says whose it is.
+    pub(crate) fn of_sign_in(secret: &SecretHash) -> Self {
+        Self { tenant_id: String::new(), user_id: secret.as_str().to_owned() }
     }
 }
 

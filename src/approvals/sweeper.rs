@@ -45,10 +45,12 @@ impl Approvals {
         let polls = async { if work.unpolled { self.take_unpolled(&servers).await } else { Ok(()) } };
         let polls = Box::pin(polls);
         let links = async { if work.links { self.delete_links().await } else { Ok(()) } };
-        let (calls, turns, polls, links) = tokio::join!(calls, turns, polls, links);
+        let sign_ins = async { if work.sign_ins { self.delete_sign_ins().await } else { Ok(()) } };
+        let (links, sign_ins) = (Box::pin(links), Box::pin(sign_ins));
+        let (calls, turns, polls, links, sign_ins) = tokio::join!(calls, turns, polls, links, sign_ins);
         // Also if no call was in doubt: the sweep may have interrupted some.
         let verified = self.verify_doubtful().await;
-        for swept in calls.into_iter().chain([turns, polls, links, verified]) {
+        for swept in calls.into_iter().chain([turns, polls, links, sign_ins, verified]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep failed");
             }
@@ -167,6 +169,12 @@ impl Approvals {
     async fn delete_links(&self) -> Result<(), StoreError> {
         let write = self.store.write().await?;
         write.delete_links().await?;
+        write.commit().await
+    }
+
+    async fn delete_sign_ins(&self) -> Result<(), StoreError> {
+        let write = self.store.write().await?;
+        write.delete_sign_ins().await?;
         write.commit().await
     }
 

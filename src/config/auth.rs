@@ -6,9 +6,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// The shortest secret for HS256, in bytes: the length of the hash (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
+/// The shortest and the longest time that a session is kept.
+const SESSION_MIN: Duration = Duration::from_secs(60);
+const SESSION_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// The longest name of a tenant in characters, as in a token.
 const TENANT_CHARS_MAX: usize = 256;
 /// The parameters of an authorization request that the server sets itself (RFC 6749, 4.1.1; RFC 7636, 4.3).
@@ -67,6 +71,17 @@ pub struct Auth {
     /// `sign_in_params`: further parameters of the authorization request, such as `scope`, `resource` or
     /// `audience`.
     pub sign_in_params: BTreeMap<String, String>,
+    /// `session_key`: the key with which the server encrypts the tokens of sign-ins in the database, at least 32 bytes,
+    /// the same for all servers. With it a session at the console outlives the access token. Needs `client_id`.
+    #[serde(serialize_with = "shown::secret")]
+    pub session_key: Option<SecretString>,
+    /// `session_from`: what names the person of a session that the server keeps.
+    #[serde(deserialize_with = "super::sources::word")]
+    pub session_from: SessionFrom,
+    /// `session_max`: how long a session lasts that the server keeps with `session_key`. After it the person signs in
+    /// again.
+    #[serde(with = "super::sources::duration")]
+    pub session_max: Duration,
 }
 
 impl Default for Auth {
@@ -87,6 +102,9 @@ impl Default for Auth {
             worker_roles: Vec::new(),
             client_id: None,
             sign_in_params: BTreeMap::new(),
+            session_key: None,
+            session_from: SessionFrom::default(),
+            session_max: Duration::from_secs(24 * 60 * 60),
         }
     }
 }
@@ -102,6 +120,19 @@ pub enum AuthMode {
     Jwt,
 }
 
+/// What names the person of a session, and their roles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionFrom {
+    /// The access token, which is a JWT for `auth.audience`, as that of every other caller.
+    #[default]
+    AccessToken,
+    /// The ID token, for an issuer whose access tokens are opaque.
+    IdToken,
+    /// The answer of the issuer about the access token (RFC 7662).
+    Introspection,
+}
+
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         shown::debug(self, f)
@@ -110,6 +141,9 @@ impl fmt::Debug for Auth {
 
 impl Auth {
     pub(super) fn check(&self, server: &Server) -> Result<(), ConfigError> {
+        if !(SESSION_MIN..=SESSION_MAX).contains(&self.session_max) {
+            return wrong("auth.session_max", "expected 60s to 90d");
+        }
         if self.mode == AuthMode::None {
             return self.check_unused();
         }
@@ -156,6 +190,7 @@ impl Auth {
             let why = "expected another parameter: the server sets this one";
             return wrong(format!("auth.sign_in_params.{name}"), why);
         }
+        self.check_sessions()?;
         match &self.client_id {
             None if self.sign_in_params.is_empty() => Ok(()),
             None => wrong("auth.sign_in_params", "expected auth.client_id beside it"),
@@ -177,6 +212,21 @@ impl Auth {
         }
     }
 
+    fn check_sessions(&self) -> Result<(), ConfigError> {
+        match &self.session_key {
+            Some(_) if self.client_id.is_none() => {
+                wrong("auth.session_key", "expected auth.client_id beside it")
+            }
+            Some(key) if key.expose_secret().len() < SECRET_BYTES_MIN => {
+                wrong("auth.session_key", format!("expected at least {SECRET_BYTES_MIN} bytes"))
+            }
+            None if self.session_from != SessionFrom::AccessToken => {
+                wrong("auth.session_from", "expected auth.session_key beside it")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the roles that accept definitions of MCP tools. `None` in mode `none`, where the one user does.
     pub(crate) fn accepting(&self) -> Option<Vec<String>> {
         let roles = if self.accept_roles.is_empty() { &self.operator_roles } else { &self.accept_roles };
@@ -192,6 +242,7 @@ impl Auth {
             ("auth.audience", self.audience.is_some()),
             ("auth.client_id", self.client_id.is_some()),
             ("auth.sign_in_params", !self.sign_in_params.is_empty()),
+            ("auth.session_key", self.session_key.is_some()),
         ];
         match set.iter().find(|(_, is_set)| *is_set) {
             Some((key, _)) => wrong("auth.mode", format!("expected \"jwt\", since {key} is set")),

@@ -37,7 +37,7 @@ pub use approval::{
     Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, ShareContext, WhilePending,
 };
 pub(crate) use auth::is_safe;
-pub use auth::{Auth, AuthMode};
+pub use auth::{Auth, AuthMode, SessionFrom};
 pub use client::{Client, ClientFlags};
 pub use database::Database;
 pub use egress::Egress;

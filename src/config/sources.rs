@@ -152,8 +152,9 @@ pub(super) fn usual_variables() -> config::Map<String, String> {
 
 /// Keys whose value can be in a separate file, which `<key>_file` names. Orchestrators mount secrets as
 /// files.
-const SECRETS: [(&str, &str); 7] = [
+const SECRETS: [(&str, &str); 8] = [
     ("auth", "secret"),
+    ("auth", "session_key"),
     ("model", "api_key"),
     ("database", "url"),
     ("database", "direct_url"),

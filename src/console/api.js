@@ -82,12 +82,16 @@ export async function caller() {
 /** Whether the caller has signed in, so that they can sign out. */
 export const isSignedIn = () => csrf !== null;
 
-/** Ends the session of this browser, or forgets the token. */
+/** Ends the session of this browser, or forgets the token. Returns where the session at the issuer ends, if there is such an address. */
 export async function signOut() {
-  if (isSignedIn()) await request('POST', 'auth/sign-out');
+  const ended = isSignedIn() ? await request('POST', 'auth/sign-out') : {};
   csrf = null;
   token = null;
+  return ended.end_session_url;
 }
+
+export const signIns = () => request('GET', 'auth/sign-ins');
+export const endSignIn = signInId => request('DELETE', `auth/sign-ins/${id(signInId)}`);
 
 export const approvals = parameters => request('GET', `approvals${query(parameters)}`);
 /** The requests of tools that run. */

@@ -11,7 +11,9 @@ import { follow, live, stop } from './live.js';
 import * as session from './session.js';
 import * as sessions from './sessions.js';
 import { begin, failure, resume } from './sign-in.js';
+import * as signIns from './sign-ins.js';
 import { el, fill } from './text.js';
+import * as typed from './typed.js';
 import * as webhooks from './webhooks.js';
 
 const byId = id => document.getElementById(id);
@@ -22,7 +24,7 @@ const form = gate.querySelector('form');
 const NAMED = ['history', 'tools', 'sessions', 'webhooks'];
 
 // The views of the right pane, by the first part of the fragment.
-const VIEWS = { call: card, link, session, sessions, tools: definitions, webhooks, request: toolRequests };
+const VIEWS = { call: card, link, session, sessions, 'sign-ins': signIns, tools: definitions, webhooks, request: toolRequests };
 
 /** Opens and closes the navigation of a small window. */
 function showMenu(isOpen) {
@@ -53,7 +55,7 @@ function route() {
   });
   const filters = Object.fromEntries(new URLSearchParams(query));
   const isTools = view === 'tools';
-  const isDetail = isTools || ['sessions', 'webhooks'].includes(view) || (['call', 'link', 'session', 'request'].includes(view) && id);
+  const isDetail = isTools || ['sessions', 'sign-ins', 'webhooks'].includes(view) || (['call', 'link', 'session', 'request'].includes(view) && id);
   document.body.classList.toggle('has-detail', Boolean(isDetail));
   for (const link of document.querySelectorAll('nav a')) {
     if (!id) link.ariaCurrent = link.hash === at(view, filters) ? 'page' : null;
@@ -77,6 +79,9 @@ function route() {
   } else if (view === 'sessions') {
     list.begin();
     sessions.open();
+  } else if (view === 'sign-ins') {
+    list.begin();
+    signIns.open();
   } else if (view === 'webhooks') {
     list.begin();
     webhooks.open();
@@ -94,11 +99,18 @@ async function start() {
     return;
   }
   try {
-    const { user_id: user, tenant_id: tenant } = await caller();
-    if (hasToken() || isSignedIn()) fill(byId('caller'), user, ' of ', tenant);
+    const found = await caller();
+    const { user_id: user, tenant_id: tenant } = found;
+    typed.begin(found);
+    if (hasToken() || isSignedIn()) fill(byId('caller'), isSignedIn() ? el('a', { href: '#/sign-ins' }, user) : user, ' of ', tenant);
   } catch (error) {
     if (error.status === 401) return;
     byId('connection').textContent = error.message;
+    // Without the answer no other request has the value that it needs.
+    if (error.status === 503) {
+      setTimeout(start, (error.retryAfter ?? 1) * 1000);
+      return;
+    }
   }
   gate.hidden = true;
   panes.hidden = false;
@@ -141,6 +153,7 @@ function showWays(path) {
 }
 
 signals.addEventListener('unauthenticated', ({ detail }) => {
+  if (!panes.hidden) typed.keep();
   const path = detail.details.sign_in;
   const why = isSignedIn() ? 'Your session has ended.' : 'The server refuses the token, or it has ended.';
   showWays(path);
@@ -161,13 +174,16 @@ form.addEventListener('submit', event => {
 });
 byId('sign-out').addEventListener('click', async () => {
   const why = isSignedIn() ? 'You are signed out here. The session at the issuer stays.' : 'The token is forgotten.';
+  let atIssuer;
   try {
-    await signOut();
+    atIssuer = await signOut();
   } catch (error) {
     if (error.status !== 401) byId('connection').textContent = error.message;
     return;
   }
+  typed.forget();
   showSignIn(why, byId('with-sign-in').hidden ? null : byId('sign-in').getAttribute('href'));
+  if (atIssuer) location.assign(atIssuer);
 });
 byId('menu').addEventListener('click', () => showMenu(!document.body.classList.contains('has-menu')));
 live.addEventListener('open', () => { byId('connection').textContent = 'Live'; });

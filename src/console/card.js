@@ -18,6 +18,7 @@ import { count, el, fill, person } from './text.js';
 import { clock } from './time.js';
 import { asks, askedBy } from './tool-requests.js';
 import { draw as drawTrail } from './trail.js';
+import * as typed from './typed.js';
 import { stored, values } from './values.js';
 import { waits } from './waits.js';
 
@@ -52,6 +53,7 @@ async function refresh(own) {
     own.item = facts;
     list.put(facts);
     if (isNew) build();
+    typed.restore(reopen);
     // The card says it.
     if (own.isSending && facts.state !== 'pending') showMessage();
     await loadTrail(own);
@@ -208,12 +210,25 @@ function startEditing() {
   card.editing = editor(card.item, step => {
     // The call may be decided, or another one shown, while the server makes a preview.
     if (own !== card || own.editing === null) return;
-    if (step === 'cancel') card.editing = null;
+    if (step === 'cancel') {
+      card.editing = null;
+      typed.forget();
+    }
     build();
     card.heading.focus();
   });
   build();
   card.heading.focus();
+}
+
+// Opens the forms in which the person has typed before they signed in again.
+function reopen(values) {
+  const has = beginning => [...values.keys()].some(id => id.startsWith(beginning));
+  const press = words => [...pane.querySelectorAll('button')].find(({ textContent }) => textContent === words)?.click();
+  if (has('field-') || has('set-') || has('edit-json')) press('Edit');
+  if (has('edit-json')) press('Edit as JSON instead');
+  if (has('note')) press('More');
+  if (has('reason')) press('Deny…');
 }
 
 function editingControls() {

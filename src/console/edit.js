@@ -9,7 +9,12 @@ import { el } from './text.js';
  */
 export function editor(item, turn) {
   const { input, input_schema: schema } = item;
-  const form = { fields: fieldsOf(input, schema), json: null, errors: new Map(), all: '' };
+  const form = { fields: fieldsOf(input, schema), json: null, errors: new Map(), all: '', hasSecrets: (item.secret_inputs ?? []).length > 0 };
+  // What is typed over a secret input is not kept over a sign-in.
+  for (const { name, control: field } of form.fields ?? []) {
+    const pointer = `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+    if ((item.secret_inputs ?? []).some(place => place === pointer || place.startsWith(`${pointer}/`))) field.dataset.secret = '';
+  }
   let inputs = input;
   // What the tool says about these inputs, with the hash that the approval names.
   let shownPreview = null;
@@ -126,6 +131,7 @@ function drawForm(form, schema) {
     formElement.querySelector('textarea, input, select').focus();
   } } }, asJson ? 'Edit as a form instead (drops the changes of the JSON)' : 'Edit as JSON instead');
   if (form.fields === null) form.json ??= el('textarea', { id: 'edit-json', rows: 12, spellcheck: false, value: '{}' });
+  if (form.hasSecrets && form.json !== null) form.json.dataset.secret = '';
   return el('div', { className: 'form' }, el('h3', {}, 'Change the inputs'),
     asJson ? [el('label', { for: 'edit-json' }, 'Inputs as JSON'), form.json, form.all && el('p', { className: 'error' }, form.all)]
       : form.fields.map((field, n) => drawField(field, n, form.errors.get(field.name))),

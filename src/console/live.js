@@ -7,6 +7,8 @@ export const live = new EventTarget();
 
 // A server sends comments into a silent stream. A stream without any is dead, or its server sends none.
 const SILENCE = 90_000;
+// A stream that lasted so long is opened again at once.
+const LASTED = 10_000;
 const PAUSE_MIN = 1000;
 const PAUSE_MAX = 15_000;
 
@@ -29,8 +31,11 @@ export function stop() {
 async function run(signal) {
   let pause = PAUSE_MIN;
   while (!signal.aborted) {
+    const began = performance.now();
     try {
       await read(signal, () => { pause = PAUSE_MIN; });
+      // The server ends a stream to look again who the caller is.
+      if (performance.now() - began > LASTED) continue;
     } catch (error) {
       if (error.status === 401) return;
       if (error.retryAfter) pause = Math.max(pause, error.retryAfter * 1000);

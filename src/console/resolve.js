@@ -21,7 +21,7 @@ export function resolution(item, done) {
   const error = area('error', 'What happened instead', 'required; the model reads it');
   const reason = area('reason', 'How do you know?', 'optional; the model reads it');
   const choice = (value, words) => el('label', { className: 'check' },
-    el('input', { type: 'radio', name: 'resolve-outcome', value, on: { change: () => {
+    el('input', { id: `resolve-${value}`, type: 'radio', name: 'resolve-outcome', value, on: { change: () => {
       result.field.hidden = value !== 'succeeded';
       error.field.hidden = value !== 'failed';
     } } }), el('span', {}, words));

@@ -6,6 +6,7 @@ import { changed, guard, setBusy } from './inert.js';
 import { live } from './live.js';
 import { el, fill, person } from './text.js';
 import { clock } from './time.js';
+import { restore } from './typed.js';
 import { values } from './values.js';
 import { cutsOf } from './view.js';
 
@@ -122,6 +123,7 @@ function build(item) {
   drawProposals();
   changed();
   heading.focus();
+  restore();
 }
 
 // What people propose, each with what the caller can do about it. The form stays as it is.

@@ -60,6 +60,8 @@ ids! {
     pub(crate) GrantId,
     /// The id of a ticket, which replaces a token once.
     pub(crate) TicketId,
+    /// The id of a sign-in that the server keeps.
+    pub(crate) SignInId,
 }
 
 fn canonical(text: &str) -> Result<Uuid, InvalidId> {

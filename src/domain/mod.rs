@@ -43,6 +43,7 @@ pub(crate) mod run;
 mod script;
 pub(crate) mod secrets;
 mod shown;
+pub(crate) mod sign_in;
 pub(crate) mod strict_json;
 pub(crate) mod text;
 pub(crate) mod tool_request;

@@ -1,5 +1,7 @@
 //! The reasons for which a request is not authenticated.
 
+use crate::rate_limit::RateLimited;
+use crate::store::StoreError;
 use jsonwebtoken::errors::{Error, ErrorKind};
 
 /// Why the server does not authenticate a request.
@@ -9,6 +11,12 @@ pub(in crate::http) enum AuthFailure {
     NotKnown(Unknown),
     /// The caller may be known, but the issuer's keys are unavailable.
     KeysUnavailable,
+    /// The access token of a sign-in has ended, and the issuer gives no new one now.
+    IssuerUnavailable,
+    /// The browser of a sign-in has sent too many requests.
+    TooOften(RateLimited),
+    /// The sign-in of the caller cannot be read or stored.
+    Store(StoreError),
 }
 
 /// Why the caller of a request is unknown. The texts are fixed, for the log and for the caller. They contain
@@ -55,10 +63,18 @@ pub(in crate::http) enum Unknown {
     Name(String),
     #[error("The token's claim {0} is not a list of texts, or one text.")]
     Roles(String),
+    #[error("The issuer gave no ID token (auth.session_from).")]
+    NoIdToken,
+    #[error("The issuer says that the token does not count (auth.session_from).")]
+    Inactive,
     #[error("The token is an ID token, not an access token.")]
     IdToken,
     #[error("The token is not an access token.")]
     Purpose,
+    #[error("The cookie was not made by this server.")]
+    SessionForged,
+    #[error("The session has ended.")]
+    SessionEnded,
     #[error("The ticket was not made by this server.")]
     TicketForged,
     #[error("The ticket has expired.")]
@@ -109,6 +125,12 @@ impl Unknown {
 impl From<Unknown> for AuthFailure {
     fn from(why: Unknown) -> Self {
         Self::NotKnown(why)
+    }
+}
+
+impl From<StoreError> for AuthFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 

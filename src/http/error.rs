@@ -218,6 +218,12 @@ impl ApiError {
         Self::Unavailable(body(ErrorCode::Unavailable, message, None), "1".to_owned())
     }
 
+    /// The session needs a new token of the issuer, which gives none now.
+    pub(super) fn issuer_unavailable() -> Self {
+        let message = "The issuer cannot renew the session now. A retry is safe.";
+        Self::Unavailable(body(ErrorCode::Unavailable, message, None), "5".to_owned())
+    }
+
     /// The memory for bodies has too few bytes left.
     pub(super) fn too_many_bodies(exhausted: Exhausted) -> Self {
         Self::in_flight("bodies", exhausted)
@@ -231,9 +237,7 @@ impl ApiError {
     fn in_flight(what: &str, exhausted: Exhausted) -> Self {
         match exhausted {
             Exhausted::User => Self::rate_limited(
-                format!(
-                    "The {what} of this user's open requests use the memory for one user. A retry is safe."
-                ),
+                format!("The {what} of your open requests use the memory for one caller. A retry is safe."),
                 1,
             ),
             Exhausted::All => {

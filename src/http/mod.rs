@@ -128,6 +128,8 @@ pub(crate) struct Api {
     pub(crate) scrape: Scrape,
     pub(crate) rates: Arc<Rates>,
     pub(crate) tickets: auth::Tickets,
+    /// The sign-ins of people, if the server keeps them.
+    pub(crate) sign_ins: Option<Arc<auth::SignIns>>,
     pub(crate) streaming: Streaming,
     /// Maximum number of decisions in one request.
     pub(crate) decisions_max: usize,
@@ -217,7 +219,7 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         live_events::EventStreams(api.clone()),
         (
             tickets::Tickets(api.clone()),
-            auth_session::AuthSessions,
+            auth_session::AuthSessions(api.clone()),
             webhooks::Webhooks(api.clone()),
             links::Links(api),
         ),

@@ -1,7 +1,8 @@
 //! The work of a sweep: what is due, and one statement that asks whether anything is.
 
-use super::entity::{link, run, tool_call};
+use super::entity::{link, run, sign_in, tool_call};
 use super::links;
+use super::sign_ins;
 use super::words::literal;
 use super::{Read, Store, StoreError};
 use crate::config::Approval;
@@ -107,6 +108,8 @@ pub(crate) struct SweepWork {
     pub(crate) unpolled: bool,
     /// Whether the time of a link is over.
     pub(crate) links: bool,
+    /// Whether the time of a sign-in is over.
+    pub(crate) sign_ins: bool,
 }
 
 impl SweepWork {
@@ -129,6 +132,7 @@ struct SweepWorkRow {
     doubtful: bool,
     unpolled: bool,
     links: bool,
+    sign_ins: bool,
 }
 
 impl Store {
@@ -163,6 +167,7 @@ impl Store {
             .expr_as(call(doubtful), "doubtful")
             .expr_as(call(is_unpolled(now(), servers)), "unpolled")
             .expr_as(exists(link::Entity.table_ref(), links::is_over(now())), "links")
+            .expr_as(exists(sign_in::Entity.table_ref(), sign_ins::is_over(now())), "sign_ins")
             .to_owned();
         let work = SweepWorkRow::find_by_statement(tx.get_database_backend().build(&work)).one(&tx).await?;
         let Some(work) = work else { return Ok(SweepWork::default()) };
@@ -176,7 +181,7 @@ impl Store {
             (work.unescalated, Due::Unescalated),
         ];
         let calls = calls.into_iter().filter_map(|(found, due)| found.then_some(due)).collect();
-        let SweepWorkRow { turns, doubtful, unpolled, links, .. } = work;
-        Ok(SweepWork { calls, turns, doubtful, unpolled, links })
+        let SweepWorkRow { turns, doubtful, unpolled, links, sign_ins, .. } = work;
+        Ok(SweepWork { calls, turns, doubtful, unpolled, links, sign_ins })
     }
 }

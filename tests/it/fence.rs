@@ -45,7 +45,7 @@ async fn i4_a_call_that_ran_in_the_lost_period_does_not_run_again() {
     deployment.restore(backup);
     let fenced = deployment.operate(&FENCE);
     assert_eq!(fenced.stderr, "", "no progress bar without a terminal");
-    assert_eq!(numbers(&fenced.stdout_of_success()), [1, 0, 0, 0, 0]);
+    assert_eq!(numbers(&fenced.stdout_of_success()), [1, 0, 0, 0, 0, 0]);
 
     let server = deployment.start("30s");
     let client = &server.client;
@@ -124,7 +124,7 @@ async fn fence_closes_every_open_call_and_turn_and_reports_the_truth() {
     let Left { deployment, pending, approved, started, executing, thinking } = left().await;
     let ran = deployment.ledger();
     assert_eq!(ran.len(), 3, "{ran:?}");
-    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [1, 1, 2, 1, 0]);
+    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [1, 1, 2, 1, 0, 0]);
     let rows = deployment.rows().await;
     let everything = async || {
         let mut all = Vec::new();
@@ -134,7 +134,7 @@ async fn fence_closes_every_open_call_and_turn_and_reports_the_truth() {
         all
     };
     let fenced = everything().await;
-    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [0; 5]);
+    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [0; 6]);
     assert_eq!(everything().await, fenced, "the second fence changes nothing");
     let events = rows.all("SELECT type FROM events WHERE actor = 'user:mel' ORDER BY type").await;
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -178,7 +178,7 @@ async fn fence_is_refused_while_a_server_runs_on_sqlite() {
     refused.refused_for("another process serves from this database");
     assert_eq!(server.client.call(&id).await["state"], "pending");
     server.finish();
-    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [1, 0, 0, 0, 0]);
+    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [1, 0, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn on_postgres_fence_warns_about_a_running_server_and_its_late_outcome_is_
     let pending = deployment.hold(client, &client.thread().await, "11").await;
     let fenced = deployment.operate(&FENCE);
     assert!(fenced.stderr.contains("warning: 1 turns or tools hold leases"), "{fenced:?}");
-    assert_eq!(numbers(&fenced.stdout_of_success()), [1, 0, 1, 0, 0]);
+    assert_eq!(numbers(&fenced.stdout_of_success()), [1, 0, 1, 0, 0, 0]);
     assert_eq!(client.call(&id).await["state"], "interrupted");
     assert_eq!(client.approve(&pending).await.code(), "cancelled");
     assert_eq!(client.resume(&thread).await.text(), UNKNOWN);
@@ -226,7 +226,7 @@ async fn on_postgres_fence_can_be_repeated_after_it_was_killed_midway() {
     rows.wait_for_no_lock_waiter().await;
     let cancelled = "tool_calls WHERE state = 'cancelled'";
     assert_eq!(rows.count(cancelled).await, 2, "each thread is committed separately");
-    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [2, 0, 0, 0, 0]);
+    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [2, 0, 0, 0, 0, 0]);
     assert_eq!(rows.count(cancelled).await, 4);
     assert_eq!(rows.count("decisions").await, 4);
     assert_eq!(rows.count("events WHERE type = 'tool.cancelled'").await, 4);
@@ -238,5 +238,5 @@ async fn fence_requires_the_name_of_the_operator() {
     deployment.operate(&["migrate"]).stdout_of_success();
     deployment.operate(&["fence"]).refused_for("--by");
     deployment.operate(&["fence", "--by", " "]).refused_for("--by: expected 1 to 2000 characters");
-    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [0; 5]);
+    assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [0; 6]);
 }

@@ -87,6 +87,7 @@ mod sample_pages;
 mod schema;
 mod secrets;
 mod session_list;
+mod sign_in;
 mod slack;
 mod startup;
 mod statements;

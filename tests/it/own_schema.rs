@@ -8,7 +8,7 @@ use serde_json::json;
 /// The statements that an operator applies to tables in `public`.
 const MOVE: &str = include_str!("../../migrations/move_postgres.sql");
 /// The tables, with that of the migrations.
-const TABLES: i64 = 22;
+const TABLES: i64 = 23;
 /// The functions of the triggers.
 const FUNCTIONS: i64 = 34;
 

@@ -3,12 +3,18 @@
 //   POST /keys     [["a", "RS256"], …]   publishes these keys and signs with the first of an algorithm;
 //                                        answers with the public ones as PEM
 //   POST /sign-in  {"client", "user"}    what the token endpoint gives a page on which this user signed in
+//   POST /behave   {"roles", "tenant", "fails", "holds"}
+//                                        the roles and the tenant of later tokens; the status of every answer for
+//                                        tokens, if it is set; whether these answers wait for the next behaviour
+//   GET /given     {"asked", "refresh"}  how often tokens were asked for, and the refresh tokens that were given
+//   POST /refresh  "token"               what the token endpoint answers the console for this refresh token
 import { createHash, generateKeyPairSync, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import Provider from "oidc-provider";
 
 const AUDIENCE = "holdpoint";
 const RESOURCE = "https://holdpoint.example/";
+const OPAQUE = "opaque";
 const CALLBACK = "https://page.example/callback";
 const KINDS = {
   RS256: ["rsa", { modulusLength: 2048 }],
@@ -17,12 +23,20 @@ const KINDS = {
 };
 const pairs = new Map();
 let provider;
+// How the token endpoint behaves, and what it did.
+let behaviour = {};
+let release = () => {};
+let released = Promise.resolve();
+const given = { asked: 0, refresh: [] };
 
 /** The key of this name, made at the first request. */
 function pair(name, algorithm) {
   if (!pairs.has(name)) pairs.set(name, generateKeyPairSync(...KINDS[algorithm]));
   return pairs.get(name);
 }
+
+/** The claims that name a person, besides the user. */
+const named = () => ({ tenant: behaviour.tenant ?? "acme", roles: behaviour.roles ?? ["approver", "reader"] });
 
 function publish(keys) {
   const jwks = keys.map(([kid, alg]) => ({ ...pair(kid, alg).privateKey.export({ format: "jwk" }), kid, alg, use: "sig" }));
@@ -48,7 +62,7 @@ function publish(keys) {
     token_endpoint_auth_method: "none",
     redirect_uris: ["http://127.0.0.1/auth/callback"],
     response_types: ["code"],
-    grant_types: ["authorization_code"],
+    grant_types: ["authorization_code", "refresh_token"],
   };
   provider = new Provider(issuer, {
     jwks: { keys: jwks },
@@ -57,21 +71,34 @@ function publish(keys) {
     enabledJWA: { idTokenSigningAlgValues: Object.keys(KINDS) },
     clientDefaults: { id_token_signed_response_alg: keys[0][1] },
     scopes: ["openid", "offline_access"],
-    findAccount: (_ctx, accountId) => ({ accountId, claims: () => ({ sub: accountId }) }),
+    // The ID token has the claims too.
+    conformIdTokenClaims: false,
+    claims: { openid: ["sub", "tenant", "roles"] },
+    findAccount: (_ctx, accountId) => ({ accountId, claims: () => ({ sub: accountId, ...named() }) }),
     issueRefreshToken: () => true,
-    extraTokenClaims: () => ({ tenant: "acme", roles: ["approver", "reader"] }),
+    extraTokenClaims: named,
     features: {
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
+      introspection: { enabled: true },
+      revocation: { enabled: true },
+      // Its own page asks for a font of elsewhere.
+      rpInitiatedLogout: {
+        enabled: true,
+        logoutSource: (ctx, form) => {
+          ctx.body = `<!doctype html><html lang="en"><title>Sign out</title>${form}`;
+        },
+      },
       resourceIndicators: {
         enabled: true,
-        // The last part of the resource is how its tokens are signed.
+        // The last part of the resource is how its tokens are signed. Opaque tokens have no signature.
         getResourceServerInfo: (_ctx, resource) => ({
           audience: AUDIENCE,
           scope: "",
-          accessTokenFormat: "jwt",
           accessTokenTTL: 600,
-          jwt: { sign: { alg: resource.slice(RESOURCE.length) } },
+          ...(resource === RESOURCE + OPAQUE
+            ? { accessTokenFormat: "opaque" }
+            : { accessTokenFormat: "jwt", jwt: { sign: { alg: resource.slice(RESOURCE.length) } } }),
         }),
         useGrantedResource: () => true,
       },
@@ -85,10 +112,13 @@ function publish(keys) {
         accountId: ctx.oidc.session.accountId,
       });
       grant.addOIDCScope("openid offline_access");
-      for (const alg of Object.keys(KINDS)) grant.addResourceScope(RESOURCE + alg, "");
+      for (const last of [...Object.keys(KINDS), OPAQUE]) grant.addResourceScope(RESOURCE + last, "");
       await grant.save();
       return grant;
     },
+  });
+  provider.on("grant.success", (ctx) => {
+    if (ctx.body.refresh_token) given.refresh.push(ctx.body.refresh_token);
   });
   return Object.fromEntries(
     keys.map(([kid, alg]) => [kid, pair(kid, alg).publicKey.export({ format: "pem", type: "spki" })]),
@@ -138,6 +168,15 @@ async function signIn({ client, user, alg }) {
   return answer.json();
 }
 
+/** How the token endpoint answers the console for a refresh token. */
+async function refresh(token) {
+  const answer = await fetch(new URL("/token", issuer), {
+    method: "POST",
+    body: new URLSearchParams({ grant_type: "refresh_token", client_id: "console", refresh_token: token }),
+  });
+  return answer.json();
+}
+
 async function body(request) {
   const pieces = [];
   for await (const piece of request) pieces.push(piece);
@@ -150,6 +189,23 @@ const server = createServer(async (request, response) => {
       response.end(JSON.stringify(publish(await body(request))));
     } else if (request.url === "/sign-in") {
       response.end(JSON.stringify(await signIn(await body(request))));
+    } else if (request.url === "/behave") {
+      behaviour = await body(request);
+      release();
+      if (behaviour.holds) released = new Promise((resolve) => (release = resolve));
+      response.end("{}");
+    } else if (request.url === "/given") {
+      response.end(JSON.stringify(given));
+    } else if (request.url === "/refresh") {
+      response.end(JSON.stringify(await refresh(await body(request))));
+    } else if (request.url === "/token" && behaviour.fails) {
+      given.asked += 1;
+      response.writeHead(behaviour.fails);
+      response.end("<h1>The issuer is down</h1>");
+    } else if (request.url === "/token") {
+      given.asked += 1;
+      await released;
+      provider.callback()(request, response);
     } else if (request.url.startsWith("/interaction/")) {
       const { params } = await provider.interactionDetails(request, response);
       await provider.interactionFinished(request, response, {

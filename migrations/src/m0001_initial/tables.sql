@@ -535,6 +535,36 @@ CREATE TABLE links (
 
 CREATE INDEX links_over ON links (expires_at);
 
+-- The sign-ins of people at the console that the server keeps. A row exists as long as its sign-in, whose end deletes it.
+CREATE TABLE sign_ins (
+    sign_in_id  TEXT NOT NULL PRIMARY KEY,
+    -- The hash of the secret in the cookie of the browser.
+    secret_hash TEXT NOT NULL UNIQUE,
+    tenant_id   TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    -- The roles of the last access token, and when servers stop accepting it.
+    roles       TEXT NOT NULL,
+    known_until BIGINT NOT NULL,
+    -- What the issuer gave with it, encrypted with `auth.session_key`.
+    tokens      TEXT NOT NULL,
+    -- What the browser calls itself.
+    browser     TEXT NOT NULL,
+    begun_at    BIGINT NOT NULL,
+    ends_at     BIGINT NOT NULL,
+    -- The attempt that asks the issuer for new tokens, if one does, and until when no other one begins.
+    asked_by    TEXT,
+    rests_until BIGINT,
+    CHECK (length(secret_hash) = 64),
+    CHECK (user_id <> ''),
+    CHECK (length(browser) <= 200),
+    CHECK (begun_at < ends_at),
+    CHECK (asked_by IS NULL OR rests_until IS NOT NULL)
+);
+
+CREATE INDEX sign_ins_user ON sign_ins (tenant_id, user_id, begun_at);
+
+CREATE INDEX sign_ins_over ON sign_ins (ends_at);
+
 CREATE TABLE grants (
     grant_id     TEXT NOT NULL PRIMARY KEY,
     tenant_id    TEXT NOT NULL,

@@ -37,9 +37,14 @@ impl Claims {
         }
     }
 
-    /// Returns the principal that the claims of a checked token name.
+    /// Returns the principal that the claims of a checked access token name.
     pub(super) fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, Unknown> {
         check_purpose(claims)?;
+        self.person(claims)
+    }
+
+    /// Returns the person that these claims name, whatever the token is for.
+    pub(super) fn person(&self, claims: &Map<String, Value>) -> Result<Principal, Unknown> {
         let user_id = match claims.get(&self.user) {
             None => return Err(Unknown::NoClaim(self.user.clone())),
             Some(user) => name(user).ok_or_else(|| Unknown::Name(self.user.clone()))?,

@@ -1,12 +1,19 @@
 //! Authentication. The middleware authenticates each request before it reads the body.
 
+mod begun;
 mod claims;
+mod identity;
+mod issuer;
 mod jwks;
 pub(super) mod loopback;
+mod places;
 mod reporter;
+mod sealed;
 mod session;
 mod sign_in;
+mod sign_ins;
 mod signatures;
+mod signing;
 mod ticket;
 mod token;
 
@@ -18,14 +25,22 @@ use crate::config::{Auth, AuthMode, Config};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
+use crate::rate_limit::{RateLimit, RateLimited};
+use crate::store::Store;
+use begun::Ended;
+use identity::Identity;
+use issuer::Issuer;
+use places::Places;
 use poem::http::Method;
 use poem::http::header::AUTHORIZATION;
 use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 pub(super) use reporter::Reporter;
+use sealed::Seal;
 pub(super) use session::{END, Session};
 use sign_in::SignIn;
+pub(crate) use sign_ins::SignIns;
 use std::sync::Arc;
 pub(crate) use ticket::Tickets;
 use ticket::Unused;
@@ -47,10 +62,10 @@ pub(crate) enum Authenticator {
 /// How the server authenticates callers by tokens.
 #[derive(Debug)]
 pub(crate) struct ByToken {
-    tokens: Tokens,
+    tokens: Arc<Tokens>,
     /// A ticket replaces the token of the caller that got it.
     tickets: Tickets,
-    /// The sign-in of people, whose token is in a cookie.
+    /// The sign-in of people, whose browsers have a cookie.
     sign_in: Option<SignIn>,
 }
 
@@ -66,6 +81,7 @@ impl Authenticator {
     /// Returns the authenticator that the configuration selects, or the reason why that fails.
     pub(crate) fn new(
         config: &Config,
+        store: Store,
         clock: Arc<dyn Clock>,
         tasks: Tasks,
         tickets: Tickets,
@@ -75,8 +91,44 @@ impl Authenticator {
         match auth.mode {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
             AuthMode::Jwt => {
-                let sign_in = SignIn::new(config, clock.clone(), entropy)?;
-                let tokens = Tokens::new(auth, clock, tasks)?;
+                let tokens = Arc::new(Tokens::new(auth, clock.clone(), tasks.clone())?);
+                let Some(client_id) = auth.client_id.clone() else {
+                    return Ok(Self::Tokens(Box::new(ByToken { tokens, tickets, sign_in: None })));
+                };
+                let url = config.server.public_url.as_deref().unwrap_or_default();
+                let callback = format!("{url}{}", sign_in::CALLBACK_PATH);
+                let issuer = Arc::new(Issuer::new(config, client_id, callback, clock.clone())?);
+                let key = tickets.key().clone();
+                let kept = auth.session_key.clone().map(|session_key| {
+                    Arc::new(SignIns::new(sign_ins::Parts {
+                        store,
+                        issuer: issuer.clone(),
+                        identity: Identity {
+                            from: auth.session_from,
+                            tokens: tokens.clone(),
+                            issuer: issuer.clone(),
+                            clock: clock.clone(),
+                        },
+                        seal: Seal::new(session_key),
+                        key: key.clone(),
+                        lasts: auth.session_max,
+                        requests: RateLimit::new(config.limits.caps(auth.mode).requests_per_minute),
+                        tasks,
+                        clock: clock.clone(),
+                        entropy: entropy.clone(),
+                    }))
+                });
+                let sign_in = Some(SignIn {
+                    home: format!("{url}/"),
+                    issuer,
+                    tokens: tokens.clone(),
+                    kept,
+                    ended: Ended::default(),
+                    places: Places::default(),
+                    key,
+                    clock,
+                    entropy,
+                });
                 Ok(Self::Tokens(Box::new(ByToken { tokens, tickets, sign_in })))
             }
         }
@@ -93,7 +145,13 @@ impl Authenticator {
         if request.method() != Method::GET {
             return Some(ApiError::method_not_allowed().into_response());
         }
-        Some(sign_in.answer(request, &by_token.tokens).await)
+        Some(sign_in.answer(request).await)
+    }
+
+    /// Returns the sign-ins that the server keeps, if it keeps any.
+    pub(crate) fn sign_ins(&self) -> Option<Arc<SignIns>> {
+        let Self::Tokens(by_token) = self else { return None };
+        by_token.sign_in.as_ref()?.kept.clone()
     }
 
     /// Starts to fetch the issuer's keys. The server starts without waiting for them.
@@ -104,7 +162,8 @@ impl Authenticator {
     }
 
     /// Returns the caller of this request, or `None` for an open path, where the server checks no
-    /// credentials. The database is not used, so requests without valid credentials do not load it.
+    /// credentials. The database is read only for a cookie that the server has signed, so requests without valid
+    /// credentials do not load it.
     pub(super) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
         let ByToken { tokens, tickets, sign_in } = match self {
             Self::Local { loopback_only } => {
@@ -124,9 +183,12 @@ impl Authenticator {
         let known = if let Some(ticket) = ticket::of(request) {
             ticket::check_origin(request)?;
             tickets.read(&ticket).map_err(AuthFailure::from)
-        } else if let Some(token) = session::token(headers).filter(|_| by_cookie) {
-            let session = session::check(request, token)?;
-            tokens.check(token).await.map(|known| Known { session: Some(session), ..known })
+        } else if let Some(cookie) = session::value(headers).filter(|_| by_cookie) {
+            let session = session::check(request, cookie)?;
+            match sign_in.as_ref().and_then(|sign_in| sign_in.kept.as_ref()) {
+                Some(kept) => kept.resume(cookie, session).await,
+                None => tokens.check(cookie).await.map(|known| Known { session: Some(session), ..known }),
+            }
         } else {
             tokens.known(headers).await
         };
@@ -135,6 +197,11 @@ impl Authenticator {
                 ApiError::unauthenticated(&why, sign_in.as_ref().map(|_| sign_in::PATH))
             }
             AuthFailure::KeysUnavailable => ApiError::keys_unavailable(),
+            AuthFailure::IssuerUnavailable => ApiError::issuer_unavailable(),
+            AuthFailure::TooOften(RateLimited { max, seconds }) => {
+                ApiError::too_often(max, "requests", seconds)
+            }
+            AuthFailure::Store(error) => error.into(),
         })
     }
 }

@@ -1,9 +1,13 @@
-//! Sessions of browsers: the access token of a sign-in, in a cookie of this host.
+//! Sessions of browsers: a cookie of this host with the access token of a sign-in, or with the secret of a sign-in that
+//! the server keeps.
 //!
 //! The browser sends the cookie by itself, also when a page of another site has made the request. So the cookie
 //! counts only together with the header [`CSRF_HEADER`], whose value only a page of this origin can read.
 
+use super::signing::{Purpose, SigningKey};
 use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::id::SignInId;
+use crate::domain::sign_in::SecretHash;
 use crate::http::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,18 +15,15 @@ use poem::Request;
 use poem::http::header::COOKIE;
 use poem::http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
-use std::time::Duration;
 
 /// The name of the cookie. The prefix makes browsers require `Secure` and `Path=/`, and refuse a cookie for a whole
 /// domain (RFC 6265bis, 4.1.3.2).
 const NAME: &str = "__Host-holdpoint";
-/// The name of the cookie that a sign-in needs until the browser comes back.
-const SIGN_IN_NAME: &str = "__Host-holdpoint-sign-in";
 /// The longest name and value together that browsers keep, in bytes (RFC 6265bis, 5.6).
 const BYTES_MAX: usize = 4096;
 /// The header that a request with the cookie carries.
 const CSRF_HEADER: &str = "x-csrf-token";
-/// The separator of domains between hashes of the token.
+/// The separator of domains between hashes of the cookie.
 const CSRF_DOMAIN: &[u8] = b"holdpoint.csrf.v1\0";
 /// The route whose response has the value of [`CSRF_HEADER`]. A page of another origin cannot read the response.
 const SESSION_PATH: &str = "/auth/session";
@@ -32,23 +33,63 @@ const SESSION_PATH: &str = "/auth/session";
 pub(in crate::http) struct Session {
     /// The value of [`CSRF_HEADER`] for the session.
     pub(in crate::http) csrf_token: String,
+    /// The sign-in, if the server keeps it, and its end.
+    pub(in crate::http) kept: Option<(SignInId, Timestamp)>,
 }
 
 impl Session {
-    fn of(token: &str) -> Self {
-        let hash = Sha256::new().chain_update(CSRF_DOMAIN).chain_update(token).finalize();
-        Self { csrf_token: URL_SAFE_NO_PAD.encode(hash) }
+    fn of(cookie: &str) -> Self {
+        let hash = Sha256::new().chain_update(CSRF_DOMAIN).chain_update(cookie).finalize();
+        Self { csrf_token: URL_SAFE_NO_PAD.encode(hash), kept: None }
+    }
+
+    /// The session of this sign-in, which the server keeps until `ends_at`.
+    pub(super) fn kept_as(self, id: SignInId, ends_at: Timestamp) -> Self {
+        Self { kept: Some((id, ends_at)), ..self }
     }
 }
 
-/// Returns the token in the cookie of a request.
-pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
+/// The cookie of a sign-in that the server keeps.
+#[derive(Debug)]
+pub(super) struct KeptCookie {
+    /// 256 random bits, of which the database has the hash.
+    pub(super) secret: String,
+    /// When the sign-in ends at the latest.
+    pub(super) ends_at: Timestamp,
+}
+
+impl KeptCookie {
+    /// Returns the signed value of the cookie.
+    pub(super) fn signed(&self, key: &SigningKey) -> Option<String> {
+        let text = format!("{}.{}", self.secret, self.ends_at.as_micros());
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(Purpose::Session, &text)?);
+        Some(format!("{text}.{signature}"))
+    }
+
+    /// Reads the value of a cookie. Returns `None` if no server of this database has signed it.
+    pub(super) fn of(value: &str, key: &SigningKey) -> Option<Self> {
+        let (text, signature) = value.rsplit_once('.')?;
+        if !key.has_signed(Purpose::Session, text, &URL_SAFE_NO_PAD.decode(signature).ok()?) {
+            return None;
+        }
+        let (secret, ends_at) = text.split_once('.')?;
+        let ends_at = Timestamp::from_micros(ends_at.parse().ok()?);
+        Some(Self { secret: secret.to_owned(), ends_at })
+    }
+
+    pub(super) fn hash(&self) -> SecretHash {
+        SecretHash::of(&self.secret)
+    }
+}
+
+/// Returns the value of the session cookie of a request.
+pub(super) fn value(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, NAME)
 }
 
-/// Returns the session with this token, for a request from a page of this origin.
-pub(super) fn check(request: &Request, token: &str) -> Result<Session, ApiError> {
-    let session = Session::of(token);
+/// Returns the session with this cookie, for a request from a page of this origin.
+pub(super) fn check(request: &Request, cookie: &str) -> Result<Session, ApiError> {
+    let session = Session::of(cookie);
     let path = request.uri().path();
     let is_session_path = path.strip_prefix("/api").unwrap_or(path) == SESSION_PATH;
     let sent = request.header(CSRF_HEADER).unwrap_or_default();
@@ -62,54 +103,22 @@ pub(super) fn check(request: &Request, token: &str) -> Result<Session, ApiError>
     Err(ApiError::forbidden(expected))
 }
 
-/// Returns the cookie that keeps a token until it ends, or `None` if the token is too long for a cookie.
-pub(super) fn begin(token: &str, ends_at: Option<Timestamp>, clock: &dyn Clock) -> Option<HeaderValue> {
-    if NAME.len() + token.len() + 1 > BYTES_MAX {
+/// Returns the cookie that keeps a value until it ends, or `None` if the value is too long for a cookie.
+pub(super) fn cookie_of(value: &str, ends_at: Option<Timestamp>, clock: &dyn Clock) -> Option<HeaderValue> {
+    if NAME.len() + value.len() + 1 > BYTES_MAX {
         return None;
     }
     let lasts = ends_at.map(|ends_at| ends_at.since(clock.now()).as_secs());
     let max_age = lasts.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
-    HeaderValue::try_from(format!("{NAME}={token}; Path=/; Secure; HttpOnly; SameSite=Strict{max_age}")).ok()
+    HeaderValue::try_from(format!("{NAME}={value}; Path=/; Secure; HttpOnly; SameSite=Strict{max_age}")).ok()
 }
 
 /// The cookie that ends a session.
 pub(in crate::http) const END: &str =
     "__Host-holdpoint=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0";
 
-/// What the browser keeps between the two halves of a sign-in. Another browser that comes back has no such cookie, so
-/// no page can sign a person in with the code of another person.
-#[derive(Debug)]
-pub(super) struct PendingSignIn {
-    /// The value that the issuer returns with the code (RFC 6749, 10.12).
-    pub(super) state: String,
-    /// The proof that this browser began the sign-in (RFC 7636, 4.1).
-    pub(super) verifier: String,
-}
-
-impl PendingSignIn {
-    /// Returns the cookie. It is `Lax`, because the browser comes back from the site of the issuer.
-    pub(super) fn cookie(&self, lasts: Duration) -> Option<HeaderValue> {
-        let (Self { state, verifier }, seconds) = (self, lasts.as_secs());
-        let value = format!(
-            "{SIGN_IN_NAME}={state}.{verifier}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}"
-        );
-        HeaderValue::try_from(value).ok()
-    }
-
-    /// Returns what the browser kept.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let (state, verifier) = cookie(headers, SIGN_IN_NAME)?.split_once('.')?;
-        Some(Self { state: state.to_owned(), verifier: verifier.to_owned() })
-    }
-
-    /// The cookie that forgets it.
-    pub(super) const END: HeaderValue = HeaderValue::from_static(
-        "__Host-holdpoint-sign-in=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
-    );
-}
-
 /// Returns the value of the one cookie with this name (RFC 6265, 5.4).
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut values = pairs.flat_map(|value| value.split(';')).filter_map(|pair| {
         let (named, value) = pair.trim().split_once('=')?;

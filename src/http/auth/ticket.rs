@@ -4,6 +4,7 @@
 //! without the database, which stores only used tickets. No line of the log contains a ticket, because the
 //! log has the path of a request but never the query.
 
+use super::signing::{Purpose, SigningKey};
 use super::{Expiry, Known};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
@@ -14,12 +15,10 @@ use crate::http::error::ApiError;
 use crate::store::Store;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, Mac};
 use poem::Request;
 use poem::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,8 +41,7 @@ struct Content {
 /// Makes and checks tickets.
 #[derive(Debug, Clone)]
 pub(crate) struct Tickets {
-    /// The key, the same for all servers of a database.
-    key: SecretString,
+    key: SigningKey,
     clock: Arc<dyn Clock>,
 }
 
@@ -71,7 +69,12 @@ pub(super) fn of(request: &Request) -> Option<String> {
 impl Tickets {
     /// Creates tickets signed with this key.
     pub(crate) fn new(key: SecretString, clock: Arc<dyn Clock>) -> Self {
-        Self { key, clock }
+        Self { key: SigningKey::new(key), clock }
+    }
+
+    /// Returns the key of the signatures.
+    pub(super) fn key(&self) -> &SigningKey {
+        &self.key
     }
 
     /// Returns a ticket for this principal, authenticated until `known_until`, and the expiry of the ticket.
@@ -91,7 +94,7 @@ impl Tickets {
         };
         let content = serde_json::to_vec(&content).map_err(|_| ApiError::internal())?;
         let content = URL_SAFE_NO_PAD.encode(content);
-        let signature = self.mac(&content).ok_or_else(ApiError::internal)?.finalize().into_bytes();
+        let signature = self.key.sign(Purpose::Ticket, &content).ok_or_else(ApiError::internal)?;
         Ok((format!("{content}.{}", URL_SAFE_NO_PAD.encode(signature)), expires_at))
     }
 
@@ -115,15 +118,11 @@ impl Tickets {
     fn verified(&self, ticket: &str) -> Option<Content> {
         let (content, signature) = ticket.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        // Verified in constant time, before the content is parsed.
-        self.mac(content)?.verify_slice(&signature).ok()?;
+        // Verified before the content is parsed.
+        if !self.key.has_signed(Purpose::Ticket, content, &signature) {
+            return None;
+        }
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(content).ok()?).ok()
-    }
-
-    fn mac(&self, content: &str) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.key.expose_secret().as_bytes()).ok()?;
-        mac.update(content.as_bytes());
-        Some(mac)
     }
 }
 

@@ -9,6 +9,7 @@ use super::signatures;
 use super::{Expiry, Known};
 use crate::agent::Tasks;
 use crate::config::Auth;
+use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::http::auth_failure::{AuthFailure, Unknown};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
@@ -73,14 +74,57 @@ impl Tokens {
 
     /// Returns the caller that a token names.
     pub(super) async fn check(&self, token: &str) -> Result<Known, AuthFailure> {
+        let claims = self.checked(token, &self.audience).await?;
+        Ok(known(self.claims.principal(&claims)?, &claims))
+    }
+
+    /// Returns the person that an ID token names. The issuer gave it to this client itself (OpenID Connect Core,
+    /// 3.1.3.7).
+    pub(super) async fn check_id_token(&self, token: &str, client_id: &str) -> Result<Known, AuthFailure> {
+        let claims = self.checked(token, client_id).await?;
+        if claims.get("azp").is_some_and(|party| party != client_id) {
+            return Err(Unknown::Audience.into());
+        }
+        Ok(known(self.claims.person(&claims)?, &claims))
+    }
+
+    /// Returns the person that the answer of the issuer about an access token names (RFC 7662, 2.2). The issuer gave that
+    /// token to this client itself.
+    pub(super) fn check_introspected(
+        &self,
+        claims: &Map<String, Value>,
+        client_id: &str,
+    ) -> Result<Known, Unknown> {
+        if claims.get("active") != Some(&Value::Bool(true)) {
+            return Err(Unknown::Inactive);
+        }
+        let is_other = |claim: &str, expected: &str| claims.get(claim).is_some_and(|is| is != expected);
+        if is_other("iss", &self.issuer) {
+            return Err(Unknown::Issuer);
+        }
+        let is_for_this_server = match claims.get("aud") {
+            None => true,
+            Some(Value::Array(all)) => all.iter().any(|audience| *audience == self.audience),
+            Some(audience) => *audience == self.audience,
+        };
+        if !is_for_this_server || is_other("client_id", client_id) {
+            return Err(Unknown::Audience);
+        }
+        if claims.get("exp").and_then(Value::as_f64).is_none() {
+            return Err(Unknown::NoClaim("exp".to_owned()));
+        }
+        Ok(known(self.claims.person(claims)?, claims))
+    }
+
+    /// Returns the claims of a token for this audience.
+    async fn checked(&self, token: &str, audience: &str) -> Result<Map<String, Value>, AuthFailure> {
         let header = jsonwebtoken::decode_header(token).map_err(Unknown::from)?;
         check_header(&header)?;
         let (key, algorithm) = self.key(&header).await?;
-        let checked = jsonwebtoken::decode(token, &key, &self.validation(algorithm));
-        let claims = checked.map_err(Unknown::from)?.claims;
+        let checked = jsonwebtoken::decode(token, &key, &self.validation(algorithm, audience));
+        let claims: Map<String, Value> = checked.map_err(Unknown::from)?.claims;
         self.check_more(&claims)?;
-        let principal = self.claims.principal(&claims)?;
-        Ok(Known { principal, expiry: Expiry(Some(accepted_until(&claims))), ticket: None, session: None })
+        Ok(claims)
     }
 
     /// Returns the key and the algorithm that check a token with this header.
@@ -91,11 +135,11 @@ impl Tokens {
         }
     }
 
-    fn validation(&self, algorithm: Algorithm) -> Validation {
+    fn validation(&self, algorithm: Algorithm, audience: &str) -> Validation {
         let mut validation = Validation::new(algorithm);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         validation.set_issuer(&[&self.issuer]);
-        validation.set_audience(&[&self.audience]);
+        validation.set_audience(&[audience]);
         validation.validate_nbf = true;
         validation.leeway = LEEWAY_SECONDS;
         validation
@@ -116,6 +160,10 @@ impl Tokens {
         }
         Ok(())
     }
+}
+
+fn known(principal: Principal, claims: &Map<String, Value>) -> Known {
+    Known { principal, expiry: Expiry(Some(accepted_until(claims))), ticket: None, session: None }
 }
 
 /// Returns when the server stops accepting a token with these checked claims.

@@ -15,6 +15,7 @@ pub(super) mod listed_definition;
 pub(super) mod message;
 pub(super) mod run;
 pub(super) mod sent_answer;
+pub(super) mod sign_in;
 pub(super) mod slack_message;
 pub(super) mod step;
 pub(super) mod thread;

@@ -31,7 +31,7 @@ fn serves_not(url: &str, why: &str) {
 }
 
 /// Statements that the serving role may not execute, and the error that Postgres returns.
-const REFUSED: [(&str, &str); 29] = [
+const REFUSED: [(&str, &str); 31] = [
     ("CREATE TABLE mine (x TEXT)", "permission denied for schema holdpoint"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
@@ -48,6 +48,8 @@ const REFUSED: [(&str, &str); 29] = [
     ("UPDATE ticket_keys SET signing_key = 'x'", "permission denied for table ticket_keys"),
     ("DELETE FROM ticket_keys", "permission denied for table ticket_keys"),
     ("UPDATE links SET user_id = 'x'", "permission denied for table links"),
+    ("UPDATE sign_ins SET user_id = 'x'", "permission denied for table sign_ins"),
+    ("UPDATE sign_ins SET ends_at = 9000000000000000", "permission denied for table sign_ins"),
     ("DELETE FROM grants", "permission denied for table grants"),
     ("UPDATE grants SET tool_name = 'transfer'", "permission denied for table grants"),
     ("DELETE FROM accepted_definitions", "permission denied for table accepted_definitions"),
@@ -106,6 +108,7 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     the_tickets_of_a_server_with_tokens_are_used_up(&app_url).await;
     definitions_of_an_mcp_server_are_recorded_and_accepted(&app_url).await;
     a_link_is_made_used_and_deleted(&app).await;
+    a_sign_in_is_made_renewed_and_deleted(&app).await;
     let before = super::everything(&app).await;
     for (sql, why) in REFUSED {
         let refused = app.rows.change(sql).await.expect_err(sql);
@@ -140,6 +143,19 @@ async fn a_link_is_made_used_and_deleted(app: &Embedded) {
         "0".repeat(64)
     );
     for change in [made.as_str(), "UPDATE links SET used_at = 1", "DELETE FROM links"] {
+        assert_eq!(app.rows.change(change).await, Ok(1), "{change}");
+    }
+}
+
+/// What the server does with the rows of sign-ins.
+async fn a_sign_in_is_made_renewed_and_deleted(app: &Embedded) {
+    let made = format!(
+        "INSERT INTO sign_ins VALUES ('x', '{}', 'acme', 'ann', '[]', 1, 'x', '', 1, 9000000000000000, NULL, NULL)",
+        "0".repeat(64)
+    );
+    let asked = "UPDATE sign_ins SET asked_by = 'x', rests_until = 2";
+    let renewed = "UPDATE sign_ins SET tokens = 'y', roles = '[]', known_until = 3, asked_by = NULL, rests_until = NULL";
+    for change in [made.as_str(), asked, renewed, "DELETE FROM sign_ins"] {
         assert_eq!(app.rows.change(change).await, Ok(1), "{change}");
     }
 }

@@ -35,6 +35,8 @@ impl Things {
             "grant_id" => &self.tool_call,
             // The id of no request, which would need a tool that runs. `mcp::elicitation` tests foreign requests.
             "request_id" => &self.tool_call,
+            // The id of no sign-in. `sign_in::kept` tests those of other people.
+            "sign_in_id" => &self.tool_call,
             // Read only on a route without a thread id in its path.
             "chat_id" => &self.thread,
             // Tools belong to the operator and are the same for all callers.
@@ -104,13 +106,13 @@ fn answer_to_another_user(operation: &str) -> u16 {
         "streamEvents" | "streamEventsAlias" => 200,
         // The other user's own rows, or rows that all callers share.
         "listThreads" | "listSessions" | "listApprovals" | "listToolRequests" | "listTools" | "getTool"
-        | "listModels" | "getAuthSession" => 200,
+        | "listModels" | "getAuthSession" | "listSignIns" => 200,
         // The result of each call is "not found".
         "validateTools" => 200,
         // The client name of a new thread of the other user.
         "chatById" => 200,
         // The other user's own session.
-        "signOut" => 204,
+        "signOut" => 200,
         // A ticket of the other user.
         "createTicket" => 201,
         // The other user has no role of a worker.

@@ -1,65 +1,13 @@
 //! The sign-in of people, with a real OpenID Connect server.
 
 use super::play;
-use crate::support::issuer::{Answers, Issuer};
-use crate::support::{Answer, Client, Embedded, Oidc, eventually};
+use crate::sign_in::{
+    COOKIE_OF_SESSION, COOKIE_OF_SIGN_IN, CSRF, browse, came_back, send, signed_in, signs_in_with,
+};
+use crate::support::{Embedded, Oidc};
 use reqwest::Method;
-use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
+use reqwest::header::COOKIE;
 use serde_json::json;
-
-const COOKIE_OF_SESSION: &str = "__Host-holdpoint=";
-const COOKIE_OF_SIGN_IN: &str = "__Host-holdpoint-sign-in=";
-const CSRF: &str = "x-csrf-token";
-
-/// What a browser gets: the status, the address that comes next, and the cookies.
-struct Got {
-    status: u16,
-    to: String,
-    cookies: Vec<String>,
-}
-
-impl Got {
-    /// The value of the cookie that begins so.
-    fn cookie(&self, name: &str) -> String {
-        let cookie = self.cookies.iter().find_map(|cookie| cookie.strip_prefix(name)).unwrap();
-        cookie.split(';').next().unwrap().to_owned()
-    }
-}
-
-async fn browse(url: &str, cookie: &str) -> Got {
-    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let response = client.get(url).header(COOKIE, cookie).send().await.unwrap();
-    let text = |value: &reqwest::header::HeaderValue| value.to_str().unwrap().to_owned();
-    Got {
-        status: response.status().as_u16(),
-        to: response.headers().get(LOCATION).map(text).unwrap_or_default(),
-        cookies: response.headers().get_all(SET_COOKIE).iter().map(text).collect(),
-    }
-}
-
-/// Begins a sign-in. Returns where the issuer sends the browser back to, and the cookie of the sign-in.
-async fn came_back(oidc: &Oidc, app: &Embedded) -> (String, String) {
-    let started = browse(&app.client.url("/auth/sign-in"), "").await;
-    assert_eq!(started.status, 303);
-    let cookie = format!("{COOKIE_OF_SIGN_IN}{}", started.cookie(COOKIE_OF_SIGN_IN));
-    (oidc.sent_back(&started.to).await, cookie)
-}
-
-async fn signed_in(oidc: &Oidc, app: &Embedded) -> String {
-    let (callback, cookie) = came_back(oidc, app).await;
-    let got = browse(&callback, &cookie).await;
-    assert_eq!((got.status, &got.to), (303, &app.client.url("/")));
-    format!("{COOKIE_OF_SESSION}{}", got.cookie(COOKIE_OF_SESSION))
-}
-
-/// Sends a request with these headers.
-async fn send(client: &Client, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = client.http.request(method, client.url(path));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    client.send(request).await
-}
 
 #[tokio::test]
 async fn d12_a_person_signs_in_at_the_issuer_decides_and_signs_out() {
@@ -71,6 +19,20 @@ async fn d12_a_person_signs_in_at_the_issuer_decides_and_signs_out() {
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     let decided = app.client.call(&id).await["decision"].clone();
     assert_eq!(decided["by"], "user:ann");
+}
+
+#[tokio::test]
+async fn d14_what_was_typed_is_there_after_a_new_sign_in_and_each_browser_is_signed_out() {
+    let oidc = Oidc::start();
+    let mut app = Embedded::with(oidc.keeps_sign_ins("ann").await).await;
+    app.client = app.client.with_token(&oidc.token("ann", "RS256").await);
+    let (_, edited) = app.held("pay", "10").await;
+    let (_, denied) = app.held("pay", "20").await;
+    let facts = json!({ "edited": edited, "denied": denied, "issuer": oidc.issuer() });
+    play("signed-in", &app.client.base, facts).await;
+    assert_eq!(app.ledger.lines(), ["pay 11"]);
+    assert_eq!(app.client.call(&denied).await["decision"]["reason"], "Not <b>now</b>.");
+    assert_eq!(app.rows.count("sign_ins").await, 0);
 }
 
 #[tokio::test]
@@ -138,7 +100,7 @@ async fn d12_only_the_browser_that_began_a_sign_in_ends_it_and_once() {
             .iter()
             .any(|cookie| cookie.starts_with(COOKIE_OF_SIGN_IN) && cookie.ends_with("Max-Age=0"))
     );
-    assert_eq!(browse(&callback, &cookie).await.to, failed("refused"), "a code counts once");
+    assert_eq!(browse(&callback, &cookie).await.to, failed("not-started"), "a sign-in ends once");
 }
 
 #[tokio::test]
@@ -160,28 +122,6 @@ async fn a_sign_in_without_its_issuer_and_a_token_for_another_audience_say_so() 
     assert_eq!(started.cookies, Vec::<String>::new());
 }
 
-/// Starts a server whose people sign in at an issuer that supports these methods of PKCE.
-async fn signs_in_with(methods: &[&str]) -> (Issuer, Embedded) {
-    let issuer = Issuer::start(Answers::Nothing).await;
-    let base = issuer.url.strip_suffix("/keys").unwrap().to_owned();
-    let document = json!({
-        "issuer": base,
-        "authorization_endpoint": format!("{base}/authorize"),
-        "token_endpoint": format!("{base}/token"),
-        "code_challenge_methods_supported": methods,
-    });
-    issuer.answers(Answers::Body(document.to_string()));
-    let trusted = issuer.trusted();
-    let app = Embedded::with(|config| {
-        trusted(config);
-        config.server.public_url = Some("http://127.0.0.1:1".to_owned());
-        config.auth.issuer = Some(base);
-        config.auth.client_id = Some("console".to_owned());
-    })
-    .await;
-    (issuer, app)
-}
-
 #[tokio::test]
 async fn a_sign_in_needs_an_issuer_that_binds_a_code_to_a_browser() {
     let (_issuer, app) = signs_in_with(&["plain"]).await;
@@ -190,27 +130,6 @@ async fn a_sign_in_needs_an_issuer_that_binds_a_code_to_a_browser() {
     let (issuer, app) = signs_in_with(&["plain", "S256"]).await;
     let started = browse(&app.client.url("/auth/sign-in"), "").await;
     assert!(started.to.starts_with(&issuer.url.replace("/keys", "/authorize?")), "{}", started.to);
-}
-
-#[tokio::test]
-async fn a_sign_in_waits_while_others_hold_all_places_at_the_issuer() {
-    let (issuer, app) = signs_in_with(&["S256"]).await;
-    assert_eq!(browse(&app.client.url("/auth/sign-in"), "").await.status, 303);
-    let (callback, cookie) =
-        (app.client.url("/auth/callback?state=x&code=z"), format!("{COOKIE_OF_SIGN_IN}x.y"));
-    let begin = || {
-        let (callback, cookie) = (callback.clone(), cookie.clone());
-        #[expect(clippy::disallowed_methods, reason = "the test ends it")]
-        tokio::spawn(async move { browse(&callback, &cookie).await.to })
-    };
-    issuer.answers(Answers::Slowly);
-    let requested = issuer.requests();
-    let others: Vec<_> = (0..16).map(|_| begin()).collect();
-    eventually("all places are taken", async || (issuer.requests() == requested + 16).then_some(())).await;
-    let last = begin();
-    issuer.answers(Answers::Body("{}".to_owned()));
-    others.iter().for_each(tokio::task::JoinHandle::abort);
-    assert_eq!(last.await.unwrap(), "http://127.0.0.1:1/#/sign-in/refused");
 }
 
 #[tokio::test]

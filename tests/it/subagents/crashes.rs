@@ -229,7 +229,7 @@ async fn a_fence_ends_the_call_and_its_child_does_not_resume() {
     let fenced = deployment.operate(&["fence", "--by", "mel"]).stdout_of_success();
     let numbers: Vec<u64> =
         fenced.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
-    assert_eq!(numbers, [1, 0, 1, 0, 0], "{fenced}");
+    assert_eq!(numbers, [1, 0, 1, 0, 0, 0], "{fenced}");
 
     let server = deployment.start("0s");
     let client = &server.client;

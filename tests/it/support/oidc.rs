@@ -2,7 +2,7 @@
 
 use super::Client;
 use super::postgres::free_port;
-use holdpoint::config::{AuthMode, Config};
+use holdpoint::config::{AuthMode, Config, SessionFrom};
 use reqwest::Url;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use serde_json::{Value, json};
@@ -67,6 +67,47 @@ impl Oidc {
             config.auth.client_id = Some("console".to_owned());
             config.auth.sign_in_params = params.map(|(name, value)| (name.to_owned(), value)).into();
         }
+    }
+
+    /// The same, and to keep the sign-ins.
+    pub(crate) async fn keeps_sign_ins(&self, user: &str) -> impl FnOnce(&mut Config) + use<> {
+        let signs_in = self.signs_in(user).await;
+        move |config| {
+            signs_in(config);
+            config.auth.session_key = Some("a key of a test, of 32 bytes or more".to_owned().into());
+        }
+    }
+
+    /// The same, where the access tokens are opaque.
+    pub(crate) async fn keeps_sign_ins_by(
+        &self,
+        user: &str,
+        from: SessionFrom,
+    ) -> impl FnOnce(&mut Config) + use<> {
+        let keeps = self.keeps_sign_ins(user).await;
+        move |config| {
+            keeps(config);
+            config.auth.session_from = from;
+            config.auth.sign_in_params.insert("resource".to_owned(), format!("{RESOURCE}opaque"));
+        }
+    }
+
+    /// Sets how the token endpoint behaves from now on: `roles` and `tenant` of tokens, `fails` with a status, `holds`
+    /// its answers until the next behaviour.
+    pub(crate) async fn behaves(&self, how: Value) {
+        assert_eq!(self.client.post("/behave", &how).await.status, 200);
+    }
+
+    /// How often the token endpoint was asked, and the refresh tokens that it gave.
+    pub(crate) async fn given(&self) -> (u64, Vec<String>) {
+        let given = self.client.get("/given").await.body;
+        let tokens = given["refresh"].as_array().unwrap().iter();
+        (given["asked"].as_u64().unwrap(), tokens.map(|it| it.as_str().unwrap().to_owned()).collect())
+    }
+
+    /// The error of the token endpoint for this refresh token of the console, or null for tokens.
+    pub(crate) async fn refused(&self, refresh_token: &str) -> Value {
+        self.client.post("/refresh", &json!(refresh_token)).await.body["error"].clone()
     }
 
     /// The address of the issuer.

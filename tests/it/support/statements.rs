@@ -22,7 +22,7 @@ pub(crate) enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 27] = [
+const KNOWN: [(Purpose, How, &str); 28] = [
     (Purpose::Count, How::Contains, "pg_stat_statements"),
     (Purpose::Frame, How::Begins, "BEGIN"),
     (Purpose::Frame, How::Begins, "COMMIT"),
@@ -58,6 +58,8 @@ const KNOWN: [(Purpose, How, &str); 27] = [
     (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."escalate_at" FROM"#),
     // The sweeper: links of messages that have expired.
     (Purpose::Look, How::Begins, r#"DELETE FROM "holdpoint"."links""#),
+    // The sweeper: sign-ins whose time is over.
+    (Purpose::Look, How::Begins, r#"DELETE FROM "holdpoint"."sign_ins""#),
     // The sweeper: turns with an ended lease.
     (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE "runs"."status" ="#),
     // The sweeper: interrupted calls whose tool may know the outcome.
