@@ -5,6 +5,7 @@
 //! a call is one `tools/call`, which is repeated only as the server requires. A call whose answer is lost has an unknown
 //! outcome. If the answer is a task, or asks for input with a state, the call has an owner, and any process continues the call.
 
+mod calls;
 mod connection;
 mod definition;
 mod elicitation;
@@ -16,6 +17,7 @@ mod redaction;
 mod remote_work;
 mod stderr;
 mod tool;
+mod transport;
 
 pub(crate) use names::local_name;
 
@@ -26,7 +28,7 @@ use crate::domain::remote::Remote;
 use crate::egress::Reach;
 use crate::store::Store;
 use crate::tools::{CurrentTools, Registered, RiskLevel, SERVER_TOOLS_MAX, ServerTools, ToolSpec};
-use connection::Connection;
+use connection::{Connection, Opening};
 use definition::Definition;
 use parking_lot::Mutex;
 use pins::{Look, Pinned, Pins};
@@ -137,7 +139,15 @@ impl Server {
         let pins = Pins::new(self.store.clone(), tasks.clone(), server);
         loop {
             let began = Instant::now();
-            let opened = Connection::open(server, &self.route, &tasks, &self.redaction);
+            let opening = Opening {
+                server,
+                route: &self.route,
+                tasks: &tasks,
+                redaction: &self.redaction,
+                store: &self.store,
+                timeout: self.link.timeout,
+            };
+            let opened = Connection::open(opening);
             let opened = tokio::select! {
                 opened = Box::pin(opened) => opened,
                 () = tasks.over() => return,

@@ -12,6 +12,7 @@ mod python;
 mod reach;
 mod rounds;
 mod schema;
+mod sessions;
 mod tasks;
 
 use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen, sqlite};
