@@ -2,7 +2,11 @@
 
 use super::calls::{Calls, Flight};
 use super::elicitation::{answer_all, result_of, round};
+use super::http::HttpClient;
+use super::lines::messages;
+use super::log_rate::LogRate;
 use super::process::Process;
+use super::raw::MESSAGE_BYTES_MAX;
 use super::redaction::Redaction;
 use super::transport::{CallOfForm, Watched, Work};
 use super::{Route, output};
@@ -27,14 +31,13 @@ use rmcp::{
     ServiceError,
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Maximum size of one message of a server, in bytes. A longer message is dropped while it arrives.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum size of all definitions of a server.
 const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Maximum number of pages of a listing.
@@ -64,6 +67,7 @@ pub(super) struct Connection {
     over: CancellationToken,
     changed: Arc<Notify>,
     calls: Arc<Calls>,
+    log: Arc<LogRate>,
     _closing: DropGuard,
 }
 
@@ -76,8 +80,16 @@ pub(super) struct Opening<'a> {
     pub(super) tasks: &'a Tasks,
     pub(super) redaction: &'a Redaction,
     pub(super) store: &'a Store,
+    pub(super) log: &'a Arc<LogRate>,
     /// How long the server has to answer.
     pub(super) timeout: Duration,
+}
+
+/// The tools that a server lists.
+pub(super) struct Listing {
+    pub(super) tools: Vec<Tool>,
+    /// The hash of the listed definitions. It is kept in their place.
+    pub(super) hash: [u8; 32],
 }
 
 /// What a server answered to a call.
@@ -92,6 +104,7 @@ pub(super) enum Called {
 #[derive(Clone)]
 struct Handler {
     changed: Arc<Notify>,
+    log: Arc<LogRate>,
 }
 
 impl ClientHandler for Handler {
@@ -123,7 +136,7 @@ impl ClientHandler for Handler {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let call = context.extensions.get::<CallOfForm>().and_then(|call| call.0.clone());
-        let asking = result_of(request, call);
+        let asking = result_of(request, call, &self.log);
         tokio::select! {
             answered = asking => Ok(answered),
             // The server withdrew its request, so nothing reads this answer.
@@ -142,7 +155,7 @@ impl Connection {
         let tasks = opening.tasks;
         let changed = Arc::new(Notify::new());
         let calls = Arc::new(Calls::new(opening.timeout));
-        let handler = Handler { changed: changed.clone() };
+        let handler = Handler { changed: changed.clone(), log: opening.log.clone() };
         let (versions, began) = (vec![ProtocolVersion::V_2026_07_28], Instant::now());
         let connect =
             |lifecycle, limit| handshake(opening, handler.clone(), calls.clone(), (lifecycle, limit));
@@ -174,7 +187,8 @@ impl Connection {
         if has_no_handshake(&peer) {
             tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
         }
-        Ok(Self { peer, over, changed, calls, _closing: closing.drop_guard() })
+        let log = opening.log.clone();
+        Ok(Self { peer, over, changed, calls, log, _closing: closing.drop_guard() })
     }
 
     /// Completes when the connection is lost.
@@ -188,13 +202,16 @@ impl Connection {
     }
 
     /// Returns the listed tools, up to the limits. The error is for the log.
-    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Vec<Tool>, String> {
+    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Listing, String> {
         let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
+        let mut hash = Sha256::new();
         for _page in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.peer.list_tools(Some(page)).await.map_err(|error| redaction.text(error))?;
             for tool in page.tools {
-                bytes = bytes.saturating_add(serde_json::to_vec(&tool).map_or(usize::MAX, |json| json.len()));
+                let json = serde_json::to_vec(&tool).map_err(|error| redaction.text(error))?;
+                bytes = bytes.saturating_add(json.len());
+                hash.update(json);
                 if bytes > LISTING_BYTES_MAX {
                     return Err(format!("its definitions are longer than {LISTING_BYTES_MAX} bytes"));
                 }
@@ -202,7 +219,7 @@ impl Connection {
             }
             match page.next_cursor {
                 Some(next) if tools.len() <= SERVER_TOOLS_MAX => cursor = Some(next),
-                _ => return Ok(tools),
+                _ => return Ok(Listing { tools, hash: hash.finalize().into() }),
             }
         }
         Err(format!("its listing has more than {PAGES_MAX} pages"))
@@ -263,7 +280,7 @@ impl Connection {
                             sleep(SENT_AGAIN_AFTER).await;
                         }
                         (None, Some((_, sender))) => {
-                            let Some(responses) = answer_all(asked, sender).await else { break };
+                            let Some(responses) = answer_all(asked, sender, &self.log).await else { break };
                             params.input_responses = Some(responses);
                             params.request_state = None;
                         }
@@ -375,7 +392,7 @@ impl NoHandshake {
 
 /// Starts or reaches a server, and begins a session or discovers what it supports.
 async fn handshake(
-    Opening { server, route, tasks, redaction, store, .. }: Opening<'_>,
+    Opening { server, route, tasks, redaction, store, log, .. }: Opening<'_>,
     handler: Handler,
     calls: Arc<Calls>,
     (lifecycle, limit): (ClientLifecycleMode, Duration),
@@ -385,9 +402,9 @@ async fn handshake(
         Route::Process { command, args, env } => {
             let (process, stdout, stdin) = Process::start(server, command, args, env, (tasks, redaction))
                 .map_err(NoHandshake::Failed)?;
-            let transport =
-                AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
-            let transport = Watched::new(transport, calls, work);
+            let transport = AsyncRwTransport::new_client(messages(stdout, tasks, log.clone()), stdin)
+                .with_max_line_length(MESSAGE_BYTES_MAX);
+            let transport = Watched::new(transport, calls, work, log.clone());
             (Some(process), timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
         }
         Route::Http { url, client, headers } => {
@@ -398,8 +415,11 @@ async fn handshake(
                 .reinit_on_expired_session(false);
             config.custom_headers =
                 headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-            let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-            let transport = Watched::new(transport, calls, work);
+            // Each of them may hold a long message.
+            config.channel_buffer_capacity = 1;
+            let client = HttpClient::new(client.clone(), log.clone());
+            let transport = StreamableHttpClientTransport::with_client(client, config);
+            let transport = Watched::new(transport, calls, work, log.clone());
             (None, timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
         }
     };

@@ -1,5 +1,6 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
+use super::log_rate::LogRate;
 use crate::domain::owner::{Form, Round};
 use crate::domain::request_sender::RequestSender;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
@@ -14,9 +15,13 @@ const KEY_BYTES_MAX: usize = 1000;
 
 /// Returns the result of a form. A form without a call, and a page that a person should visit, are cancelled: nobody is
 /// asked, so nobody has declined.
-pub(super) async fn result_of(asked: ElicitRequestParams, sender: Option<RequestSender>) -> ElicitResult {
+pub(super) async fn result_of(
+    asked: ElicitRequestParams,
+    sender: Option<RequestSender>,
+    log: &LogRate,
+) -> ElicitResult {
     let (Some(question), Some(sender)) = (question(asked), sender) else {
-        tracing::warn!("a request of an MCP server is cancelled: it is no form, or its call is not certain");
+        log.asks_in_vain();
         return ElicitResult::new(ElicitationAction::Cancel);
     };
     result(sender.send(question).await)
@@ -35,14 +40,18 @@ fn result(answer: Answer) -> ElicitResult {
 
 /// Asks for each input that a result requires, and returns the answers. `None` if the server asks for something else than
 /// forms.
-pub(super) async fn answer_all(asked: InputRequiredResult, sender: &RequestSender) -> Option<InputResponses> {
+pub(super) async fn answer_all(
+    asked: InputRequiredResult,
+    sender: &RequestSender,
+    log: &LogRate,
+) -> Option<InputResponses> {
     let forms = asked.input_requests?.into_iter().map(|(id, request)| match request {
         InputRequest::Elicitation(form) => Some((id, form.params)),
         _ => None,
     });
     let forms: Vec<_> = forms.collect::<Option<_>>()?;
     let answers = forms.into_iter().map(async |(id, form)| {
-        let result = result_of(form, Some(sender.clone())).await;
+        let result = result_of(form, Some(sender.clone()), log).await;
         Some((id, serde_json::to_value(result).ok()?))
     });
     let answers: InputResponses = join_all(answers).await.into_iter().collect::<Option<_>>()?;
@@ -98,7 +107,8 @@ mod tests {
             elicitation_id: "1".to_owned(),
         };
         let asked = Arc::new(Silent::default());
-        let result = result_of(page, Some(RequestSender::for_test(asked.clone()))).await;
+        let result =
+            result_of(page, Some(RequestSender::for_test(asked.clone())), &LogRate::new("s", "")).await;
         assert_eq!(result, ElicitResult::new(ElicitationAction::Cancel));
         assert_eq!(asked.0.load(Ordering::Relaxed), 0);
     }

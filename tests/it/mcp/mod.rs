@@ -6,6 +6,7 @@ mod crashes;
 mod elicitation;
 mod everything;
 mod files;
+mod floods;
 mod hostile;
 mod pins;
 mod python;
