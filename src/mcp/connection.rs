@@ -40,6 +40,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum size of all definitions of a server.
 const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Maximum number of POSTs at once. A call that a server answers late has one until then.
+const POSTS_MAX: usize = 256;
 /// Maximum number of pages of a listing.
 const PAGES_MAX: usize = 50;
 /// Maximum number of answers to one call that want it again at once, or with input for which its process waits.
@@ -417,6 +419,7 @@ async fn handshake(
                 headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             // Each of them may hold a long message.
             config.channel_buffer_capacity = 1;
+            config.max_concurrent_requests = POSTS_MAX;
             let client = HttpClient::new(client.clone(), log.clone());
             let transport = StreamableHttpClientTransport::with_client(client, config);
             let transport = Watched::new(transport, calls, work, log.clone());

@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Maximum length of the key of a question, in bytes. The row has the number of the round besides.
 const KEY_BYTES_MAX: usize = 1000;
 
-/// Returns the result of a form. A form without a call, and a page that a person should visit, are cancelled: nobody is
-/// asked, so nobody has declined.
+/// Returns the result of a form. A form without a call, and a page that a person should visit, are cancelled: only a
+/// person that was asked can decline.
 pub(super) async fn result_of(
     asked: ElicitRequestParams,
     sender: Option<RequestSender>,

@@ -44,12 +44,7 @@ impl HttpClient {
         let log = self.log.clone();
         let events = events.map(move |event| {
             event.map(|mut event| {
-                if let Some(data) = event.data.take() {
-                    event.data = admitted(&data).map(Cow::into_owned);
-                    if event.data.is_none() {
-                        log.left_out();
-                    }
-                }
+                event.data = event.data.and_then(|data| admitted(&data, &log).map(Cow::into_owned));
                 event
             })
         });
@@ -103,9 +98,10 @@ impl HttpClient {
         }
         let body = read(response, limits.max_json_response_size).await;
         let body = body.map_err(|why| StreamableHttpError::UnexpectedServerResponse(why.into()))?;
-        let text = String::from_utf8_lossy(&body);
-        let answer =
-            admitted(&text).and_then(|text| serde_json::from_str::<ServerJsonRpcMessage>(&text).ok());
+        let text = std::str::from_utf8(&body).ok();
+        let answer = text
+            .and_then(|text| admitted(text, &self.log))
+            .and_then(|text| serde_json::from_str::<ServerJsonRpcMessage>(&text).ok());
         match answer {
             Some(answer @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(answer, None)),
             _ if !status.is_success() => Err(refused()),

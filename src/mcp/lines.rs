@@ -47,13 +47,13 @@ async fn pass(
             log.left_out();
             continue;
         }
-        let text = String::from_utf8_lossy(&line);
-        match admitted(text.trim_end()) {
-            Some(message) => {
-                to.write_all(message.as_bytes()).await?;
-                to.write_all(b"\n").await?;
-            }
-            None => log.left_out(),
+        let Ok(text) = std::str::from_utf8(&line) else {
+            log.left_out();
+            continue;
+        };
+        if let Some(message) = admitted(text.trim_end(), log) {
+            to.write_all(message.as_bytes()).await?;
+            to.write_all(b"\n").await?;
         }
     }
 }
@@ -91,6 +91,7 @@ mod tests {
         let input = format!("{}\n{{}}\r\n{fits}\n{}\n[]\n{}", answer(&long), answer(&long), answer(&long));
         assert!(passed(input.as_bytes()).await == format!("{{}}\n{fits}\n[]\n"));
         assert_eq!(passed(b"{}\n[]").await, "{}\n", "a line without an end is no message");
+        assert_eq!(passed(b"[\"\xff\"]\n{}\n").await, "{}\n");
         assert_eq!(passed(b"").await, "");
     }
 }

@@ -52,7 +52,20 @@ impl LogRate {
     /// Logs that a message was left out.
     pub(super) fn left_out(&self) {
         if self.admits() {
-            tracing::warn!(server = self.server, "a message of an MCP server is too long; it is left out");
+            tracing::warn!(
+                server = self.server,
+                "a message of an MCP server is too long, has too many values, or is no text; it is left out"
+            );
+        }
+    }
+
+    /// Logs that a listing has too many values.
+    pub(super) fn tools_left_out(&self) {
+        if self.admits() {
+            tracing::warn!(
+                server = self.server,
+                "the definitions of an MCP server have too many values; its last tools are left out"
+            );
         }
     }
 
@@ -66,7 +79,7 @@ impl LogRate {
         }
     }
 
-    /// Logs that nobody is asked.
+    /// Logs that a request reaches no person.
     pub(super) fn asks_in_vain(&self) {
         if self.admits() {
             tracing::warn!(

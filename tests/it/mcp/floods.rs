@@ -118,7 +118,8 @@ async fn streams_that_end_at_once_are_opened_again_slowly() {
     let (flood, done) = check("retry", Flood::over_http("retry").await).await;
     // A burst, and one each second.
     assert!(done["streams"].as_u64().unwrap() < 100, "{done}");
-    assert_eq!(flood.log().matches("ends its streams too often").count(), 1);
+    let lines = flood.log().matches("ends its streams too often").count();
+    assert!((1..=60).contains(&lines), "{lines} lines");
 }
 
 #[tokio::test]
@@ -126,6 +127,7 @@ async fn definitions_with_many_patterns_are_left_out_before_they_are_compiled() 
     let (flood, _) = check("patterns", Flood::over_stdio("patterns").await).await;
     tool(&flood.process.client, "s__act").await;
     assert!(flood.log().contains("its schema has more than 64 patterns"));
+    assert!(flood.log().contains("its last tools are left out"));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod conformance;
 mod crashes;
 mod elicitation;
 mod everything;
+mod exact;
 mod files;
 mod floods;
 mod hostile;

@@ -14,15 +14,15 @@ use tempfile::TempDir;
 const SECRET: &str = "Ann's call: enter the code for account ANN-SECRET-77";
 
 /// The server of the tests, a server of holdpoint that is connected to it, and a person of each of two tenants.
-struct Session {
+pub(super) struct Session {
     state: TempDir,
     server: Embedded,
-    ann: Client,
+    pub(super) ann: Client,
     bob: Client,
 }
 
 impl Session {
-    async fn start(lines: &Value) -> Self {
+    pub(super) async fn start(lines: &Value) -> Self {
         let state = tempfile::tempdir().unwrap();
         let mut all = node("s", &[packages().join("session.mjs").to_str().unwrap()]);
         let fields = all.as_object_mut().unwrap();
@@ -43,14 +43,14 @@ impl Session {
     }
 
     /// Has the server write these messages at once.
-    fn does(&self, commands: &Value) {
+    pub(super) fn does(&self, commands: &Value) {
         let file = self.state.path().join("commands");
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
         file.write_all(format!("{commands}\n").as_bytes()).unwrap();
     }
 
     /// Starts a call of this person with this note, and waits until the server has it. Returns its id.
-    async fn call(&mut self, person: &Client, note: &str) -> String {
+    pub(super) async fn call(&mut self, person: &Client, note: &str) -> String {
         self.server.client = person.clone();
         let id = hold(&self.server, "s__act", &json!({ "note": note })).await;
         assert_eq!(person.approve(&id).await.status, 202);
@@ -79,7 +79,7 @@ impl Session {
         eventually("the form is answered", found).await
     }
 
-    /// Has the server ask for what concerns nobody but ann, and checks that nobody is asked.
+    /// Has the server ask for what concerns ann alone, and checks that no person is asked.
     async fn asks_in_vain(&self, commands: &Value) {
         self.does(commands);
         assert_eq!(self.answer(SECRET).await, json!({ "ask": SECRET, "action": "cancel" }));
@@ -189,7 +189,7 @@ async fn forms_are_back_once_the_deadline_of_a_cancelled_call_is_reached() {
     let (ann, bob) = (session.ann.clone(), session.bob.clone());
     let of_ann = session.call(&ann, "ann").await;
     cancel(&ann, &of_ann).await;
-    // Each call of bob ends before its own limit, and with it a form that nobody was asked.
+    // Each call of bob ends before its own limit, and with it a form that reached no person.
     for n in 0.. {
         assert!(n < 100, "forms are not back");
         let note = format!("bob {n}");
