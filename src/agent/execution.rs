@@ -131,6 +131,7 @@ impl Executor {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let edit = permit.edit().cloned();
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
+        // Kept to the end, because the call counts as not settled until then.
         let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
         let permit = permit.with_requests(asks.clone());
         let heartbeat = self.keep(tool_call_id, execution);

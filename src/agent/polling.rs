@@ -236,7 +236,7 @@ impl Questions {
                 async move {
                     let answer = match question {
                         Some(question) => asks.send_once(of, key.clone(), question).await,
-                        None => Some(Answer::Decline),
+                        None => Some(Answer::Cancel),
                     };
                     (key, answer)
                 }

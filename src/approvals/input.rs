@@ -161,15 +161,15 @@ impl Approvals {
     ) -> Result<Option<Answer>, StoreError> {
         let schema_bytes = Value::Object(question.schema.clone()).to_string().len();
         if question.message.len() > MESSAGE_BYTES_MAX || schema_bytes > SCHEMA_BYTES_MAX {
-            tracing::warn!(tool_call_id = %of.0, "a request of a tool is too long; it is declined");
-            return Ok(Some(Answer::Decline));
+            tracing::warn!(tool_call_id = %of.0, "a request of a tool is too long; it is cancelled");
+            return Ok(Some(Answer::Cancel));
         }
         // Before the request can be answered, so that no answer of this process is missed.
         let mut wake = self.wake_signal();
         let (write, time) = (self.store.urgent_write().await?, self.approval.answer_timeout);
         let Some(asked) = write.ask(of, question, key, time, REQUESTS_MAX).await? else {
-            tracing::warn!(tool_call_id = %of.0, "a call may not ask any more; its request is declined");
-            return Ok(Some(Answer::Decline));
+            tracing::warn!(tool_call_id = %of.0, "a call may not ask any more; its request is cancelled");
+            return Ok(Some(Answer::Cancel));
         };
         let time = asked.request.expires_at.since(write.now());
         if let Err(error) = write.commit().await {

@@ -41,7 +41,7 @@ pub(crate) struct Round {
     pub(crate) tool: String,
     /// The number of the round in the execution, from 1.
     pub(crate) number: u32,
-    /// The questions by their keys at the server. `None` is declined without asking.
+    /// The questions by their keys at the server. `None` is cancelled without asking.
     pub(crate) forms: BTreeMap<String, Option<Form>>,
     /// The state of the server, which it gets back as it is.
     pub(crate) state: Option<String>,

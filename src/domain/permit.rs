@@ -229,7 +229,8 @@ impl<T: ?Sized> Permit<T> {
     /// Without an answer within `approval.answer_timeout` the answer is [`Answer::Cancel`]. The call stays
     /// `executing` meanwhile, and `tools.timeout` leaves the wait out. If the process dies, the call is cut off as
     /// in any other moment. A message of more than 4 KiB, a schema of more than 16 KiB and the eleventh request of a
-    /// call are declined, and so is a request after a cancel of the call. A dropped future withdraws the request.
+    /// call reach no person: the answer is [`Answer::Cancel`]. So is that to a request after a cancel of the call. A
+    /// dropped future withdraws the request.
     pub async fn ask(&self, message: &str, schema: Input) -> Answer {
         self.request_sender().send(Question::new(RequestKind::Custom, message, schema)).await
     }

@@ -3,7 +3,7 @@
 use super::call::Execution;
 use super::id::ToolCallId;
 use super::tool_request::{Answer, Question};
-use super::waited::Waited;
+use super::waited::{Unsettled, Waited};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ pub(crate) const REQUESTS_MAX: u64 = 10;
 
 /// Asks people on behalf of executing calls.
 pub(crate) trait InputRequests: Send + Sync {
-    /// Asks those that may decide the call, and returns their answer. Without one the answer is [`Answer::Cancel`],
-    /// and [`Answer::Decline`] for a request beyond the limits. A dropped future withdraws the request.
+    /// Asks those that may decide the call, and returns their answer. Without one the answer is [`Answer::Cancel`], also
+    /// for a request beyond the limits. A dropped future withdraws the request.
     fn send(&self, of: (ToolCallId, Execution), question: Question) -> BoxFuture<'_, Answer>;
 
     /// Asks in the same way, and once for each key of an execution: a repeated question is the same request, also after
@@ -83,12 +83,22 @@ impl RequestSender {
         Self::new(Some(asks), of, Waited::default())
     }
 
+    /// Returns whether the execution is settled, without being a part of it.
+    pub(crate) fn unsettled(&self) -> Unsettled {
+        self.waited.unsettled()
+    }
+
+    /// Whether the execution may ask at least once more.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) < REQUESTS_MAX
+    }
+
     /// Asks, and returns the answer. The time limits of the call leave the wait out. A question beyond
-    /// [`REQUESTS_MAX`] is declined before it reaches the database, because an MCP server can ask without end.
+    /// [`REQUESTS_MAX`] is cancelled before it reaches the database, because an MCP server can ask without end.
     pub(crate) async fn send(&self, question: Question) -> Answer {
         let Some(asks) = &self.asks else { return Answer::Cancel };
         if self.asked.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
-            return Answer::Decline;
+            return Answer::Cancel;
         }
         let _waiting = self.waited.begin();
         asks.send(self.of, question).await
@@ -103,7 +113,7 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn questions_beyond_the_limit_are_declined_without_being_asked() {
+    fn questions_beyond_the_limit_are_cancelled_without_being_asked() {
         let counts = Arc::new(Silent::default());
         let sender = RequestSender::for_test(counts.clone());
         let ask = |sender: &RequestSender| {
@@ -113,7 +123,8 @@ mod tests {
         for _ in 0..REQUESTS_MAX {
             assert_eq!(ask(&sender.clone()), Answer::Cancel);
         }
-        assert_eq!(ask(&sender), Answer::Decline);
+        assert!(!sender.may_ask());
+        assert_eq!(ask(&sender), Answer::Cancel);
         assert_eq!(counts.0.load(Ordering::Relaxed), REQUESTS_MAX);
     }
 }

@@ -1,7 +1,7 @@
 //! The time that a call waits for people.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The time that one execution has waited for answers of people. Its time limits leave this time out.
@@ -17,6 +17,17 @@ struct Waits {
     over: Duration,
 }
 
+/// Whether the outcome of one execution is in the database, or its owner: the executor keeps its [`Waited`] until then.
+#[derive(Debug)]
+pub(crate) struct Unsettled(Weak<Mutex<Waits>>);
+
+impl Unsettled {
+    /// Whether the execution has no outcome and no owner in the database yet.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 /// A wait for an answer. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitGuard(Waited);
@@ -29,6 +40,11 @@ impl Waited {
         waits.since.get_or_insert_with(Instant::now);
         drop(waits);
         WaitGuard(self.clone())
+    }
+
+    /// Returns whether the execution of these waits is settled, without being a part of it.
+    pub(crate) fn unsettled(&self) -> Unsettled {
+        Unsettled(Arc::downgrade(&self.0))
     }
 
     /// Returns the time of all waits until now.

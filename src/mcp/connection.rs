@@ -1,12 +1,19 @@
 //! One connection to a server, from its handshake to its loss.
 
-use super::elicitation::{CallsInFlight, answer_all, result_of, round};
+use super::calls::{Calls, Flight};
+use super::elicitation::{answer_all, result_of, round};
+use super::http::HttpClient;
+use super::lines::messages;
+use super::log_rate::LogRate;
 use super::process::Process;
+use super::raw::MESSAGE_BYTES_MAX;
 use super::redaction::Redaction;
+use super::transport::{CallOfForm, Watched, Work};
 use super::{Route, output};
 use crate::agent::Tasks;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
 use crate::domain::request_sender::RequestSender;
+use crate::store::Store;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, ClientConfig,
@@ -24,16 +31,17 @@ use rmcp::{
     ServiceError,
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Maximum size of one message of a server, in bytes. A longer message is dropped while it arrives.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum size of all definitions of a server.
 const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Maximum number of POSTs at once. A call that a server answers late has one until then.
+const POSTS_MAX: usize = 256;
 /// Maximum number of pages of a listing.
 const PAGES_MAX: usize = 50;
 /// Maximum number of answers to one call that want it again at once, or with input for which its process waits.
@@ -60,8 +68,30 @@ pub(super) struct Connection {
     /// Cancelled when the connection is over, or has to be made again.
     over: CancellationToken,
     changed: Arc<Notify>,
-    in_flight: Arc<CallsInFlight>,
+    calls: Arc<Calls>,
+    log: Arc<LogRate>,
     _closing: DropGuard,
+}
+
+/// What a connection needs to begin.
+#[derive(Clone, Copy)]
+pub(super) struct Opening<'a> {
+    /// The name of the server.
+    pub(super) server: &'a str,
+    pub(super) route: &'a Route,
+    pub(super) tasks: &'a Tasks,
+    pub(super) redaction: &'a Redaction,
+    pub(super) store: &'a Store,
+    pub(super) log: &'a Arc<LogRate>,
+    /// How long the server has to answer.
+    pub(super) timeout: Duration,
+}
+
+/// The tools that a server lists.
+pub(super) struct Listing {
+    pub(super) tools: Vec<Tool>,
+    /// The hash of the listed definitions. It is kept in their place.
+    pub(super) hash: [u8; 32],
 }
 
 /// What a server answered to a call.
@@ -76,7 +106,7 @@ pub(super) enum Called {
 #[derive(Clone)]
 struct Handler {
     changed: Arc<Notify>,
-    in_flight: Arc<CallsInFlight>,
+    log: Arc<LogRate>,
 }
 
 impl ClientHandler for Handler {
@@ -107,7 +137,8 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let asking = result_of(request, self.in_flight.only());
+        let call = context.extensions.get::<CallOfForm>().and_then(|call| call.0.clone());
+        let asking = result_of(request, call, &self.log);
         tokio::select! {
             answered = asking => Ok(answered),
             // The server withdrew its request, so nothing reads this answer.
@@ -122,19 +153,14 @@ impl ClientHandler for Handler {
 
 impl Connection {
     /// Connects to a server. The error is for the log.
-    pub(super) async fn open(
-        server: &str,
-        route: &Route,
-        tasks: &Tasks,
-        redaction: &Redaction,
-    ) -> Result<Self, String> {
+    pub(super) async fn open(opening: Opening<'_>) -> Result<Self, String> {
+        let tasks = opening.tasks;
         let changed = Arc::new(Notify::new());
-        let in_flight = Arc::<CallsInFlight>::default();
-        let handler = Handler { changed: changed.clone(), in_flight: in_flight.clone() };
+        let calls = Arc::new(Calls::new(opening.timeout));
+        let handler = Handler { changed: changed.clone(), log: opening.log.clone() };
         let (versions, began) = (vec![ProtocolVersion::V_2026_07_28], Instant::now());
-        let connect = |lifecycle, limit| {
-            handshake(server, route, (tasks, redaction), handler.clone(), (lifecycle, limit))
-        };
+        let connect =
+            |lifecycle, limit| handshake(opening, handler.clone(), calls.clone(), (lifecycle, limit));
         let automatic = ClientLifecycleMode::Auto {
             preferred_versions: versions.clone(),
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
@@ -163,7 +189,8 @@ impl Connection {
         if has_no_handshake(&peer) {
             tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
         }
-        Ok(Self { peer, over, changed, in_flight, _closing: closing.drop_guard() })
+        let log = opening.log.clone();
+        Ok(Self { peer, over, changed, calls, log, _closing: closing.drop_guard() })
     }
 
     /// Completes when the connection is lost.
@@ -177,13 +204,16 @@ impl Connection {
     }
 
     /// Returns the listed tools, up to the limits. The error is for the log.
-    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Vec<Tool>, String> {
+    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Listing, String> {
         let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
+        let mut hash = Sha256::new();
         for _page in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.peer.list_tools(Some(page)).await.map_err(|error| redaction.text(error))?;
             for tool in page.tools {
-                bytes = bytes.saturating_add(serde_json::to_vec(&tool).map_or(usize::MAX, |json| json.len()));
+                let json = serde_json::to_vec(&tool).map_err(|error| redaction.text(error))?;
+                bytes = bytes.saturating_add(json.len());
+                hash.update(json);
                 if bytes > LISTING_BYTES_MAX {
                     return Err(format!("its definitions are longer than {LISTING_BYTES_MAX} bytes"));
                 }
@@ -191,7 +221,7 @@ impl Connection {
             }
             match page.next_cursor {
                 Some(next) if tools.len() <= SERVER_TOOLS_MAX => cursor = Some(next),
-                _ => return Ok(tools),
+                _ => return Ok(Listing { tools, hash: hash.finalize().into() }),
             }
         }
         Err(format!("its listing has more than {PAGES_MAX} pages"))
@@ -208,8 +238,8 @@ impl Connection {
         params: CallToolRequestParams,
         sender: RequestSender,
     ) -> Result<Called, ToolError> {
-        let flight = self.in_flight.begin(sender.clone());
-        let answered = self.call_until_answered(params, Some(&sender), 0).await;
+        let flight = self.calls.begin(sender.clone());
+        let answered = self.call_until_answered(params, Some((&flight, &sender)), 0).await;
         flight.landed();
         answered
     }
@@ -226,11 +256,15 @@ impl Connection {
     async fn call_until_answered(
         &self,
         mut params: CallToolRequestParams,
-        sender: Option<&RequestSender>,
+        first: Option<(&Flight, &RequestSender)>,
         rounds: u32,
     ) -> Result<Called, ToolError> {
         for _answer in 0..ANSWERS_MAX {
-            match self.peer.call_tool_once(params.clone()).await {
+            let mut sent = params.clone();
+            if let Some((flight, _)) = first {
+                flight.mark(&mut sent);
+            }
+            match self.peer.call_tool_once(sent).await {
                 Ok(CallToolResponse::Complete(result)) => {
                     return output::outcome(result).map(Called::Result).map_err(ToolError::new);
                 }
@@ -240,15 +274,15 @@ impl Connection {
                 }
                 Ok(CallToolResponse::InputRequired(asked)) => {
                     let asks = asked.input_requests.as_ref().is_some_and(|requests| !requests.is_empty());
-                    match (&asked.request_state, sender) {
+                    match (&asked.request_state, first) {
                         // The server wants the call again as it is.
                         (Some(state), _) if !asks && state.len() <= STATE_BYTES_MAX => {
                             params.input_responses = None;
                             params.request_state = Some(state.clone());
                             sleep(SENT_AGAIN_AFTER).await;
                         }
-                        (None, Some(sender)) => {
-                            let Some(responses) = answer_all(asked, sender).await else { break };
+                        (None, Some((_, sender))) => {
+                            let Some(responses) = answer_all(asked, sender, &self.log).await else { break };
                             params.input_responses = Some(responses);
                             params.request_state = None;
                         }
@@ -360,18 +394,19 @@ impl NoHandshake {
 
 /// Starts or reaches a server, and begins a session or discovers what it supports.
 async fn handshake(
-    server: &str,
-    route: &Route,
-    (tasks, redaction): (&Tasks, &Redaction),
+    Opening { server, route, tasks, redaction, store, log, .. }: Opening<'_>,
     handler: Handler,
+    calls: Arc<Calls>,
     (lifecycle, limit): (ClientLifecycleMode, Duration),
 ) -> Result<Session, NoHandshake> {
+    let work = Work::of(server, store, tasks);
     let (process, made) = match route {
         Route::Process { command, args, env } => {
             let (process, stdout, stdin) = Process::start(server, command, args, env, (tasks, redaction))
                 .map_err(NoHandshake::Failed)?;
-            let transport =
-                AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
+            let transport = AsyncRwTransport::new_client(messages(stdout, tasks, log.clone()), stdin)
+                .with_max_line_length(MESSAGE_BYTES_MAX);
+            let transport = Watched::new(transport, calls, work, log.clone());
             (Some(process), timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
         }
         Route::Http { url, client, headers } => {
@@ -382,7 +417,12 @@ async fn handshake(
                 .reinit_on_expired_session(false);
             config.custom_headers =
                 headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-            let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+            // Each of them may hold a long message.
+            config.channel_buffer_capacity = 1;
+            config.max_concurrent_requests = POSTS_MAX;
+            let client = HttpClient::new(client.clone(), log.clone());
+            let transport = StreamableHttpClientTransport::with_client(client, config);
+            let transport = Watched::new(transport, calls, work, log.clone());
             (None, timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
         }
     };

@@ -13,6 +13,8 @@ const DEFINITION_BYTES_MAX: usize = 64 * 1024;
 const DEPTH_MAX: usize = 32;
 /// Maximum number of subschemas, each counted as often as references name it.
 const SUBSCHEMAS_MAX: usize = 10_000;
+/// Maximum number of patterns, each counted as often as references name it. Each is compiled, and kept.
+const PATTERNS_MAX: usize = 64;
 /// Begins the hashed text, so that the hash of a definition is the hash of nothing else.
 const LABEL: &str = "holdpoint.mcp.tool.v1";
 
@@ -29,6 +31,8 @@ pub(super) struct Definition {
     pub(super) hash: String,
     /// The whole definition, as canonical JSON.
     pub(super) text: String,
+    /// The number of patterns in the schema of the inputs.
+    pub(super) patterns: usize,
 }
 
 impl Definition {
@@ -48,7 +52,7 @@ impl Definition {
             return Err(format!("its definition is longer than {DEFINITION_BYTES_MAX} bytes"));
         }
         let mut input_schema = Value::Object(Map::clone(input_schema));
-        check_schema(&input_schema)?;
+        let patterns = check_schema(&input_schema)?;
         if let Value::Object(schema) = &mut input_schema {
             show_texts(schema);
         }
@@ -59,33 +63,53 @@ impl Definition {
             input_schema,
             hash: canonical_hash(&json!([LABEL, server, whole])),
             text,
+            patterns,
         })
     }
 }
 
-/// Refuses a schema that is deep, that refers to another document, or that refers to itself. The cost to validate
-/// inputs would have no bound.
-fn check_schema(schema: &Value) -> Result<(), String> {
+/// Refuses a schema that is deep, that has many parts or patterns, that refers to another document, or that refers to
+/// itself. The cost to compile it and to validate inputs would have no bound. Returns the number of patterns.
+fn check_schema(schema: &Value) -> Result<usize, String> {
     let counted = Walk { root: schema, sizes: HashMap::new() }.size(schema, 0, &mut Vec::new())?;
-    if counted > SUBSCHEMAS_MAX {
+    if counted.parts > SUBSCHEMAS_MAX {
         return Err(format!("its schema has more than {SUBSCHEMAS_MAX} parts"));
     }
-    Ok(())
+    if counted.patterns > PATTERNS_MAX {
+        return Err(format!("its schema has more than {PATTERNS_MAX} patterns"));
+    }
+    Ok(counted.patterns)
+}
+
+/// The size of a schema.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    parts: usize,
+    patterns: usize,
+}
+
+impl Size {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            parts: self.parts.saturating_add(other.parts),
+            patterns: self.patterns.saturating_add(other.patterns),
+        }
+    }
 }
 
 struct Walk<'a> {
     root: &'a Value,
     /// The sizes of the referenced schemas, by their pointers.
-    sizes: HashMap<&'a str, usize>,
+    sizes: HashMap<&'a str, Size>,
 }
 
 impl<'a> Walk<'a> {
-    /// Returns the number of parts of a schema. `within` are the references that lead here.
-    fn size(&mut self, schema: &'a Value, depth: usize, within: &mut Vec<&'a str>) -> Result<usize, String> {
+    /// Returns the size of a schema. `within` are the references that lead here.
+    fn size(&mut self, schema: &'a Value, depth: usize, within: &mut Vec<&'a str>) -> Result<Size, String> {
         if depth > DEPTH_MAX {
             return Err(format!("its schema is deeper than {DEPTH_MAX} levels"));
         }
-        let mut size = 1_usize;
+        let mut size = Size { parts: 1, patterns: 0 };
         match schema {
             Value::Object(fields) => {
                 for (key, value) in fields {
@@ -97,14 +121,19 @@ impl<'a> Walk<'a> {
                         ) => {
                             return Err(format!("its schema has {key}, and expected is $ref alone"));
                         }
+                        ("pattern", Value::String(_)) => Size { parts: 1, patterns: 1 },
+                        ("patternProperties", Value::Object(by_pattern)) => {
+                            let patterns = Size { parts: 0, patterns: by_pattern.len() };
+                            self.size(value, depth + 1, within)?.plus(patterns)
+                        }
                         _ => self.size(value, depth + 1, within)?,
                     };
-                    size = size.saturating_add(part);
+                    size = size.plus(part);
                 }
             }
             Value::Array(items) => {
                 for item in items {
-                    size = size.saturating_add(self.size(item, depth + 1, within)?);
+                    size = size.plus(self.size(item, depth + 1, within)?);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -112,7 +141,7 @@ impl<'a> Walk<'a> {
         Ok(size)
     }
 
-    fn referenced(&mut self, at: &'a str, within: &mut Vec<&'a str>) -> Result<usize, String> {
+    fn referenced(&mut self, at: &'a str, within: &mut Vec<&'a str>) -> Result<Size, String> {
         if let Some(size) = self.sizes.get(at) {
             return Ok(*size);
         }
@@ -135,7 +164,7 @@ impl<'a> Walk<'a> {
 mod tests {
     use super::*;
 
-    fn checked(schema: Value) -> Result<(), String> {
+    fn checked(schema: Value) -> Result<usize, String> {
         check_schema(&schema)
     }
 
@@ -144,7 +173,11 @@ mod tests {
         let schema = json!({ "type": "object", "$schema": "http://json-schema.org/draft-07/schema#",
             "properties": { "a": { "$ref": "#/$defs/a" }, "b": { "$ref": "#/$defs/a" }, "id": { "type": "string" } },
             "$defs": { "a": { "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/b" }] }, "b": { "type": "null" } } });
-        assert_eq!(checked(schema), Ok(()));
+        assert_eq!(checked(schema), Ok(0));
+        let pattern = json!({ "type": "string", "pattern": "^a" });
+        let schema = json!({ "type": "object", "patternProperties": { "^x": {}, "^y": { "$ref": "#/$defs/p" } },
+            "properties": { "pattern": { "$ref": "#/$defs/p" } }, "$defs": { "p": pattern } });
+        assert_eq!(checked(schema), Ok(5));
     }
 
     #[test]
@@ -170,6 +203,11 @@ mod tests {
             (json!({ "$dynamicRef": "#x" }), "$dynamicRef"),
             (json!({ "$id": "https://a.example/", "$ref": "#" }), "$id"),
             (json!({ "$ref": "#/$defs/0", "$defs": defs }), "parts"),
+            (json!({ "allOf": vec![json!({ "pattern": "a" }); PATTERNS_MAX + 1] }), "patterns"),
+            (
+                json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); PATTERNS_MAX], "$defs": { "a": { "pattern": "a" } } }),
+                "patterns",
+            ),
         ] {
             let refused = checked(schema).unwrap_err();
             assert!(refused.contains(why), "{refused}: expected {why}");

@@ -1,80 +1,28 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
+use super::log_rate::LogRate;
 use crate::domain::owner::{Form, Round};
 use crate::domain::request_sender::RequestSender;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
 use futures::future::join_all;
-use parking_lot::Mutex;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult, InputResponses,
 };
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Maximum length of the key of a question, in bytes. The row has the number of the round besides.
 const KEY_BYTES_MAX: usize = 1000;
 
-/// The calls of a connection that have no answer yet. A request of a server with a session does not name its call. It
-/// is attributed only to a call that is the only possible one: any other person must not read it.
-#[derive(Default)]
-pub(super) struct CallsInFlight(Mutex<Calls>);
-
-#[derive(Default)]
-struct Calls {
-    senders: BTreeMap<u64, RequestSender>,
-    next: u64,
-    /// Whether a call was given up. The server may still execute it, and ask for it.
-    abandoned: bool,
-}
-
-/// A call in flight. Dropped before it has landed, it counts as given up.
-pub(super) struct Flight {
-    of: Arc<CallsInFlight>,
-    id: u64,
-    landed: bool,
-}
-
-impl CallsInFlight {
-    /// Adds a call.
-    pub(super) fn begin(self: &Arc<Self>, sender: RequestSender) -> Flight {
-        let mut calls = self.0.lock();
-        let id = calls.next;
-        calls.next = id.wrapping_add(1);
-        calls.senders.insert(id, sender);
-        drop(calls);
-        Flight { of: self.clone(), id, landed: false }
-    }
-
-    /// Returns the one call that a request can belong to.
-    pub(super) fn only(&self) -> Option<RequestSender> {
-        let calls = self.0.lock();
-        let mut senders = calls.senders.values();
-        let only = senders.next().filter(|_| !calls.abandoned)?;
-        senders.next().is_none().then(|| only.clone())
-    }
-}
-
-impl Flight {
-    /// The server has answered the call.
-    pub(super) fn landed(mut self) {
-        self.landed = true;
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        let mut calls = self.of.0.lock();
-        calls.senders.remove(&self.id);
-        calls.abandoned |= !self.landed;
-    }
-}
-
-/// Returns the result of a form. A form without a call, and a page that a person should visit, are declined.
-pub(super) async fn result_of(asked: ElicitRequestParams, sender: Option<RequestSender>) -> ElicitResult {
+/// Returns the result of a form. A form without a call, and a page that a person should visit, are cancelled: only a
+/// person that was asked can decline.
+pub(super) async fn result_of(
+    asked: ElicitRequestParams,
+    sender: Option<RequestSender>,
+    log: &LogRate,
+) -> ElicitResult {
     let (Some(question), Some(sender)) = (question(asked), sender) else {
-        tracing::warn!("a request of an MCP server is declined: it is no form, or its call is not certain");
-        return ElicitResult::new(ElicitationAction::Decline);
+        log.asks_in_vain();
+        return ElicitResult::new(ElicitationAction::Cancel);
     };
     result(sender.send(question).await)
 }
@@ -92,14 +40,18 @@ fn result(answer: Answer) -> ElicitResult {
 
 /// Asks for each input that a result requires, and returns the answers. `None` if the server asks for something else than
 /// forms.
-pub(super) async fn answer_all(asked: InputRequiredResult, sender: &RequestSender) -> Option<InputResponses> {
+pub(super) async fn answer_all(
+    asked: InputRequiredResult,
+    sender: &RequestSender,
+    log: &LogRate,
+) -> Option<InputResponses> {
     let forms = asked.input_requests?.into_iter().map(|(id, request)| match request {
         InputRequest::Elicitation(form) => Some((id, form.params)),
         _ => None,
     });
     let forms: Vec<_> = forms.collect::<Option<_>>()?;
     let answers = forms.into_iter().map(async |(id, form)| {
-        let result = result_of(form, Some(sender.clone())).await;
+        let result = result_of(form, Some(sender.clone()), log).await;
         Some((id, serde_json::to_value(result).ok()?))
     });
     let answers: InputResponses = join_all(answers).await.into_iter().collect::<Option<_>>()?;
@@ -143,32 +95,21 @@ pub(super) fn question(asked: ElicitRequestParams) -> Option<Question> {
 mod tests {
     use super::*;
     use crate::domain::request_sender::Silent;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     #[tokio::test]
-    async fn a_page_to_visit_is_declined_and_nothing_is_asked() {
+    async fn a_page_to_visit_is_cancelled_and_nothing_is_asked() {
         let page = ElicitRequestParams::UrlElicitationParams {
             meta: None,
             message: "Go there.".to_owned(),
             url: "https://evil.example/".to_owned(),
             elicitation_id: "1".to_owned(),
         };
-        let result = result_of(page, Some(RequestSender::for_test(Arc::new(Silent::default())))).await;
-        assert_eq!(result, ElicitResult::new(ElicitationAction::Decline));
-    }
-
-    #[test]
-    fn a_request_without_a_call_belongs_to_the_only_call_that_it_can_belong_to() {
-        let calls = Arc::<CallsInFlight>::default();
-        let sender = || RequestSender::for_test(Arc::new(Silent::default()));
-        assert!(calls.only().is_none());
-        let first = calls.begin(sender());
-        assert!(calls.only().is_some());
-        let second = calls.begin(sender());
-        assert!(calls.only().is_none(), "two calls");
-        second.landed();
-        assert!(calls.only().is_some());
-        drop(first);
-        let _third = calls.begin(sender());
-        assert!(calls.only().is_none(), "the server may still execute the first call");
+        let asked = Arc::new(Silent::default());
+        let result =
+            result_of(page, Some(RequestSender::for_test(asked.clone())), &LogRate::new("s", "")).await;
+        assert_eq!(result, ElicitResult::new(ElicitationAction::Cancel));
+        assert_eq!(asked.0.load(Ordering::Relaxed), 0);
     }
 }

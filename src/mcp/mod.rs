@@ -5,42 +5,49 @@
 //! a call is one `tools/call`, which is repeated only as the server requires. A call whose answer is lost has an unknown
 //! outcome. If the answer is a task, or asks for input with a state, the call has an owner, and any process continues the call.
 
+mod calls;
 mod connection;
 mod definition;
 mod elicitation;
+mod http;
+mod lines;
+mod log_rate;
 mod names;
 mod output;
+mod pace;
 mod pins;
 mod process;
+mod raw;
 mod redaction;
 mod remote_work;
 mod stderr;
 mod tool;
+mod transport;
+mod usable;
 
 pub(crate) use names::local_name;
 
 use crate::agent::Tasks;
-use crate::config::{self, Config, ConfigError, Reached, ToolRisk};
+use crate::config::{self, Config, ConfigError, Reached};
 use crate::domain::definition::{Acceptance, Listed};
-use crate::domain::remote::Remote;
 use crate::egress::Reach;
 use crate::store::Store;
-use crate::tools::{CurrentTools, Registered, RiskLevel, SERVER_TOOLS_MAX, ServerTools, ToolSpec};
-use connection::Connection;
-use definition::Definition;
+use crate::tools::{CurrentTools, Registered, ServerTools};
+use connection::{Connection, Listing, Opening};
+use log_rate::LogRate;
 use parking_lot::Mutex;
 use pins::{Look, Pinned, Pins};
 use redaction::Redaction;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
-use rmcp::model::Tool;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tool::McpTool;
+use usable::{Definer, Usable};
 
 /// The pause before the first new attempt to connect, and the longest pause.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -56,18 +63,10 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 
 /// A server of the configuration.
 pub(crate) struct Server {
-    config: config::McpServer,
+    definer: Arc<Definer>,
     route: Route,
-    link: Arc<Link>,
     tools: CurrentTools,
     store: Store,
-    redaction: Redaction,
-}
-
-/// A tool of a listing that can be used.
-struct Usable {
-    tool: Registered,
-    listed: Listed,
 }
 
 /// How a server is reached.
@@ -128,16 +127,28 @@ impl Server {
             result_deadline: server.result_deadline(),
         });
         let redaction = Redaction::new(secrets);
-        Ok(Self { config: server.clone(), route, link, tools, store, redaction })
+        let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
+        let definer = Arc::new(Definer { config: server.clone(), link, redaction, log });
+        Ok(Self { definer, route, tools, store })
     }
 
     /// Connects, and connects again after a loss, until the work of this process has ended.
     pub(crate) async fn run(self, tasks: Tasks) {
-        let (server, mut pause) = (self.config.name.as_str(), PAUSE_MIN);
+        let Definer { config, link, redaction, log } = &*self.definer;
+        let (server, mut pause) = (config.name.as_str(), PAUSE_MIN);
         let pins = Pins::new(self.store.clone(), tasks.clone(), server);
         loop {
             let began = Instant::now();
-            let opened = Connection::open(server, &self.route, &tasks, &self.redaction);
+            let opening = Opening {
+                server,
+                route: &self.route,
+                tasks: &tasks,
+                redaction,
+                store: &self.store,
+                log,
+                timeout: link.timeout,
+            };
+            let opened = Connection::open(opening);
             let opened = tokio::select! {
                 opened = Box::pin(opened) => opened,
                 () = tasks.over() => return,
@@ -148,7 +159,7 @@ impl Server {
                         why = self.serve(Arc::new(connection), &pins) => Some(why),
                         () = tasks.over() => None,
                     };
-                    *self.link.connection.lock() = None;
+                    *link.connection.lock() = None;
                     let Some(why) = lost else { return };
                     if began.elapsed() > STABLE {
                         pause = PAUSE_MIN;
@@ -172,31 +183,37 @@ impl Server {
 
     /// Keeps the tools of a connection up to date, until the connection is lost. Returns why it is given up.
     async fn serve(&self, connection: Arc<Connection>, pins: &Pins) -> String {
-        let mut before: Option<Vec<Tool>> = None;
-        let (mut usable, mut pinned) = (Vec::new(), None);
+        let Definer { config, link, redaction, log } = &*self.definer;
+        let mut before: Option<[u8; 32]> = None;
+        let (mut usable, mut pinned): (Arc<[Arc<Usable>]>, _) = (Arc::default(), None);
         loop {
-            let (listed_at, listed) = (Instant::now(), connection.list(&self.redaction));
+            let (listed_at, listed) = (Instant::now(), connection.list(redaction));
             let listed = tokio::select! {
-                listed = timeout(self.link.timeout, listed) => listed,
+                listed = timeout(link.timeout, listed) => listed,
                 () = connection.lost() => return "it is closed".to_owned(),
             };
-            let tools = match listed {
-                Ok(Ok(tools)) => tools,
+            let Listing { tools, hash } = match listed {
+                Ok(Ok(listing)) => listing,
                 Ok(Err(why)) => return why,
                 Err(_elapsed) => return "it did not list its tools in time".to_owned(),
             };
-            if before.as_ref() != Some(&tools) {
-                *self.link.connection.lock() = Some(connection.clone());
+            if before != Some(hash) {
+                *link.connection.lock() = Some(connection.clone());
                 let is_first = before.is_none();
-                usable = self.usable(&tools);
-                before = Some(tools);
+                let (definer, known) = (self.definer.clone(), usable.clone());
+                let defined = spawn_blocking(move || definer.usable(&tools, &known)).await;
+                let Ok(defined) = defined else { return "its definitions could not be read".to_owned() };
+                usable = defined.into();
+                before = Some(hash);
                 pinned = None;
                 let what = if is_first {
                     "an MCP server is connected"
                 } else {
                     "an MCP server has changed its tools"
                 };
-                tracing::info!(server = self.config.name, tools = usable.len(), "{what}");
+                if log.admits() {
+                    tracing::info!(server = config.name, tools = usable.len(), "{what}");
+                }
             }
             let definitions: Arc<[Listed]> = usable.iter().map(|tool| tool.listed.clone()).collect();
             let mut look = Look::AfterListing;
@@ -222,50 +239,15 @@ impl Server {
         }
     }
 
-    /// Returns the listed tools that can be used and that the operator allows.
-    fn usable(&self, listed: &[Tool]) -> Vec<Usable> {
-        let server = self.config.name.as_str();
-        let (mut names, mut tools) = (BTreeSet::new(), Vec::<Usable>::new());
-        for tool in listed.iter().filter(|tool| self.config.allows(&tool.name)) {
-            let skip = |why: &str| {
-                let tool = self.redaction.text(&tool.name);
-                tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
-            };
-            if tools.len() == SERVER_TOOLS_MAX {
-                tracing::warn!(
-                    server,
-                    SERVER_TOOLS_MAX,
-                    "an MCP server has too many tools; the rest is left out"
-                );
-                break;
-            }
-            match self.registered(tool) {
-                Ok(usable) if !names.insert(usable.listed.tool_name.clone()) => {
-                    skip("another tool has the same name");
-                }
-                Ok(usable) => tools.push(usable),
-                Err(why) => skip(&self.redaction.text(why)),
-            }
-        }
-        for missing in self.config.tools.iter().flatten() {
-            if !tools.iter().any(|it| it.tool.remote.as_ref().is_some_and(|it| it.tool == *missing)) {
-                tracing::warn!(
-                    server,
-                    tool = missing,
-                    "an MCP server lacks a tool that the configuration names"
-                );
-            }
-        }
-        tools
-    }
-
     /// Replaces the tools of this server.
-    fn publish(&self, usable: &[Usable], pinned: &Pinned) {
-        let server = self.config.name.as_str();
+    fn publish(&self, usable: &[Arc<Usable>], pinned: &Pinned) {
+        let server = self.definer.config.name.as_str();
         let tools = usable.iter().map(|it| it.tool.with_acceptance(pinned.acceptance(&it.listed)));
         let tools: Vec<Registered> = tools.collect();
         for tool in &tools {
-            if let Some(unaccepted) = tool.acceptance.unaccepted() {
+            if let Some(unaccepted) = tool.acceptance.unaccepted()
+                && self.definer.log.admits()
+            {
                 tracing::warn!(
                     server,
                     tool = tool.spec.name,
@@ -276,29 +258,5 @@ impl Server {
             }
         }
         self.tools.replace(server, tools);
-    }
-
-    fn registered(&self, tool: &Tool) -> Result<Usable, String> {
-        let server = self.config.name.as_str();
-        let Definition { name, description, input_schema, hash, text } = Definition::of(server, tool)?;
-        let hil = self.config.requires_approval(&name);
-        let risk = match self.config.risk {
-            Some(ToolRisk::Low) => RiskLevel::Low,
-            Some(ToolRisk::Medium) => RiskLevel::Medium,
-            Some(ToolRisk::High) => RiskLevel::High,
-            None if hil => RiskLevel::High,
-            None => RiskLevel::Low,
-        };
-        let spec = ToolSpec {
-            hil,
-            risk,
-            ..ToolSpec::unclassified(local_name(server, &name), description, input_schema)
-        };
-        let remote = Remote { server: server.to_owned(), tool: name.clone() };
-        let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
-        let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
-        let tool = Registered::of_server(tool, remote, hash, self.link.clone())
-            .map_err(|error| error.to_string())?;
-        Ok(Usable { tool, listed })
     }
 }

@@ -1,5 +1,6 @@
 //! The result of a call as the model reads it.
 
+use super::raw::{compact, exact};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
@@ -8,10 +9,17 @@ pub(super) fn outcome(result: CallToolResult) -> Result<Value, String> {
     if result.is_error == Some(true) { Err(text(&result.content)) } else { Ok(output(result)) }
 }
 
-/// Returns the output of a call. A text, unless the structured content says all that the texts say.
+/// Returns the output of a call. A text, unless the structured content says all that the texts say. Structured content
+/// that JSON would change is a text too.
 fn output(result: CallToolResult) -> Value {
     let text = text(&result.content);
     let Some(structured) = result.structured_content else { return Value::String(text) };
+    if let Some(exact) = exact(&structured) {
+        return Value::String(match text.is_empty() || compact(&text) == compact(exact) {
+            true => exact.to_owned(),
+            false => format!("{text}\n{exact}"),
+        });
+    }
     if text.is_empty() || serde_json::from_str::<Value>(&text).is_ok_and(|same| same == structured) {
         return structured;
     }
@@ -57,6 +65,8 @@ fn named(mime_type: &str, base64: &str, uri: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::output;
+    use crate::mcp::log_rate::LogRate;
+    use crate::mcp::raw::admitted;
     use serde_json::{Value, json};
 
     fn of(result: Value) -> Value {
@@ -90,5 +100,21 @@ mod tests {
             json!("one\n{\"n\":1}")
         );
         assert_eq!(of(json!({ "content": [] })), json!(""));
+    }
+
+    #[test]
+    fn structured_content_that_json_would_change_is_a_text() {
+        let exact = r#"{"n": 12345678901234567890123, "n": 1}"#;
+        let of_text = |text: Option<&str>| {
+            let content =
+                text.map_or_else(String::new, |text| json!({ "type": "text", "text": text }).to_string());
+            let message = format!(r#"{{"result":{{"content":[{content}],"structuredContent":{exact}}}}}"#);
+            let message: Value =
+                serde_json::from_str(&admitted(&message, &LogRate::new("s", "")).unwrap()).unwrap();
+            of(message["result"].clone())
+        };
+        assert_eq!(of_text(None), json!(exact));
+        assert_eq!(of_text(Some("{\n  \"n\":12345678901234567890123,\n  \"n\":1\n}")), json!(exact));
+        assert_eq!(of_text(Some("{\"n\":1}")), json!(format!("{{\"n\":1}}\n{exact}")));
     }
 }

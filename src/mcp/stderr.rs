@@ -1,32 +1,26 @@
 //! What a child process writes to its standard error: log lines, of which there are few and short ones.
 
+use super::log_rate::LogRate;
+use super::pace::Pace;
 use super::redaction::Redaction;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::Instant;
 
-/// Maximum number of lines in each [`PERIOD`].
-const LINES_MAX: u32 = 60;
-const PERIOD: Duration = Duration::from_secs(60);
 /// The part of a line that is kept.
 const LINE_BYTES_MAX: usize = 1024;
+/// How much is read at once, and then each second, in bytes. A process that writes more waits.
+const BYTES_AT_ONCE: u32 = 32 * 1024 * 1024;
+const BYTES_PER_SECOND: u32 = 1024 * 1024;
 
-/// Logs the lines to the end of the stream. The stream is always read, because a full pipe would stop the process.
+/// Logs the lines to the end of the stream. The stream is always read, because a full pipe would stop the
+/// process.
 pub(super) async fn log(server: &str, mut stderr: impl AsyncRead + Unpin, redaction: &Redaction) {
     let (mut chunk, mut line) = (vec![0; 8 * 1024], Vec::new());
-    let (mut period, mut lines) = (Instant::now(), 0_u32);
-    let mut say = |line: &[u8]| {
-        if period.elapsed() >= PERIOD {
-            (period, lines) = (Instant::now(), 0);
-        }
-        lines = lines.saturating_add(1);
-        let line = String::from_utf8_lossy(line);
-        match lines {
-            ..=LINES_MAX => tracing::info!(server, line = redaction.text(line), "an MCP server wrote"),
-            _ if lines == LINES_MAX + 1 => {
-                tracing::warn!(server, "an MCP server writes too much; the log leaves lines out");
-            }
-            _ => {}
+    let rate = LogRate::new(server, "its standard error");
+    let bytes = Pace::new(BYTES_AT_ONCE, BYTES_PER_SECOND);
+    let say = |line: &[u8]| {
+        if rate.admits() {
+            let line = redaction.text(String::from_utf8_lossy(line));
+            tracing::info!(server, line, "an MCP server wrote");
         }
     };
     while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
@@ -41,6 +35,7 @@ pub(super) async fn log(server: &str, mut stderr: impl AsyncRead + Unpin, redact
                 _ => {}
             }
         }
+        bytes.many(read).await;
     }
     if !line.is_empty() {
         say(&line);

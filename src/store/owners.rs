@@ -8,7 +8,7 @@
 
 use super::entity::tool_call;
 use super::events::{OfCall, Subject};
-use super::sweep_work::is_unpolled;
+use super::sweep_work::{in_state, is_unpolled};
 use super::{LockedRow, Read, Renewed, Settled, StoreError, TimedRead, Write, rows};
 use crate::domain::call::{Execution, Outcome, StateKind, ToolCall};
 use crate::domain::event::{EventType, system};
@@ -65,6 +65,22 @@ impl Read {
             (None, None) => None,
         };
         Ok(Some(PolledCall { polls, call: rows::call(row, None)?, server, next }))
+    }
+}
+
+impl Read {
+    /// Whether this server works on a call as a task, or in rounds.
+    pub(crate) async fn has_work_at(&self, server: &str) -> Result<bool, StoreError> {
+        let found: Option<String> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ToolCallId)
+            .filter(in_state(StateKind::Executing))
+            .filter(tool_call::Column::PolledUntil.is_not_null())
+            .filter(tool_call::Column::McpServer.eq(server))
+            .into_tuple()
+            .one(&self.tx)
+            .await?;
+        Ok(found.is_some())
     }
 }
 

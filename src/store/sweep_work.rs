@@ -67,7 +67,7 @@ impl Due {
     }
 }
 
-fn in_state(state: StateKind) -> SimpleExpr {
+pub(super) fn in_state(state: StateKind) -> SimpleExpr {
     ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state))
 }
 

@@ -18,12 +18,17 @@ use crate::domain::text::cut;
 use crate::standard_webhooks::Signer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use jsonschema::PatternOptions;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Maximum size of a compiled pattern of a tool of an MCP server, and of the states that a match keeps, in bytes.
+const PATTERN_BYTES_MAX: usize = 128 * 1024;
+const PATTERN_CACHE_BYTES: usize = 256 * 1024;
 
 /// The static properties of a tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -249,7 +254,12 @@ impl Registered {
         if spec.input_schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(RegistryError::Schema(name, "is not one of an object".to_owned()));
         }
-        let validator = jsonschema::options()
+        let mut options = jsonschema::options();
+        if of_server.is_some() {
+            let patterns = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX);
+            options = options.with_pattern_options(patterns.dfa_size_limit(PATTERN_CACHE_BYTES));
+        }
+        let validator = options
             .should_validate_formats(true)
             .build(&spec.input_schema)
             .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;

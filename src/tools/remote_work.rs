@@ -38,7 +38,7 @@ pub(crate) trait RemoteServer: Send + Sync {
 pub(crate) enum Polled {
     /// The task has not ended.
     Open {
-        /// The questions that are open. A question without a form is declined.
+        /// The questions that are open. A question without a form is cancelled.
         asks: Vec<(String, Option<Question>)>,
         /// Whether the task waits for something that holdpoint does not have.
         is_stuck: bool,

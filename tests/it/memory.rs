@@ -8,7 +8,7 @@ const BODY_BYTES: usize = 16 << 20;
 const GROWTH_KIB: u64 = 64 << 10;
 
 /// The peak resident size of the process so far, in KiB.
-fn peak_kib(server: &Process) -> u64 {
+pub(crate) fn peak_kib(server: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()

@@ -355,7 +355,7 @@ async fn requests_beyond_the_limits_pages_to_visit_and_questions_to_a_model_are_
     let (steered, server) = steered(&json!({}), |_| {}).await;
     let long = "x".repeat(5000);
     let call = running(&server, "s__act", &json!({ "do": "ask", "note": long })).await;
-    assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "decline");
+    assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "cancel");
     for what in ["askUrl", "askModel"] {
         let call = running(&server, "s__act", &json!({ "do": what })).await;
         let ended =
@@ -369,12 +369,12 @@ async fn requests_beyond_the_limits_pages_to_visit_and_questions_to_a_model_are_
     let call = running(&server, "s__act", &json!({ "do": "askMany", "note": "12" })).await;
     let ten = async || Some(requests(&server.client, "open").await).filter(|open| open.len() == 10);
     for request in eventually("ten requests are open", ten).await {
-        assert_eq!(answer(&server.client, &request, &json!({ "action": "cancel" })).await.status, 200);
+        assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
     }
     let output = server.client.becomes(&call, "succeeded").await["output"].clone();
     let words: Vec<_> = output.as_str().unwrap().split(' ').collect();
-    assert_eq!(words.iter().filter(|word| **word == "cancel").count(), 10, "{output}");
-    assert_eq!(words.iter().filter(|word| **word == "decline").count(), 2, "{output}");
+    assert_eq!(words.iter().filter(|word| **word == "decline").count(), 10, "{output}");
+    assert_eq!(words.iter().filter(|word| **word == "cancel").count(), 2, "{output}");
     assert_eq!(steered.called().len(), before + 2);
 }
 

@@ -5,13 +5,16 @@ mod conformance;
 mod crashes;
 mod elicitation;
 mod everything;
+mod exact;
 mod files;
+mod floods;
 mod hostile;
 mod pins;
 mod python;
 mod reach;
 mod rounds;
 mod schema;
+mod sessions;
 mod tasks;
 
 use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen, sqlite};

@@ -1,0 +1,290 @@
+//! The requests to a server over HTTP.
+
+use super::log_rate::LogRate;
+use super::pace::Pace;
+use super::raw::admitted;
+use crate::egress::read;
+use futures::StreamExt;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::common::client_side_sse::BoxedSseResponse;
+use rmcp::transport::common::http_header::HEADER_SESSION_ID;
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse, StreamableHttpResponseLimits,
+};
+use sse_stream::SseStream;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type HttpError = StreamableHttpError<reqwest::Error>;
+
+/// How many streams are opened again at once, and then each second. A server may end each stream as soon as it begins.
+const STREAMS_AT_ONCE: u32 = 16;
+const STREAMS_PER_SECOND: u32 = 1;
+
+/// A client of one connection to a server.
+#[derive(Clone)]
+pub(super) struct HttpClient {
+    client: reqwest::Client,
+    streams: Arc<Pace>,
+    log: Arc<LogRate>,
+}
+
+impl HttpClient {
+    pub(super) fn new(client: reqwest::Client, log: Arc<LogRate>) -> Self {
+        Self { client, streams: Arc::new(Pace::new(STREAMS_AT_ONCE, STREAMS_PER_SECOND)), log }
+    }
+
+    /// Leaves out the events of a stream that are not read.
+    fn events(&self, events: BoxedSseResponse) -> BoxedSseResponse {
+        let log = self.log.clone();
+        let events = events.map(move |event| {
+            event.map(|mut event| {
+                event.data = event.data.and_then(|data| admitted(&data, &log).map(Cow::into_owned));
+                event
+            })
+        });
+        events.boxed()
+    }
+
+    /// Returns the answer to a message. The library reads the status of a request that begins a session, and takes a
+    /// refusal of it for the sign of an older server.
+    async fn answer(
+        &self,
+        response: Response,
+        message: &ClientJsonRpcMessage,
+        has_session: bool,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let (status, headers) = (response.status(), response.headers());
+        let text = |name: HeaderName| {
+            headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        match (status, text(WWW_AUTHENTICATE)) {
+            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+                return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
+            }
+            (StatusCode::FORBIDDEN, Some(challenge)) => {
+                let error = InsufficientScopeError::new(challenge, None);
+                return Err(StreamableHttpError::InsufficientScope(error));
+            }
+            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => {
+                return Ok(StreamableHttpPostResponse::Accepted);
+            }
+            (StatusCode::NOT_FOUND, _) if has_session => return Err(StreamableHttpError::SessionExpired),
+            _ => {}
+        }
+        let expects_answer = matches!(message, JsonRpcMessage::Request(_));
+        let content_type = text(CONTENT_TYPE);
+        let is = |expected: &str| {
+            let named = content_type.as_deref().and_then(|it| it.split(';').next());
+            named.is_some_and(|named| named.trim().eq_ignore_ascii_case(expected))
+        };
+        let refused = || HttpStatusError::new(status.as_u16(), None).into();
+        if status.is_success() && is("text/event-stream") {
+            let events = self.events(bounded(response, limits.max_sse_event_size));
+            return Ok(StreamableHttpPostResponse::Sse(events, None));
+        }
+        if !is("application/json") {
+            return match status.is_success() {
+                true if expects_answer => Err(StreamableHttpError::UnexpectedContentType(content_type)),
+                true => Ok(StreamableHttpPostResponse::Accepted),
+                false => Err(refused()),
+            };
+        }
+        let body = read(response, limits.max_json_response_size).await;
+        let body = body.map_err(|why| StreamableHttpError::UnexpectedServerResponse(why.into()))?;
+        let text = std::str::from_utf8(&body).ok();
+        let answer = text
+            .and_then(|text| admitted(text, &self.log))
+            .and_then(|text| serde_json::from_str::<ServerJsonRpcMessage>(&text).ok());
+        match answer {
+            Some(answer @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(answer, None)),
+            _ if !status.is_success() => Err(refused()),
+            Some(answer) if expects_answer => Ok(StreamableHttpPostResponse::Json(answer, None)),
+            _ if expects_answer => {
+                let why = "its answer is no message of the protocol";
+                Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
+            }
+            _ => Ok(StreamableHttpPostResponse::Accepted),
+        }
+    }
+}
+
+/// Reads the events of a response, each of at most this many bytes.
+fn bounded(response: Response, bytes_max: usize) -> BoxedSseResponse {
+    let mut size = EventSize::default();
+    let pieces = response.bytes_stream().map(move |piece| {
+        let piece = piece.map_err(|error| std::io::Error::other(error.without_url()))?;
+        if size.after(&piece) > bytes_max {
+            return Err(std::io::Error::other("an event is too long"));
+        }
+        Ok(piece)
+    });
+    SseStream::from_bytes_stream(pieces).boxed()
+}
+
+/// The size of an event that has not ended. An empty line ends it.
+#[derive(Default)]
+struct EventSize {
+    bytes: usize,
+    line: usize,
+    was_cr: bool,
+}
+
+impl EventSize {
+    /// Returns the size after these bytes.
+    fn after(&mut self, piece: &[u8]) -> usize {
+        for byte in piece {
+            self.bytes = self.bytes.saturating_add(1);
+            match byte {
+                // The second half of a line end.
+                b'\n' if self.was_cr => {}
+                b'\n' | b'\r' if self.line == 0 => self.bytes = 0,
+                b'\n' | b'\r' => self.line = 0,
+                _ => self.line = self.line.saturating_add(1),
+            }
+            self.was_cr = *byte == b'\r';
+        }
+        self.bytes
+    }
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session_id, auth_header, headers, limits).await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        // The library reads how a server answers the first request, and whether its answer is that of an older server.
+        if begins(&message) {
+            let posted = self.client.post_message_with_response_limits(
+                uri,
+                message,
+                session_id,
+                auth_header,
+                headers,
+                limits,
+            );
+            return Ok(match posted.await? {
+                StreamableHttpPostResponse::Sse(events, session) => {
+                    StreamableHttpPostResponse::Sse(self.events(events), session)
+                }
+                other => other,
+            });
+        }
+        let body = serde_json::to_vec(&message)?;
+        let mut request =
+            self.client.post(uri.as_ref()).header(ACCEPT, "text/event-stream, application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = &session_id {
+            request = request.header(HEADER_SESSION_ID, session.as_ref());
+        }
+        if let Some(token) = auth_header {
+            request = request.bearer_auth(token);
+        }
+        let response = request.header(CONTENT_TYPE, "application/json").body(body).send();
+        self.answer(response.await?, &message, session_id.is_some(), limits).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<(), HttpError> {
+        self.client.delete_session(uri, session_id, auth_header, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<BoxedSseResponse, HttpError> {
+        let limit = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, headers, limit)
+            .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+        bytes_max: usize,
+    ) -> Result<BoxedSseResponse, HttpError> {
+        if !self.streams.try_one() {
+            self.log.too_many_streams();
+            self.streams.one().await;
+        }
+        let stream = self.client.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            headers,
+            bytes_max,
+        );
+        Ok(self.events(stream.await?))
+    }
+}
+
+/// Whether a message is the first one to a server.
+fn begins(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventSize;
+
+    #[test]
+    fn an_empty_line_ends_an_event_and_nothing_else_does() {
+        let after = |text: &str| {
+            let mut size = EventSize::default();
+            text.bytes().fold(0, |_, byte| size.after(&[byte]))
+        };
+        for (text, bytes) in [
+            ("data: a\n\n", 0),
+            ("data: a\r\n\r", 0),
+            ("data: a\r\r", 0),
+            ("data: a\n\ndata", 4),
+            ("data: a\ndata: b\n", 16),
+            ("data: a\r\ndata: b\r\n", 18),
+            (": a\n: b\n", 8),
+        ] {
+            assert_eq!(after(text), bytes, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The listed tools that can be used.
+
+use super::Link;
+use super::definition::Definition;
+use super::log_rate::LogRate;
+use super::names::local_name;
+use super::redaction::Redaction;
+use super::tool::McpTool;
+use crate::config::{self, ToolRisk};
+use crate::domain::definition::Listed;
+use crate::domain::remote::Remote;
+use crate::tools::{Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
+use rmcp::model::Tool;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Maximum number of patterns in the schemas of all tools of a server. Each is compiled, and kept.
+const PATTERNS_MAX: usize = 256;
+
+/// A tool of a listing that can be used.
+pub(super) struct Usable {
+    pub(super) tool: Registered,
+    pub(super) listed: Listed,
+    patterns: usize,
+}
+
+/// Makes tools of the definitions of one server.
+pub(super) struct Definer {
+    pub(super) config: config::McpServer,
+    pub(super) link: Arc<Link>,
+    pub(super) redaction: Redaction,
+    pub(super) log: Arc<LogRate>,
+}
+
+impl Definer {
+    /// Returns the listed tools that can be used and that the operator allows. A definition that was `before` is not
+    /// compiled again. Takes long for large schemas, so it is not for a thread of the runtime.
+    pub(super) fn usable(&self, listed: &[Tool], before: &[Arc<Usable>]) -> Vec<Arc<Usable>> {
+        let server = self.config.name.as_str();
+        let before: BTreeMap<&str, &Arc<Usable>> =
+            before.iter().map(|usable| (usable.listed.hash.as_str(), usable)).collect();
+        let (mut names, mut tools, mut patterns) = (BTreeSet::new(), Vec::<Arc<Usable>>::new(), 0_usize);
+        for tool in listed.iter().filter(|tool| self.config.allows(&tool.name)) {
+            if tools.len() == SERVER_TOOLS_MAX {
+                if self.log.admits() {
+                    tracing::warn!(
+                        server,
+                        SERVER_TOOLS_MAX,
+                        "an MCP server has too many tools; the rest is left out"
+                    );
+                }
+                break;
+            }
+            let usable = Definition::of(server, tool).and_then(|definition| {
+                let total = patterns.saturating_add(definition.patterns);
+                if total > PATTERNS_MAX {
+                    return Err(format!("the tools of its server have more than {PATTERNS_MAX} patterns"));
+                }
+                match before.get(definition.hash.as_str()) {
+                    Some(usable) => Ok(Arc::clone(usable)),
+                    None => self.registered(definition).map(Arc::new),
+                }
+            });
+            let why = match usable {
+                Ok(usable) if names.insert(usable.listed.tool_name.clone()) => {
+                    patterns = patterns.saturating_add(usable.patterns);
+                    tools.push(usable);
+                    continue;
+                }
+                Ok(_) => "another tool has the same name".to_owned(),
+                Err(why) => self.redaction.text(&why),
+            };
+            if self.log.admits() {
+                let tool = self.redaction.text(&tool.name);
+                tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
+            }
+        }
+        for missing in self.config.tools.iter().flatten() {
+            let is_there =
+                |it: &Arc<Usable>| it.tool.remote.as_ref().is_some_and(|remote| remote.tool == *missing);
+            if !tools.iter().any(is_there) && self.log.admits() {
+                tracing::warn!(
+                    server,
+                    tool = missing,
+                    "an MCP server lacks a tool that the configuration names"
+                );
+            }
+        }
+        tools
+    }
+
+    fn registered(&self, definition: Definition) -> Result<Usable, String> {
+        let server = self.config.name.as_str();
+        let Definition { name, description, input_schema, hash, text, patterns } = definition;
+        let hil = self.config.requires_approval(&name);
+        let risk = match self.config.risk {
+            Some(ToolRisk::Low) => RiskLevel::Low,
+            Some(ToolRisk::Medium) => RiskLevel::Medium,
+            Some(ToolRisk::High) => RiskLevel::High,
+            None if hil => RiskLevel::High,
+            None => RiskLevel::Low,
+        };
+        let spec = ToolSpec {
+            hil,
+            risk,
+            ..ToolSpec::unclassified(local_name(server, &name), description, input_schema)
+        };
+        let remote = Remote { server: server.to_owned(), tool: name.clone() };
+        let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
+        let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
+        let tool = Registered::of_server(tool, remote, hash, self.link.clone())
+            .map_err(|error| error.to_string())?;
+        Ok(Usable { tool, listed, patterns })
+    }
+}
