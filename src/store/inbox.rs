@@ -120,8 +120,8 @@ pub(super) fn of_viewer(principal: &Principal, visibility: &Visibility) -> Condi
 
 /// Orders by an expression of an id, newest first, so by no index. A statement that begins at a few rows of another table is meant to
 /// sort them. Without statistics Postgres would read all ids from the newest one on instead.
-pub(super) fn sorted(select: &mut SelectStatement, by: &'static str) -> SelectStatement {
-    select.order_by_expr(Expr::cust(by), Order::Desc).to_owned()
+pub(super) fn sorted(select: &mut SelectStatement, by: SimpleExpr) -> SelectStatement {
+    select.order_by_expr(by, Order::Desc).to_owned()
 }
 
 impl Listing<'_> {
@@ -171,13 +171,13 @@ impl Listing<'_> {
             let which = visible_to(principal, visibility).add(self.scope.condition()).add(has_text(text));
             let mut select = self.with_threads(which);
             select.from_subquery(searched(principal, self.state), tool_call::Entity);
-            return vec![sorted(&mut select, BY_CALL)];
+            return vec![sorted(&mut select, Expr::cust(BY_CALL))];
         }
         if !matches!(self.scope, CallScope::Anywhere) {
             let seen = of_tenant(principal).add(of_viewer(principal, visibility));
             let mut select = self.with_threads(seen.add(self.scope.condition()));
             select.from(tool_call::Entity.table_ref());
-            return vec![sorted(&mut select, BY_CALL)];
+            return vec![sorted(&mut select, Expr::cust(BY_CALL))];
         }
         let of_tool = |tool: &str| self.newest(principal, (tool_call::Column::Name, Expr::value(tool)));
         let Visibility::Approver { tools, delegated_at, escalated } = visibility else {
@@ -228,7 +228,7 @@ impl Listing<'_> {
         select
             .from(delegation::Entity.table_ref())
             .cond_where(delegations_to(principal, at).add_option(before));
-        sorted(&mut select, BY_DELEGATION)
+        sorted(&mut select, Expr::cust(BY_DELEGATION))
     }
 
     /// Selects the calls of this list that were escalated to a role.

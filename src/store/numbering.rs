@@ -27,9 +27,10 @@ const UNNUMBERED_POSTGRES: &str = r#"SELECT last,
 const UNNUMBERED_SQLITE: &str =
     "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
 /// A pass finds its events by indexes alone. A session keeps the plan that it made while the table was small, or while most
-/// events had no number: otherwise each pass would read all events until Postgres gathers statistics again.
+/// events had no number: otherwise each pass would read all events until Postgres gathers statistics again. The table with
+/// one row has no other plan, which counts as so expensive then that Postgres would compile the statement.
 const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
-    SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+    SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
 /// Waits until no other pass is in progress, and locks the numbering until the transaction ends. The later
 /// statements see all numbers of earlier passes. Changes no row.
 const LOCK: &str = r#"SELECT last FROM "holdpoint".event_sequence FOR UPDATE"#;

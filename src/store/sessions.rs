@@ -96,22 +96,25 @@ impl Read {
         if sessions.len() == 0 {
             return Ok(HashMap::new());
         }
-        // A subquery for each thread: a join may begin at all pending calls of all tenants.
-        let of_thread =
-            tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
+        // A subquery for each session and for each of its threads: a join may begin at all pending calls of all tenants.
+        const THREAD: &str = "of_session";
         let of_thread = Query::select()
             .expr(tool_call::Column::ToolCallId.count())
             .from(tool_call::Entity.table_ref())
-            .and_where(of_thread)
+            .and_where(tool_call::Column::ThreadId.into_expr().equals((THREAD, thread::Column::ThreadId)))
             .and_where(tool_call::Column::State.eq(StateKind::Pending))
             .to_owned();
-        let pending = Expr::from(Func::sum(SimpleExpr::from(of_thread))).cast_as("BIGINT");
+        let root = (thread::Entity, thread::Column::ThreadId);
+        let of_session = Query::select()
+            .expr(Expr::from(Func::sum(SimpleExpr::from(of_thread))).cast_as("BIGINT"))
+            .from_as(thread::Entity.table_ref(), THREAD)
+            .and_where(Expr::col((THREAD, thread::Column::SessionId)).equals(root))
+            .to_owned();
         let counts: Vec<(String, i64)> = thread::Entity::find()
             .select_only()
-            .column(thread::Column::SessionId)
-            .column_as(pending, "pending")
-            .filter(thread::Column::SessionId.is_in(sessions))
-            .group_by(thread::Column::SessionId)
+            .column(thread::Column::ThreadId)
+            .column_as(SimpleExpr::from(of_session), "pending")
+            .filter(thread::Column::ThreadId.is_in(sessions))
             .into_tuple()
             .all(&self.tx)
             .await?;

@@ -141,7 +141,7 @@ impl RequestListing {
         if !matches!(self.scope, CallScope::Anywhere) {
             let seen = of_tenant(principal).add(of_viewer(principal, &visibility));
             let mut select = self.with_threads(seen.add(self.scope.condition()));
-            return vec![sorted(&mut select, BY_REQUEST)];
+            return vec![sorted(&mut select, Expr::cust(BY_REQUEST))];
         }
         let Visibility::Approver { tools, escalated, .. } = visibility else {
             return vec![self.newest(principal, (tool_request::Column::State, literal(self.state)))];
@@ -160,7 +160,7 @@ impl RequestListing {
                 select.and_where(ExprTrait::eq(escalation::Column::State.into_expr(), executing));
             }
             select.inner_join(escalation::Entity.table_ref(), of_call);
-            sorted(&mut select, BY_REQUEST)
+            sorted(&mut select, Expr::cust(BY_REQUEST))
         });
         [own].into_iter().chain(of_tools).chain(of_roles).collect()
     }
