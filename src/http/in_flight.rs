@@ -4,15 +4,15 @@
 //! and services have a budget of their own, so that they pass while the others are used up. So have requests
 //! that prove who sent them only with their body.
 
+use super::auth::{Network, network_of};
 use super::error::ApiError;
 use super::templates::without_api;
 use crate::config::Limits;
 use crate::domain::Principal;
 use crate::rate_limit::User;
 use bytes::Bytes;
-use holdpoint_serve::{Budget, Exhausted, Reserved, network, take_whole};
+use holdpoint_serve::{Budget, Exhausted, Reserved, take_whole};
 use poem::{Body, IntoResponse, Request, Response};
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// The part of a budget that one user may hold.
@@ -42,8 +42,8 @@ enum Holder {
     User(User),
     /// The service of the tool with this name.
     Service(String),
-    /// The network of a sender who is not known. `None`: not a network address.
-    Address(Option<IpAddr>),
+    /// The network of a sender who is not known.
+    Network(Network),
 }
 
 /// Who sent a request, and the budget that counts it.
@@ -92,8 +92,7 @@ impl Sender {
 
     /// A sender whose signature is over the body.
     pub(super) fn unsigned(request: &Request) -> Self {
-        let address = request.remote_addr().as_socket_addr().map(|address| network(address.ip()));
-        Self { lane: Lane::Unsigned, holder: Holder::Address(address) }
+        Self { lane: Lane::Unsigned, holder: Holder::Network(network_of(request)) }
     }
 }
 

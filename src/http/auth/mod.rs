@@ -31,6 +31,7 @@ use begun::Ended;
 use identity::Identity;
 use issuer::Issuer;
 use places::Places;
+pub(super) use places::{Network, network_of};
 use poem::http::Method;
 use poem::http::header::AUTHORIZATION;
 use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};

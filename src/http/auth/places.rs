@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 32;
 const WAIT: Duration = Duration::from_secs(15);
 
 /// The network of a client. `None` where the connection has no address of the internet.
-type Network = Option<IpAddr>;
+pub(in crate::http) type Network = Option<IpAddr>;
 
 /// The places at the issuer.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ pub(super) struct Place {
 
 /// Returns the network from which a request comes. Behind a proxy, which is the client of this server, all requests come
 /// from the same one.
-pub(super) fn network_of(request: &Request) -> Network {
+pub(in crate::http) fn network_of(request: &Request) -> Network {
     match request.remote_addr() {
         RemoteAddr(Addr::SocketAddr(peer)) => Some(network(peer.ip())),
         RemoteAddr(Addr::Unix(_) | Addr::Custom(..)) => None,
