@@ -56,9 +56,11 @@ enum SignOutAnswer {
 #[derive(Debug, Object)]
 #[oai(rename = "SignIn")]
 struct SignInView {
+    /// The id of the sign-in, which gives no right.
     sign_in_id: String,
     /// What the browser called itself (`User-Agent`). It may be any text.
     browser: String,
+    /// When the person signed in.
     begun_at: Time,
     /// When the sign-in ends at the latest.
     ends_at: Time,
