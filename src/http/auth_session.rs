@@ -155,7 +155,12 @@ impl AuthSessions {
         operation_id = "endSignIn",
         tag = "Tag::Auth"
     )]
-    async fn end(&self, caller: Caller, sign_in_id: Path<String>) -> Result<SignInEnded, ApiError> {
+    async fn end(
+        &self,
+        caller: Caller,
+        /// One of the caller's sign-ins, as the list names it.
+        sign_in_id: Path<String>,
+    ) -> Result<SignInEnded, ApiError> {
         let id = sign_in_id.0.parse().map_err(|_| ApiError::not_found())?;
         let sign_ins = self.0.sign_ins.as_ref().ok_or_else(ApiError::not_found)?;
         sign_ins.end(id, &caller.0).await?.ok_or_else(ApiError::not_found)?;
