@@ -56,9 +56,11 @@ enum SignOutAnswer {
 #[derive(Debug, Object)]
 #[oai(rename = "SignIn")]
 struct SignInView {
+    /// The id of the sign-in, which gives no right.
     sign_in_id: String,
     /// What the browser called itself (`User-Agent`). It may be any text.
     browser: String,
+    /// When the person signed in.
     begun_at: Time,
     /// When the sign-in ends at the latest.
     ends_at: Time,
@@ -153,7 +155,12 @@ impl AuthSessions {
         operation_id = "endSignIn",
         tag = "Tag::Auth"
     )]
-    async fn end(&self, caller: Caller, sign_in_id: Path<String>) -> Result<SignInEnded, ApiError> {
+    async fn end(
+        &self,
+        caller: Caller,
+        /// One of the caller's sign-ins, as the list names it.
+        sign_in_id: Path<String>,
+    ) -> Result<SignInEnded, ApiError> {
         let id = sign_in_id.0.parse().map_err(|_| ApiError::not_found())?;
         let sign_ins = self.0.sign_ins.as_ref().ok_or_else(ApiError::not_found)?;
         sign_ins.end(id, &caller.0).await?.ok_or_else(ApiError::not_found)?;

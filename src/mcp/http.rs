@@ -5,8 +5,8 @@ use super::pace::Pace;
 use super::raw::admitted;
 use crate::egress::read;
 use futures::StreamExt;
+use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use reqwest::{Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
@@ -64,18 +64,16 @@ impl HttpClient {
         let text = |name: HeaderName| {
             headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
-        match (status, text(WWW_AUTHENTICATE)) {
-            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+        match (status.as_u16(), text(WWW_AUTHENTICATE)) {
+            (401, Some(challenge)) => {
                 return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
             }
-            (StatusCode::FORBIDDEN, Some(challenge)) => {
+            (403, Some(challenge)) => {
                 let error = InsufficientScopeError::new(challenge, None);
                 return Err(StreamableHttpError::InsufficientScope(error));
             }
-            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => {
-                return Ok(StreamableHttpPostResponse::Accepted);
-            }
-            (StatusCode::NOT_FOUND, _) if has_session => return Err(StreamableHttpError::SessionExpired),
+            (202 | 204, _) => return Ok(StreamableHttpPostResponse::Accepted),
+            (404, _) if has_session => return Err(StreamableHttpError::SessionExpired),
             _ => {}
         }
         let expects_answer = matches!(message, JsonRpcMessage::Request(_));

@@ -24,8 +24,8 @@ use tokio::time::{Instant, timeout};
 const UNANSWERED_MAX: usize = 64;
 /// How many messages that holdpoint did not ask for are read at once, and then each second: requests, notifications and
 /// answers to nothing.
-const UNASKED_AT_ONCE: u32 = 1000;
-const UNASKED_PER_SECOND: u32 = 200;
+const UNASKED_AT_ONCE: u32 = 5000;
+const UNASKED_PER_SECOND: u32 = 1000;
 /// How long the look for the work of a server may take, before a form that waits for it is cancelled.
 const LOOK: Duration = Duration::from_secs(5);
 

@@ -9,13 +9,17 @@ use super::tool::McpTool;
 use crate::config::{self, ToolRisk};
 use crate::domain::definition::Listed;
 use crate::domain::remote::Remote;
-use crate::tools::{Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
+use crate::tools::{OfServer, Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
 use rmcp::model::Tool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Maximum number of patterns in the schemas of all tools of a server. Each is compiled, and kept.
 const PATTERNS_MAX: usize = 256;
+/// Maximum size of all compiled patterns of a listing, in bytes. Each has an equal share.
+const COMPILED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Maximum size of one compiled pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A tool of a listing that can be used.
 pub(super) struct Usable {
@@ -39,8 +43,13 @@ impl Definer {
         let server = self.config.name.as_str();
         let before: BTreeMap<&str, &Arc<Usable>> =
             before.iter().map(|usable| (usable.listed.hash.as_str(), usable)).collect();
+        let allowed = listed.iter().filter(|tool| self.config.allows(&tool.name));
+        let defined: Vec<_> = allowed.map(|tool| (&tool.name, Definition::of(server, tool))).collect();
+        let all = defined.iter().filter_map(|(_, definition)| definition.as_ref().ok()).map(|it| it.patterns);
+        let all = all.fold(0_usize, usize::saturating_add).clamp(1, PATTERNS_MAX);
+        let share = COMPILED_BYTES_MAX.checked_div(all).unwrap_or_default().min(PATTERN_BYTES_MAX);
         let (mut names, mut tools, mut patterns) = (BTreeSet::new(), Vec::<Arc<Usable>>::new(), 0_usize);
-        for tool in listed.iter().filter(|tool| self.config.allows(&tool.name)) {
+        for (name, definition) in defined {
             if tools.len() == SERVER_TOOLS_MAX {
                 if self.log.admits() {
                     tracing::warn!(
@@ -51,14 +60,14 @@ impl Definer {
                 }
                 break;
             }
-            let usable = Definition::of(server, tool).and_then(|definition| {
+            let usable = definition.and_then(|definition| {
                 let total = patterns.saturating_add(definition.patterns);
                 if total > PATTERNS_MAX {
                     return Err(format!("the tools of its server have more than {PATTERNS_MAX} patterns"));
                 }
                 match before.get(definition.hash.as_str()) {
                     Some(usable) => Ok(Arc::clone(usable)),
-                    None => self.registered(definition).map(Arc::new),
+                    None => self.registered(definition, share).map(Arc::new),
                 }
             });
             let why = match usable {
@@ -71,7 +80,7 @@ impl Definer {
                 Err(why) => self.redaction.text(&why),
             };
             if self.log.admits() {
-                let tool = self.redaction.text(&tool.name);
+                let tool = self.redaction.text(name);
                 tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
             }
         }
@@ -89,7 +98,7 @@ impl Definer {
         tools
     }
 
-    fn registered(&self, definition: Definition) -> Result<Usable, String> {
+    fn registered(&self, definition: Definition, pattern_bytes_max: usize) -> Result<Usable, String> {
         let server = self.config.name.as_str();
         let Definition { name, description, input_schema, hash, text, patterns } = definition;
         let hil = self.config.requires_approval(&name);
@@ -108,8 +117,9 @@ impl Definer {
         let remote = Remote { server: server.to_owned(), tool: name.clone() };
         let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
         let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
-        let tool = Registered::of_server(tool, remote, hash, self.link.clone())
-            .map_err(|error| error.to_string())?;
+        let of_server = OfServer { remote, definition_hash: hash, pattern_bytes_max };
+        let tool = Registered::of_server(tool, of_server, self.link.clone());
+        let tool = tool.map_err(|error| error.to_string())?;
         Ok(Usable { tool, listed, patterns })
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use crate::domain::preview::Preview;
 pub use crate::domain::tool_request::Answer;
 pub(crate) use current::{CurrentTools, SEPARATOR, SERVER_TOOLS_MAX, ServerTools};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
-pub(crate) use registry::{InputError, Registered, is_tool_name};
+pub(crate) use registry::{InputError, OfServer, Registered, is_tool_name};
 pub use sub_agent::SubAgent;
 pub use tokio_util::sync::CancellationToken;
 pub(crate) use unmatched::Unmatched;

@@ -26,8 +26,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum size of a compiled pattern of a tool of an MCP server, and of the states that a match keeps, in bytes.
-const PATTERN_BYTES_MAX: usize = 128 * 1024;
+/// What is special about a tool of an MCP server.
+pub(crate) struct OfServer {
+    /// Its place.
+    pub(crate) remote: Remote,
+    /// The hash of its definition.
+    pub(crate) definition_hash: String,
+    /// Maximum size of each compiled pattern of its schema, in bytes.
+    pub(crate) pattern_bytes_max: usize,
+}
+
+/// Maximum size of the states that a match with a pattern of a tool of an MCP server keeps, in bytes.
 const PATTERN_CACHE_BYTES: usize = 256 * 1024;
 
 /// The static properties of a tool.
@@ -245,8 +254,8 @@ impl fmt::Debug for Registered {
 }
 
 impl Registered {
-    /// Checks a tool. `of_server` is the place of a tool of an MCP server, and the hash of its definition.
-    fn new(spec: ToolSpec, does: Does, of_server: Option<(Remote, String)>) -> Result<Self, RegistryError> {
+    /// Checks a tool.
+    fn new(spec: ToolSpec, does: Does, of_server: Option<OfServer>) -> Result<Self, RegistryError> {
         let name = spec.name.clone();
         if !is_tool_name(&name) {
             return Err(RegistryError::Name(name));
@@ -255,8 +264,8 @@ impl Registered {
             return Err(RegistryError::Schema(name, "is not one of an object".to_owned()));
         }
         let mut options = jsonschema::options();
-        if of_server.is_some() {
-            let patterns = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX);
+        if let Some(of_server) = &of_server {
+            let patterns = PatternOptions::fancy_regex().size_limit(of_server.pattern_bytes_max);
             options = options.with_pattern_options(patterns.dfa_size_limit(PATTERN_CACHE_BYTES));
         }
         let validator = options
@@ -267,7 +276,7 @@ impl Registered {
         let headline = headline.transpose().map_err(|why| RegistryError::Headline(name.clone(), why))?;
         check_constants(&spec)?;
         let (remote, schema_hash) = match of_server {
-            Some((remote, hash)) => (Some(remote), hash),
+            Some(OfServer { remote, definition_hash, .. }) => (Some(remote), definition_hash),
             None if spec.constants.is_empty() => (None, canonical_hash(&spec.input_schema)),
             None => (None, canonical_hash(&json!([spec.input_schema, spec.constants]))),
         };
@@ -295,11 +304,10 @@ impl Registered {
     /// The name or the schema is unusable.
     pub(crate) fn of_server(
         tool: Arc<dyn DynTool>,
-        remote: Remote,
-        definition_hash: String,
+        of_server: OfServer,
         server: Arc<dyn RemoteServer>,
     ) -> Result<Self, RegistryError> {
-        let tool = Self::new(tool.spec(), Does::Execute(tool), Some((remote, definition_hash)))?;
+        let tool = Self::new(tool.spec(), Does::Execute(tool), Some(of_server))?;
         Ok(Self { server: Some(server), ..tool })
     }
 

@@ -12,11 +12,17 @@ export default async function ({ facts, open, until }) {
     await link.click();
     await page.getByText('ann of acme').waitFor();
   };
-  const ends = () => page.context().clearCookies();
+  // The session ends once the card has read all that it shows, so that the press is the first request that is refused.
+  const isRead = () => page.locator('#detail .trail li').first().waitFor();
+  const ends = async () => {
+    await isRead();
+    await page.context().clearCookies();
+  };
   await signsIn();
 
   // The session ends while an edit is reviewed.
   await tab.shows('pay');
+  await isRead();
   await tab.button('Edit').click();
   await page.getByLabel('note').fill('11');
   await tab.button('Review the changes').click();
@@ -35,6 +41,8 @@ export default async function ({ facts, open, until }) {
 
   // The session ends before a denial is sent.
   await page.goto(`${facts.server}/#/call/${facts.denied}`);
+  await page.locator('#detail .value', { hasText: '20' }).first().waitFor();
+  await isRead();
   await tab.button('Deny…').click();
   await page.getByLabel('Reason for denying').fill('Not <b>now</b>.');
   await ends();
