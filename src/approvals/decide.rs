@@ -319,7 +319,8 @@ impl Approvals {
             self.wake_waiters_in(thread.id);
         }
         if let Some(covers) = &request.remember {
-            self.decide_covered(by, &thread, &mut decided, request, covers).await;
+            // The future is large.
+            Box::pin(self.decide_covered(by, &thread, &mut decided, request, covers)).await;
         }
         Ok(decided)
     }

@@ -221,24 +221,29 @@ async fn on_postgres_a_new_call_makes_one_waiting_claim_look_at_the_rows() {
     for n in 0..CALLS {
         held.push(app.held("ship", &n.to_string()).await.1);
     }
+    Statements::reset(&app.rows).await;
+    let looks = async || {
+        let counted = Statements::counted(&app.rows).await.with(Purpose::Work);
+        usize::try_from(counted.of("by_worker AND state")).unwrap()
+    };
     let claims = join_all((0..CLAIMS).map(|_| ask(&app.client, &["ship"], 5)));
     let (answers, (looks, seconds)) = join(claims, async {
         waiting(&app.client, CLAIMS).await;
+        let looked = async || (looks().await >= CLAIMS).then_some(());
+        eventually("each claim has looked once", looked).await;
         Statements::reset(&app.rows).await;
         let began = Instant::now();
         for id in &held {
             assert_eq!(app.client.approve(id).await.status, 202);
         }
         waiting(&app.client, CLAIMS - CALLS).await;
-        let counted = Statements::counted(&app.rows).await.with(Purpose::Work);
-        (counted.of("by_worker AND state"), began.elapsed().as_secs())
+        (looks().await, began.elapsed().as_secs())
     })
     .await;
     assert_eq!(answers.iter().filter_map(Job::of).count(), CALLS);
     // One look for each call. Each second one claim looks for calls of other processes, and so does another one after
     // each call that is found in this way.
     let most = 2 * CALLS + 2 * usize::try_from(seconds).unwrap() + 2;
-    let looks = usize::try_from(looks).unwrap();
     assert!(
         (CALLS..=most).contains(&looks),
         "{looks} looks for {CALLS} calls in {seconds} s with {CLAIMS} claims"
