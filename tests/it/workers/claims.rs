@@ -206,7 +206,7 @@ async fn on_postgres_calls_that_another_replica_approves_reach_all_waiting_claim
 }
 
 #[tokio::test]
-async fn on_postgres_a_new_call_makes_one_waiting_claim_look_at_the_rows() {
+async fn on_postgres_a_new_call_makes_few_waiting_claims_look_at_the_rows() {
     const CLAIMS: usize = 50;
     const CALLS: usize = 10;
     let cluster = Cluster::start();
@@ -241,9 +241,10 @@ async fn on_postgres_a_new_call_makes_one_waiting_claim_look_at_the_rows() {
     })
     .await;
     assert_eq!(answers.iter().filter_map(Job::of).count(), CALLS);
-    // One look for each call. Each second one claim looks for calls of other processes, and so does another one after
-    // each call that is found in this way.
-    let most = 2 * CALLS + 2 * usize::try_from(seconds).unwrap() + 2;
+    // One look for each call, and a few more: each second one claim looks for calls of other processes, and so does
+    // another one after each call found in this way, which may be the call of a claim that was woken for it and looks again.
+    // If each call woke each claim, there would be some hundred looks.
+    let most = 4 * CALLS + 2 * usize::try_from(seconds).unwrap() + 2;
     assert!(
         (CALLS..=most).contains(&looks),
         "{looks} looks for {CALLS} calls in {seconds} s with {CLAIMS} claims"
