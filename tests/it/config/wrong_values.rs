@@ -170,6 +170,7 @@ const WRONG: &[(&str, &str)] = &[
     ("limits.decisions_per_minute", "\"many\""),
     ("limits.turns_per_user", "1.5"),
     ("limits.turns_per_tenant", "[]"),
+    ("limits.open_requests_per_user", "-1"),
     ("limits.streams_per_user", "-5"),
     ("limits.claims_per_user", "-5"),
     ("limits.connections", "\"all\""),
