@@ -153,8 +153,9 @@ async fn a_note_goes_with_an_approval() {
     let browser = Browser::start(&app.client.base, "notes").await;
     let tab = browser.tab("tab").await;
     tab.sends("pay").await;
-    tab.becomes("document.querySelectorAll('.call summary').length", 1).await;
-    tab.value_of("document.querySelector('.call summary').click()").await;
+    // Before its hold has come, the call has a summary of its own.
+    tab.becomes("document.querySelectorAll('section.call summary').length", 1).await;
+    tab.value_of("document.querySelector('section.call summary').click()").await;
     tab.fills_in(PAY, "Note (kept with the approval)", " as agreed ").await;
     // Enter in the field approves nothing.
     tab.presses("Enter").await;
