@@ -374,8 +374,7 @@ impl App {
             app.tasks.spawn_background(async move { server.run(tasks).await });
         }
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
-        let claims = approvals.clone();
-        app.tasks.spawn(async move { claims.run_claims().await });
+        app.tasks.spawn(approvals.clone().run_claims());
         app.tasks.spawn(async move { approvals.run_sweeper(every).await });
         let (feed, database) = (app.api.feed.clone(), &app.config.database);
         let hints = Notifications::at(&database.url, database.direct_url.as_ref(), &database.schema);

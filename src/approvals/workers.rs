@@ -144,7 +144,7 @@ impl Approvals {
 
     /// Wakes waiting claims until the process stops: one for each call that this process approves, and one for each tool
     /// in a second, for the calls that other processes approve.
-    pub(crate) async fn run_claims(&self) {
+    pub(crate) async fn run_claims(self) {
         let mut approved = self.store.approved_signal();
         let mut looks = tokio::time::interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -24,7 +24,7 @@ use super::model_texts;
 use super::output::Output;
 use super::preview::Preview;
 use super::secrets::{Edit, SecretPaths};
-use super::text::{cut, cut_with, without_nul};
+use super::text::{cut, without_nul};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -244,11 +244,6 @@ pub enum RiskLevel {
     High,
 }
 
-/// Returns the end of an output or result that is cut for a list. It names the route with the whole.
-pub(crate) fn cut_mark(tool_call_id: &str) -> String {
-    format!(" […cut; GET /tool_calls/{tool_call_id} returns the whole]")
-}
-
 impl ToolCall {
     /// Returns the inputs that run or ran: the approver's inputs if edited, otherwise the model's.
     pub(crate) fn effective_input(&self) -> &Input {
@@ -323,25 +318,6 @@ impl ToolCall {
     /// Returns the hash of the call as it runs or ran, with this schema of the tool.
     pub(crate) fn effective_hash(&self, schema_hash: &str) -> String {
         input_hash(&self.name, self.effective_input(), schema_hash, self.effective_preview())
-    }
-
-    /// Cuts the output and the result text for a list, where they are longer than `bytes_max`. The mark at their end
-    /// names the route with the whole.
-    pub(crate) fn cut_outcome(&mut self, bytes_max: usize) {
-        let mark = cut_mark(&self.id.to_string());
-        if let State::Succeeded(_, _, output, _) = &mut self.state {
-            let text = match &*output {
-                Value::String(text) => Some(text.clone()),
-                Value::Array(_) | Value::Object(_) => Some(output.to_string()),
-                Value::Null | Value::Bool(_) | Value::Number(_) => None,
-            };
-            if let Some(text) = text.filter(|text| text.len() > bytes_max) {
-                *output = Value::String(cut_with(text, bytes_max, &mark));
-            }
-        }
-        if let Some(end) = self.state.end_mut() {
-            end.result = cut_with(std::mem::take(&mut end.result), bytes_max, &mark);
-        }
     }
 
     fn approval(&self) -> Option<&Approval> {
@@ -429,7 +405,7 @@ impl State {
         }
     }
 
-    fn end_mut(&mut self) -> Option<&mut End> {
+    pub(super) fn end_mut(&mut self) -> Option<&mut End> {
         match self {
             Self::Pending | Self::Approved(_) | Self::Executing(..) => None,
             Self::Succeeded(.., end)

@@ -37,14 +37,6 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Returns the message with the outputs and results of its calls cut to `bytes_max` each.
-    pub(crate) fn with_outcomes_cut(mut self, bytes_max: usize) -> Self {
-        if let Body::Assistant(steps) = &mut self.body {
-            steps.iter_mut().flat_map(|step| &mut step.calls).for_each(|call| call.cut_outcome(bytes_max));
-        }
-        self
-    }
-
     /// Returns the steps of an assistant message. A user message has none.
     pub(crate) fn steps(&self) -> &[Step] {
         match &self.body {

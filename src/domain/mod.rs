@@ -11,6 +11,7 @@ pub(crate) mod call;
 pub(crate) mod canonical;
 pub(crate) mod card;
 pub(crate) mod clock;
+pub(crate) mod cut_outcomes;
 pub(crate) mod decision;
 pub(crate) mod definition;
 pub(crate) mod delegation;

@@ -10,8 +10,9 @@ use super::transitions::{
 use super::words::Word;
 use super::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
 use crate::domain::Principal;
-use crate::domain::call::{State, StateKind, ToolCall, cut_mark, rejection, withdrawal};
+use crate::domain::call::{State, StateKind, ToolCall, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
+use crate::domain::cut_outcomes::cut_mark;
 use crate::domain::decision::{Choice, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
@@ -19,7 +20,7 @@ use crate::domain::message::StepStatus;
 use crate::domain::model_texts;
 use crate::domain::policy::Source;
 use crate::domain::text::cut_with;
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, IdenStatic, Iterable, PaginatorTrait, QueryFilter,
     QueryOrder, QuerySelect, QueryTrait, UpdateMany,
@@ -110,13 +111,17 @@ impl Read {
         which: Condition,
         characters: usize,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        const CUT: [&str; 2] = ["output", "result"];
-        let whole = tool_call::Column::iter().filter(|column| !CUT.contains(&column.as_str()));
-        let mut query = tool_call::Entity::find().select_only().columns(whole);
-        let one_more = i64::try_from(characters).unwrap_or(i64::MAX).saturating_add(1);
-        for name in CUT {
-            let cut = Expr::cust(format!("substr(tool_calls.{name}, 1, {one_more})"));
-            query = query.column_as(cut, name);
+        let one_more = i32::try_from(characters).unwrap_or(i32::MAX).saturating_add(1);
+        let mut query = tool_call::Entity::find().select_only();
+        for column in tool_call::Column::iter() {
+            query = match column {
+                tool_call::Column::Output | tool_call::Column::Result => {
+                    let whole = Expr::col((tool_call::Entity, column));
+                    let cut = Func::cust("substr").arg(whole).arg(1).arg(one_more);
+                    query.column_as(Expr::from(cut), column.as_str())
+                }
+                column => query.column(column),
+            };
         }
         let query = query.filter(which.clone()).order_by_asc(tool_call::Column::Ordinal);
         let mut found = query.into_model::<tool_call::Model>().all(&self.tx).await?;

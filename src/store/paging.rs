@@ -2,7 +2,6 @@
 //! reads only rows that fit.
 
 use super::entity::{event, message, tool_call};
-use super::transcript::Outputs;
 use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
@@ -20,6 +19,10 @@ pub(super) const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
     + COALESCE(octet_length(tool_calls.input_round), 0) AS BIGINT)";
 
+/// The bytes of the output of a call, and of its result.
+const OUTPUT_BYTES: &str = "CAST(COALESCE(octet_length(tool_calls.output), 0) AS BIGINT)";
+const RESULT_BYTES: &str = "CAST(COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
+
 /// The bytes of an event, with its call if the event has one.
 const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_length(tool_calls.arguments), 0) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
@@ -36,6 +39,16 @@ const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
         + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)
         + COALESCE(octet_length(input_round), 0)) FROM "holdpoint".tool_calls
         WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)"#;
+
+/// How much of the outputs and results of calls is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outputs {
+    Whole,
+    /// At most this number of characters of each.
+    Cut {
+        characters: usize,
+    },
+}
 
 /// The limits of a page. A page holds at least one item, whatever its size.
 #[derive(Debug, Clone, Copy)]
@@ -143,12 +156,10 @@ impl Read {
             .filter(Condition::all().add_option(before.map(|before| message::Column::Ordinal.lt(before))))
             .order_by_desc(message::Column::Ordinal)
             .limit(1);
-        let length =
-            |column: &str| Expr::cust(format!("CAST(COALESCE(octet_length({column}), 0) AS BIGINT)"));
         let lengths: Vec<(i64, i64)> = tool_call::Entity::find()
             .select_only()
-            .column_as(length("output"), "output_bytes")
-            .column_as(length("result"), "result_bytes")
+            .column_as(Expr::cust(OUTPUT_BYTES), "output_bytes")
+            .column_as(Expr::cust(RESULT_BYTES), "result_bytes")
             .filter(tool_call::Column::MessageId.in_subquery(newest.into_query()))
             .into_tuple()
             .all(&self.tx)

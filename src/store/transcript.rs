@@ -3,6 +3,7 @@
 use super::calls::{decided_calls, readable};
 use super::cells::Width;
 use super::entity::{decision, message, run, sent_answer, step, tool_call};
+use super::paging::Outputs;
 use super::union::{Union, UnionRows, UnionStatement};
 use super::views::{MessageRow, RunRow, StepRow};
 use super::words::{Role, SealKind, Word, literal};
@@ -320,16 +321,6 @@ fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<
         sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
     }
     Ok(sent)
-}
-
-/// How much of the outputs and results of calls is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outputs {
-    Whole,
-    /// At most this number of characters of each.
-    Cut {
-        characters: usize,
-    },
 }
 
 /// The readable calls of each step, in order.

@@ -76,7 +76,7 @@ async fn unfinished_bodies_of_strangers_take_no_bytes_of_users_and_decisions() {
     let host = app.client.base.trim_start_matches("http://").to_owned();
     let mut open = Vec::new();
     let mut refused = None;
-    // A stranger of one network has as many bytes as eight of the longest bodies.
+    // The requests of one network that are not verified have as many bytes as eight of the longest bodies.
     for _ in 0..9 {
         let mut socket = tokio::net::TcpStream::connect(&host).await.unwrap();
         let head = format!(
