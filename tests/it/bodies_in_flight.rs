@@ -36,7 +36,7 @@ async fn half(client: &Client, token: &str, length: &str, body: &[u8]) -> TcpStr
 
 /// The same, of a user.
 async fn half_of(client: &Client, name: &str, length: &str, body: &[u8]) -> TcpStream {
-    half(client, &&token("acme", name, &[]), length, body).await
+    half(client, &token("acme", name, &[]), length, body).await
 }
 
 /// Waits until a request of this client with a body is answered with this status.
