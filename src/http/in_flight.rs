@@ -174,4 +174,11 @@ impl StreamBytes {
         reserved.grow(chunk.len())?;
         Ok(reserved.hold(chunk))
     }
+
+    /// Counts the chunks that are in memory before the stream begins.
+    pub(super) fn hold_all(&self, chunks: Vec<Bytes>) -> Result<Vec<Bytes>, Exhausted> {
+        let mut reserved = self.0.another();
+        reserved.grow(chunks.iter().map(Bytes::len).sum())?;
+        Ok(chunks.into_iter().map(|chunk| reserved.split(chunk.len()).hold(chunk)).collect())
+    }
 }

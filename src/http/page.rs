@@ -98,7 +98,7 @@ impl<T: ToJSON> Paged<T> {
     }
 
     /// Adds the items of one position, like [`push`](Self::push). If the first items are longer than a page, they
-    /// are shown again with shorter outputs until they fit. The argument of `shown` is the length of the longest
+    /// are shown with the longest outputs with which they fit. The argument of `shown` is the length of the longest
     /// output in bytes; `None` means that outputs are whole.
     pub(super) fn push_outputs<I: IntoIterator<Item = T>>(
         &mut self,
@@ -106,10 +106,18 @@ impl<T: ToJSON> Paged<T> {
         mut shown: impl FnMut(Option<usize>) -> I,
     ) -> bool {
         let mut items = json(shown(None));
-        let mut output_bytes = self.page.bytes_max;
-        while self.bytes == 0 && items.len() > self.page.bytes_max && output_bytes > OUTPUT_BYTES_MIN {
-            output_bytes = (output_bytes / 2).max(OUTPUT_BYTES_MIN);
+        let bytes_max = self.page.bytes_max;
+        if self.bytes == 0 && items.len() > bytes_max {
+            let mut output_bytes = OUTPUT_BYTES_MIN;
             items = json(shown(Some(output_bytes)));
+            while output_bytes < bytes_max {
+                output_bytes = output_bytes.saturating_mul(2);
+                let longer = json(shown(Some(output_bytes)));
+                if longer.len() > bytes_max {
+                    break;
+                }
+                items = longer;
+            }
         }
         self.add(cursor, items)
     }

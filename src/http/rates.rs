@@ -100,6 +100,11 @@ impl StreamSlot {
     pub(super) fn hold(&self, chunk: Bytes) -> Result<Bytes, Exhausted> {
         self.0.bytes.hold(chunk)
     }
+
+    /// Counts the chunks that are in memory before the stream begins.
+    pub(super) fn hold_all(&self, chunks: Vec<Bytes>) -> Result<Vec<Bytes>, Exhausted> {
+        self.0.bytes.hold_all(chunks)
+    }
 }
 
 impl<'a> FromRequest<'a> for StreamSlot {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Approximate length of a chunk of a backfill, in bytes. Longer chunks are counted.
+/// Approximate length of a chunk of a backfill, in bytes.
 const BACKFILL_BYTES: usize = 128 << 10;
 
 /// The settings of streams.
@@ -97,9 +97,10 @@ impl Streaming {
             hint.iter().for_each(|hint| hint.see(&event));
             encoder.event(&event, &mut piece);
             if piece.len() >= BACKFILL_BYTES {
-                encoded.push(slot.hold(piece.split().freeze()).map_err(ApiError::too_many_answers)?);
+                encoded.push(piece.split().freeze());
             }
         }
+        let encoded = slot.hold_all(encoded).map_err(ApiError::too_many_answers)?;
         let pieces = Pieces {
             encoder,
             before: encoded.into_iter(),
