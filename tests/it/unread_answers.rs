@@ -1,7 +1,9 @@
 //! Answers that their client does not read, and the memory that they take: measured on a process with a limit
 //! on its memory, over HTTP/1.1 and HTTP/2.
 
-use crate::support::http2::{END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, frames, head_with};
+use crate::support::http2::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, frames, head_with,
+};
 use crate::support::token::{VARIABLES, token};
 use crate::support::{Client, Process, eventually, postgres_if_chosen};
 use serde_json::json;
@@ -146,6 +148,23 @@ async fn bodies_that_never_come_take_nothing_from_others() {
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n "
         );
         socket.write_all(head.as_bytes()).await.unwrap();
+        open.push(socket);
+    }
+    let authorization = format!("Bearer {token}");
+    for _ in 0..4 {
+        let mut socket = TcpStream::connect(&host).await.unwrap();
+        let mut frames = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+        for n in 0..80 {
+            let headers = [
+                ("authorization", authorization.as_str()),
+                ("content-type", "application/json"),
+                ("content-length", "262144"),
+            ];
+            let head = head_with("POST", "/threads", &host, &headers);
+            frames.extend(frame(HEADERS, END_HEADERS, 2 * n + 1, &head));
+            frames.extend(frame(DATA, 0, 2 * n + 1, b" "));
+        }
+        socket.write_all(&frames).await.unwrap();
         open.push(socket);
     }
     others_are_served(&server.client).await;
