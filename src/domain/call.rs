@@ -390,32 +390,30 @@ impl ToolCall {
     }
 }
 
+/// The end in a state, shared or exclusive like the reference to the state.
+macro_rules! end_of {
+    ($state:expr) => {
+        match $state {
+            State::Pending | State::Approved(_) | State::Executing(..) => None,
+            State::Succeeded(.., end)
+            | State::Failed(.., end)
+            | State::Interrupted(.., end)
+            | State::Rejected(end)
+            | State::Expired(end)
+            | State::Cancelled(_, end)
+            | State::Invalid(end) => Some(end),
+        }
+    };
+}
+
 impl State {
     /// Returns the end of the call, if the call has ended.
     pub(crate) fn end(&self) -> Option<&End> {
-        match self {
-            Self::Pending | Self::Approved(_) | Self::Executing(..) => None,
-            Self::Succeeded(.., end)
-            | Self::Failed(.., end)
-            | Self::Interrupted(.., end)
-            | Self::Rejected(end)
-            | Self::Expired(end)
-            | Self::Cancelled(_, end)
-            | Self::Invalid(end) => Some(end),
-        }
+        end_of!(self)
     }
 
     pub(super) fn end_mut(&mut self) -> Option<&mut End> {
-        match self {
-            Self::Pending | Self::Approved(_) | Self::Executing(..) => None,
-            Self::Succeeded(.., end)
-            | Self::Failed(.., end)
-            | Self::Interrupted(.., end)
-            | Self::Rejected(end)
-            | Self::Expired(end)
-            | Self::Cancelled(_, end)
-            | Self::Invalid(end) => Some(end),
-        }
+        end_of!(self)
     }
 
     /// Returns the state without its facts.
