@@ -1,7 +1,7 @@
 //! Calls as deciders see them: also those of other users' threads, by the decider's roles.
 
 use super::entity::{delegation, escalation, thread, tool_call};
-use super::newest::{BYTES, ID, in_order};
+use super::newest::{BYTES, Branch, ID, in_order};
 use super::opened::{delegations_to, is_delegated, is_escalated};
 use super::paging::CALL_BYTES;
 use super::search::{has_text, searched};
@@ -152,15 +152,15 @@ impl Listing<'_> {
     }
 
     /// Selects the newest calls of this list with this value in a column, in the order of the index of that column.
-    fn newest(&self, principal: &Principal, of: (tool_call::Column, SimpleExpr)) -> SelectStatement {
+    fn newest(&self, principal: &Principal, branch: Branch<tool_call::Column>) -> SelectStatement {
         let of_tenant = tool_call::Column::TenantId.eq(&principal.tenant_id);
         let mut select = self.select(Condition::all().add(of_tenant));
         select.from(tool_call::Entity.table_ref());
-        if !matches!(of.0, tool_call::Column::State) {
+        if !matches!(branch.column, tool_call::Column::State) {
             select.and_where(self.has_state(tool_call::Column::State));
         }
         let before = self.before.map(|before| before.to_string());
-        in_order(&mut select, of, tool_call::Column::ToolCallId, before);
+        in_order(&mut select, branch, tool_call::Column::ToolCallId, before);
         select
     }
 
@@ -179,12 +179,22 @@ impl Listing<'_> {
             select.from(tool_call::Entity.table_ref());
             return vec![sorted(&mut select, Expr::cust(BY_CALL))];
         }
-        let of_tool = |tool: &str| self.newest(principal, (tool_call::Column::Name, Expr::value(tool)));
+        let of_tool = |tool: &str| {
+            self.newest(principal, Branch { column: tool_call::Column::Name, value: Expr::value(tool) })
+        };
         let Visibility::Approver { tools, delegated_at, escalated } = visibility else {
-            let all = || self.newest(principal, (tool_call::Column::State, literal(self.state)));
+            let all = || {
+                self.newest(
+                    principal,
+                    Branch { column: tool_call::Column::State, value: literal(self.state) },
+                )
+            };
             return vec![self.tool.map_or_else(all, of_tool)];
         };
-        let own = self.newest(principal, (tool_call::Column::ListedFor, Expr::value(&principal.user_id)));
+        let own = self.newest(
+            principal,
+            Branch { column: tool_call::Column::ListedFor, value: Expr::value(&principal.user_id) },
+        );
         let is_listed = |tool: &&String| self.tool.is_none_or(|listed| listed == *tool);
         let of_tools = tools.iter().filter(is_listed).map(|tool| of_tool(tool));
         let delegated = delegated_at.map(|at| self.delegated(principal, at));
@@ -239,7 +249,7 @@ impl Listing<'_> {
             .and_where(escalation::Column::TenantId.eq(&principal.tenant_id))
             .and_where(self.has_state(escalation::Column::State));
         let before = self.before.map(|before| before.to_string());
-        let of_role = (escalation::Column::Role, Expr::value(role));
+        let of_role = Branch { column: escalation::Column::Role, value: Expr::value(role) };
         in_order(&mut select, of_role, escalation::Column::ToolCallId, before);
         select
     }

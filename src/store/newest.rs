@@ -18,7 +18,15 @@ const BRANCH: &str = "branch";
 /// An id, and the bytes of its row.
 pub(super) type Sized = (String, i64);
 
-/// Limits a statement to the rows with this value in a column, before an id if one is given, and orders them by both, the
+/// The rows of a list that one index holds.
+pub(super) struct Branch<C> {
+    /// The first column of the index.
+    pub(super) column: C,
+    /// Its value in these rows.
+    pub(super) value: SimpleExpr,
+}
+
+/// Limits a statement to the rows of a branch, before an id if one is given, and orders them by both, the
 /// last row first.
 ///
 /// Only an index with the column and the id after it has this order. If the statement asked for an equal value, each
@@ -26,7 +34,7 @@ pub(super) type Sized = (String, i64);
 /// frequent, and finds none among the newest rows.
 pub(super) fn in_order<C: ColumnTrait>(
     select: &mut SelectStatement,
-    (column, value): (C, SimpleExpr),
+    Branch { column, value }: Branch<C>,
     id: C,
     before: Option<String>,
 ) {

@@ -1,7 +1,7 @@
 //! The search among held calls by a text.
 
 use super::entity::{thread, tool_call};
-use super::newest::in_order;
+use super::newest::{Branch, in_order};
 use super::words::literal;
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
@@ -42,7 +42,8 @@ pub(super) fn searched(principal: &Principal, state: StateKind) -> SelectStateme
         .and_where(tool_call::Column::ListedFor.is_not_null())
         .limit(SEARCHED_MAX)
         .to_owned();
-    in_order(&mut newest, (tool_call::Column::State, literal(state)), tool_call::Column::ToolCallId, None);
+    let branch = Branch { column: tool_call::Column::State, value: literal(state) };
+    in_order(&mut newest, branch, tool_call::Column::ToolCallId, None);
     newest
 }
 

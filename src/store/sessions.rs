@@ -1,6 +1,7 @@
 //! Sessions: the policy and the runs of a root thread and of all threads below it.
 
 use super::entity::{run, thread, tool_call};
+use super::newest::Branch;
 use super::threads::{Page, newest, of_tenant, threads_where};
 use super::words::Word;
 use super::{LockedThread, Read, StoreError, Thread, Write, rows};
@@ -70,12 +71,13 @@ impl Read {
         size: u64,
     ) -> Result<Page<ListedSession>, StoreError> {
         let roots = of_tenant(principal).add(thread::Column::ParentId.is_null());
-        let of = match scope {
-            SessionScope::Own => (thread::Column::UserId, &principal.user_id[..]),
-            SessionScope::OfTenant => (thread::Column::TenantId, &principal.tenant_id[..]),
+        let (column, value) = match scope {
+            SessionScope::Own => (thread::Column::UserId, &principal.user_id),
+            SessionScope::OfTenant => (thread::Column::TenantId, &principal.tenant_id),
         };
+        let branch = Branch { column, value: Expr::value(value) };
         let before = before.map(|before| before.to_string());
-        let found = newest(roots, of, before, size.saturating_add(1)).all(&self.tx).await?;
+        let found = newest(roots, branch, before, size.saturating_add(1)).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
         let pending = self.pending_of_sessions(items.iter().map(|root| root.thread_id.as_str())).await?;
         let read = |row: thread::Model| {

@@ -1,7 +1,7 @@
 //! Threads, always those of one principal.
 
 use super::entity::{run, thread, tool_call};
-use super::newest::in_order;
+use super::newest::{Branch, in_order};
 use super::words::Word;
 use super::{LockedThread, Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
@@ -145,15 +145,15 @@ pub(super) fn threads_where(condition: Condition) -> SelectStatement {
         .to_owned()
 }
 
-/// Selects the newest threads with this value in a column, by the index of lists that has the column.
+/// Selects the newest threads of a branch, by the index of lists that has its column.
 pub(super) fn newest(
     which: Condition,
-    (column, value): (thread::Column, &str),
+    branch: Branch<thread::Column>,
     before: Option<String>,
     most: u64,
 ) -> Select<thread::Entity> {
     let mut select = thread::Entity::find().filter(which.add(listed())).limit(most);
-    in_order(QueryTrait::query(&mut select), (column, Expr::value(value)), thread::Column::ThreadId, before);
+    in_order(QueryTrait::query(&mut select), branch, thread::Column::ThreadId, before);
     select
 }
 
@@ -205,7 +205,10 @@ impl Read {
                     .order_by_desc(thread::Column::ThreadId)
                     .limit(most)
             }
-            None => newest(of_tenant(owner), (thread::Column::UserId, &owner.user_id), before, most),
+            None => {
+                let own = Branch { column: thread::Column::UserId, value: Expr::value(&owner.user_id) };
+                newest(of_tenant(owner), own, before, most)
+            }
         };
         let found = found.all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);

@@ -4,7 +4,7 @@
 use super::entity::{escalation, thread, tool_call, tool_request};
 use super::events::{OfCall, Subject};
 use super::inbox::{of_viewer, sorted};
-use super::newest::{BYTES, ID, in_order};
+use super::newest::{BYTES, Branch, ID, in_order};
 use super::opened::to_roles_of;
 use super::threads::of_tenant;
 use super::words::{Word, literal};
@@ -107,7 +107,7 @@ impl RequestListing {
 
     /// Selects the newest requests of this list with this value in a column, in the order of the index of that column.
     /// The thread is a subquery, so that the database begins at the requests, whatever its statistics.
-    fn newest(&self, principal: &Principal, of: (tool_request::Column, SimpleExpr)) -> SelectStatement {
+    fn newest(&self, principal: &Principal, branch: Branch<tool_request::Column>) -> SelectStatement {
         let of_thread =
             tool_call::Column::ThreadId.into_expr().equals((thread::Entity, thread::Column::ThreadId));
         let of_call = tool_call::Column::ToolCallId
@@ -123,11 +123,11 @@ impl RequestListing {
             .add(tool_request::Column::TenantId.eq(&principal.tenant_id))
             .add(SimpleExpr::from(of_thread).is_not_null());
         let mut select = self.select(which);
-        if !matches!(of.0, tool_request::Column::State) {
+        if !matches!(branch.column, tool_request::Column::State) {
             select.and_where(ExprTrait::eq(tool_request::Column::State.into_expr(), literal(self.state)));
         }
         let before = self.before.map(|before| before.to_string());
-        in_order(&mut select, of, tool_request::Column::RequestId, before);
+        in_order(&mut select, branch, tool_request::Column::RequestId, before);
         select
     }
 
@@ -144,12 +144,21 @@ impl RequestListing {
             return vec![sorted(&mut select, Expr::cust(BY_REQUEST))];
         }
         let Visibility::Approver { tools, escalated, .. } = visibility else {
-            return vec![self.newest(principal, (tool_request::Column::State, literal(self.state)))];
+            return vec![self.newest(
+                principal,
+                Branch { column: tool_request::Column::State, value: literal(self.state) },
+            )];
         };
-        let own = self.newest(principal, (tool_request::Column::UserId, Expr::value(&principal.user_id)));
-        let of_tools = tools
-            .iter()
-            .map(|tool| self.newest(principal, (tool_request::Column::HeldTool, Expr::value(tool))));
+        let own = self.newest(
+            principal,
+            Branch { column: tool_request::Column::UserId, value: Expr::value(&principal.user_id) },
+        );
+        let of_tools = tools.iter().map(|tool| {
+            self.newest(
+                principal,
+                Branch { column: tool_request::Column::HeldTool, value: Expr::value(tool) },
+            )
+        });
         let of_roles = (escalated && !principal.roles.is_empty()).then(|| {
             let of_call = escalation::Column::ToolCallId
                 .into_expr()
