@@ -10,6 +10,7 @@ mod connection;
 mod definition;
 mod elicitation;
 mod http;
+mod input_schema;
 mod lines;
 mod log_rate;
 mod names;

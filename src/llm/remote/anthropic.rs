@@ -3,6 +3,7 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
+use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -24,6 +25,7 @@ pub(super) const WIRE: Wire = Wire {
     key_header: ("x-api-key", ""),
     headers: &[("anthropic-version", "2023-06-01")],
     framing: Framing::Sse,
+    tools: &schema::ANTHROPIC,
     body,
     reading: || Box::<Reader>::default(),
 };
@@ -39,12 +41,10 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     }
     let entries = entries(&request.messages, Ids::Plain);
     body.insert("messages".to_owned(), messages(&entries));
-    let tools: Vec<_> = request
-        .tools
-        .iter()
-        .map(|tool| {
-            let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
-            json!({ "name": name, "description": description, "input_schema": schema })
+    let tools: Vec<_> = schema::ANTHROPIC
+        .tools(&request.tools)
+        .map(|WireTool { name, description, parameters }| {
+            json!({ "name": name, "description": description, "input_schema": parameters })
         })
         .collect();
     if !tools.is_empty() {

@@ -4,6 +4,7 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
+use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -26,6 +27,7 @@ pub(super) const WIRE: Wire = Wire {
     key_header: ("x-goog-api-key", ""),
     headers: &[],
     framing: Framing::Sse,
+    tools: &schema::GEMINI,
     body,
     reading: || Box::<Reader>::default(),
 };
@@ -39,9 +41,9 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let signs = !WITHOUT_SIGNATURES.iter().any(|name| model.starts_with(name));
     body.insert("contents".to_owned(), contents(&entries(&request.messages, Ids::Own), signs));
     if !request.tools.is_empty() {
-        let declarations = request.tools.iter().map(|tool| {
-            let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
-            json!({ "name": name, "description": description, "parametersJsonSchema": schema })
+        let declarations = schema::GEMINI.tools(&request.tools).map(|tool| {
+            let WireTool { name, description, parameters } = tool;
+            json!({ "name": name, "description": description, "parametersJsonSchema": parameters })
         });
         let declarations: Value = declarations.collect();
         body.insert("tools".to_owned(), json!([{ "functionDeclarations": declarations }]));

@@ -23,21 +23,26 @@ mod gemini;
 mod ollama;
 mod openai;
 mod responses;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-use super::{LanguageModel, ModelError, ModelEvent, ModelRequest};
+use super::{LanguageModel, ModelError, ModelEvent, ModelRequest, ToolDefinition};
 use crate::config::Provider;
 use crate::egress::{Broken, Frame, Frames, Framing};
 use answer::{Answer, Reading};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
+use schema::SchemaRules;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use transport::Http;
 
@@ -56,6 +61,8 @@ pub struct Wire {
     /// Further headers of each request.
     headers: &'static [(&'static str, &'static str)],
     framing: Framing,
+    /// The tools that its servers accept.
+    tools: &'static SchemaRules,
     /// Writes the body of a request to this model.
     body: fn(model: &str, request: &ModelRequest) -> Map<String, Value>,
     /// Returns the reader of one answer.
@@ -129,6 +136,9 @@ pub enum RemoteError {
     Client(String),
 }
 
+/// The most notes about tools in the log.
+const NOTED_MAX: usize = 256;
+
 /// A model on a remote server.
 pub struct Remote {
     wire: Wire,
@@ -138,6 +148,8 @@ pub struct Remote {
     headers: HeaderMap,
     options: Map<String, Value>,
     http: Http,
+    /// What the log says about tools already, so that it says so once.
+    noted: Mutex<BTreeSet<String>>,
 }
 
 impl Remote {
@@ -168,10 +180,40 @@ impl Remote {
         let headers = wire.headers(key)?;
         let origin = format!("{} {url} {id}", wire.as_str());
         let http = Http::new(&url, api_key).map_err(RemoteError::Client)?;
-        Ok(Self { wire, id, origin, url, headers, options, http })
+        Ok(Self { wire, id, origin, url, headers, options, http, noted: Mutex::default() })
+    }
+
+    /// Names the tools that the servers of the wire refuse, in the log.
+    fn note_tools(&self, tools: &[Arc<ToolDefinition>]) {
+        let rules = self.wire.tools;
+        let is_new = |what: &str| {
+            let mut noted = self.noted.lock();
+            noted.len() < NOTED_MAX && noted.insert(what.to_owned())
+        };
+        for tool in tools.iter().filter(|tool| !rules.accepts_name(&tool.name) && is_new(&tool.name)) {
+            let (model, provider) = (self.id.as_str(), self.provider());
+            tracing::warn!(
+                model,
+                provider,
+                tool = tool.name,
+                "the provider refuses the name of a tool; the model does not get the tool"
+            );
+        }
+        let too_many = rules.tools_max.filter(|most| tools.len() > *most);
+        if let Some(most) = too_many.filter(|_| is_new("")) {
+            let (model, provider, count) = (self.id.as_str(), self.provider(), tools.len());
+            tracing::warn!(
+                model,
+                provider,
+                count,
+                most,
+                "the provider takes fewer tools in one request; `tools` of `[[mcp]]` chooses some"
+            );
+        }
     }
 
     fn request(&self, request: &ModelRequest) -> Request {
+        self.note_tools(&request.tools);
         let mut body = (self.wire.body)(&self.id, request);
         for (field, value) in &self.options {
             if value.is_null() {

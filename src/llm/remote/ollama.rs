@@ -3,7 +3,7 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{Step, ToolResult};
-use super::openai;
+use super::{openai, schema};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -21,6 +21,7 @@ pub(super) const WIRE: Wire = Wire {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     framing: Framing::JsonLines,
+    tools: &schema::OLLAMA,
     body,
     reading: || Box::<Reader>::default(),
 };
@@ -37,7 +38,10 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("stream".to_owned(), true.into());
     body.insert("messages".to_owned(), messages.into());
     if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), request.tools.iter().map(|tool| openai::function(tool)).collect());
+        body.insert(
+            "tools".to_owned(),
+            schema::OLLAMA.tools(&request.tools).map(openai::written_tool).collect(),
+        );
     }
     body
 }

@@ -4,10 +4,11 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, Entry, Ids, Step, ToolResult, entries};
+use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
-use crate::llm::{ModelError, ModelRequest, ToolDefinition};
+use crate::llm::{ModelError, ModelRequest};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
@@ -25,6 +26,7 @@ pub(super) const WIRE: Wire = Wire {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     framing: Framing::Sse,
+    tools: &schema::OPENAI,
     body,
     reading: || Box::<Reader>::default(),
 };
@@ -42,7 +44,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     body.insert("messages".to_owned(), messages.into());
     if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), request.tools.iter().map(|tool| function(tool)).collect());
+        body.insert("tools".to_owned(), schema::OPENAI.tools(&request.tools).map(written_tool).collect());
     }
     body
 }
@@ -99,9 +101,9 @@ fn assistant_message(step: &Step<'_>) -> Value {
 }
 
 /// Returns the description of a tool for this wire and for Ollama.
-pub(super) fn function(tool: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, input_schema } = tool;
-    let function = json!({ "name": name, "description": description, "parameters": input_schema });
+pub(super) fn written_tool(tool: WireTool<'_>) -> Value {
+    let WireTool { name, description, parameters } = tool;
+    let function = json!({ "name": name, "description": description, "parameters": parameters });
     json!({ "type": "function", "function": function })
 }
 

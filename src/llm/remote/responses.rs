@@ -6,6 +6,7 @@
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries};
+use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -25,6 +26,7 @@ pub(super) const WIRE: Wire = Wire {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     framing: Framing::Sse,
+    tools: &schema::OPENAI,
     body,
     reading: || Box::<Reader>::default(),
 };
@@ -56,10 +58,10 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     }
     body.insert("input".to_owned(), input.into());
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
+        let tools = schema::OPENAI.tools(&request.tools).map(|tool| {
+            let WireTool { name, description, parameters } = tool;
             json!({
-                "type": "function", "name": name, "description": description, "parameters": schema,
+                "type": "function", "name": name, "description": description, "parameters": parameters,
                 "strict": false,
             })
         });
