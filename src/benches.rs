@@ -184,6 +184,7 @@ fn call(turn: u32) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        model_input: None,
         unreadable: false,
     }
 }

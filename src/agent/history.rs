@@ -104,8 +104,8 @@ impl Projection<'_> {
             let (kind, sent_texts) = self.answer(call);
             // A call that was sent with a placeholder keeps its input. The note reports the edit.
             let input = match kind {
-                SealKind::Placeholder => &call.input,
-                SealKind::Answer | SealKind::Note => call.effective_input(),
+                SealKind::Placeholder => call.written_input(),
+                SealKind::Answer | SealKind::Note => call.input_for_model(),
             };
             calls.push(ModelCall {
                 id: call.wire_call_id.clone(),

@@ -163,6 +163,7 @@ impl Judge<'_> {
             name: call.name,
             arguments,
             input: judged.input,
+            model_input: judged.model_input,
             secrets: judged.secrets,
             schema_hash: judged.schema_hash,
             idempotent: judged.idempotent,

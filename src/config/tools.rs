@@ -25,6 +25,9 @@ pub struct Tools {
     /// `preview_timeout`: the longest preview of a call. The call is held after it, with or without a preview.
     #[serde(with = "super::sources::duration")]
     pub preview_timeout: Duration,
+    /// `repair`: whether arguments that do not fit the schema of their tool are repaired before a call is judged: `null`
+    /// for an optional field is left out, and a text in which the list or the object is that is expected is read.
+    pub repair: bool,
     /// `[tools.<name>]`: the settings of one tool. Every other key of the section is the name of a tool.
     #[serde(flatten)]
     pub rules: BTreeMap<String, ToolRules>,
@@ -38,6 +41,7 @@ impl Default for Tools {
             timeout: Duration::from_secs(60),
             cancel_grace: Duration::from_secs(5),
             preview_timeout: Duration::from_secs(5),
+            repair: false,
             rules: BTreeMap::new(),
         }
     }
@@ -112,11 +116,12 @@ impl<'de> Deserialize<'de> for Tools {
                 "timeout" => tools.timeout = read::<Time, _>(&key, value)?.0,
                 "cancel_grace" => tools.cancel_grace = read::<Time, _>(&key, value)?.0,
                 "preview_timeout" => tools.preview_timeout = read::<Time, _>(&key, value)?.0,
+                "repair" => tools.repair = read(&key, value)?,
                 _ if matches!(value.kind, ValueKind::Table(_)) => {
                     tools.rules.insert(key.clone(), read(&key, value)?);
                 }
                 _ => {
-                    let expected = "expected demo, files_dir, timeout, cancel_grace, preview_timeout, \
+                    let expected = "expected demo, files_dir, timeout, cancel_grace, preview_timeout, repair, \
                                     or a table with the name of a tool";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }

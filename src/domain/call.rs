@@ -50,6 +50,8 @@ pub(crate) struct ToolCall {
     pub(crate) name: String,
     /// The inputs that the model proposed; empty if they were not a JSON object.
     pub(crate) input: Input,
+    /// The inputs as the model wrote them, if the server repaired them before it judged them.
+    pub(crate) model_input: Option<Input>,
     /// The places of the secrets in the inputs, by the tool's schema when the model made the call.
     pub(crate) secrets: SecretPaths,
     /// The hash of the tool's schema when the model made the call.
@@ -248,6 +250,16 @@ impl ToolCall {
     /// Returns the inputs that run or ran: the approver's inputs if edited, otherwise the model's.
     pub(crate) fn effective_input(&self) -> &Input {
         self.edited_input().unwrap_or(&self.input)
+    }
+
+    /// Returns the inputs in the history of the model: what it wrote itself, or the approver's inputs if edited.
+    pub(crate) fn input_for_model(&self) -> &Input {
+        self.edited_input().unwrap_or_else(|| self.written_input())
+    }
+
+    /// Returns the inputs as the model wrote them.
+    pub(crate) fn written_input(&self) -> &Input {
+        self.model_input.as_ref().unwrap_or(&self.input)
     }
 
     /// Returns the run of the child thread that executes the call, or executed it.

@@ -21,6 +21,13 @@ impl ToolCall {
         }
     }
 
+    /// Returns the inputs as the model wrote them, if they were repaired. Before the repair a secret may be anywhere, so a
+    /// call of a tool with secrets has none.
+    pub(crate) fn shown_model_input(&self) -> Option<ShownInput> {
+        let written = self.model_input.as_ref().filter(|_| self.secrets.is_empty());
+        written.map(|written| self.secrets.shown(written))
+    }
+
     /// Returns the inputs that an approver put in place of the model's, for people.
     pub(crate) fn shown_edit(&self) -> Option<ShownInput> {
         self.edited_input().map(|edited| self.secrets.shown(edited))

@@ -92,6 +92,9 @@ pub(super) struct CallView {
     tool_name: String,
     /// The inputs as the model proposed them, with `•••` in place of each secret.
     input: JsonObject,
+    /// The inputs as the model wrote them, if the server repaired them (`tools.repair`). The model reads these in its
+    /// history; `input` is what is judged, decided and run. Absent if the tool has secrets.
+    model_input: Option<JsonObject>,
     /// True if the stored inputs cannot be read. `input` is then empty. The call can be rejected or
     /// cancelled, and never runs.
     unreadable: Option<bool>,
@@ -196,6 +199,7 @@ impl CallView {
             run_id: Id::of(call.run_id),
             tool_name: call.name.clone(),
             input: call.shown_proposal().into(),
+            model_input: call.shown_model_input().map(JsonObject::from),
             unreadable: call.unreadable.then_some(true),
             preview: call.preview.as_ref().map(PreviewView::of),
             validated_inputs: call.shown_edit().map(JsonObject::from),

@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 /// The bytes of a call, in a statement with its row.
 pub(super) const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
-    + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
+    + COALESCE(octet_length(tool_calls.model_arguments), 0) + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
     + COALESCE(octet_length(tool_calls.input_round), 0) AS BIGINT)";
@@ -25,6 +25,7 @@ const RESULT_BYTES: &str = "CAST(COALESCE(octet_length(tool_calls.result), 0) AS
 
 /// The bytes of an event, with its call if the event has one.
 const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_length(tool_calls.arguments), 0) \
+    + COALESCE(octet_length(tool_calls.model_arguments), 0) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
@@ -34,7 +35,8 @@ const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_lengt
 const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
     + COALESCE((SELECT SUM(octet_length(parts)) FROM "holdpoint".message_steps
         WHERE message_steps.message_id = messages.message_id), 0)
-    + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(validated_inputs), 0)
+    + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(model_arguments), 0)
+        + COALESCE(octet_length(validated_inputs), 0)
         + COALESCE(octet_length(preview), 0) + COALESCE(octet_length(validated_preview), 0)
         + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)
         + COALESCE(octet_length(input_round), 0)) FROM "holdpoint".tool_calls

@@ -144,6 +144,7 @@ impl Write {
         let calls = self
             .erasing::<tool_call::Entity>(tool_call::Column::ErasedAt)
             .col_expr(tool_call::Column::Arguments, Expr::value("{}"))
+            .col_expr(tool_call::Column::ModelArguments, emptied(tool_call::Column::ModelArguments, "{}"))
             .col_expr(tool_call::Column::ValidatedInputs, emptied(tool_call::Column::ValidatedInputs, "{}"))
             .col_expr(tool_call::Column::Preview, emptied(tool_call::Column::Preview, ""))
             .col_expr(tool_call::Column::ValidatedPreview, emptied(tool_call::Column::ValidatedPreview, ""))

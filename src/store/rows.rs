@@ -215,6 +215,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         _ => inputs("arguments", &row.arguments),
     };
     let edited = row.validated_inputs.as_deref().map(|edited| inputs("validated_inputs", edited));
+    let model_input = row.model_arguments.as_deref().map(|text| inputs("model_arguments", text));
     let approval = Approval {
         inputs: edited,
         preview: preview(row.validated_preview.clone(), row.validated_preview_failed)?,
@@ -228,6 +229,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         wire_call_id: row.wire_call_id.clone(),
         name: row.name.clone(),
         input,
+        model_input,
         secrets: SecretPaths::of_json(row.secret_paths.as_deref()),
         schema_hash: row.schema_hash.clone(),
         held: row.held,

@@ -103,6 +103,8 @@ pub(crate) struct NewCall {
     pub(crate) arguments: String,
     /// The parsed arguments.
     pub(crate) input: Input,
+    /// The parsed arguments before their repair, if they were repaired.
+    pub(crate) model_input: Option<Input>,
     pub(crate) secrets: SecretPaths,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
@@ -463,6 +465,7 @@ impl Write {
             wire_call_id: position.wire_call_id.clone(),
             name: call.name.clone(),
             arguments: call.arguments.clone(),
+            model_arguments: call.model_input.as_ref().map(|input| Value::Object(input.clone()).to_string()),
             secret_paths: call.secrets.to_json(),
             schema_hash: call.schema_hash.clone(),
             held: false,

@@ -126,6 +126,7 @@ whole_rows! {
         wire_call_id: WireCallId,
         name: Name,
         arguments: Arguments,
+        model_arguments: ModelArguments,
         secret_paths: SecretPaths,
         schema_hash: SchemaHash,
         held: Held,

@@ -62,6 +62,8 @@ pub(super) struct Settings {
     timeout: Duration,
     /// Maximum time from the cancellation of a call until its tool returns.
     cancel_grace: Duration,
+    /// Whether arguments that do not fit are repaired.
+    repair: bool,
     /// Maximum time of a preview.
     preview_timeout: Duration,
     policy: Policy,
@@ -118,6 +120,8 @@ impl From<Outcome> for Returned {
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) input: Input,
+    /// The inputs as the model wrote them, if they were repaired.
+    pub(crate) model_input: Option<Input>,
     pub(crate) secrets: SecretPaths,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
@@ -130,7 +134,7 @@ pub(crate) struct Judged {
 impl Gates {
     pub(crate) fn new(tools: CurrentTools, config: &Config, process: &str, handler: String) -> Self {
         let limits = config.limits.clone();
-        let config::Tools { timeout, cancel_grace, preview_timeout, .. } = config.tools;
+        let config::Tools { timeout, cancel_grace, preview_timeout, repair, .. } = config.tools;
         let policy = rules::policy(&config.approval);
         let remembering = Remembering {
             process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
@@ -138,8 +142,16 @@ impl Gates {
             handler,
         };
         let exact_numbers = config.approval.exact_numbers;
-        let settings =
-            Settings { limits, timeout, cancel_grace, preview_timeout, policy, remembering, exact_numbers };
+        let settings = Settings {
+            limits,
+            timeout,
+            cancel_grace,
+            repair,
+            preview_timeout,
+            policy,
+            remembering,
+            exact_numbers,
+        };
         Self { tools, settings: Arc::new(settings) }
     }
 
@@ -230,6 +242,7 @@ impl Gate {
             let input = self.parse(arguments).unwrap_or_default();
             return Judged {
                 input,
+                model_input: None,
                 secrets,
                 schema_hash: unknown_schema_hash(),
                 idempotent: false,
@@ -240,8 +253,10 @@ impl Gate {
                 )),
             };
         };
-        let judged = |input, judgement| Judged {
+        let mut model_input = None;
+        let judged = |input, model_input, judgement| Judged {
             input,
+            model_input,
             secrets: secrets.clone(),
             schema_hash: tool.schema_hash.clone(),
             idempotent: tool.spec.idempotent,
@@ -249,16 +264,23 @@ impl Gate {
             risk: tool.spec.risk,
             judgement,
         };
-        let input = match self.parse(arguments) {
+        let mut input = match self.parse(arguments) {
             Ok(input) => input,
             Err(why) => {
                 let why = format!("The arguments cannot be read: {why}. The tool did not run.");
-                return judged(Input::new(), Judgement::Invalid(why));
+                return judged(Input::new(), None, Judgement::Invalid(why));
             }
         };
         let errors = tool.errors(&input, &secrets);
-        if !errors.is_empty() {
-            return judged(input, Judgement::Invalid(unfit("The arguments do not fit the tool:", &errors)));
+        let repaired = if errors.is_empty() { None } else { self.repaired(tool, &input) };
+        if let Some(repaired) = repaired {
+            model_input = Some(std::mem::replace(&mut input, repaired));
+        } else if !errors.is_empty() {
+            return judged(
+                input,
+                None,
+                Judgement::Invalid(unfit("The arguments do not fit the tool:", &errors)),
+            );
         }
         let mut judgement = self.ruling(tool, &input, context).into();
         if matches!(judgement, Judgement::Held { .. }) {
@@ -268,7 +290,7 @@ impl Gate {
                     Judgement::Invalid(unfit("A person has to approve the call and cannot:", &errors));
             }
         }
-        judged(input, judgement)
+        judged(input, model_input, judgement)
     }
 
     pub(super) fn ruling(&self, tool: &Registered, input: &Input, context: PolicyContext<'_>) -> Ruling {
@@ -424,6 +446,16 @@ impl Gate {
             Ok(_) => tool.errors(input, of_call),
             Err(message) => vec![InputError { pointer: String::new(), message }],
         }
+    }
+
+    /// Returns the inputs with the repairs that make them fit, if the operator lets the server repair.
+    fn repaired(&self, tool: &Registered, input: &Input) -> Option<Input> {
+        if !self.settings.repair {
+            return None;
+        }
+        let repaired = tool.repaired(input, self.settings.limits.json_depth)?;
+        // What was in a text is as long and as deep as any arguments.
+        self.parse(&Value::Object(repaired).to_string()).ok()
     }
 
     fn parse(&self, arguments: &str) -> Result<Input, String> {

@@ -13,6 +13,7 @@ mod headline;
 mod output;
 mod registry;
 pub(crate) mod remote_work;
+mod repair;
 pub(crate) mod request_answer;
 mod rules;
 mod schema;

@@ -354,6 +354,14 @@ impl Registered {
         constants.chain(errors).take(ERRORS_MAX).collect()
     }
 
+    /// Returns the errors in these inputs, by the schema alone.
+    pub(super) fn schema_errors<'i>(
+        &'i self,
+        input: &'i Value,
+    ) -> impl Iterator<Item = jsonschema::ValidationError<'i>> {
+        self.validator.iter_errors(input)
+    }
+
     /// Whether the inputs fit the tool's schema.
     pub(super) fn takes(&self, input: &Value) -> bool {
         self.validator.is_valid(input)

@@ -42,7 +42,8 @@ DECLARE
     counted record;
 BEGIN
     FOR counted IN
-        SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(validated_inputs), 0)
+        SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(model_arguments), 0)
+            + coalesce(octet_length(validated_inputs), 0)
             + coalesce(octet_length(preview), 0) + coalesce(octet_length(validated_preview), 0)
             + coalesce(octet_length(output), 0) + coalesce(octet_length(result), 0)) AS bytes
         FROM added GROUP BY thread_id ORDER BY thread_id
@@ -55,10 +56,12 @@ END $$;
 CREATE FUNCTION holdpoint_call_recounted() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads
-    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
+    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.model_arguments), 0)
+            + coalesce(octet_length(NEW.validated_inputs), 0)
         + coalesce(octet_length(NEW.preview), 0) + coalesce(octet_length(NEW.validated_preview), 0)
         + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
-        - (octet_length(OLD.arguments) + coalesce(octet_length(OLD.validated_inputs), 0)
+        - (octet_length(OLD.arguments) + coalesce(octet_length(OLD.model_arguments), 0)
+            + coalesce(octet_length(OLD.validated_inputs), 0)
         + coalesce(octet_length(OLD.preview), 0) + coalesce(octet_length(OLD.validated_preview), 0)
         + coalesce(octet_length(OLD.output), 0) + coalesce(octet_length(OLD.result), 0))
     WHERE thread_id = NEW.thread_id;
@@ -84,12 +87,13 @@ CREATE TRIGGER message_steps_counted AFTER UPDATE OF status, parts, provider_sta
 CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_calls_counted();
 
-CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, preview, validated_inputs, validated_preview, output, result
+CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, model_arguments, preview, validated_inputs, validated_preview, output, result
     ON tool_calls
     FOR EACH ROW WHEN (OLD.result IS DISTINCT FROM NEW.result OR OLD.output IS DISTINCT FROM NEW.output
         OR OLD.validated_inputs IS DISTINCT FROM NEW.validated_inputs
         OR OLD.validated_preview IS DISTINCT FROM NEW.validated_preview
-        OR OLD.arguments IS DISTINCT FROM NEW.arguments OR OLD.preview IS DISTINCT FROM NEW.preview)
+        OR OLD.arguments IS DISTINCT FROM NEW.arguments
+        OR OLD.model_arguments IS DISTINCT FROM NEW.model_arguments OR OLD.preview IS DISTINCT FROM NEW.preview)
     EXECUTE FUNCTION holdpoint_call_recounted();
 
 CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers

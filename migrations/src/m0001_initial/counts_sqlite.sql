@@ -28,20 +28,23 @@ END;
 CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls
 BEGIN
     UPDATE threads
-    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
+    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.model_arguments), 0)
+            + coalesce(octet_length(NEW.validated_inputs), 0)
         + coalesce(octet_length(NEW.preview), 0) + coalesce(octet_length(NEW.validated_preview), 0)
         + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
     WHERE thread_id = NEW.thread_id;
 END;
 
-CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, preview, validated_inputs, validated_preview, output, result
+CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, model_arguments, preview, validated_inputs, validated_preview, output, result
     ON tool_calls
 BEGIN
     UPDATE threads
-    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
+    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.model_arguments), 0)
+            + coalesce(octet_length(NEW.validated_inputs), 0)
         + coalesce(octet_length(NEW.preview), 0) + coalesce(octet_length(NEW.validated_preview), 0)
         + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
-        - (octet_length(OLD.arguments) + coalesce(octet_length(OLD.validated_inputs), 0)
+        - (octet_length(OLD.arguments) + coalesce(octet_length(OLD.model_arguments), 0)
+            + coalesce(octet_length(OLD.validated_inputs), 0)
         + coalesce(octet_length(OLD.preview), 0) + coalesce(octet_length(OLD.validated_preview), 0)
         + coalesce(octet_length(OLD.output), 0) + coalesce(octet_length(OLD.result), 0))
     WHERE thread_id = NEW.thread_id;

@@ -57,7 +57,8 @@ BEGIN
        (NEW.tool_call_id, NEW.thread_id, NEW.tenant_id, NEW.message_id, NEW.step, NEW.ordinal, NEW.run_id,
         NEW.provider_call_id, NEW.wire_call_id, NEW.name, NEW.schema_hash, NEW.held, NEW.idempotent,
         NEW.by_worker, NEW.risk_level, NEW.created_at, NEW.preview_failed, NEW.secret_paths)
-       OR ((OLD.arguments, OLD.preview) IS DISTINCT FROM (NEW.arguments, NEW.preview) AND NOT erasing)
+       OR ((OLD.arguments, OLD.model_arguments, OLD.preview)
+           IS DISTINCT FROM (NEW.arguments, NEW.model_arguments, NEW.preview) AND NOT erasing)
     THEN RAISE EXCEPTION 'the content of a call does not change'; END IF;
     IF OLD.validated IS NOT NULL AND (
         (OLD.validated, OLD.decided_by, OLD.decided_at, OLD.validated_preview_failed)

@@ -40,7 +40,7 @@ WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.thread_id IS NOT NEW.thread
   OR OLD.idempotent IS NOT NEW.idempotent OR OLD.risk_level IS NOT NEW.risk_level
   OR OLD.by_worker IS NOT NEW.by_worker OR OLD.created_at IS NOT NEW.created_at
   OR OLD.preview_failed IS NOT NEW.preview_failed OR OLD.secret_paths IS NOT NEW.secret_paths
-  OR ((OLD.arguments IS NOT NEW.arguments OR OLD.preview IS NOT NEW.preview) AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+  OR ((OLD.arguments IS NOT NEW.arguments OR OLD.model_arguments IS NOT NEW.model_arguments OR OLD.preview IS NOT NEW.preview) AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
 BEGIN SELECT RAISE(ABORT, 'the content of a call does not change'); END;
 
 CREATE TRIGGER tool_calls_decided BEFORE UPDATE ON tool_calls

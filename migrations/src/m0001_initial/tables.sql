@@ -137,6 +137,8 @@ CREATE TABLE tool_calls (
     wire_call_id        TEXT NOT NULL,
     name                TEXT NOT NULL,
     arguments           TEXT NOT NULL,
+    -- The arguments as the model wrote them, if tools.repair changed them (JSON).
+    model_arguments     TEXT,
     -- The places of the secrets in the inputs, by the schema of the tool when the model made the call (JSON): lists of
     -- keys, with null for each property or item. NULL without secrets.
     secret_paths        TEXT,

@@ -60,6 +60,7 @@ fn call(step: i32, state: State) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        model_input: None,
         unreadable: false,
     }
 }

@@ -17,6 +17,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) wire_call_id: String,
     pub(in crate::store) name: String,
     pub(in crate::store) arguments: String,
+    pub(in crate::store) model_arguments: Option<String>,
     pub(in crate::store) secret_paths: Option<String>,
     pub(in crate::store) schema_hash: String,
     pub(in crate::store) held: bool,

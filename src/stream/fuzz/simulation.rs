@@ -468,6 +468,7 @@ fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: 
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        model_input: None,
         unreadable: false,
     }
 }

@@ -57,6 +57,7 @@ const WRONG: &[(&str, &str)] = &[
     ("tools.cancel_grace", "5"),
     ("tools.cancel_grace", "\"4000 days\""),
     ("tools.preview_timeout", "5"),
+    ("tools.repair", "\"sometimes\""),
     ("tools.preview_timeout", "\"0s\""),
     ("tools.preview_timeout", "\"31s\""),
     ("tools.timeouts", "\"60s\""),
