@@ -1,7 +1,7 @@
 //! Permits: the rights to run tools. No tool can run without one.
 
 use super::call::Execution;
-use super::id::ToolCallId;
+use super::id::{RunId, ThreadId, ToolCallId};
 use super::input::Input;
 use super::request_sender::{InputRequests, RequestSender};
 use super::secrets::Edit;
@@ -54,10 +54,45 @@ pub struct Permit<T: ?Sized = ()> {
     tool: PhantomData<fn(&T)>,
 }
 
+/// A call that is committed as executing.
+#[derive(Debug)]
+pub(crate) struct CommittedCall {
+    /// The id of the call.
+    pub(crate) tool_call_id: ToolCallId,
+    /// The tool of the call.
+    pub(crate) tool_name: String,
+    /// The user and the conversation of the call.
+    pub(crate) conversation: Conversation,
+    /// The inputs that may run.
+    pub(crate) input: Input,
+    /// The change of the inputs by an approver, if there was one.
+    pub(crate) edit: Option<Edit>,
+    /// The execution that holds the call.
+    pub(crate) execution: Execution,
+    /// The actors that approved these inputs.
+    pub(crate) approved_by: Vec<String>,
+}
+
+/// The conversation in which a call was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Conversation {
+    /// The user of the thread.
+    pub(crate) requester: Requester,
+    /// The thread of the call.
+    pub(crate) thread_id: ThreadId,
+    /// The root thread above the thread.
+    pub(crate) session_id: ThreadId,
+    /// The run of the call.
+    pub(crate) run_id: RunId,
+}
+
 /// What a permit says about its call, whatever the tool.
 struct PermittedCall {
     tool_call_id: ToolCallId,
     key: IdempotencyKey,
+    thread_id: ThreadId,
+    session_id: ThreadId,
+    run_id: RunId,
     tool_name: String,
     input: Input,
     edit: Option<Edit>,
@@ -139,17 +174,16 @@ impl Requester {
 
 impl Permit {
     /// Creates a permit. Only the store calls this, once the call is committed as executing.
-    pub(crate) fn committed(
-        tool_call_id: ToolCallId,
-        tool_name: String,
-        requester: Requester,
-        (input, edit): (Input, Option<Edit>),
-        execution: Execution,
-        approved_by: Vec<String>,
-    ) -> Self {
+    pub(crate) fn committed(call: CommittedCall) -> Self {
+        let CommittedCall { tool_call_id, tool_name, conversation, input, edit, execution, approved_by } =
+            call;
+        let Conversation { requester, thread_id, session_id, run_id } = conversation;
         let call = PermittedCall {
             tool_call_id,
             key: IdempotencyKey::of(tool_call_id, requester),
+            thread_id,
+            session_id,
+            run_id,
             tool_name,
             input,
             edit,
@@ -179,6 +213,21 @@ impl<T: ?Sized> Permit<T> {
     /// Returns the id of the call.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.call.tool_call_id
+    }
+
+    /// Returns the thread of the call. For a call of a sub-agent, the thread of the sub-agent.
+    pub fn thread_id(&self) -> ThreadId {
+        self.call.thread_id
+    }
+
+    /// Returns the session of the call: the root thread above its thread, or that thread itself.
+    pub fn session_id(&self) -> ThreadId {
+        self.call.session_id
+    }
+
+    /// Returns the run of the call, which lasts from a user message to the final answer, pauses included.
+    pub fn run_id(&self) -> RunId {
+        self.call.run_id
     }
 
     /// Returns the key that identifies this call to the services that the tool uses.

@@ -61,6 +61,12 @@ struct ClaimedCall {
     /// The inputs to execute: as the model proposed them, or as an approver edited them.
     input: JsonObject,
     requester: Requester,
+    /// The thread of the call. For a call of a sub-agent, the thread of the sub-agent.
+    thread_id: Id,
+    /// The root thread above `thread_id`, or that thread itself.
+    session_id: Id,
+    /// The run of the call.
+    run_id: Id,
     /// The actors that approved these inputs. Empty if the policy lets the call run without an approval.
     approved_by: Vec<String>,
     /// The number of this execution, from 1. A later one follows only if the tool is idempotent.
@@ -99,6 +105,9 @@ impl From<WorkerClaim> for Claim {
                 tenant_id: requester.tenant_id().to_owned(),
                 user_id: requester.user_id().to_owned(),
             },
+            thread_id: Id::of(permit.thread_id()),
+            session_id: Id::of(permit.session_id()),
+            run_id: Id::of(permit.run_id()),
             approved_by: permit.approved_by().to_vec(),
             attempt: permit.attempt(),
             idempotency_key: permit.idempotency_key().to_string(),

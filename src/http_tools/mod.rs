@@ -10,6 +10,7 @@ mod service;
 use crate::callback::Callback;
 use crate::config::{self, Config, ConfigError};
 use crate::domain::clock::Clock;
+use crate::domain::id::{RunId, ThreadId};
 use crate::egress::Reach;
 use crate::signed_post::Message;
 use crate::standard_webhooks::Signer;
@@ -73,6 +74,9 @@ struct RequesterView<'a> {
 
 #[derive(Debug, Serialize)]
 struct ExecutionView<'a> {
+    thread_id: ThreadId,
+    session_id: ThreadId,
+    run_id: RunId,
     input: Input,
     approved_by: &'a [String],
     attempt: u32,
@@ -149,6 +153,9 @@ impl HttpTool {
             tool_name: &self.spec.name,
             requester: RequesterView::of(permit.requester()),
             execution: Some(ExecutionView {
+                thread_id: permit.thread_id(),
+                session_id: permit.session_id(),
+                run_id: permit.run_id(),
                 input: self.with_constants(permit.input()),
                 approved_by: permit.approved_by(),
                 attempt: permit.attempt(),

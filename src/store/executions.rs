@@ -4,13 +4,13 @@ use super::entity::{message, run, tool_call};
 use super::events::{NewEvent, OfCall, Subject};
 use super::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::words::Word;
-use super::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Write, rows};
+use super::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Thread, Write, rows};
 use crate::domain::call::{End, Execution, Outcome, State, StateKind, ToolCall};
 use crate::domain::decision::Surface;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::message::MessageStatus;
-use crate::domain::permit::{Permit, Requester};
+use crate::domain::permit::{CommittedCall, Permit};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
@@ -28,10 +28,7 @@ pub(crate) enum Claim {
 /// A transaction that claims a call. Only its commit gives the permit, and a drop rolls it back.
 pub(crate) struct OpenClaim {
     write: Write,
-    requester: Requester,
-    call: ToolCall,
-    approved_by: Vec<String>,
-    execution: Execution,
+    call: CommittedCall,
 }
 
 /// The result of the commit of a claim.
@@ -178,8 +175,8 @@ impl Write {
         if !self.apply_with_event(call.id, claimed, &started).await? {
             return Ok(Claim::Refused(Box::new(self)));
         }
-        let (requester, call, approved_by) = (thread.requester(), call.clone(), locked.approved_by.clone());
-        Ok(Claim::Made(Box::new(OpenClaim { write: self, requester, call, approved_by, execution })))
+        let call = committed(thread, call.clone(), locked.approved_by.clone(), execution);
+        Ok(Claim::Made(Box::new(OpenClaim { write: self, call })))
     }
 
     /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
@@ -205,7 +202,8 @@ impl Write {
         self.commit().await?;
         // A call with unreadable inputs has no permit.
         let held = held && !locked.call.unreadable;
-        Ok(held.then(|| permit(locked.thread.requester(), locked.call, locked.approved_by, execution)))
+        let LockedCall { thread, call, approved_by, .. } = locked;
+        Ok(held.then(|| Permit::committed(committed(&thread, call, approved_by, execution))))
     }
 
     /// Renews the lease of an execution.
@@ -458,18 +456,32 @@ fn unleased(moved: Move) -> Move {
 impl OpenClaim {
     /// Commits the claim, and with it everything else that its transaction wrote.
     pub(crate) async fn commit(self) -> Claimed {
-        let Self { write, requester, call, approved_by, execution } = self;
+        let Self { write, call } = self;
         match write.commit().await {
-            Ok(()) => Claimed::Permitted(Box::new(permit(requester, call, approved_by, execution))),
-            Err(error) => Claimed::Unknown(execution, error),
+            Ok(()) => Claimed::Permitted(Box::new(Permit::committed(call))),
+            Err(error) => Claimed::Unknown(call.execution, error),
         }
     }
 }
 
-/// Builds the permit of a call that is committed as executing.
-fn permit(requester: Requester, call: ToolCall, approved_by: Vec<String>, execution: Execution) -> Permit {
-    let inputs = (call.effective_input().clone(), call.edit());
-    Permit::committed(call.id, call.name, requester, inputs, execution, approved_by)
+/// Returns what a permit says about a call, for the time after its commit as executing.
+fn committed(
+    thread: &Thread,
+    call: ToolCall,
+    approved_by: Vec<String>,
+    execution: Execution,
+) -> CommittedCall {
+    let (input, edit) = (call.effective_input().clone(), call.edit());
+    let conversation = thread.conversation(call.run_id);
+    CommittedCall {
+        tool_call_id: call.id,
+        tool_name: call.name,
+        conversation,
+        input,
+        edit,
+        execution,
+        approved_by,
+    }
 }
 
 /// Returns the actor that caused the start of an approved call.

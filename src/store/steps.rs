@@ -14,7 +14,7 @@ use crate::domain::id::{MessageId, RunId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::model_texts;
-use crate::domain::permit::Permit;
+use crate::domain::permit::{CommittedCall, Permit};
 use crate::domain::policy::Judgement;
 use crate::domain::policy::Source;
 use crate::domain::preview::Preview;
@@ -283,19 +283,20 @@ impl Write {
             turn.lease.may_have_ended.store(false, Ordering::Relaxed);
         }
         committed?;
+        let conversation = thread.conversation(run.id);
         let permits = running
             .into_iter()
             .map(|it| {
-                // The policy alone lets these calls run.
-                let approved_by = Vec::new();
-                Permit::committed(
-                    it.id,
-                    it.name,
-                    thread.requester(),
-                    (it.input, None),
-                    it.execution,
-                    approved_by,
-                )
+                Permit::committed(CommittedCall {
+                    tool_call_id: it.id,
+                    tool_name: it.name,
+                    conversation: conversation.clone(),
+                    input: it.input,
+                    edit: None,
+                    execution: it.execution,
+                    // The policy alone lets these calls run.
+                    approved_by: Vec::new(),
+                })
             })
             .collect();
         Ok(CommittedStep { calls, permits, ended: end })

@@ -8,7 +8,7 @@ use crate::domain::Principal;
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
-use crate::domain::permit::Requester;
+use crate::domain::permit::{Conversation, Requester};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
@@ -49,6 +49,12 @@ impl Thread {
     /// Returns the user of the thread, on whose behalf its calls run.
     pub(crate) fn requester(&self) -> Requester {
         Requester { tenant_id: self.tenant_id.clone(), user_id: self.user_id.clone() }
+    }
+
+    /// Returns the thread as the place of a call of this run.
+    pub(super) fn conversation(&self, run_id: RunId) -> Conversation {
+        let (thread_id, session_id) = (self.id, self.session_id);
+        Conversation { requester: self.requester(), thread_id, session_id, run_id }
     }
 
     /// Whether the thread belongs to this principal.

@@ -72,7 +72,10 @@ async fn a_repaired_call_is_shown_and_run_repaired_and_the_model_reads_its_own_w
     assert_eq!(turn.one('9')["args"], repaired);
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let card = server.client.call(id).await;
-    assert_eq!(json!([card["input"], card["model_input"], card["state"]]), json!([repaired, written(), "pending"]));
+    assert_eq!(
+        json!([card["input"], card["model_input"], card["state"]]),
+        json!([repaired, written(), "pending"])
+    );
     assert_eq!(server.client.approve(id).await.body["state"], "succeeded");
     assert_eq!(ledger.lines(), [repaired.to_string()]);
     server.scene.answers("Sent.");

@@ -26,11 +26,15 @@ async fn an_approved_call_is_one_signed_post_and_its_answer_is_the_result() {
     assert_eq!(server.client.resume(&thread).await.text(), "Done: old.txt is deleted.");
 
     let [received] = &office.remote.received()[..] else { panic!("{:?}", office.remote.received()) };
+    let call = server.client.call(id).await;
     let expected = json!({
         "type": "tool.execute",
         "tool_call_id": id,
         "tool_name": "delete_file",
         "requester": { "tenant_id": "default", "user_id": "local" },
+        "thread_id": thread,
+        "session_id": thread,
+        "run_id": call["run_id"],
         "input": { "path": "old.txt" },
         "approved_by": ["user:local"],
         "attempt": 1,

@@ -17,9 +17,11 @@ async fn an_approved_call_runs_through_a_worker_and_the_conversation_continues()
 
     let answer = ask(&app.client, &["pack", "ship"], 0).await;
     let job = Job::of(&answer).unwrap();
+    let run = app.client.call(&id).await["run_id"].clone();
     let expected = json!({
         "tool_call_id": id, "tool_name": "ship", "input": { "note": "10" },
         "requester": { "tenant_id": "default", "user_id": "local" },
+        "thread_id": thread, "session_id": thread, "run_id": run,
         "approved_by": ["user:local"], "attempt": 1, "idempotency_key": id,
     });
     assert_eq!(job.call, expected);
@@ -129,6 +131,10 @@ async fn a_child_of_a_sub_agent_waits_for_a_worker_and_continues() {
     let turn = app.client.send_message(&thread, "get it packed").await;
     let helper = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let job = Job::of(&ask(&app.client, &["pack"], 30).await).unwrap();
+    let child = app.client.call(&job.id).await;
+    assert_eq!([&job.call["thread_id"], &job.call["run_id"]], [&child["thread_id"], &child["run_id"]]);
+    assert_ne!(job.call["thread_id"], json!(thread));
+    assert_eq!(job.call["session_id"], json!(thread), "the session is the root thread");
     app.scene.answers("It is packed.").answers("All done.");
     job.succeed(&app.client, &json!("a box")).await;
     assert_eq!(app.client.becomes(&helper, "succeeded").await["output"], "It is packed.");
