@@ -2,14 +2,13 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 
 /// The default of the required field `max_tokens`. All recent models support it. `model.options` sets another
 /// value.
@@ -39,31 +38,16 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     }
     let entries = entries(&request.messages, Ids::Plain);
     body.insert("messages".to_owned(), messages(&entries));
-    let tools: Vec<_> = request
-        .tools
-        .iter()
-        .map(|tool| {
-            let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
-            json!({ "name": name, "description": description, "input_schema": schema })
-        })
-        .collect();
-    if !tools.is_empty() {
-        body.insert("tools".to_owned(), tools.into());
-        return body;
-    }
-    // The server refuses a conversation with calls if the request has no tools. Stubs replace the tools.
-    let called: BTreeSet<_> = entries
-        .iter()
-        .flat_map(|entry| match entry {
-            Entry::User(_) => &[][..],
-            Entry::Step(step) => &step.calls,
-        })
-        .map(|call| &call.name)
-        .collect();
-    if !called.is_empty() {
-        let stub = |name| json!({ "name": name, "input_schema": { "type": "object" } });
-        body.insert("tools".to_owned(), called.into_iter().map(stub).collect());
-        body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
+    let offer = offer(request, &entries);
+    let tools = offer.tools.iter().map(|tool| {
+        let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
+        json!({ "name": name, "description": description, "input_schema": schema })
+    });
+    if !offer.tools.is_empty() {
+        body.insert("tools".to_owned(), tools.collect());
+        if !offer.may_call {
+            body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
+        }
     }
     body
 }

@@ -5,7 +5,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries};
+use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries, offer};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
@@ -43,11 +43,12 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         body.insert("instructions".to_owned(), system.as_str().into());
     }
     let mut input = Vec::new();
-    for entry in entries(&request.messages, Ids::Plain) {
+    let entries = entries(&request.messages, Ids::Plain);
+    for entry in &entries {
         match entry {
             Entry::User(text) => input.push(json!({ "role": "user", "content": text })),
             Entry::Step(step) => {
-                input.extend(step_items(&step));
+                input.extend(step_items(step));
                 input.extend(step.answers.iter().map(|ToolResult { id, text, name: _ }| {
                     json!({ "type": "function_call_output", "call_id": id, "output": text })
                 }));
@@ -55,8 +56,9 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         }
     }
     body.insert("input".to_owned(), input.into());
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
+    let offer = offer(request, &entries);
+    if !offer.tools.is_empty() {
+        let tools = offer.tools.iter().map(|tool| {
             let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
             json!({
                 "type": "function", "name": name, "description": description, "parameters": schema,
@@ -64,6 +66,9 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
             })
         });
         body.insert("tools".to_owned(), tools.collect());
+        if !offer.may_call {
+            body.insert("tool_choice".to_owned(), "none".into());
+        }
     }
     body
 }

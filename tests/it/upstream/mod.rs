@@ -10,6 +10,7 @@ mod key;
 mod malformed;
 mod retries;
 mod sources;
+mod strict;
 mod timeouts;
 
 use crate::support::{BadServer, Embedded, ScriptedAnswer, Turn, Wire};
