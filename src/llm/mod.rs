@@ -193,6 +193,9 @@ pub enum ModelError {
     /// The server refused the request. A retry would fail as well.
     #[error("the model's server failed: {0}")]
     Upstream(String),
+    /// The conversation is longer than the model can read. A retry would fail as well.
+    #[error("the conversation is longer than the model can read: {0}")]
+    ContextFull(String),
     /// The answer broke off or cannot be read.
     #[error("the model's server sent a malformed answer: {0}")]
     Malformed(String),

@@ -5,6 +5,7 @@ mod arguments;
 mod bytes;
 mod calls;
 mod cancelling;
+mod context_full;
 mod holds;
 mod key;
 mod malformed;
