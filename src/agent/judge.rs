@@ -58,8 +58,8 @@ impl PendingCalls {
     ) -> Result<(), StoreError> {
         let thread = &held.thread;
         if has_calls {
-            let provider_ids: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
-            self.earlier = write.earlier_calls(held, &provider_ids).await?;
+            let new: Vec<_> = calls.iter().map(|call| (call.id, call.provider_call_id.as_str())).collect();
+            self.earlier = write.earlier_calls(held, &new).await?;
             self.count = u64::try_from(self.earlier.pending.len()).unwrap_or(u64::MAX);
         }
         if held.lease().run.resumed_alone {
@@ -108,7 +108,7 @@ pub(super) struct Judge<'a> {
     pub(super) gate: &'a Gate,
     pub(super) limits: &'a config::Limits,
     pub(super) lease: &'a Lease,
-    /// Whether the step comes after the last step that may have tools.
+    /// Whether the step comes after the last step that may call tools.
     pub(super) last: bool,
     /// The previews made so far.
     pub(super) previews: &'a Previews,

@@ -269,6 +269,7 @@ impl Failure {
             Self::Model(ModelError::Unavailable { .. }) => "unavailable",
             Self::Silent => TurnErrorCode::UpstreamTimeout.name(),
             Self::Model(ModelError::Upstream(_)) => TurnErrorCode::UpstreamError.name(),
+            Self::Model(ModelError::ContextFull(_)) => TurnErrorCode::ContextFull.name(),
             Self::Model(ModelError::Malformed(_)) => TurnErrorCode::UpstreamMalformed.name(),
             Self::Turn(error) => error.code.name(),
         }
@@ -460,6 +461,13 @@ fn model_failure(error: &ModelError) -> TurnError {
         ModelError::Unavailable { .. } | ModelError::Upstream(_) => TurnError {
             code: TurnErrorCode::UpstreamError,
             message: "The model could not be reached, or refused.".to_owned(),
+        },
+        ModelError::ContextFull(_) => TurnError {
+            code: TurnErrorCode::ContextFull,
+            message:
+                "The conversation is longer than the model can read. Begin a new one, or edit an earlier \
+                message."
+                    .to_owned(),
         },
         ModelError::Malformed(_) => TurnError {
             code: TurnErrorCode::UpstreamMalformed,

@@ -17,7 +17,7 @@ use crate::domain::request_sender::InputRequests;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
-use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
+use crate::llm::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
 use crate::store::{
     CommittedStep, Lease, LockedThread, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd,
     Write,
@@ -89,10 +89,16 @@ struct StepPlan {
     n: i32,
     /// The number of complete steps of the answer before this one.
     complete: usize,
-    /// Whether the step comes after the last step that may have tools.
+    /// Whether the step comes after the last step that may call tools.
     last: bool,
     /// Whether the thread has calls. While the turn holds its lease, only the turn adds calls.
     has_calls: bool,
+}
+
+impl StepPlan {
+    const fn tool_choice(self) -> ToolChoice {
+        if self.last { ToolChoice::None } else { ToolChoice::Auto }
+    }
 }
 
 /// The result of a try to commit a step.
@@ -304,8 +310,9 @@ impl Agent {
         let step = StepPlan { n, complete, last, has_calls: transcript.has_calls() };
         let own = lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
-        let tools = self.tools_of(step, lease);
-        let request = ModelRequest { system, messages: history.messages, tools };
+        let tools = self.tools_of(lease);
+        let (messages, tool_choice) = (history.messages, step.tool_choice());
+        let request = ModelRequest { system, messages, tools, tool_choice };
         let opened = OpenedStep { step, request };
         Ok(Ok(FirstStep { opened, before, seals_nothing: history.seals.is_empty() }))
     }
@@ -341,16 +348,14 @@ impl Agent {
             }
             write.commit().await?;
             request.messages.extend(messages);
-            request.tools = self.tools_of(step, turn.lease);
+            request.tools = self.tools_of(turn.lease);
+            request.tool_choice = step.tool_choice();
             Ok::<_, StoreError>(Ok(OpenedStep { step, request }))
         };
         open.await.map_err(internal)?
     }
 
-    fn tools_of(&self, step: StepPlan, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
-        if step.last {
-            return Vec::new();
-        }
+    fn tools_of(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
         let gate = self.executor.gate();
         gate.registry()
             .specs()

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The most retries. A person waits meanwhile.
 const RETRIES_MAX: u32 = 10;
 /// Fields of a model request that holdpoint writes itself, on any wire.
-pub(crate) const OWN_FIELDS: [&str; 10] = [
+pub(crate) const OWN_FIELDS: [&str; 11] = [
     "model",
     "stream",
     "messages",
@@ -23,6 +23,7 @@ pub(crate) const OWN_FIELDS: [&str; 10] = [
     "systemInstruction",
     "tools",
     "tool_choice",
+    "toolConfig",
 ];
 
 /// `[model]`
@@ -46,7 +47,7 @@ pub struct Model {
     pub allow_insecure: bool,
     /// `system_prompt`: the instructions of the operator to the model.
     pub system_prompt: Option<String>,
-    /// `max_steps`: model calls with tools in one answer. One more call follows, without tools.
+    /// `max_steps`: model calls in one answer that may call tools. One more follows, which may not.
     pub max_steps: usize,
     /// `first_byte_timeout`: the longest wait for the start of an answer.
     #[serde(with = "super::sources::duration")]

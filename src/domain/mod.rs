@@ -52,6 +52,7 @@ pub(crate) mod tool_request;
 pub(crate) mod turn;
 pub(crate) mod visible;
 pub(crate) mod waited;
+pub(crate) mod wire_id;
 
 /// The user of a request. Everything that is read or changed for the request belongs to this user, or is
 /// visible to this user.

@@ -74,6 +74,11 @@ pub(crate) const FENCE: &str = "The database was set back to an earlier time; wh
 pub(crate) const UNREADABLE_OUTPUT: &str = "The stored output cannot be read.";
 /// The text that replaces the text of a step that cannot be read.
 pub(crate) const UNREADABLE_PARTS: &str = "[What was said here cannot be read.]";
+/// The words of the model between two user messages, and between an answer to a call and a user message, where the
+/// model said nothing. Many servers refuse a conversation in which nothing is between them.
+pub(crate) const NO_REPLY: &str = "(no reply)";
+/// The description of a tool that stands for one that is not offered.
+pub(crate) const NOT_OFFERED: &str = "Not available now.";
 /// The beginning of a user message that the server writes: a note about an outcome that arrived after the
 /// answer to its call. The tool, the call's id and the outcome follow.
 pub(crate) const NOTE: &str = "[tool outcome]";

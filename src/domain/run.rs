@@ -103,6 +103,11 @@ impl TurnError {
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
+    /// Whether the conversation is longer than the model can read.
+    pub(crate) fn is_context_full(&self) -> bool {
+        self.code == TurnErrorCode::ContextFull
+    }
+
     /// The thread holds the maximum number of bytes.
     pub(crate) fn thread_full() -> Self {
         let message = "The conversation is full. Begin a new one.".to_owned();
@@ -143,6 +148,8 @@ pub(crate) enum TurnErrorCode {
     UpstreamError,
     /// The model's server sent data that cannot be read.
     UpstreamMalformed,
+    /// The conversation is longer than the model can read.
+    ContextFull,
     /// The process that ran the turn has died.
     Interrupted,
     /// The model needed more steps than are allowed.
@@ -160,6 +167,7 @@ impl TurnErrorCode {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::UpstreamError => "upstream_error",
             Self::UpstreamMalformed => "upstream_malformed",
+            Self::ContextFull => "context_full",
             Self::Interrupted => "interrupted",
             Self::StepLimit => "step_limit",
             Self::ThreadFull => "thread_full",

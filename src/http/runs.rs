@@ -66,6 +66,7 @@ enum FailureCode {
     UpstreamTimeout,
     UpstreamError,
     UpstreamMalformed,
+    ContextFull,
     Interrupted,
     StepLimit,
     ThreadFull,

@@ -44,10 +44,23 @@ pub struct ModelRequest {
     /// The operator's instructions.
     pub system: Option<String>,
     /// The conversation, oldest message first. Each call has exactly one answer, directly after the message
-    /// of the call.
+    /// of the call. User messages may follow each other, and the answer to a call.
     pub messages: Vec<ModelMessage>,
-    /// The tools that the model may call. Without tools the model must answer with text.
+    /// The tools that are offered. Without tools the model must answer with text.
     pub tools: Vec<Arc<ToolDefinition>>,
+    /// Whether the model may call the tools.
+    pub tool_choice: ToolChoice,
+}
+
+/// Whether a model may call its tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// The model must answer with text. The tools are those of the requests before, because servers keep the
+    /// beginning of a request, which has the tools, in a cache.
+    None,
 }
 
 /// A message in the form that a model reads.
@@ -180,6 +193,9 @@ pub enum ModelError {
     /// The server refused the request. A retry would fail as well.
     #[error("the model's server failed: {0}")]
     Upstream(String),
+    /// The conversation is longer than the model can read. A retry would fail as well.
+    #[error("the conversation is longer than the model can read: {0}")]
+    ContextFull(String),
     /// The answer broke off or cannot be read.
     #[error("the model's server sent a malformed answer: {0}")]
     Malformed(String),

@@ -122,6 +122,7 @@ words! {
         UpstreamTimeout "upstream_timeout",
         UpstreamError "upstream_error",
         UpstreamMalformed "upstream_malformed",
+        ContextFull "context_full",
         Interrupted "interrupted",
         StepLimit "step_limit",
         ThreadFull "thread_full",

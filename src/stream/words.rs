@@ -75,6 +75,7 @@ pub(super) const fn error_code(code: TurnErrorCode) -> &'static str {
         TurnErrorCode::UpstreamTimeout => "upstream_timeout",
         TurnErrorCode::UpstreamError => "upstream_error",
         TurnErrorCode::UpstreamMalformed => "upstream_malformed",
+        TurnErrorCode::ContextFull => "context_full",
         TurnErrorCode::Interrupted => "interrupted",
         TurnErrorCode::StepLimit => "step_limit",
         TurnErrorCode::ThreadFull => "thread_full",

@@ -1,7 +1,7 @@
 //! The history that the model reads: every call is answered once, and text that was sent stays as it was
 //! sent.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, call, is_id_for_all};
 use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
@@ -83,6 +83,7 @@ async fn repeated_or_missing_provider_ids_become_distinct() {
     let reported = app.scene.requests()[2].messages.clone();
     let mut ids: Vec<&str> = answers(&reported).iter().map(|(id, _)| *id).collect();
     assert_eq!(ids[0], "same");
+    assert!(ids[1..].iter().all(|id| is_id_for_all(id)), "{ids:?}");
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 4);

@@ -119,16 +119,16 @@ async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchang
     let requests = finish(wire, aimock, &[]);
     let [_, meanwhile, late] = &requests[..] else { panic!("{requests:#?}") };
     let [before, after] = [meanwhile, late].map(|requests| requests.conversation().entries);
-    let [_, Entry::Calls { .. }, Entry::Answers(answers), question] = &before[..] else {
+    let [_, Entry::Calls { .. }, Entry::Answers(answers), silence, question] = &before[..] else {
         panic!("{before:#?}")
     };
-    assert_eq!((answers.len(), question), (2, &user("hello")));
+    assert_eq!((answers.len(), silence, question), (2, &model("(no reply)"), &user("hello")));
     let (same, new) = after.split_at(before.len());
     assert_eq!(same, before);
-    let [output, Entry::Words { by: By::User, text: note }, again] = new else { panic!("{new:#?}") };
+    let [output, Entry::Words { by: By::User, text: note }, silence, again] = new else { panic!("{new:#?}") };
     assert!(note.starts_with("[tool outcome] delete_file, call "), "{note}");
     assert!(note.ends_with("Tool execution rejected by user. Reason: I need it."), "{note}");
-    assert_eq!((output, again), (&model("Hello there."), &user("hello")));
+    assert_eq!((output, silence, again), (&model("Hello there."), &model("(no reply)"), &user("hello")));
 
     let messages = |requests: &RecordedRequest| {
         let lists = ["messages", "input", "contents"].iter();
@@ -199,7 +199,8 @@ async fn a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_onl
     // No request is retried, and a broken answer is not sent.
     let requests = finish(wire, aimock, &[(0, 400)]);
     let messages: Vec<_> = requests.iter().map(|requests| requests.conversation().entries).collect();
-    let expected = failures.map(|(words, ..)| [vec![user(words)], vec![user(words), user("hello")]]);
+    let failed = |words: &str| [vec![user(words)], vec![user(words), model("(no reply)"), user("hello")]];
+    let expected = failures.map(|(words, ..)| failed(words));
     assert_eq!(messages, expected.into_iter().flatten().collect::<Vec<_>>());
 }
 on_each_wire!(a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn);

@@ -2,7 +2,7 @@
 
 use crate::support::{Embedded, call, eventually};
 use holdpoint::llm::FinishReason;
-use holdpoint::llm::ModelEvent;
+use holdpoint::llm::{ModelEvent, ToolChoice};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -181,16 +181,17 @@ async fn a_truncated_call_is_not_held() {
 }
 
 #[tokio::test]
-async fn the_last_step_has_no_tools() {
+async fn the_last_step_has_the_same_tools_and_may_not_call_them() {
     let app = Embedded::with(|config| config.model.max_steps = 2).await;
     let thread = app.client.thread().await;
     let look = [call("", "look", &json!({ "note": "1" }))];
     app.scene.calls(&look).calls(&look).answers("Enough.");
     let turn = app.client.send_message(&thread, "look").await;
     assert_eq!(turn.text(), "Enough.");
-    let tools: Vec<usize> = app.scene.requests().iter().map(|request| request.tools.len()).collect();
-    let [first, second, last] = tools[..] else { panic!("{tools:?}") };
-    assert!(first > 0 && second == first && last == 0, "{tools:?}");
+    let requests = app.scene.requests();
+    let choices: Vec<_> = requests.iter().map(|request| request.tool_choice).collect();
+    assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
+    assert!(!requests[0].tools.is_empty() && requests.iter().all(|it| it.tools == requests[0].tools));
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 /// Returns the reason why providers would refuse these messages, if there is one.
 ///
 /// The rules: each call has exactly one answer, directly after its message and in the order of the calls. Ids
-/// are unique. Arguments are JSON objects. No message is empty. The last message is not from the model.
+/// are unique. Arguments are JSON objects. No message is empty. The last message is not from the model. A user message
+/// follows neither another one nor an answer.
 pub(crate) fn refusal(messages: &[Value]) -> Option<String> {
     check(messages).err()
 }
@@ -15,25 +16,32 @@ pub(crate) fn refusal(messages: &[Value]) -> Option<String> {
 fn check(messages: &[Value]) -> Result<(), String> {
     let mut ids = HashSet::new();
     let mut started = false;
+    let mut awaits_the_model = false;
     let mut rest = messages.iter().enumerate().peekable();
     while let Some((at, message)) = rest.next() {
         let role = message.at("/role").as_str().unwrap_or_default();
         match role {
             "system" if started => return Err(format!("a system message after the start, at {at}")),
             "system" => {}
+            "user" if awaits_the_model => {
+                return Err(format!("the user speaks in place of the model, at {at}"));
+            }
             "user" => {
-                started = true;
+                (started, awaits_the_model) = (true, true);
                 check_text(message, at)?;
             }
             _ if !started => return Err("the first message is not from the user".to_owned()),
             "assistant" => {
                 let Some(calls) = message.at("/tool_calls").as_array() else {
+                    awaits_the_model = false;
                     check_text(message, at)?;
                     continue;
                 };
                 if calls.is_empty() {
                     return Err(format!("an empty list of calls at {at}"));
                 }
+                // The answers follow.
+                awaits_the_model = true;
                 for call in calls {
                     let id = call_id(call)?;
                     if !ids.insert(id.clone()) {
@@ -102,9 +110,10 @@ mod tests {
 
     #[test]
     fn a_valid_conversation_is_accepted() {
-        let messages =
-            [user(), calls(&["a", "b"]), answer("a"), answer("b"), user(), calls(&["c"]), answer("c")];
-        assert_eq!(refusal(&messages), None);
+        let words = json!({ "role": "assistant", "content": "Done." });
+        let first = [user(), calls(&["a", "b"]), answer("a"), answer("b")];
+        let second = [calls(&["c"]), answer("c"), words, user()];
+        assert_eq!(refusal(&[first, second].concat()), None);
     }
 
     #[test]
@@ -112,13 +121,15 @@ mod tests {
         let mut broken = calls(&["a"]);
         broken["tool_calls"][0]["function"]["arguments"] = "{".into();
         let empty = json!({ "role": "tool", "tool_call_id": "a", "content": "" });
-        let invalid: [&[Value]; 9] = [
+        let invalid: [&[Value]; 11] = [
             &[],
             &[calls(&["a"]), answer("a")],
             &[user(), calls(&["a"]), user()],
             &[user(), calls(&["a", "b"]), answer("b"), answer("a")],
             &[user(), calls(&["a"]), answer("a"), answer("a")],
-            &[user(), calls(&["a"]), answer("a"), user(), calls(&["a"]), answer("a")],
+            &[user(), calls(&["a"]), answer("a"), calls(&["a"]), answer("a")],
+            &[user(), user()],
+            &[user(), calls(&["a"]), answer("a"), user()],
             &[user(), broken, answer("a")],
             &[user(), calls(&["a"]), empty],
             &[user(), json!({ "role": "assistant", "content": "hello" })],

@@ -1,5 +1,6 @@
 //! An answer while it is read. Each wire adds the content that it reads. The end is the same for all wires.
 
+use super::context;
 use super::transport::sentence;
 use crate::domain::message::Usage;
 use crate::domain::text::cut;
@@ -189,6 +190,9 @@ pub(super) fn error_in_stream(error: Option<&Value>) -> Result<(), ModelError> {
     };
     let message = sentence(error).or_else(|| error.as_str()).unwrap_or("no message");
     let why = format!("error in the stream: {message}");
+    if context::says_full(error) {
+        return Err(ModelError::ContextFull(why));
+    }
     let kinds = ["type", "code", "status"].iter().filter_map(|field| error.get(field)?.as_str());
     let kinds: Vec<_> = kinds.map(str::to_ascii_lowercase).collect();
     let status = error.get("code").and_then(Value::as_u64).unwrap_or_default();

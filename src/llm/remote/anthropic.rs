@@ -2,7 +2,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -10,7 +10,6 @@ use crate::egress::Framing;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 
 /// The default of the required field `max_tokens`. All recent models support it. `model.options` sets another
 /// value.
@@ -41,29 +40,15 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     }
     let entries = entries(&request.messages, Ids::Plain);
     body.insert("messages".to_owned(), messages(&entries));
-    let tools: Vec<_> = schema::ANTHROPIC
-        .tools(&request.tools)
-        .map(|WireTool { name, description, parameters }| {
-            json!({ "name": name, "description": description, "input_schema": parameters })
-        })
-        .collect();
-    if !tools.is_empty() {
-        body.insert("tools".to_owned(), tools.into());
-        return body;
-    }
-    // The server refuses a conversation with calls if the request has no tools. Stubs replace the tools.
-    let called: BTreeSet<_> = entries
-        .iter()
-        .flat_map(|entry| match entry {
-            Entry::User(_) => &[][..],
-            Entry::Step(step) => &step.calls,
-        })
-        .map(|call| &call.name)
-        .collect();
-    if !called.is_empty() {
-        let stub = |name| json!({ "name": name, "input_schema": { "type": "object" } });
-        body.insert("tools".to_owned(), called.into_iter().map(stub).collect());
-        body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
+    let offer = offer(request, &entries, &schema::ANTHROPIC);
+    let tools = schema::ANTHROPIC.tools(&offer.tools).map(|WireTool { name, description, parameters }| {
+        json!({ "name": name, "description": description, "input_schema": parameters })
+    });
+    if !offer.tools.is_empty() {
+        body.insert("tools".to_owned(), tools.collect());
+        if !offer.may_call {
+            body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
+        }
     }
     body
 }

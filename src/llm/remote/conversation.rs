@@ -1,22 +1,28 @@
 //! The conversation in the form that all wires write: user messages, and steps of a model with their answers.
 //!
-//! Names and ids of other models are rewritten so that this server accepts them. Otherwise one refused name
-//! or id would block the conversation permanently.
+//! The form is one that every server takes: otherwise one refused name, id or order of messages would block the
+//! conversation permanently. Names and ids of other models are rewritten. The speakers alternate: a fixed text of the
+//! model is between two user messages, and between the answers to calls and a user message. Each of these depends
+//! only on what is before it, so no byte of an earlier request changes.
 
-use crate::domain::hex::hex;
-use crate::llm::{Input, ModelCall, ModelMessage, Speaker};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use super::schema::SchemaRules;
+use crate::domain::model_texts::{NO_REPLY, NOT_OFFERED};
+use crate::domain::wire_id;
+use crate::llm::{Input, ModelCall, ModelMessage, ModelRequest, Speaker, ToolChoice, ToolDefinition};
+use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The longest name of a tool that every server accepts.
 const NAME_MAX: usize = 64;
-/// The longest id of a call that every server accepts.
-const ID_MAX: usize = 40;
 /// The longest id that servers with strict ids accept. Such servers make only ids of this form themselves.
 const PLAIN_ID_MAX: usize = 64;
 /// The key in a state that holds the index of a call, at the place of the call.
 pub(super) const CALL: &str = "call";
+
+/// The step that is written where the model said nothing.
+static NO_SPEAKER: Speaker = Speaker::Another;
 
 /// An entry of the conversation.
 pub(super) enum Entry<'a> {
@@ -48,30 +54,76 @@ pub(super) struct ToolResult<'a> {
 /// The ids of calls that a server accepts.
 #[derive(Clone, Copy)]
 pub(super) enum Ids {
-    /// Any id that the server made itself, because the id may carry a meaning. Plain ids otherwise.
+    /// Any id that the server made itself, because the id may carry a meaning. Otherwise ids that every server takes.
     Own,
     /// Plain ids only. The ids of the server itself are plain.
     Plain,
 }
 
+/// The tools that a server is offered, and whether the model may call them.
+pub(super) struct Offer {
+    pub(super) tools: Vec<Arc<ToolDefinition>>,
+    pub(super) may_call: bool,
+}
+
+/// Returns the tools of a request. Servers refuse a conversation with calls if the request has no tools: then a stub
+/// stands for each tool that was called. Servers also refuse a word about the choice of tools without tools.
+pub(super) fn offer(request: &ModelRequest, entries: &[Entry<'_>], rules: &SchemaRules) -> Offer {
+    let accepted = request.tools.iter().filter(|tool| rules.accepts_name(&tool.name));
+    let tools: Vec<_> = accepted.cloned().collect();
+    if !tools.is_empty() {
+        return Offer { tools, may_call: request.tool_choice == ToolChoice::Auto };
+    }
+    let called: BTreeSet<&str> = entries.iter().flat_map(Entry::calls).map(|call| &*call.name).collect();
+    let stub = |name: &str| {
+        let input_schema = json!({ "type": "object", "properties": {} });
+        Arc::new(ToolDefinition { name: name.to_owned(), description: NOT_OFFERED.to_owned(), input_schema })
+    };
+    Offer { tools: called.into_iter().map(stub).collect(), may_call: false }
+}
+
 pub(super) fn entries(messages: &[ModelMessage], ids: Ids) -> Vec<Entry<'_>> {
     let mut entries = Vec::with_capacity(messages.len());
+    let mut forms = IdForms { ids, given: HashMap::new(), taken: HashSet::new() };
     for message in messages {
         match message {
-            ModelMessage::User(text) => entries.push(Entry::User(text)),
+            ModelMessage::User(text) => {
+                if entries.last().is_some_and(Entry::expects_a_reply) {
+                    let (calls, answers, speaker) = (Vec::new(), Vec::new(), &NO_SPEAKER);
+                    entries.push(Entry::Step(Step { text: NO_REPLY, calls, answers, speaker }));
+                }
+                entries.push(Entry::User(text));
+            }
             ModelMessage::Assistant { text, calls, speaker } => {
-                let calls = calls.iter().map(|call| Call::of(call, speaker, ids)).collect();
+                let calls = calls.iter().map(|call| forms.call(call, speaker)).collect();
                 entries.push(Entry::Step(Step { text, calls, answers: Vec::new(), speaker }));
             }
             ModelMessage::Tool { call_id, tool_name, text } => {
                 if let Some(Entry::Step(step)) = entries.last_mut() {
-                    let id = id_for(call_id, step.speaker, ids);
+                    let id = forms.answered(call_id, step.speaker);
                     step.answers.push(ToolResult { id, name: name(tool_name), text });
                 }
             }
         }
     }
     entries
+}
+
+impl<'a> Entry<'a> {
+    /// Whether the next message has to be the model's.
+    const fn expects_a_reply(&self) -> bool {
+        match self {
+            Self::User(_) => true,
+            Self::Step(step) => !step.answers.is_empty(),
+        }
+    }
+
+    fn calls(&self) -> &[Call<'a>] {
+        match self {
+            Self::User(_) => &[],
+            Self::Step(step) => &step.calls,
+        }
+    }
 }
 
 impl Step<'_> {
@@ -106,9 +158,38 @@ impl Step<'_> {
     }
 }
 
-impl<'a> Call<'a> {
-    fn of(call: &'a ModelCall, speaker: &Speaker, ids: Ids) -> Self {
-        Self { id: id_for(&call.id, speaker, ids), name: name(&call.tool_name), input: &call.input }
+/// The forms of the ids of a conversation. No two calls have the same form.
+struct IdForms<'a> {
+    ids: Ids,
+    given: HashMap<&'a str, Cow<'a, str>>,
+    taken: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> IdForms<'a> {
+    fn call(&mut self, call: &'a ModelCall, speaker: &Speaker) -> Call<'a> {
+        Call { id: self.next(&call.id, speaker), name: name(&call.tool_name), input: &call.input }
+    }
+
+    /// Returns the form of the id of a call that is answered.
+    fn answered(&mut self, id: &'a str, speaker: &Speaker) -> Cow<'a, str> {
+        let given = self.given.get(id).cloned();
+        given.unwrap_or_else(|| self.next(id, speaker))
+    }
+
+    /// Returns the id in a form that the server accepts and that no earlier call has. The same id of the same
+    /// conversation always gets the same form.
+    fn next(&mut self, id: &'a str, speaker: &Speaker) -> Cow<'a, str> {
+        let fits = match (self.ids, speaker) {
+            (Ids::Own, Speaker::Same { .. }) => true,
+            (Ids::Own, Speaker::Another) => wire_id::is_for_all(id),
+            (Ids::Plain, _) => (1..=PLAIN_ID_MAX).contains(&id.len()) && id.chars().all(is_plain),
+        };
+        let itself = fits.then_some(Cow::Borrowed(id));
+        let mut forms = itself.into_iter().chain(wire_id::candidates(id).map(Cow::Owned));
+        let form = forms.find(|form| !self.taken.contains(form)).unwrap_or(Cow::Borrowed(id));
+        self.taken.insert(form.clone());
+        self.given.insert(id, form.clone());
+        form
     }
 }
 
@@ -124,21 +205,6 @@ fn name(name: &str) -> Cow<'_, str> {
     let plain = |it| if is_plain(it) { it } else { '_' };
     let fitting: String = name.chars().map(plain).take(NAME_MAX).collect();
     Cow::Owned(if fitting.is_empty() { "_".to_owned() } else { fitting })
-}
-
-/// Returns the id of a call in a form that the server accepts. The same id always gets the same form.
-pub(super) fn id_for<'a>(id: &'a str, speaker: &Speaker, ids: Ids) -> Cow<'a, str> {
-    let plain = |longest| (1..=longest).contains(&id.len()) && id.chars().all(is_plain);
-    let fits = match (ids, speaker) {
-        (Ids::Own, Speaker::Same { .. }) => true,
-        (Ids::Own, Speaker::Another) => plain(ID_MAX),
-        (Ids::Plain, _) => plain(PLAIN_ID_MAX),
-    };
-    if fits {
-        return Cow::Borrowed(id);
-    }
-    let hash = Sha256::digest(id);
-    Cow::Owned(format!("call_{}", hex(hash.get(..16).unwrap_or(&hash))))
 }
 
 /// Returns the text, or a placeholder for a blank text. Some servers refuse a conversation with a blank

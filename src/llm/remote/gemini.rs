@@ -3,7 +3,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -39,14 +39,19 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         body.insert("systemInstruction".to_owned(), json!({ "parts": [{ "text": system }] }));
     }
     let signs = !WITHOUT_SIGNATURES.iter().any(|name| model.starts_with(name));
-    body.insert("contents".to_owned(), contents(&entries(&request.messages, Ids::Own), signs));
-    if !request.tools.is_empty() {
-        let declarations = schema::GEMINI.tools(&request.tools).map(|tool| {
+    let entries = entries(&request.messages, Ids::Own);
+    body.insert("contents".to_owned(), contents(&entries, signs));
+    let offer = offer(request, &entries, &schema::GEMINI);
+    if !offer.tools.is_empty() {
+        let declarations = schema::GEMINI.tools(&offer.tools).map(|tool| {
             let WireTool { name, description, parameters } = tool;
             json!({ "name": name, "description": description, "parametersJsonSchema": parameters })
         });
         let declarations: Value = declarations.collect();
         body.insert("tools".to_owned(), json!([{ "functionDeclarations": declarations }]));
+        if !offer.may_call {
+            body.insert("toolConfig".to_owned(), json!({ "functionCallingConfig": { "mode": "NONE" } }));
+        }
     }
     body
 }

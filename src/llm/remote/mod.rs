@@ -16,6 +16,7 @@
 
 mod answer;
 mod anthropic;
+mod context;
 mod conversation;
 #[cfg(test)]
 mod fuzz;

@@ -2,12 +2,12 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{Step, ToolResult};
+use super::conversation::{Ids, Step, ToolResult, entries};
 use super::{openai, schema};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
-use crate::llm::{ModelError, ModelRequest};
+use crate::llm::{ModelError, ModelRequest, ToolChoice};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -29,7 +29,8 @@ pub(super) const WIRE: Wire = Wire {
 /// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = openai::messages(
-        request,
+        request.system.as_deref(),
+        &entries(&request.messages, Ids::Own),
         assistant_message,
         |ToolResult { id, name, text }| json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }),
     );
@@ -37,11 +38,11 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
     body.insert("messages".to_owned(), messages.into());
-    if !request.tools.is_empty() {
-        body.insert(
-            "tools".to_owned(),
-            schema::OLLAMA.tools(&request.tools).map(openai::written_tool).collect(),
-        );
+    // Ollama has no choice of tools. Without tools a model answers with text, and Ollama takes calls in the
+    // conversation all the same.
+    if !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto {
+        let tools = schema::OLLAMA.tools(&request.tools).map(openai::written_tool);
+        body.insert("tools".to_owned(), tools.collect());
     }
     body
 }

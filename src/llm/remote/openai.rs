@@ -3,7 +3,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, Entry, Ids, Step, ToolResult, entries};
+use super::conversation::{self, Entry, Ids, Step, ToolResult, entries, offer};
 use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -33,8 +33,10 @@ pub(super) const WIRE: Wire = Wire {
 
 /// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+    let entries = entries(&request.messages, Ids::Own);
     let messages = messages(
-        request,
+        request.system.as_deref(),
+        &entries,
         assistant_message,
         |answer| json!({ "role": "tool", "tool_call_id": answer.id, "content": answer.text }),
     );
@@ -43,8 +45,12 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     body.insert("messages".to_owned(), messages.into());
-    if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), schema::OPENAI.tools(&request.tools).map(written_tool).collect());
+    let offer = offer(request, &entries, &schema::OPENAI);
+    if !offer.tools.is_empty() {
+        body.insert("tools".to_owned(), schema::OPENAI.tools(&offer.tools).map(written_tool).collect());
+        if !offer.may_call {
+            body.insert("tool_choice".to_owned(), "none".into());
+        }
     }
     body
 }
@@ -52,19 +58,20 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
 /// Returns the conversation in the order of this wire and of Ollama. Each wire writes steps and answers
 /// itself.
 pub(super) fn messages(
-    request: &ModelRequest,
+    system: Option<&str>,
+    entries: &[Entry<'_>],
     assistant_message: impl Fn(&Step<'_>) -> Value,
     answered: impl Fn(&ToolResult<'_>) -> Value,
 ) -> Vec<Value> {
     let mut messages = Vec::new();
-    if let Some(system) = &request.system {
+    if let Some(system) = system {
         messages.push(json!({ "role": "system", "content": system }));
     }
-    for entry in entries(&request.messages, Ids::Own) {
+    for entry in entries {
         match entry {
             Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
             Entry::Step(step) => {
-                messages.push(assistant_message(&step));
+                messages.push(assistant_message(step));
                 messages.extend(step.answers.iter().map(&answered));
             }
         }

@@ -5,7 +5,7 @@
 
 use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries};
+use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries, offer};
 use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -45,11 +45,12 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         body.insert("instructions".to_owned(), system.as_str().into());
     }
     let mut input = Vec::new();
-    for entry in entries(&request.messages, Ids::Plain) {
+    let entries = entries(&request.messages, Ids::Plain);
+    for entry in &entries {
         match entry {
             Entry::User(text) => input.push(json!({ "role": "user", "content": text })),
             Entry::Step(step) => {
-                input.extend(step_items(&step));
+                input.extend(step_items(step));
                 input.extend(step.answers.iter().map(|ToolResult { id, text, name: _ }| {
                     json!({ "type": "function_call_output", "call_id": id, "output": text })
                 }));
@@ -57,8 +58,9 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         }
     }
     body.insert("input".to_owned(), input.into());
-    if !request.tools.is_empty() {
-        let tools = schema::OPENAI.tools(&request.tools).map(|tool| {
+    let offer = offer(request, &entries, &schema::OPENAI);
+    if !offer.tools.is_empty() {
+        let tools = schema::OPENAI.tools(&offer.tools).map(|tool| {
             let WireTool { name, description, parameters } = tool;
             json!({
                 "type": "function", "name": name, "description": description, "parameters": parameters,
@@ -66,6 +68,9 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
             })
         });
         body.insert("tools".to_owned(), tools.collect());
+        if !offer.may_call {
+            body.insert("tool_choice".to_owned(), "none".into());
+        }
     }
     body
 }

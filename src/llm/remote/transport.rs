@@ -2,6 +2,7 @@
 //!
 //! The reader takes only a limited part of an error response. No error text contains the URL.
 
+use super::context;
 use crate::domain::text::cut;
 use crate::egress::Framing;
 use crate::egress::{self, chain};
@@ -64,6 +65,7 @@ impl Http {
                 ModelError::Unavailable { why: harmless(why), retry_after }
             }
             ModelError::Upstream(why) => ModelError::Upstream(harmless(why)),
+            ModelError::ContextFull(why) => ModelError::ContextFull(harmless(why)),
             ModelError::Malformed(why) => ModelError::Malformed(harmless(why)),
         }
     }
@@ -78,7 +80,11 @@ async fn refusal(mut response: Response) -> ModelError {
     {
         body.extend_from_slice(&chunk);
     }
-    let why = format!("status {status}: {}", words(&String::from_utf8_lossy(&body)));
+    let body = String::from_utf8_lossy(&body);
+    let why = format!("status {status}: {}", words(&body));
+    if let Some(full) = context::refusal(status, &body, &why) {
+        return full;
+    }
     let for_now = matches!(status, 408 | 425 | 429 | 500 | 502..=599);
     if for_now { ModelError::Unavailable { why, retry_after } } else { ModelError::Upstream(why) }
 }

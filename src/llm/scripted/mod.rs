@@ -9,7 +9,7 @@ mod calls;
 mod report;
 mod sentence;
 
-use super::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use super::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest, ToolChoice};
 use crate::domain::message::Usage;
 use crate::domain::turn::FinishReason;
 use calls::{PastCall, history, is_note};
@@ -139,7 +139,8 @@ fn reply(sentence: &str, request: &ModelRequest) -> (String, Vec<Form>) {
 
 /// Returns the offered tool of this name, or the only one with this name at an MCP server.
 fn offered<'a>(tool: &str, request: &'a ModelRequest) -> Option<&'a str> {
-    let names = || request.tools.iter().map(|tool| tool.name.as_str());
+    let may_call = request.tool_choice == ToolChoice::Auto;
+    let names = || request.tools.iter().filter(|_| may_call).map(|tool| tool.name.as_str());
     let at_server = |name: &&str| name.split_once("__").is_some_and(|(_, own)| own == tool);
     names().find(|name| *name == tool).or_else(|| {
         let mut at_servers = names().filter(at_server);
@@ -179,7 +180,12 @@ mod tests {
             Arc::new(ToolDefinition { name, description, input_schema: json!({}) })
         });
         let (messages, tools) = (messages.to_vec(), tools.collect());
-        let events = Scripted::new().stream(&ModelRequest { system: None, messages, tools });
+        let events = Scripted::new().stream(&ModelRequest {
+            system: None,
+            messages,
+            tools,
+            tool_choice: ToolChoice::Auto,
+        });
         futures::executor::block_on(events.map(Result::unwrap).collect())
     }
 

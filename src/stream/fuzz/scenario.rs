@@ -290,6 +290,7 @@ fn error_code() -> impl Strategy<Value = TurnErrorCode> {
         TurnErrorCode::UpstreamTimeout,
         TurnErrorCode::UpstreamError,
         TurnErrorCode::UpstreamMalformed,
+        TurnErrorCode::ContextFull,
         TurnErrorCode::Interrupted,
         TurnErrorCode::StepLimit,
         TurnErrorCode::ThreadFull,

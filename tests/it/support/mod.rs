@@ -73,6 +73,7 @@ pub(crate) use statements::{Purpose, Statements};
 pub(crate) use terminal::{Ended, Pty, holdpoint};
 pub(crate) use tools::{ChangedPay, Count, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
 pub(crate) use upstream::{RecordedRequest, Upstream};
+pub(crate) use valid_history::rules::is_id_for_all;
 pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
 pub(crate) use wires::{Ending, ScriptedAnswer, Wire};
 

@@ -14,7 +14,7 @@ impl Stage {
 
     /// Cancels the run. Asserts that its stream ends without an error and that the connection to the model's
     /// server closes at once.
-    async fn stops(&self, listener: Listener) -> Turn {
+    pub(super) async fn stops(&self, listener: Listener) -> Turn {
         let cancelled = self.cancels(&listener).await;
         assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
         self.upstream.wait_for_state(ResponseState::Left).await;

@@ -5,11 +5,13 @@ mod arguments;
 mod bytes;
 mod calls;
 mod cancelling;
+mod context_full;
 mod holds;
 mod key;
 mod malformed;
 mod retries;
 mod sources;
+mod strict;
 mod timeouts;
 
 use crate::support::{BadServer, Embedded, ScriptedAnswer, Turn, Wire};

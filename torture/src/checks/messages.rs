@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 /// The beginning of the message that reports the outcome of a call after the model read that there is none yet.
 const OUTCOME: &str = "[tool outcome]";
 
+/// The words of the model where it said nothing between two messages of the user.
+const NO_REPLY: &str = "(no reply)";
+
 type IsTrue = fn(&CallRow) -> bool;
 
 /// The texts in place of a missing outcome, each with a test whether the text is true of a call.
@@ -214,10 +217,19 @@ fn continues(messages: &[Value], earlier: &[Value]) -> bool {
     if messages.starts_with(earlier) {
         return true;
     }
+    // The words between two messages of the user move with them.
+    let [messages, earlier] = [messages, earlier].map(spoken);
     let Some((posted, before)) = earlier.split_last() else { return true };
     let Some(since) = messages.strip_prefix(before) else { return false };
     let new = since.iter().skip_while(|message| is_outcome(message));
     *posted.at("/role") == "user" && !is_outcome(posted) && new.take(1).eq([posted])
+}
+
+/// Returns the messages that a person, a model or a tool made.
+fn spoken(messages: &[Value]) -> Vec<Value> {
+    let is_spoken =
+        |message: &&Value| *message.at("/role") != "assistant" || *message.at("/content") != NO_REPLY;
+    messages.iter().filter(is_spoken).cloned().collect()
 }
 
 fn is_outcome(message: &Value) -> bool {

@@ -391,7 +391,7 @@ fn an_outcome_in_front_of_a_sent_message_is_found_unless_the_message_was_posted_
         let both = [with(first), with(second)];
         broken(|it| it.model_requests.extend(both))
     };
-    let again = [outcome.clone(), posted.clone()];
+    let again = [outcome.clone(), json!({ "role": "assistant", "content": "(no reply)" }), posted.clone()];
     assert_eq!(requests(std::slice::from_ref(&posted), &again), Vec::<&str>::new());
     let other = [outcome.clone(), user("and then?")];
     assert_eq!(requests(std::slice::from_ref(&posted), &other), ["H3"]);

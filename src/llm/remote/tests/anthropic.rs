@@ -30,12 +30,14 @@ fn conversation() -> Value {
     let input = json!({"b": 1, "a": 2});
     let id = plain_id();
     json!({"model": "m", "max_tokens": 8192, "stream": true, "system": "s", "messages": [
-        {"role": "user", "content": "x"}, {"role": "user", "content": "y"},
+        {"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "text", "text": "(no reply)"}]},
+        {"role": "user", "content": "y"},
         {"role": "assistant", "content": [{"type": "text", "text": "Hm."},
             {"type": "tool_use", "id": "1", "name": "go", "input": input}, {"type": "tool_use", "id": id, "name": "go", "input": input}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "done"},
             {"type": "tool_result", "tool_use_id": id, "content": "done"}]},
-    ], "tools": [{"name": "go", "input_schema": {"type": "object"}}], "tool_choice": {"type": "none"}})
+    ], "tools": [{"name": "go", "description": "Not available now.", "input_schema": {"type": "object", "properties": {}}}],
+        "tool_choice": {"type": "none"}})
 }
 
 #[rustfmt::skip]
@@ -49,7 +51,7 @@ fn returns_state() {
         block(4, json!({"type": "tool_use", "id": "a b", "name": "go"})),
         json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}), json!({"type": "message_stop"}),
     ]));
-    let content = &written(WIRE, kept)["messages"][2]["content"];
+    let content = &written(WIRE, kept)["messages"][3]["content"];
     assert_eq!(content[0], json!({"type": "thinking", "thinking": "Let me.", "signature": "c2ln"}));
     assert_eq!(content[1], json!({"type": "redacted_thinking", "data": "ZGF0YQ"}));
     assert_eq!((&content[2]["text"], &content[3]["id"], &content[4]["name"]), (&json!("Hm."), &json!("1"), &json!("go")));

@@ -24,11 +24,14 @@ fn conversation() -> Value {
     let input = json!({"b": 1, "a": 2});
     let answer = |id: &str| json!({"functionResponse": {"id": id, "name": "go", "response": {"result": "done"}}});
     json!({"systemInstruction": {"parts": [{"text": "s"}]}, "contents": [
-        {"role": "user", "parts": [{"text": "x"}]}, {"role": "user", "parts": [{"text": "y"}]},
+        {"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [{"text": "(no reply)"}]},
+        {"role": "user", "parts": [{"text": "y"}]},
         {"role": "model", "parts": [{"text": "Hm."}, {"functionCall": {"id": "1", "name": "go", "args": input}},
             {"functionCall": {"id": "a b", "name": "go", "args": input}}]},
         {"role": "user", "parts": [answer("1"), answer("a b")]},
-    ]})
+    ], "tools": [{"functionDeclarations": [{"name": "go", "description": "Not available now.",
+        "parametersJsonSchema": {"type": "object", "properties": {}}}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "NONE"}}})
 }
 
 #[rustfmt::skip]
@@ -39,7 +42,7 @@ fn returns_state() {
         parts(json!([{"functionCall": {"name": "go"}, "thoughtSignature": "c2ln"}, {"functionCall": {"name": "go"}}])),
         parts(json!([{"text": "", "thoughtSignature": "ZW5k"}])), json!({"candidates": [{"finishReason": "STOP"}]}),
     ]));
-    let assistant = &written(WIRE, kept)["contents"][2]["parts"];
+    let assistant = &written(WIRE, kept)["contents"][3]["parts"];
     assert_eq!(assistant[0], json!({"text": "Hm."}));
     assert_eq!((&assistant[1]["thoughtSignature"], &assistant[1]["functionCall"]["id"]), (&json!("c2ln"), &json!("1")));
     assert_eq!((assistant[2].get("thoughtSignature"), &assistant[2]["functionCall"]["id"]), (None, &json!("a b")));
@@ -97,7 +100,7 @@ fn finish_reasons_and_token_counts_are_read() {
 #[test]
 fn the_first_call_of_another_model_has_the_signature_for_unsigned_calls() {
     let call = |model: &str, speaker| {
-        (WIRE.body)(model, &super::conversation(speaker))["contents"][2]["parts"].clone()
+        (WIRE.body)(model, &super::conversation(speaker))["contents"][3]["parts"].clone()
     };
     let unsigned = json!("skip_thought_signature_validator");
     let parts = call("gemini-3", Speaker::Another);
@@ -107,5 +110,5 @@ fn the_first_call_of_another_model_has_the_signature_for_unsigned_calls() {
 
 #[test]
 fn a_call_that_the_state_does_not_name_is_written_as_well() {
-    assert_eq!(names_in_a_state_with_one_call(WIRE), 4);
+    assert_eq!(names_in_a_state_with_one_call(WIRE), 5);
 }

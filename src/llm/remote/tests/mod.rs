@@ -12,7 +12,8 @@ use super::openai::WIRE as CHAT;
 use super::*;
 use crate::config::OWN_FIELDS;
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelCall, ModelMessage, Speaker, ToolDefinition};
+use crate::domain::wire_id;
+use crate::llm::{ModelCall, ModelMessage, Speaker, ToolChoice, ToolDefinition};
 use parts::StreamWriter;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -160,12 +161,12 @@ fn conversation(speaker: Speaker) -> ModelRequest {
     let tool = |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
     let assistant = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], speaker };
     let user = |text: &str| ModelMessage::User(text.into());
-    ModelRequest { system: Some("s".into()), messages: vec![user("x"), user("y"), assistant, tool("1"), tool("a b")], tools: vec![] }
+    ModelRequest { system: Some("s".into()), messages: vec![user("x"), user("y"), assistant, tool("1"), tool("a b")], tools: vec![], tool_choice: ToolChoice::Auto }
 }
 
 /// Returns the second id of the conversation in the form that servers with strict ids accept.
 fn plain_id() -> String {
-    conversation::id_for("a b", &Speaker::Another, conversation::Ids::Plain).into_owned()
+    wire_id::candidates("a b").next().unwrap()
 }
 
 fn written(wire: Wire, provider_state: Option<Value>) -> Value {
@@ -232,11 +233,70 @@ fn calls_of_another_model_get_ids_and_names_that_this_model_accepts() {
     let (own, names) = accepted(Speaker::Same { provider_state: None });
     assert_eq!((own, names), (ids.map(str::to_owned).to_vec(), fitting.map(str::to_owned).to_vec()));
     let (foreign, names) = accepted(Speaker::Another);
-    assert_eq!((foreign[0].as_str(), names), ("toolu_1", fitting.map(str::to_owned).to_vec()));
-    for id in &foreign[1..] {
-        assert!(id.len() == 37 && id.starts_with("call_"), "{id}");
+    assert_eq!(names, fitting.map(str::to_owned).to_vec());
+    assert_eq!(
+        foreign,
+        ids.map(|id| wire_id::candidates(id).next().unwrap()),
+        "one form, which every server takes"
+    );
+}
+
+#[test]
+fn two_calls_never_have_the_same_id() {
+    // The first form of the id of another model is the id that this model made later.
+    let form = wire_id::candidates("call_of_another").next().unwrap();
+    let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: Map::new() };
+    let step =
+        |id: &str, speaker| ModelMessage::Assistant { text: String::new(), calls: vec![call(id)], speaker };
+    let answer =
+        |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
+    let own = || Speaker::Same { provider_state: None };
+    let of_another = [step("call_of_another", Speaker::Another), answer("call_of_another")];
+    let of_this = [step(&form, own()), answer(&form)];
+    let ids = |messages: &[ModelMessage]| -> Vec<String> {
+        let entries = conversation::entries(messages, conversation::Ids::Own);
+        let steps = entries.iter().map(|entry| match entry {
+            conversation::Entry::Step(step) => {
+                assert_eq!(step.calls[0].id, step.answers[0].id);
+                step.calls[0].id.to_string()
+            }
+            conversation::Entry::User(_) => panic!("no user"),
+        });
+        steps.collect()
+    };
+    let second = wire_id::candidates(&form).next().unwrap();
+    assert_eq!(ids(&[&of_another[..], &of_this[..]].concat()), [form.clone(), second]);
+    let second = wire_id::candidates("call_of_another").nth(1).unwrap();
+    assert_eq!(ids(&[&of_this[..], &of_another[..]].concat()), [form, second]);
+}
+
+#[test]
+fn the_speakers_alternate_on_every_wire_and_nothing_sent_changes() {
+    let user = |text: &str| ModelMessage::User(text.into());
+    let call = ModelCall { id: "a".into(), tool_name: "go".into(), input: Map::new() };
+    let speaker = || Speaker::Same { provider_state: None };
+    let step = ModelMessage::Assistant { text: String::new(), calls: vec![call], speaker: speaker() };
+    let answer = ModelMessage::Tool { call_id: "a".into(), tool_name: "go".into(), text: "done".into() };
+    let words = ModelMessage::Assistant { text: "Hm.".into(), calls: Vec::new(), speaker: speaker() };
+    let messages = [user("1"), user("2"), step, answer, user("note"), user("3"), words, user("4"), user("5")];
+    for Sample { wire, .. } in SAMPLES {
+        let written = |count: usize| {
+            let messages = messages[..count].to_vec();
+            let request =
+                ModelRequest { system: None, messages, tools: vec![], tool_choice: ToolChoice::Auto };
+            let body = (wire.body)("m", &request);
+            let list = ["messages", "input", "contents"].iter().find_map(|list| body.get(*list)).unwrap();
+            list.as_array().unwrap().clone()
+        };
+        let whole = written(messages.len());
+        for count in 1..messages.len() {
+            assert!(whole.starts_with(&written(count)), "{wire:?}");
+        }
+        let fillers = whole.iter().filter(|message| message.to_string().contains("(no reply)")).count();
+        assert_eq!(fillers, 4, "{wire:?}: {whole:#?}");
+        let is_user = |message: &Value| message["role"] == "user" && !message.to_string().contains("done");
+        assert!(whole.windows(2).all(|pair| !(is_user(&pair[0]) && is_user(&pair[1]))), "{wire:?}");
     }
-    assert!(foreign[1] != foreign[2] && foreign[2] != foreign[3]);
 }
 
 #[test]
@@ -347,7 +407,7 @@ fn blank_texts_and_long_ids_are_rewritten_for_the_servers_that_refuse_them() {
     };
     let answer = ModelMessage::Tool { call_id: long.clone(), tool_name: "go".into(), text: "done".into() };
     let messages = vec![ModelMessage::User(" \n".into()), assistant, answer];
-    let request = ModelRequest { system: None, messages, tools: vec![] };
+    let request = ModelRequest { system: None, messages, tools: vec![], tool_choice: ToolChoice::Auto };
     let written = |wire: Wire| Value::Object((wire.body)("m", &request));
     let chat = written(CHAT);
     assert_eq!(chat["messages"][1]["content"], Value::Null);

@@ -26,7 +26,8 @@ pub(super) const SAMPLE: Sample = Sample {
 fn conversation() -> Value {
     let input = json!({"b": 1, "a": 2});
     json!({"model": "m", "stream": true, "messages": [
-        {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "user", "content": "y"},
+        {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "assistant", "content": "(no reply)"},
+        {"role": "user", "content": "y"},
         {"role": "assistant", "content": "Hm.", "tool_calls": [
             {"id": "1", "function": {"name": "go", "arguments": input}}, {"id": "a b", "function": {"name": "go", "arguments": input}}]},
         {"role": "tool", "content": "done", "tool_name": "go", "tool_call_id": "1"},
@@ -37,7 +38,7 @@ fn conversation() -> Value {
 #[rustfmt::skip]
 fn returns_state() {
     let thought = json!({"message": {"thinking": "So.", "tool_calls": [{"function": {"name": "go"}}]}, "done": true});
-    assert_eq!(written(WIRE, state(WIRE, &thought.to_string()))["messages"][3]["thinking"], "So.");
+    assert_eq!(written(WIRE, state(WIRE, &thought.to_string()))["messages"][4]["thinking"], "So.");
 }
 
 fn write(part: &Part, _: Position, dice: &mut Dice, events: &mut Vec<Value>) {

@@ -29,11 +29,18 @@ pub(super) const SAMPLE: Sample = Sample {
 fn conversation() -> Value {
     let function = json!({"name": "go", "arguments": r#"{"b":1,"a":2}"#});
     json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [
-        {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "user", "content": "y"},
+        {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "assistant", "content": "(no reply)"},
+        {"role": "user", "content": "y"},
         {"role": "assistant", "content": "Hm.", "tool_calls": [
             {"id": "1", "type": "function", "function": function}, {"id": "a b", "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": "1", "content": "done"}, {"role": "tool", "tool_call_id": "a b", "content": "done"},
-    ]})
+    ], "tools": [stub()], "tool_choice": "none"})
+}
+
+/// Returns the tool that stands for the one that was called.
+pub(super) fn stub() -> Value {
+    let parameters = json!({"type": "object", "properties": {}});
+    json!({"type": "function", "function": {"name": "go", "description": "Not available now.", "parameters": parameters}})
 }
 
 #[rustfmt::skip]
@@ -46,7 +53,7 @@ fn returns_state() {
         choice(json!({"reasoning_content": "So"})), choice(json!({"reasoning_content": "."})),
         choice(json!({"tool_calls": [call(0, extra.clone()), call(1, Value::Null)]})), end.clone(),
     ]));
-    let assistant = &written(WIRE, kept)["messages"][3];
+    let assistant = &written(WIRE, kept)["messages"][4];
     assert_eq!((&assistant["reasoning_content"], &assistant["content"]), (&json!("So."), &json!("Hm.")));
     assert_eq!((&assistant["tool_calls"][0]["extra_content"], assistant["tool_calls"][1].get("extra_content")), (&extra, None));
     let detail = |text: &str| json!({"type": "reasoning.text", "text": text, "index": 0});
@@ -55,7 +62,7 @@ fn returns_state() {
         choice(json!({"reasoning": "So", "reasoning_details": [detail("So")]})), choice(json!({"reasoning_details": [detail(".")]})),
         choice(json!({"reasoning_details": [signed]})), choice(json!({"tool_calls": [call(0, Value::Null)]})), end,
     ]));
-    let assistant = &written(WIRE, kept)["messages"][3];
+    let assistant = &written(WIRE, kept)["messages"][4];
     let whole = json!({"type": "reasoning.text", "text": "So.", "index": 0, "signature": "c2ln"});
     assert_eq!((&assistant["reasoning_details"], assistant.get("reasoning")), (&json!([whole]), None));
 }

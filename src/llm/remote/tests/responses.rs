@@ -34,12 +34,14 @@ fn conversation() -> Value {
     let id = plain_id();
     json!({"model": "m", "stream": true, "store": false,
         "include": ["reasoning.encrypted_content"], "instructions": "s", "input": [
-        {"role": "user", "content": "x"}, {"role": "user", "content": "y"}, {"role": "assistant", "content": "Hm."},
+        {"role": "user", "content": "x"}, {"role": "assistant", "content": "(no reply)"}, {"role": "user", "content": "y"},
+        {"role": "assistant", "content": "Hm."},
         {"type": "function_call", "call_id": "1", "name": "go", "arguments": text},
         {"type": "function_call", "call_id": id, "name": "go", "arguments": text},
         {"type": "function_call_output", "call_id": "1", "output": "done"},
         {"type": "function_call_output", "call_id": id, "output": "done"},
-    ]})
+    ], "tools": [{"type": "function", "name": "go", "description": "Not available now.",
+        "parameters": {"type": "object", "properties": {}}, "strict": false}], "tool_choice": "none"})
 }
 
 #[rustfmt::skip]
@@ -54,9 +56,9 @@ fn returns_state() {
         item(2, call("fc_1")), item(3, call("fc_2")), json!({"type": "response.completed"}),
     ]));
     let input = &written(WIRE, kept)["input"];
-    assert_eq!(input[2], reasoning);
-    assert_eq!(input[3], message);
-    assert_eq!((&input[4]["id"], &input[4]["call_id"], &input[5]["id"]), (&json!("fc_1"), &json!("1"), &json!("fc_2")));
+    assert_eq!(input[3], reasoning);
+    assert_eq!(input[4], message);
+    assert_eq!((&input[5]["id"], &input[5]["call_id"], &input[6]["id"]), (&json!("fc_1"), &json!("1"), &json!("fc_2")));
 }
 
 fn write(part: &Part, at: Position, dice: &mut Dice, events: &mut Vec<Value>) {
@@ -137,7 +139,7 @@ fn a_provider_state_does_not_end_with_reasoning() {
 
 #[test]
 fn a_call_that_the_state_does_not_name_is_written_as_well() {
-    assert_eq!(names_in_a_state_with_one_call(WIRE), 2);
+    assert_eq!(names_in_a_state_with_one_call(WIRE), 3);
 }
 
 #[rustfmt::skip]

@@ -1,9 +1,11 @@
 //! The providers' rules for a conversation, as a check of the request that carries it.
 //!
 //! A reader for each wire converts the conversation into one form and checks the rules of that provider. The
-//! rules of all providers are checked here.
+//! rules of all providers are checked here, and those of strict servers in `rules`: a request of any test has to keep
+//! them all.
 
 pub(crate) mod faults;
+pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -73,6 +75,9 @@ pub(crate) fn conversation(path: &str, body: &Value) -> Result<Conversation, Str
     let wire = wire.ok_or(format!("{path} is the path of no wire"))?;
     let conversation = wire.read(body)?;
     check(&conversation.entries)?;
+    if let Some(refusal) = rules::refusal(*wire, &conversation) {
+        return Err(refusal);
+    }
     let mut names = HashSet::new();
     match conversation.tools.iter().find(|name| !names.insert(*name)) {
         Some(twice) => Err(format!("the tool {twice} is offered twice")),

@@ -63,6 +63,33 @@ fn each_fault_of_a_request_is_found() {
 }
 
 #[test]
+fn each_rule_of_a_strict_server_finds_its_breach() {
+    let words = |by| Entry::Words { by, text: "hm".to_owned() };
+    let calls = || Entry::Calls { text: String::new(), calls: Vec::new() };
+    let (user, model, system) = (|| words(By::User), || words(By::Model), || words(By::System));
+    let breaches: [Vec<Entry>; rules::RULES.len()] = [
+        vec![user(), calls(), Entry::Answers(Vec::new()), user()],
+        vec![user(), user()],
+        vec![user(), model(), calls(), Entry::Answers(Vec::new())],
+        vec![system(), system(), user()],
+        vec![user(), calls(), Entry::Answers(Vec::new())],
+    ];
+    for (nth, (entries, rule)) in breaches.into_iter().zip(&rules::RULES).enumerate() {
+        let tools = if nth == 4 { Vec::new() } else { vec!["look".to_owned()] };
+        let breach = Conversation { entries, tools };
+        for wire in WIRES {
+            let found = rules::refusal(*wire, &breach);
+            let expected = (rule.on)(*wire).then_some(rule.refusal);
+            assert_eq!(found.as_deref().and_then(|found| found.split(" (").next()), expected, "{wire:?}");
+        }
+    }
+    for (id, right) in [("a1B2c3D4e", true), ("a1B2c3D4", false), ("a1B2c3D4e5", false), ("a1B2-3D4e", false)]
+    {
+        assert_eq!(rules::is_id_for_all(id), right, "{id}");
+    }
+}
+
+#[test]
 fn some_wires_are_valid_without_ids() {
     fn forget_ids(value: &mut Value) {
         match value {

@@ -241,9 +241,6 @@ fn read(body: &Value) -> Result<Conversation, String> {
         }
     }
     let tools = tool_names(&body["tools"], |tool| &tool["name"])?;
-    if tools.is_empty() && entries.iter().any(|entry| matches!(entry, Entry::Calls { .. })) {
-        return Err("there are calls and no tools".to_owned());
-    }
     Ok(Conversation { entries, tools })
 }
 
