@@ -46,6 +46,7 @@ pub(crate) mod secrets;
 mod shown;
 pub(crate) mod sign_in;
 pub(crate) mod strict_json;
+pub(crate) mod surrogates;
 pub(crate) mod text;
 pub(crate) mod tool_request;
 pub(crate) mod turn;
