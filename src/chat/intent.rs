@@ -59,8 +59,10 @@ pub(super) fn intent(
 ) -> Result<Intent, AdmitError> {
     let stored = Stored::of(transcript);
     let key = key.filter(|_| action.is_of_nameless_message());
-    if let Some((question, _)) = key.as_deref().and_then(|key| stored.question(key)) {
-        return Ok(stored.resume_after(question));
+    if let Some(key) = &key
+        && let Some(found) = stored.question(key)
+    {
+        return stored.repeated(key, found, action.words());
     }
     stored.intent(action).map(|intent| intent.named(key))
 }
@@ -72,6 +74,15 @@ impl Action {
             Self::New { client_id, .. } => client_id.is_none(),
             Self::History { messages } => messages.last().is_some_and(|last| last.id.is_none()),
             Self::Edit { .. } | Self::Regenerate { .. } | Self::Continue { .. } => false,
+        }
+    }
+
+    /// Returns the text of the user message that the action brings, if it brings one.
+    fn words(&self) -> Option<&str> {
+        match self {
+            Self::New { text, .. } | Self::Edit { text, .. } => Some(text),
+            Self::History { messages } => messages.last()?.user_text.as_deref().filter(|text| !text.is_empty()),
+            Self::Regenerate { .. } | Self::Continue { .. } => None,
         }
     }
 }
@@ -86,9 +97,9 @@ struct Stored<'a> {
 impl<'a> Stored<'a> {
     fn intent(&self, action: Action) -> Result<Intent, AdmitError> {
         match action {
-            Action::New { text, client_id } => Ok(self.new_message(text, client_id)),
-            Action::History { messages } => Ok(self.history(&messages)),
-            Action::Edit { message, text } => Ok(self.edit(message, text)),
+            Action::New { text, client_id } => self.new_message(text, client_id),
+            Action::History { messages } => self.history(&messages),
+            Action::Edit { message, text } => self.edit(message, text),
             Action::Regenerate { answer, question } => {
                 self.regenerate(answer.as_deref(), question).ok_or(AdmitError::NothingToContinue)
             }
@@ -127,6 +138,15 @@ impl<'a> Stored<'a> {
         self.questions.iter().find(|(message, _)| message.id == *question).copied()
     }
 
+    /// Returns the text of the user message of this answer, superseded or not.
+    fn words_before(&self, answer: MessageId) -> Option<&'a str> {
+        let question = self.transcript.questions.get(&answer)?;
+        match &self.transcript.messages.iter().find(|message| message.id == *question)?.body {
+            Body::User(text) => Some(text),
+            Body::Assistant(_) => None,
+        }
+    }
+
     /// Continues the answer to this user message.
     fn resume_after(&self, question: &Message) -> Intent {
         let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
@@ -134,25 +154,44 @@ impl<'a> Stored<'a> {
         Intent::Continue { message: answer.map(|message| message.id), from_the_start: true }
     }
 
-    /// A new message with a stored name is the same message, posted again.
-    fn new_message(&self, text: String, client_id: Option<String>) -> Intent {
-        match client_id.as_deref().and_then(|name| self.question(name)) {
-            Some((question, _)) => self.resume_after(question),
-            None => Intent::New { text, client_id },
+    /// A message with a stored name and the stored text is the same message, posted again. With another text it
+    /// is another message, which must not be lost behind the answer of the stored one.
+    fn repeated(
+        &self,
+        name: &str,
+        (question, words): (&Message, &str),
+        posted: Option<&str>,
+    ) -> Result<Intent, AdmitError> {
+        match posted {
+            Some(posted) if posted != words => Err(AdmitError::NameUsed(name.to_owned())),
+            Some(_) | None => Ok(self.resume_after(question)),
         }
     }
 
-    /// An edit of a message that never arrived is a new message. An edit to the stored text is a repeated
-    /// post: clients that retry name the message just as clients that edit it.
-    fn edit(&self, name: String, text: String) -> Intent {
-        if let Some(answer) = self.answer(&name) {
-            return Intent::resume(Some(answer));
+    fn new_message(&self, text: String, client_id: Option<String>) -> Result<Intent, AdmitError> {
+        if let Some(name) = &client_id
+            && let Some(found) = self.question(name)
+        {
+            return self.repeated(name, found, Some(&text));
         }
-        match self.question(&name) {
+        Ok(Intent::New { text, client_id })
+    }
+
+    /// An edit of a message that never arrived is a new message. An edit to the stored text is a repeated
+    /// post: clients that retry name the message just as clients that edit it. A client that names an answer
+    /// continues it, and posts the user message of that answer.
+    fn edit(&self, name: String, text: String) -> Result<Intent, AdmitError> {
+        if let Some(answer) = self.answer(&name) {
+            return match self.words_before(answer) {
+                Some(words) if text != words => Err(AdmitError::NameUsed(name)),
+                Some(_) | None => Ok(Intent::resume(Some(answer))),
+            };
+        }
+        Ok(match self.question(&name) {
             Some((message, words)) if text == words => self.resume_after(message),
             Some((message, _)) => Intent::Edit { ordinal: message.ordinal, text, client_id: Some(name) },
             None => Intent::New { text, client_id: Some(name) },
-        }
+        })
     }
 
     /// Clients also regenerate if a message never arrived, or if they changed its text. Returns `None` if the
@@ -182,10 +221,10 @@ impl<'a> Stored<'a> {
     /// A client that posts its whole history implies an edit or a regenerate: AI SDK 4 clients have no other
     /// way to ask for one. Clients also trim their history. So a history that does not begin as the stored
     /// one is a new message.
-    fn history(&self, posted: &[PostedMessage]) -> Intent {
+    fn history(&self, posted: &[PostedMessage]) -> Result<Intent, AdmitError> {
         let (text, client_id) = match posted.last() {
             Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => (text, id),
-            Some(PostedMessage { .. }) | None => return Intent::resume(None),
+            Some(PostedMessage { .. }) | None => return Ok(Intent::resume(None)),
         };
         let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
         let before = texts.split_last().map_or(&[] as &[&str], |(_, before)| before);
@@ -193,12 +232,15 @@ impl<'a> Stored<'a> {
             return self.new_message(text.clone(), client_id.clone());
         };
         if texts.len() == self.questions.len() && text == current {
-            return Intent::Regenerate { message: same_position.id, ordinal: same_position.ordinal };
+            return Ok(Intent::Regenerate { message: same_position.id, ordinal: same_position.ordinal });
         }
         let begins_alike = before.iter().zip(&self.questions).all(|(text, (_, stored))| text == stored);
-        if !before.is_empty() && begins_alike {
+        // A name of another message is no edit of this one.
+        let named = client_id.as_deref().and_then(|name| self.question(name));
+        let is_of_another = named.is_some_and(|(message, _)| message.id != same_position.id);
+        if !before.is_empty() && begins_alike && !is_of_another {
             let ordinal = same_position.ordinal;
-            return Intent::Edit { ordinal, text: text.clone(), client_id: client_id.clone() };
+            return Ok(Intent::Edit { ordinal, text: text.clone(), client_id: client_id.clone() });
         }
         self.new_message(text.clone(), client_id.clone())
     }

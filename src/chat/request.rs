@@ -40,8 +40,8 @@ pub(crate) enum Action {
     New {
         /// The text of the message.
         text: String,
-        /// The client's name for the message. If a message with this name is stored, the client posts that
-        /// message again.
+        /// The client's name for the message. If a message with this name and text is stored, the client posts
+        /// that message again.
         client_id: Option<String>,
     },
     /// The whole conversation as the client has it. The server derives the action from it. The server reads
@@ -151,6 +151,9 @@ pub(crate) enum AdmitError {
     /// Calls of the thread are pending, and `approval.while_pending` is `reject`.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
+    /// The name of the message, or the key of the request, names a stored message with another text.
+    #[error("{0:?} names a stored message with another text")]
+    NameUsed(String),
     /// The thread has no room for a new message.
     #[error("the thread holds up to {max} {of}")]
     ThreadFull {
