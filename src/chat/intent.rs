@@ -4,10 +4,12 @@
 //! never arrived, and may lack others. For an unknown name, the server assumes the most likely action of the
 //! client.
 
+use super::earlier::{Added, EarlierMessages};
 use super::request::{Action, AdmitError, PostedMessage};
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::store::Transcript;
+use std::collections::HashSet;
 
 /// The intent of a request for this thread.
 #[derive(Debug)]
@@ -15,11 +17,13 @@ pub(super) enum Intent {
     New {
         text: String,
         client_id: Option<String>,
+        earlier: Added,
     },
     Edit {
         ordinal: i64,
         text: String,
         client_id: Option<String>,
+        earlier: Added,
     },
     Regenerate {
         message: MessageId,
@@ -39,6 +43,22 @@ impl Intent {
         Self::Continue { message, from_the_start: false }
     }
 
+    fn new(text: String, client_id: Option<String>) -> Self {
+        Self::New { text, client_id, earlier: Added::default() }
+    }
+
+    fn edit(ordinal: i64, text: String, client_id: Option<String>) -> Self {
+        Self::Edit { ordinal, text, client_id, earlier: Added::default() }
+    }
+
+    /// Takes the list of the messages that the request shows and that can never be taken.
+    pub(super) fn left_out(&mut self) -> Vec<String> {
+        match self {
+            Self::New { earlier, .. } | Self::Edit { earlier, .. } => std::mem::take(&mut earlier.left_out),
+            Self::Regenerate { .. } | Self::Continue { .. } => Vec::new(),
+        }
+    }
+
     /// Gives a user message without a name this one.
     fn named(mut self, name: Option<String>) -> Self {
         if let Self::New { client_id: none @ None, .. } | Self::Edit { client_id: none @ None, .. } =
@@ -51,11 +71,12 @@ impl Intent {
 }
 
 /// Resolves a request against the stored thread. The key of the request names a user message that has no other
-/// name, so that a repeated request finds that message.
+/// name, so that a repeated request finds that message. A new message brings those before it that are not stored.
 pub(super) fn intent(
     transcript: &Transcript,
     action: Action,
     key: Option<String>,
+    shown: EarlierMessages,
 ) -> Result<Intent, AdmitError> {
     let stored = Stored::of(transcript);
     let key = key.filter(|_| action.is_of_nameless_message());
@@ -64,7 +85,11 @@ pub(super) fn intent(
     {
         return stored.repeated(key, found, action.words());
     }
-    stored.intent(action).map(|intent| intent.named(key))
+    let mut intent = stored.intent(action)?.named(key);
+    if let Intent::New { earlier, .. } | Intent::Edit { earlier, .. } = &mut intent {
+        *earlier = stored.lacking(shown);
+    }
+    Ok(intent)
 }
 
 impl Action {
@@ -123,6 +148,30 @@ impl<'a> Stored<'a> {
         self.questions.iter().find(|(message, _)| has_name(message)).copied()
     }
 
+    /// Returns the messages that a client shows before its new one, after the last one that is stored. A message with
+    /// a name is stored under that name, superseded or not. One without a name is found by its text, among the
+    /// messages after the one that the client shows before its last answer.
+    fn lacking(&self, shown: EarlierMessages) -> Added {
+        let known = |words: &str| self.questions.iter().rposition(|(_, stored)| *stored == words);
+        let from = shown.before().and_then(known).map_or(0, |position| position.saturating_add(1));
+        let later = self.questions.get(from..).unwrap_or_default();
+        let names: HashSet<&str> = self
+            .transcript
+            .messages
+            .iter()
+            .filter(|message| matches!(message.body, Body::User(_)))
+            .filter_map(|message| message.client_id.as_deref())
+            .collect();
+        let has_id = |id: MessageId| self.transcript.messages.iter().any(|message| message.id == id);
+        shown.after_stored(|message| match &message.id {
+            Some(name) => names.contains(name.as_str()) || name.parse().is_ok_and(has_id),
+            None => message
+                .text
+                .as_ref()
+                .is_ok_and(|words| later.iter().any(|(_, stored)| stored == words)),
+        })
+    }
+
     /// Returns the assistant message with this id. A superseded message keeps its id, so that a request that
     /// names it continues no other message.
     fn answer(&self, id: &str) -> Option<MessageId> {
@@ -150,7 +199,12 @@ impl<'a> Stored<'a> {
     /// Continues the answer to this user message.
     fn resume_after(&self, question: &Message) -> Intent {
         let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
-        let answer = self.transcript.current().rfind(of_it);
+        // A message that was stored before the user message of a run has no answer of its own.
+        let follows = |message: &&Message| {
+            message.ordinal > question.ordinal && matches!(message.body, Body::Assistant(_))
+        };
+        let answer =
+            self.transcript.current().rfind(of_it).or_else(|| self.transcript.current().find(follows));
         Intent::Continue { message: answer.map(|message| message.id), from_the_start: true }
     }
 
@@ -174,7 +228,7 @@ impl<'a> Stored<'a> {
         {
             return self.repeated(name, found, Some(&text));
         }
-        Ok(Intent::New { text, client_id })
+        Ok(Intent::new(text, client_id))
     }
 
     /// An edit of a message that never arrived is a new message. An edit to the stored text is a repeated
@@ -189,8 +243,8 @@ impl<'a> Stored<'a> {
         }
         Ok(match self.question(&name) {
             Some((message, words)) if text == words => self.resume_after(message),
-            Some((message, _)) => Intent::Edit { ordinal: message.ordinal, text, client_id: Some(name) },
-            None => Intent::New { text, client_id: Some(name) },
+            Some((message, _)) => Intent::edit(message.ordinal, text, Some(name)),
+            None => Intent::new(text, Some(name)),
         })
     }
 
@@ -206,14 +260,14 @@ impl<'a> Stored<'a> {
             // never arrived, even if the previous message has the same text.
             (None, Some(text)) => match self.questions.last() {
                 Some((message, words)) if client_id.is_none() && text == words => (*message, *words),
-                _ => return Some(Intent::New { text: text.clone(), client_id }),
+                _ => return Some(Intent::new(text.clone(), client_id)),
             },
             (None, None) if client_id.is_none() => *self.questions.last()?,
             (None, None) => return None,
         };
         let is_named = named_question.is_some_and(|(named_question, _)| named_question.id == question.id);
         Some(match text.filter(|text| is_named && text != words) {
-            Some(text) => Intent::Edit { ordinal: question.ordinal, text, client_id },
+            Some(text) => Intent::edit(question.ordinal, text, client_id),
             None => Intent::Regenerate { message: question.id, ordinal: question.ordinal },
         })
     }
@@ -240,7 +294,7 @@ impl<'a> Stored<'a> {
         let is_of_another = named.is_some_and(|(message, _)| message.id != same_position.id);
         if !before.is_empty() && begins_alike && !is_of_another {
             let ordinal = same_position.ordinal;
-            return Ok(Intent::Edit { ordinal, text: text.clone(), client_id: client_id.clone() });
+            return Ok(Intent::edit(ordinal, text.clone(), client_id.clone()));
         }
         self.new_message(text.clone(), client_id.clone())
     }

@@ -1,5 +1,6 @@
 //! The requests for turns, as the routes read them from their bodies, and the reasons to refuse one.
 
+use super::earlier::EarlierMessages;
 use crate::approvals::DecideError;
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
@@ -20,6 +21,8 @@ pub(crate) struct TurnRequest {
     pub(crate) shown: ShownCalls,
     /// The key of the request, for a user message without a name.
     pub(crate) key: Option<String>,
+    /// The user messages that the client shows before the new one.
+    pub(crate) earlier: EarlierMessages,
 }
 
 /// What a client shows of the calls in its history. It only determines what the server reports.
@@ -89,8 +92,14 @@ impl TurnRequest {
     /// Returns a request that only continues.
     pub(crate) fn continuation() -> Self {
         let action = Action::Continue { message: None };
-        let shown = ShownCalls::default();
-        Self { action, options: RunOptions::default(), decisions: Vec::new(), shown, key: None }
+        Self {
+            action,
+            options: RunOptions::default(),
+            decisions: Vec::new(),
+            shown: ShownCalls::default(),
+            key: None,
+            earlier: EarlierMessages::default(),
+        }
     }
 
     /// Returns the text that a user message may get from this request.

@@ -14,12 +14,18 @@ use poem_openapi::types::Type;
 const THREAD_ID: &str = "x-thread-id";
 /// The header with the id of the run.
 const RUN_ID: &str = "x-run-id";
+/// The header that names posted messages that the server does not take.
+const LEFT_OUT: &str = "x-left-out";
+/// Maximum length of that header, in bytes.
+const LEFT_OUT_BYTES: usize = 2000;
 
 /// A turn as a stream. Failures after the head of the response are in the stream.
 pub(super) struct ChatStream {
     pub(super) dialect: &'static Dialect,
     pub(super) thread_id: ThreadId,
     pub(super) run_id: RunId,
+    /// The posted messages that the server does not take, with the reasons.
+    pub(super) left_out: Vec<String>,
     pub(super) body: Body,
 }
 
@@ -31,6 +37,9 @@ impl IntoResponse for ChatStream {
             if let Ok(id) = HeaderValue::try_from(id) {
                 response.headers_mut().insert(name, id);
             }
+        }
+        if let Some(named) = left_out(&self.left_out) {
+            response.headers_mut().insert(LEFT_OUT, named);
         }
         response
     }
@@ -81,6 +90,16 @@ impl ApiResponse for AttachedStream {
     fn register(_registry: &mut Registry) {}
 }
 
+/// Returns the header for these messages, with `?` in place of characters that a header must not contain.
+fn left_out(messages: &[String]) -> Option<HeaderValue> {
+    if messages.is_empty() {
+        return None;
+    }
+    let mut named = messages.join("; ").replace(|c| !matches!(c, ' '..='~'), "?");
+    named.truncate(LEFT_OUT_BYTES);
+    HeaderValue::try_from(named).ok()
+}
+
 fn empty(dialect: &Dialect, body: Body) -> Response {
     let head = dialect.head;
     Response::builder()
@@ -112,5 +131,9 @@ fn stream_response(description: &'static str) -> MetaResponse {
         heads.iter().map(|head| header(head.protocol, "`v1`, in such a stream.")).collect();
     headers.push(header(THREAD_ID, "The thread of the run, where there is one."));
     headers.push(header(RUN_ID, "The run that answers, where there is one."));
+    headers.push(header(
+        LEFT_OUT,
+        "The user messages before the new one that the server had not stored and does not take, with the reasons.",
+    ));
     MetaResponse { description, status: Some(200), status_range: None, content: content.collect(), headers }
 }

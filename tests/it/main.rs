@@ -78,6 +78,7 @@ mod races;
 mod readme;
 mod real_clients;
 mod reload;
+mod refused_messages;
 mod repeated_posts;
 mod replicas;
 mod resolve;
