@@ -169,7 +169,7 @@ impl<'a> ApiExtractor<'a> for ChatBody {
             return Ok(Self::of_data_stream(None, TurnRequest::continuation()));
         };
         let bounds = request.extensions().get::<Bounds>().copied().ok_or_else(ApiError::internal)?;
-        let (posted, repeated) = partial_json::read(body::utf8(&bytes)?, &bounds)
+        let (posted, repeated) = partial_json::read(&body::words(&bytes)?, &bounds)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
         drop(bytes);
         let mut chat = Self::read(posted, &bounds)?;

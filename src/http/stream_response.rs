@@ -2,6 +2,7 @@
 
 use crate::domain::id::{RunId, ThreadId};
 use crate::stream::{Dialect, Head, NothingToRead};
+use poem::http::header::CACHE_CONTROL;
 use poem::http::{HeaderValue, StatusCode};
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::ApiResponse;
@@ -10,6 +11,9 @@ use poem_openapi::registry::{
 };
 use poem_openapi::types::Type;
 
+/// The `cache-control` of every stream. A proxy that compresses a stream may hold it back up to its end, and does not
+/// compress what it must not transform.
+pub(super) const AS_IT_IS: HeaderValue = HeaderValue::from_static("no-store, no-transform");
 /// The header with the id of the thread.
 const THREAD_ID: &str = "x-thread-id";
 /// The header with the id of the run.
@@ -107,6 +111,7 @@ fn empty(dialect: &Dialect, body: Body) -> Response {
         .header(head.protocol, "v1")
         // A buffering proxy would delay the text.
         .header("x-accel-buffering", "no")
+        .header(CACHE_CONTROL, AS_IT_IS)
         .body(body)
 }
 
