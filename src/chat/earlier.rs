@@ -77,6 +77,11 @@ impl EarlierMessages {
         self.before.as_deref()
     }
 
+    /// Returns the number of messages with a text.
+    pub(super) fn count_of_texts(&self) -> usize {
+        self.newest_first.iter().filter(|message| message.text.is_ok()).count()
+    }
+
     /// Returns the messages after the last one that is stored.
     pub(super) fn after_stored(self, is_stored: impl Fn(&EarlierMessage) -> bool) -> Added {
         let mut added = Added::default();

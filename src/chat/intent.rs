@@ -85,9 +85,10 @@ pub(super) fn intent(
     {
         return stored.repeated(key, found, action.words());
     }
+    let answered = stored.answered(&action, &shown);
     let mut intent = stored.intent(action)?.named(key);
     if let Intent::New { earlier, .. } | Intent::Edit { earlier, .. } = &mut intent {
-        *earlier = stored.lacking(shown);
+        *earlier = stored.lacking(shown, answered);
     }
     Ok(intent)
 }
@@ -148,13 +149,28 @@ impl<'a> Stored<'a> {
         self.questions.iter().find(|(message, _)| has_name(message)).copied()
     }
 
-    /// Returns the messages that a client shows before its new one, after the last one that is stored. A message with
-    /// a name is stored under that name, superseded or not. One without a name is found by its text, among the
-    /// messages after the one that the client shows before its last answer.
-    fn lacking(&self, shown: EarlierMessages) -> Added {
+    /// Returns the number of stored user messages up to the last one that the client shows with an answer. A history that
+    /// begins as the stored one has that many; otherwise the text of that message tells.
+    fn answered(&self, action: &Action, shown: &EarlierMessages) -> usize {
+        if let Action::History { messages } = action {
+            let texts: Vec<&str> =
+                messages.iter().filter_map(|message| message.user_text.as_deref()).collect();
+            let before = texts.len().saturating_sub(shown.count_of_texts().saturating_add(1));
+            let begins_alike = self.questions.len() >= before
+                && texts.iter().take(before).zip(&self.questions).all(|(text, (_, stored))| text == stored);
+            if begins_alike {
+                return before;
+            }
+        }
         let known = |words: &str| self.questions.iter().rposition(|(_, stored)| *stored == words);
-        let from = shown.before().and_then(known).map_or(0, |position| position.saturating_add(1));
-        let later = self.questions.get(from..).unwrap_or_default();
+        shown.before().and_then(known).map_or(0, |position| position.saturating_add(1))
+    }
+
+    /// Returns the messages that a client shows before its new one, after the last one that is stored. A message with
+    /// a name is stored under that name, superseded or not. One without a name is found by its text, among the user
+    /// messages after the `answered` ones.
+    fn lacking(&self, shown: EarlierMessages, answered: usize) -> Added {
+        let later = self.questions.get(answered..).unwrap_or_default();
         let names: HashSet<&str> = self
             .transcript
             .messages

@@ -79,6 +79,7 @@ mod readme;
 mod real_clients;
 mod reload;
 mod refused_messages;
+mod rejected_before;
 mod repeated_posts;
 mod replicas;
 mod resolve;

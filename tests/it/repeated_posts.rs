@@ -185,7 +185,7 @@ async fn a_stored_name_with_another_text_is_refused_and_with_the_same_text_repea
             body: json!({ "content": words }),
         }),
     ];
-    for (n, (form, post)) in posts.into_iter().enumerate() {
+    for (form, post) in posts {
         let thread = app.client.thread().await;
         app.scene.answers("The answer.");
         let first = post(&thread, "one").send(&app.client).await;
@@ -193,13 +193,19 @@ async fn a_stored_name_with_another_text_is_refused_and_with_the_same_text_repea
         let other = post(&thread, "two").send(&app.client).await;
         assert_eq!((other.0, other.1.as_str()), (409, "name_used"), "{form}: {other:?}");
         assert!(other.2.contains("another text"), "{form}: {other:?}");
+        let asked = app.scene.requests().len();
+        // A page of AI SDK 4 that posts the same history again asks for another answer.
+        let regenerates = usize::from(form == "v4, the history");
+        for _ in 0..regenerates {
+            app.scene.answers("The answer.");
+        }
         let again = post(&thread, "one").send(&app.client).await;
         assert!(again.0 == 200 && again.2.contains("The answer."), "{form}: {again:?}");
         if form == "a turn as JSON" {
             assert_eq!(again.2, first.2);
         }
         assert_eq!(app.client.questions(&thread).await, ["one"], "{form}");
-        assert_eq!(app.scene.requests().len(), n + 1, "{form}");
+        assert_eq!(app.scene.requests().len(), asked + regenerates, "{form}");
     }
 }
 

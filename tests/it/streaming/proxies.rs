@@ -108,17 +108,19 @@ async fn every_piece_of_a_stream_passes_proxies_that_compress_before_the_next_on
             let expected = json!({ "status": 200, "encoding": encoding, "cached": "no-store, no-transform" });
             assert_eq!(head, expected, "{dialect} through {proxy}");
         }
-        // The events of a thread, which end with the thread's page: a run's stream ends with the run.
+        // The events of a run.
         let thread = app.client.thread().await;
         app.scene.then(vec![text("One."), Ok(end.clone())]);
         gate.add_permits(1);
         let run = app.client.begin(&thread, &json!({ "content": "hi" })).await;
         let run_id = run.headers()["x-run-id"].to_str().unwrap().to_owned();
-        proxies.asks(&json!({ "url": format!("{url}/runs/{run_id}/events/stream"), "method": "GET" }));
-        proxies.until("run.started").await;
+        let events = format!("{url}/runs/{run_id}/events/stream?after=0");
+        proxies.asks(&json!({ "url": events, "method": "GET", "until": "run.completed" }));
+        let piece = proxies.until("run.started").await;
+        assert!(!piece.contains("run.completed"), "{piece}");
         gate.add_permits(1);
         proxies.until("run.completed").await;
         run.text().await.unwrap();
-        proxies.end().await;
+        assert_eq!(proxies.end().await["encoding"], encoding, "events through {proxy}");
     }
 }

@@ -2,8 +2,9 @@
 //
 //   node driver/proxies.mjs SERVER
 //
-// prints {"express": URL, "next": URL}, and then reads requests, one a line: {"url", "method", "body"?}. The texts of
-// the answer are printed as they arrive, decoded as in a browser: {"text"} …, {"end": {"encoding", "cached"}}.
+// prints {"express": URL, "next": URL}, and then reads requests, one a line: {"url", "method", "body"?,
+// "headers"?, "until"?}. The texts of the answer are printed as they arrive, decoded as in a browser, up to its end or to
+// these words: {"text"} …, {"end": {"status", "encoding", "cached"}}.
 import express from 'express';
 import compression from 'compression';
 import httpProxy from 'http-proxy';
@@ -30,10 +31,15 @@ const rewrites = http.createServer((request, response) => {
 say({ express: await listening(http.createServer(app)), next: await listening(rewrites) });
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
-  const { url, method, body } = JSON.parse(line);
-  const headers = { 'accept-encoding': 'gzip, deflate, br', 'content-type': 'application/json', ...JSON.parse(line).headers };
+  const { url, method, body, until, ...own } = JSON.parse(line);
+  const headers = { 'accept-encoding': 'gzip, deflate, br', 'content-type': 'application/json', ...own.headers };
   const answer = await fetch(url, { method, headers, body: body && JSON.stringify(body) });
-  for await (const piece of answer.body.pipeThrough(new TextDecoderStream())) say({ text: piece });
+  let text = '';
+  for await (const piece of answer.body.pipeThrough(new TextDecoderStream())) {
+    say({ text: piece });
+    text += piece;
+    if (until && text.includes(until)) break;
+  }
   say({ end: { status: answer.status, encoding: answer.headers.get('content-encoding'), cached: answer.headers.get('cache-control') } });
 }
 process.exit(0);
