@@ -108,13 +108,12 @@ async fn every_piece_of_a_stream_passes_proxies_that_compress_before_the_next_on
             let expected = json!({ "status": 200, "encoding": encoding, "cached": "no-store, no-transform" });
             assert_eq!(head, expected, "{dialect} through {proxy}");
         }
-        // The events of a run.
+        // Events.
         let thread = app.client.thread().await;
         app.scene.then(vec![text("One."), Ok(end.clone())]);
         gate.add_permits(1);
         let run = app.client.begin(&thread, &json!({ "content": "hi" })).await;
-        let run_id = run.headers()["x-run-id"].to_str().unwrap().to_owned();
-        let events = format!("{url}/runs/{run_id}/events/stream?after=0");
+        let events = format!("{url}/events/stream?thread_id={thread}&after=0");
         proxies.asks(&json!({ "url": events, "method": "GET", "until": "run.completed" }));
         let piece = proxies.until("run.started").await;
         assert!(!piece.contains("run.completed"), "{piece}");

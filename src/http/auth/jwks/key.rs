@@ -18,8 +18,10 @@ const P384: &[(Algorithm, KeyAlgorithm)] = &[(Algorithm::ES384, KeyAlgorithm::ES
 const ED25519: &[(Algorithm, KeyAlgorithm)] = &[(Algorithm::EdDSA, KeyAlgorithm::EdDSA)];
 /// Minimum size of an RSA key, in bits (RFC 7518, 3.3).
 const RSA_BITS_MIN: usize = 2048;
-/// Base64 characters of an Ed25519 public key of 32 bytes.
+/// Base64 characters of an Ed25519 public key, and of a coordinate of P-256, of 32 bytes each.
 const COORDINATE_CHARS: usize = 43;
+/// Base64 characters of a coordinate of P-384, of 48 bytes.
+const COORDINATE_CHARS_384: usize = 64;
 
 /// A key that checks signatures.
 #[derive(Debug, Clone)]
@@ -62,8 +64,11 @@ pub(super) fn of_json(jwk: Value) -> Option<Key> {
     let jwk: Jwk = serde_json::from_value(jwk).ok()?;
     let of_kind = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) if rsa.n.len() * 6 >= RSA_BITS_MIN => RSA,
-        AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => P256,
-        AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P384 => P384,
+        AlgorithmParameters::EllipticCurve(ec) => match (&ec.curve, ec.x.len(), ec.y.len()) {
+            (EllipticCurve::P256, COORDINATE_CHARS, COORDINATE_CHARS) => P256,
+            (EllipticCurve::P384, COORDINATE_CHARS_384, COORDINATE_CHARS_384) => P384,
+            _ => return None,
+        },
         // The library accepts any length, and panics with a shorter key.
         AlgorithmParameters::OctetKeyPair(pair)
             if pair.curve == EllipticCurve::Ed25519 && pair.x.len() == COORDINATE_CHARS =>
