@@ -118,6 +118,7 @@ impl JudgingGate {
             Judgement::Blocked { .. }
             | Judgement::Duplicate(_)
             | Judgement::ExpiredBefore(_)
+            | Judgement::RejectedBefore { .. }
             | Judgement::Invalid(_) => None,
         }
     }

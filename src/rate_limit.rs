@@ -74,14 +74,27 @@ impl RateLimit {
         self.count_one(&User::of(principal))
     }
 
+    /// Counts several requests of this principal at once, or none of them. More than the whole limit count as the
+    /// limit, because no wait would allow them.
+    pub(crate) fn count_many(&self, principal: &Principal, requests: u32) -> Result<(), RateLimited> {
+        self.count_of(&User::of(principal), requests)
+    }
+
     /// Counts one request of this user.
     pub(crate) fn count_one(&self, user: &User) -> Result<(), RateLimited> {
+        self.count_of(user, 1)
+    }
+
+    fn count_of(&self, user: &User, requests: u32) -> Result<(), RateLimited> {
         let Some(limited) = &self.0 else { return Ok(()) };
         if limited.counted.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             limited.limiter.retain_recent();
             limited.limiter.shrink_to_fit();
         }
-        limited.limiter.check_key(user).map_err(|until| {
+        let cells = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN).min(limited.max);
+        // The burst of the limiter is the limit, so that it has room for that number.
+        let Ok(checked) = limited.limiter.check_key_n(user, cells) else { return Ok(()) };
+        checked.map_err(|until| {
             let wait = until.wait_time_from(limited.limiter.clock().now());
             // Rounds up to whole seconds.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);

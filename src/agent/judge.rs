@@ -43,6 +43,12 @@ impl PendingCalls {
         self.earlier.pending.iter().filter(is_open).find(|call| is_same(call, tool_name, input))
     }
 
+    /// Returns the equal call of the run that a person rejected. With another definition of the tool it is another call.
+    fn rejected_before(&self, tool_name: &str, schema_hash: &str, input: &Input) -> Option<&ToolCall> {
+        let has_schema = |call: &&ToolCall| call.schema_hash == schema_hash;
+        self.earlier.rejected.iter().filter(has_schema).rfind(|call| is_same(call, tool_name, input))
+    }
+
     fn expired_before(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
         self.expired.iter().find(|call| is_same(call, tool_name, input))
     }
@@ -135,6 +141,11 @@ impl Judge<'_> {
                 Judgement::Held { reason, source } => {
                     if let Some(same) = waiting.same_as(&call.name, &judged.input) {
                         Judgement::Duplicate(same.id)
+                    } else if let Some(rejected) =
+                        waiting.rejected_before(&call.name, &judged.schema_hash, &judged.input)
+                    {
+                        let reason = rejected.decision.as_ref().and_then(|decision| decision.reason.clone());
+                        Judgement::RejectedBefore { call: rejected.id, reason }
                     } else if let Some(expired) = waiting.expired_before(&call.name, &judged.input) {
                         Judgement::ExpiredBefore(expired.id)
                     } else if waiting.count >= self.limits.pending_per_thread {

@@ -10,6 +10,7 @@ use crate::agent::Settlement;
 use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::ToolCallId;
+use crate::domain::message::UserWords;
 use crate::domain::run::{Run, RunOptions};
 use crate::store::{Extent, LockedThread, NewRun, Question, StoreError, Thread, Transcript, Which, Write};
 use crate::stream::ClientTraits;
@@ -27,7 +28,7 @@ impl Chat {
         ask: TurnRequest,
         client: ClientTraits,
     ) -> Result<Started, AdmitError> {
-        let TurnRequest { action, options, decisions: answers, shown, key } = ask;
+        let TurnRequest { action, options, decisions: answers, shown, key, earlier } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AdmitError::Stopping);
@@ -48,15 +49,16 @@ impl Chat {
             0 => Transcript::default(),
             _ => self.transcript(&write, &thread).await?,
         };
-        let intent = intent(&transcript, action, key)?;
+        let mut intent = intent(&transcript, action, key, earlier)?;
         self.check_fits(thread.extent, &intent)?;
+        let left_out = intent.left_out();
         let locked = Locked { write, thread, principal };
         let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
         let started = self.commit_and_start(locked, next).await?;
         settlements.into_iter().for_each(Settlement::committed);
         // This process may not be able to read the running turn.
         let started = started.ok_or(AdmitError::TurnInProgress)?;
-        Ok(Started { accepted, ..started })
+        Ok(Started { accepted, left_out, ..started })
     }
 
     fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {
@@ -76,7 +78,11 @@ impl Chat {
     fn check_fits(&self, holds: Extent, intent: &Intent) -> Result<(), AdmitError> {
         let (messages, bytes) = match intent {
             Intent::Continue { .. } => return Ok(()),
-            Intent::New { text, .. } | Intent::Edit { text, .. } => (2, text.len()),
+            Intent::New { text, earlier, .. } | Intent::Edit { text, earlier, .. } => {
+                let count = u64::try_from(earlier.taken.len()).unwrap_or(u64::MAX);
+                let length = |sum: usize, words: &UserWords| sum.saturating_add(words.text.len());
+                (count.saturating_add(2), earlier.taken.iter().fold(text.len(), length))
+            }
             Intent::Regenerate { .. } => (1, 0),
         };
         let limits = &self.agent.limits;
@@ -168,16 +174,16 @@ impl Chat {
             _ if thread.parent_id.is_some() && write.is_delegated_to(thread).await? => {
                 return Err(AdmitError::TurnInProgress);
             }
-            Intent::New { text, client_id } => {
+            Intent::New { text, client_id, earlier } => {
                 if self.apply_while_pending(locked, &transcript).await? {
                     transcript = write.transcript(thread).await?;
                 }
-                Question::New { text, client_id }
+                Question::New { earlier: earlier.taken, message: UserWords { text, client_id } }
             }
-            Intent::Edit { ordinal, text, client_id } => {
+            Intent::Edit { ordinal, text, client_id, earlier } => {
                 write.supersede_from(thread, ordinal, &principal.actor()).await?;
                 transcript = write.transcript(thread).await?;
-                Question::New { text, client_id }
+                Question::New { earlier: earlier.taken, message: UserWords { text, client_id } }
             }
             Intent::Regenerate { message, ordinal } => {
                 write.supersede_from(thread, ordinal + 1, &principal.actor()).await?;
@@ -185,7 +191,11 @@ impl Chat {
                 Question::Stored(message)
             }
         };
-        self.check_turns(locked).await?;
+        let added = match &question {
+            Question::New { earlier, .. } => earlier.len(),
+            Question::Stored(_) => 0,
+        };
+        self.check_turns_with(locked, added).await?;
         let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.approval.lease };
         let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
@@ -216,8 +226,15 @@ impl Chat {
     /// Refuses a turn over the limit of concurrent turns or over the rate limit. The check holds only in the
     /// transaction that begins the turn.
     pub(super) async fn check_turns(&self, locked: &Locked<'_>) -> Result<(), AdmitError> {
+        self.check_turns_with(locked, 0).await
+    }
+
+    /// Like [`Self::check_turns`], for a turn that brings this number of messages before its own. Each of them
+    /// counts as a turn.
+    async fn check_turns_with(&self, locked: &Locked<'_>, earlier: usize) -> Result<(), AdmitError> {
+        let turns = u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1);
         match self.full(&locked.write, &locked.thread).await? {
-            None => Ok(self.rate_limit.count(locked.principal)?),
+            None => Ok(self.rate_limit.count_many(locked.principal, turns)?),
             Some((of, max)) => Err(AdmitError::TooManyTurns { of, max }),
         }
     }

@@ -8,6 +8,7 @@ mod admit;
 mod attach;
 mod cancel;
 mod continuation;
+mod earlier;
 mod intent;
 mod pending_continuation;
 mod plan;
@@ -22,6 +23,7 @@ pub(crate) mod turn_log;
 
 pub(crate) use admit::DEFAULT_TITLE;
 pub(crate) use cancel::CancelRunError;
+pub(crate) use earlier::{EarlierMessage, EarlierMessages, ShownMessage};
 pub(crate) use request::{
     Action, AdmitError, PostedDecision, PostedMessage, ShownCalls, ThreadName, TurnRequest,
 };
@@ -71,6 +73,8 @@ pub(crate) struct Started {
     pub(crate) log: Arc<TurnLog>,
     /// The calls whose answers the server took with the request of this reader.
     pub(crate) accepted: HashSet<ToolCallId>,
+    /// The user messages in the request of this reader that can never be taken, with the reasons.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Started {
@@ -83,6 +87,7 @@ impl Started {
             backfill: Vec::new(),
             log,
             accepted: HashSet::new(),
+            left_out: Vec::new(),
         }
     }
 }

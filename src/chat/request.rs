@@ -1,5 +1,6 @@
 //! The requests for turns, as the routes read them from their bodies, and the reasons to refuse one.
 
+use super::earlier::EarlierMessages;
 use crate::approvals::DecideError;
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
@@ -20,6 +21,8 @@ pub(crate) struct TurnRequest {
     pub(crate) shown: ShownCalls,
     /// The key of the request, for a user message without a name.
     pub(crate) key: Option<String>,
+    /// The user messages that the client shows before the new one.
+    pub(crate) earlier: EarlierMessages,
 }
 
 /// What a client shows of the calls in its history. It only determines what the server reports.
@@ -40,8 +43,8 @@ pub(crate) enum Action {
     New {
         /// The text of the message.
         text: String,
-        /// The client's name for the message. If a message with this name is stored, the client posts that
-        /// message again.
+        /// The client's name for the message. If a message with this name and text is stored, the client posts
+        /// that message again.
         client_id: Option<String>,
     },
     /// The whole conversation as the client has it. The server derives the action from it. The server reads
@@ -89,8 +92,14 @@ impl TurnRequest {
     /// Returns a request that only continues.
     pub(crate) fn continuation() -> Self {
         let action = Action::Continue { message: None };
-        let shown = ShownCalls::default();
-        Self { action, options: RunOptions::default(), decisions: Vec::new(), shown, key: None }
+        Self {
+            action,
+            options: RunOptions::default(),
+            decisions: Vec::new(),
+            shown: ShownCalls::default(),
+            key: None,
+            earlier: EarlierMessages::default(),
+        }
     }
 
     /// Returns the text that a user message may get from this request.
@@ -151,6 +160,9 @@ pub(crate) enum AdmitError {
     /// Calls of the thread are pending, and `approval.while_pending` is `reject`.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
+    /// The name of the message, or the key of the request, names a stored message with another text.
+    #[error("{0:?} names a stored message with another text")]
+    NameUsed(String),
     /// The thread has no room for a new message.
     #[error("the thread holds up to {max} {of}")]
     ThreadFull {

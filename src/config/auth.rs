@@ -38,14 +38,17 @@ pub struct Auth {
     /// `secret`: the key of HS256, at least 32 bytes. Excludes `jwks_url`.
     #[serde(serialize_with = "shown::secret")]
     pub secret: Option<SecretString>,
-    /// `jwks_url`: the address of the issuer's keys (RFC 7517), for RS256, ES256 and EdDSA. `https`, or
-    /// `http` on this machine.
+    /// `jwks_url`: the address of the issuer's keys (RFC 7517), for RS, PS and ES with 256 and 384 bits, RS512, PS512
+    /// and EdDSA. `https`, or `http` on this machine.
     #[serde(serialize_with = "shown::url")]
     pub jwks_url: Option<String>,
     /// `issuer`: the required value of `iss`.
     pub issuer: Option<String>,
-    /// `audience`: the required value or element of `aud`.
+    /// `audience`: the required value or element of `audience_claim`.
     pub audience: Option<String>,
+    /// `audience_claim`: the claim that names the audience of access tokens, such as `client_id` for an issuer whose
+    /// access tokens have no `aud`.
+    pub audience_claim: String,
     /// `user_claim`: the claim that names the user.
     pub user_claim: String,
     /// `tenant_claim`: the claim that names the tenant.
@@ -56,6 +59,8 @@ pub struct Auth {
     /// `roles_claim`: the claim with the roles, as a list or as words separated by spaces. A value that
     /// begins with `/` is a JSON pointer (RFC 6901), as in `/realm_access/roles`.
     pub roles_claim: String,
+    /// `roles_key`: the field with the name of a role, for an issuer whose roles are objects.
+    pub roles_key: Option<String>,
     /// `operator_roles`: the roles of operators. An operator may loosen the policy of a session.
     #[serde(deserialize_with = "super::sources::list")]
     pub operator_roles: Vec<String>,
@@ -93,10 +98,12 @@ impl Default for Auth {
             jwks_url: None,
             issuer: None,
             audience: None,
+            audience_claim: "aud".to_owned(),
             user_claim: "sub".to_owned(),
             tenant_claim: "tenant".to_owned(),
             default_tenant: None,
             roles_claim: "roles".to_owned(),
+            roles_key: None,
             operator_roles: Vec::new(),
             accept_roles: Vec::new(),
             worker_roles: Vec::new(),
@@ -166,6 +173,7 @@ impl Auth {
             }
         }
         for (key, claim) in [
+            ("auth.audience_claim", &self.audience_claim),
             ("auth.user_claim", &self.user_claim),
             ("auth.tenant_claim", &self.tenant_claim),
             ("auth.roles_claim", &self.roles_claim),
@@ -173,6 +181,9 @@ impl Auth {
             if claim.is_empty() {
                 return wrong(key, "expected the name of a claim");
             }
+        }
+        if self.roles_key.as_deref() == Some("") {
+            return wrong("auth.roles_key", "expected the name of a field");
         }
         let named = |tenant: &str| (1..=TENANT_CHARS_MAX).contains(&tenant.chars().count());
         match self.default_tenant.as_deref() {

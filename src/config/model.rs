@@ -74,7 +74,8 @@ impl Default for Model {
             allow_insecure: false,
             system_prompt: None,
             max_steps: 10,
-            first_byte_timeout: Duration::from_secs(60),
+            // A reasoning model can think for minutes before its first event.
+            first_byte_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(60),
             retries: 3,
             options: Map::new(),

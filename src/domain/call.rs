@@ -526,6 +526,11 @@ pub(crate) fn rejection(reason: Option<&str>) -> String {
     because(model_texts::REJECTED, reason)
 }
 
+/// Returns the text of a call that repeats a rejected one, with the reason of that rejection.
+pub(crate) fn repeated_rejection(reason: Option<&str>) -> String {
+    because(model_texts::REJECTED_BEFORE, reason)
+}
+
 /// Returns the result of a call that was withdrawn before it ran, for the model and the caller.
 pub(crate) fn withdrawal(reason: Option<&str>) -> String {
     because(model_texts::CANCELLED, reason)

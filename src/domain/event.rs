@@ -143,6 +143,8 @@ pub(crate) mod system {
     pub(crate) const INVALID: &str = "system:invalid";
     /// An MCP server listed its tools for the first time, and so their definitions are accepted.
     pub(crate) const FIRST_LISTING: &str = "system:first_listing";
+    /// The model repeated a call that a person rejected in the same run.
+    pub(crate) const REJECTED: &str = "system:rejected";
     /// The model repeated a call that is pending, or that expired in a run that the server resumed.
     pub(crate) const DUPLICATE: &str = "system:duplicate";
 }

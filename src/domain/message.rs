@@ -36,6 +36,14 @@ pub(crate) struct Message {
     pub(crate) created_at: Timestamp,
 }
 
+/// A user message to store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UserWords {
+    pub(crate) text: String,
+    /// The page's own name for the message.
+    pub(crate) client_id: Option<String>,
+}
+
 impl Message {
     /// Returns the steps of an assistant message. A user message has none.
     pub(crate) fn steps(&self) -> &[Step] {

@@ -47,8 +47,8 @@ pub(in crate::http) enum Unknown {
     NotYetValid,
     #[error("The token's iat is not a time, or is in the future.")]
     IssuedAt,
-    #[error("The token is for another audience (aud).")]
-    Audience,
+    #[error("The token is for another audience ({0}).")]
+    Audience(String),
     #[error("The token is from another issuer (iss).")]
     Issuer,
     #[error("The token has no usable claim {0}.")]
@@ -61,7 +61,7 @@ pub(in crate::http) enum Unknown {
         "The token's claim {0} is not a name: expected 1 to 256 characters, none of them a control character."
     )]
     Name(String),
-    #[error("The token's claim {0} is not a list of texts, or one text.")]
+    #[error("The token's claim {0} is not a list of texts, or of objects with auth.roles_key, or one text.")]
     Roles(String),
     #[error("The issuer gave no ID token (auth.session_from).")]
     NoIdToken,
@@ -134,21 +134,13 @@ impl From<StoreError> for AuthFailure {
     }
 }
 
+/// The errors of the parser of headers, whose texts may repeat parts of the token.
 impl From<Error> for Unknown {
     fn from(error: Error) -> Self {
         match error.into_kind() {
-            ErrorKind::InvalidSignature => Self::Signature,
-            ErrorKind::ExpiredSignature => Self::Expired,
-            ErrorKind::ImmatureSignature => Self::NotYetValid,
-            ErrorKind::InvalidAudience => Self::Audience,
-            ErrorKind::InvalidIssuer => Self::Issuer,
-            // The names are those of the registered claims that the validation requires.
-            ErrorKind::MissingRequiredClaim(claim) => Self::NoClaim(claim),
-            ErrorKind::InvalidClaimFormat(claim) => Self::ClaimForm(claim),
             ErrorKind::InvalidAlgorithm
             | ErrorKind::InvalidAlgorithmName
             | ErrorKind::UnsupportedAlgorithm => Self::Algorithm,
-            // Includes the errors of parsers, whose texts may repeat parts of the token.
             _ => Self::Unreadable,
         }
     }

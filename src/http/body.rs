@@ -3,6 +3,7 @@
 use super::error::ApiError;
 use crate::domain::input::Input;
 use crate::domain::secrets::ShownInput;
+use crate::domain::surrogates::without_lone_halves;
 use crate::domain::{pointer, strict_json};
 use crate::tools::InputError;
 use bytes::Bytes;
@@ -43,14 +44,22 @@ pub(super) fn utf8(bytes: &[u8]) -> Result<&str, ApiError> {
     str::from_utf8(bytes).map_err(|_| ApiError::bad_request("body: expected UTF-8"))
 }
 
+/// Returns the JSON text of a body of words, with U+FFFD in place of a lone half of a surrogate pair. A page writes one
+/// where it cut a text within a character, and would post it again with each later request.
+pub(super) fn words(bytes: &[u8]) -> Result<Cow<'_, str>, ApiError> {
+    utf8(bytes).map(without_lone_halves)
+}
+
 /// A JSON body without repeated keys and without U+0000 in a string. The body may be absent or null if `T` is
 /// an `Option`.
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);
 
-/// Parses a text that must be a JSON object.
+/// Parses a text that must be a JSON object. A lone half of a surrogate pair is read as U+FFFD, except in [`EXACT`]
+/// fields.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
-    let value = strict_json::parse_located(text, DEPTH_MAX).map_err(|wrong| {
+    let mended = without_lone_halves(text);
+    let value = strict_json::parse_located(&mended, DEPTH_MAX).map_err(|wrong| {
         let inputs = wrong.integer_too_large.then(|| inputs_pointer(wrong.error.path())).flatten();
         match inputs {
             Some((field, pointer)) => {
@@ -64,7 +73,62 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
     if !value.is_object() {
         return Err(ApiError::bad_request("body: expected a JSON object"));
     }
+    if matches!(mended, Cow::Owned(_)) {
+        check_exact(&value)?;
+    }
     serde_path_to_error::deserialize(value).map_err(unreadable)
+}
+
+/// The fields whose values run: what a person approves or answers is what a tool gets, so nothing in them may be
+/// replaced.
+const EXACT: [&str; 3] = ["validatedInputs", "validated_inputs", "content"];
+
+/// Refuses a value with U+FFFD in an [`EXACT`] object. Its text had lone halves of surrogate pairs, and any U+FFFD may
+/// have been one.
+fn check_exact(value: &Value) -> Result<(), ApiError> {
+    let Value::Object(fields) = value else {
+        return value.as_array().into_iter().flatten().try_for_each(check_exact);
+    };
+    for (name, value) in fields {
+        if !EXACT.contains(&name.as_str()) || !value.is_object() {
+            check_exact(value)?;
+            continue;
+        }
+        let mut replaced = Vec::new();
+        find_replaced(value, "", &mut replaced);
+        if !replaced.is_empty() {
+            return Err(match name.as_str() {
+                "content" => ApiError::invalid_content(&replaced),
+                _ => ApiError::invalid_inputs(name, &replaced),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Finds the texts and keys with U+FFFD in a value at this pointer.
+fn find_replaced(value: &Value, at: &str, found: &mut Vec<InputError>) {
+    let is_replaced = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
+    let error = |pointer: &str| InputError {
+        pointer: pointer.to_owned(),
+        message: "half of a surrogate pair, or U+FFFD beside one; send whole characters".to_owned(),
+    };
+    match value {
+        Value::String(text) => found.extend(is_replaced(text).then(|| error(at))),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                find_replaced(item, &pointer::join(at, &index.to_string()), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let below = pointer::join(at, key);
+                found.extend(is_replaced(key).then(|| error(&below)));
+                find_replaced(value, &below, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Splits a path into the inputs of the only decision in a body: the name of the inputs field, and the JSON

@@ -5,9 +5,10 @@ use super::error::ApiError;
 use super::nullable::WordOrNull;
 use super::partial_json::{self, Found};
 use super::posted::{
-    Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Posted, Role, content, given_name,
+    Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Messages, Posted, Role, content, given_name,
 };
-use super::ui_body;
+use super::shown_messages;
+use super::ui_body::{self, Requested};
 use crate::chat::{Action, PostedMessage, ShownCalls, TurnRequest};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
@@ -168,10 +169,10 @@ impl<'a> ApiExtractor<'a> for ChatBody {
             return Ok(Self::of_data_stream(None, TurnRequest::continuation()));
         };
         let bounds = request.extensions().get::<Bounds>().copied().ok_or_else(ApiError::internal)?;
-        let (posted, repeated) = partial_json::read(body::utf8(&bytes)?, &bounds)
+        let (posted, repeated) = partial_json::read(&body::words(&bytes)?, &bounds)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
         drop(bytes);
-        let mut chat = Self::read(posted)?;
+        let mut chat = Self::read(posted, &bounds)?;
         chat.is_sdk_5 = chat.is_ui && names_sdk_5(request);
         if let Some(posted_text) = chat.ask.user_text()
             && posted_text.len() > bounds.message_bytes
@@ -216,10 +217,10 @@ impl<'a> ApiExtractor<'a> for ChatByIdBody {
 }
 
 impl ChatBody {
-    fn read(posted: Found<Posted>) -> Result<Self, ApiError> {
+    fn read(posted: Found<Posted>, bounds: &Bounds) -> Result<Self, ApiError> {
         let mut fields = match posted {
             Found::Is(Posted::Text(words)) => {
-                let action = words_or_continue(content(words, "content")?, None);
+                let action = words_or_continue(content(&words, "content")?, None);
                 let ask = TurnRequest { action, ..TurnRequest::continuation() };
                 return Ok(Self::of_data_stream(None, ask));
             }
@@ -246,12 +247,12 @@ impl ChatBody {
         let shown: ShownCalls = ui_body::shown_calls(&mut fields);
         if ui_body::is_ui(&fields) {
             let (answers, approved) = (ui_body::answers(&mut fields), ui_body::approved(&mut fields));
-            let action = ui_body::action(fields)?;
-            let ask = TurnRequest { action, options, decisions: answers, shown, key: None };
+            let Requested { action, earlier } = ui_body::requested(fields, bounds)?;
+            let ask = TurnRequest { action, options, decisions: answers, shown, key: None, earlier };
             return Ok(Self { id, is_ui: true, is_sdk_5: false, ask, approved });
         }
-        let decisions = Vec::new();
-        let ask = TurnRequest { action: action(fields)?, options, decisions, shown, key: None };
+        let (decisions, Requested { action, earlier }) = (Vec::new(), requested(fields, bounds)?);
+        let ask = TurnRequest { action, options, decisions, shown, key: None, earlier };
         Ok(Self::of_data_stream(id, ask))
     }
 
@@ -273,10 +274,10 @@ fn names_sdk_5(request: &Request) -> bool {
     agent.split(' ').any(|product| product.starts_with("ai-sdk/5."))
 }
 
-/// Returns the action that a page of AI SDK 4 requests.
-fn action(fields: Fields) -> Result<Action, ApiError> {
+/// Returns what a page of AI SDK 4 requests.
+fn requested(fields: Fields, bounds: &Bounds) -> Result<Requested, ApiError> {
     if let Some(words) = fields.content.given(|| ApiError::bad_request("content: expected a string"))? {
-        return Ok(words_or_continue(content(words, "content")?, None));
+        return Ok(words_or_continue(content(&words, "content")?, None).into());
     }
     let message = match fields.message {
         Found::Absent | Found::Null => None,
@@ -285,21 +286,25 @@ fn action(fields: Fields) -> Result<Action, ApiError> {
     };
     if let Some(message) = message {
         ui_body::check_parts(&message, "message")?;
-        let posted = posted(message, || "message".to_owned())?;
-        return Ok(match posted.user_text {
+        let posted = posted(message, "message")?;
+        let action = match posted.user_text {
             Some(text) => words_or_continue(text, posted.id),
             None => Action::Continue { message: posted.id },
-        });
+        };
+        return Ok(action.into());
     }
     let messages = fields.messages.given(|| ApiError::bad_request("messages: expected a list"))?;
-    let Some(messages) = messages else { return Ok(Action::Continue { message: None }) };
+    let Some(Messages { mut list, .. }) = messages else {
+        return Ok(Action::Continue { message: None }.into());
+    };
     // Only the last message is new. An earlier one is stored, or was refused.
-    if let Some((last, earlier)) = messages.list.split_last() {
-        ui_body::check_parts(last, &format!("messages[{}]", earlier.len()))?;
-    }
-    let messages = messages.list.into_iter().enumerate();
-    let messages = messages.map(|(index, message)| posted(message, || format!("messages[{index}]")));
-    Ok(Action::History { messages: messages.collect::<Result<_, _>>()? })
+    let Some(last) = list.pop() else { return Ok(Action::History { messages: Vec::new() }.into()) };
+    let field = format!("messages[{}]", list.len());
+    ui_body::check_parts(&last, &field)?;
+    let last = posted(last, &field)?;
+    let earlier = shown_messages::earlier(&list, words, bounds.message_bytes);
+    let messages = list.into_iter().map(shown).chain([last]).collect();
+    Ok(Requested { action: Action::History { messages }, earlier })
 }
 
 fn words_or_continue(text: String, client_id: Option<String>) -> Action {
@@ -309,13 +314,27 @@ fn words_or_continue(text: String, client_id: Option<String>) -> Action {
     }
 }
 
-/// Returns the parts of a posted message that the server reads: the text of a user message, and the name. The
-/// text is `content` if that is a string, otherwise the text parts.
-fn posted(mut message: Message, field: impl Fn() -> String) -> Result<PostedMessage, ApiError> {
-    let user_text = match (message.is_of(Role::User), std::mem::take(&mut message.content)) {
-        (false, _) => None,
-        (true, Found::Is(words)) => Some(content(words, &format!("{}.content", field()))?),
-        (true, _) => Some(ui_body::words(&mut message, &field())?),
+/// Returns the parts of a posted message that the server reads: the text of a user message, and the name.
+fn posted(message: Message, field: &str) -> Result<PostedMessage, ApiError> {
+    let user_text = match message.is_of(Role::User) {
+        true => Some(words(&message, field)?),
+        false => None,
     };
     Ok(PostedMessage { user_text, id: given_name(message.id) })
+}
+
+/// Returns a message before the last one, like [`posted`]. One that the server does not take was never stored, and has
+/// no text.
+fn shown(message: Message) -> PostedMessage {
+    let is_readable = message.is_of(Role::User) && ui_body::check_parts(&message, "").is_ok();
+    let user_text = is_readable.then(|| words(&message, "").ok()).flatten();
+    PostedMessage { user_text, id: given_name(message.id) }
+}
+
+/// Returns the text of a user message: `content` if that is a string, otherwise the text parts.
+fn words(message: &Message, field: &str) -> Result<String, ApiError> {
+    match &message.content {
+        Found::Is(words) => content(words, &format!("{field}.content")),
+        _ => ui_body::words(message, field),
+    }
 }

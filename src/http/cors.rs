@@ -20,7 +20,7 @@ const SENT: HeaderValue = HeaderValue::from_static(
 );
 /// The response headers that a page may read.
 const READ: HeaderValue = HeaderValue::from_static(
-    "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-thread-id, \
+    "idempotent-replayed, retry-after, www-authenticate, x-left-out, x-request-id, x-run-id, x-thread-id, \
      x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream",
 );
 /// How long a browser may cache a preflight response, in seconds.

@@ -268,6 +268,11 @@ impl ApiError {
         Refusal { status, error: body.error, retry_after }
     }
 
+    /// Returns the message of the failure, for people.
+    pub(super) fn into_text(self) -> String {
+        self.refusal().error.message
+    }
+
     /// The state of the resource does not allow the request.
     pub(super) fn conflict(code: ErrorCode, message: &str, details: Option<Value>) -> Self {
         Self::Conflict(body(code, message, details))

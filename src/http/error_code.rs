@@ -28,6 +28,8 @@ pub(super) enum ErrorCode {
     ExecutionOver,
     /// 409: the call expired without a decision.
     Expired,
+    /// 409: the id of the message, or the key of the request, names a stored message with another text.
+    NameUsed,
     /// 409: the outcome of the call is not unknown.
     NotInterrupted,
     /// 409: the thread has nothing that a turn could continue.

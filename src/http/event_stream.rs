@@ -5,10 +5,12 @@
 
 use super::event::write_frame;
 use super::rates::StreamSlot;
+use super::stream_response::AS_IT_IS;
 use crate::feed::Subscription;
 use crate::metrics::Now;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
+use poem::http::header::CACHE_CONTROL;
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaSchema, MetaSchemaRef};
 use std::future::ready;
@@ -74,6 +76,7 @@ impl IntoResponse for EventStream {
             .content_type(MEDIA_TYPE)
             // A buffering proxy would delay the events.
             .header("x-accel-buffering", "no")
+            .header(CACHE_CONTROL, AS_IT_IS)
             .body(Body::from_bytes_stream(pieces))
     }
 }

@@ -60,6 +60,13 @@ impl From<AdmitError> for ApiError {
             AdmitError::AwaitingApproval => {
                 Self::conflict(ErrorCode::AwaitingApproval, "Calls of this thread await approval.", None)
             }
+            AdmitError::NameUsed(name) => {
+                let message = format!(
+                    "{name:?} names a stored message with another text. \
+                     Send a new message under a name of its own, and an edit with messageId."
+                );
+                Self::conflict(ErrorCode::NameUsed, &message, None)
+            }
             AdmitError::ThreadFull { max, of } => {
                 let message = format!("The thread is full: it holds up to {max} {of}. Begin a new one.");
                 Self::conflict(ErrorCode::ThreadFull, &message, None)

@@ -19,6 +19,7 @@ use super::posted::Bounds;
 use super::rates::{OpenRequest, Rates};
 use super::request_id::{HEADER, RequestId};
 use super::slack::Unverified;
+use super::stream_response::AS_IT_IS;
 use super::trace;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
@@ -212,7 +213,9 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
         if !open_to_all {
             // A shared cache must not store the response of one caller and serve it to another.
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            if headers.get(CACHE_CONTROL) != Some(&AS_IT_IS) {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
             headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
         }
         let (status, time) = (response.status().as_u16(), began.elapsed());

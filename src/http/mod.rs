@@ -55,6 +55,7 @@ pub(crate) mod server;
 mod session_approvals;
 mod session_policy;
 mod sessions;
+mod shown_messages;
 mod slack;
 mod stream_response;
 mod templates;

@@ -63,9 +63,9 @@ impl Kept for Words {
 }
 
 /// Returns the text of a user message, or an error if the text contains U+0000.
-pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
+pub(super) fn content(words: &Words, field: &str) -> Result<String, ApiError> {
     match words.nul_at {
         Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
-        None => Ok(words.text),
+        None => Ok(words.text.clone()),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::domain::id::{RunId, ThreadId};
 use crate::stream::{Dialect, Head, NothingToRead};
+use poem::http::header::CACHE_CONTROL;
 use poem::http::{HeaderValue, StatusCode};
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::ApiResponse;
@@ -10,16 +11,25 @@ use poem_openapi::registry::{
 };
 use poem_openapi::types::Type;
 
+/// The `cache-control` of every stream. A proxy that compresses a stream may hold it back up to its end, and does not
+/// compress what it must not transform.
+pub(super) const AS_IT_IS: HeaderValue = HeaderValue::from_static("no-store, no-transform");
 /// The header with the id of the thread.
 const THREAD_ID: &str = "x-thread-id";
 /// The header with the id of the run.
 const RUN_ID: &str = "x-run-id";
+/// The header that names posted messages that the server does not take.
+const LEFT_OUT: &str = "x-left-out";
+/// Maximum length of that header, in bytes.
+const LEFT_OUT_BYTES: usize = 2000;
 
 /// A turn as a stream. Failures after the head of the response are in the stream.
 pub(super) struct ChatStream {
     pub(super) dialect: &'static Dialect,
     pub(super) thread_id: ThreadId,
     pub(super) run_id: RunId,
+    /// The posted messages that the server does not take, with the reasons.
+    pub(super) left_out: Vec<String>,
     pub(super) body: Body,
 }
 
@@ -31,6 +41,9 @@ impl IntoResponse for ChatStream {
             if let Ok(id) = HeaderValue::try_from(id) {
                 response.headers_mut().insert(name, id);
             }
+        }
+        if let Some(named) = left_out(&self.left_out) {
+            response.headers_mut().insert(LEFT_OUT, named);
         }
         response
     }
@@ -81,6 +94,16 @@ impl ApiResponse for AttachedStream {
     fn register(_registry: &mut Registry) {}
 }
 
+/// Returns the header for these messages, with `?` in place of characters that a header must not contain.
+fn left_out(messages: &[String]) -> Option<HeaderValue> {
+    if messages.is_empty() {
+        return None;
+    }
+    let mut named = messages.join("; ").replace(|c| !matches!(c, ' '..='~'), "?");
+    named.truncate(LEFT_OUT_BYTES);
+    HeaderValue::try_from(named).ok()
+}
+
 fn empty(dialect: &Dialect, body: Body) -> Response {
     let head = dialect.head;
     Response::builder()
@@ -88,6 +111,7 @@ fn empty(dialect: &Dialect, body: Body) -> Response {
         .header(head.protocol, "v1")
         // A buffering proxy would delay the text.
         .header("x-accel-buffering", "no")
+        .header(CACHE_CONTROL, AS_IT_IS)
         .body(body)
 }
 
@@ -112,5 +136,9 @@ fn stream_response(description: &'static str) -> MetaResponse {
         heads.iter().map(|head| header(head.protocol, "`v1`, in such a stream.")).collect();
     headers.push(header(THREAD_ID, "The thread of the run, where there is one."));
     headers.push(header(RUN_ID, "The run that answers, where there is one."));
+    headers.push(header(
+        LEFT_OUT,
+        "The user messages before the new one that the server had not stored and does not take, with the reasons.",
+    ));
     MetaResponse { description, status: Some(200), status_range: None, content: content.collect(), headers }
 }

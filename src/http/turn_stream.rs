@@ -85,7 +85,7 @@ impl Streaming {
     /// backfill.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> Result<ChatStream, ApiError> {
         let Listener { dialect, is_guess, request_id, slot, approved, answers, cards } = listener;
-        let Started { thread_id, run_id, message_id, backfill: before, log, accepted } = started;
+        let Started { thread_id, run_id, message_id, backfill: before, log, accepted, left_out } = started;
         let answer = |(call, approved)| (call, PageDecision { approved, accepted: accepted.contains(&call) });
         let answers = answers.into_iter().map(answer).collect();
         let mut encoder = dialect.encoder(Audience { message_id, request_id, approved, answers, cards });
@@ -113,7 +113,7 @@ impl Streaming {
         };
         let stream = TurnStream { pieces, slot, _open: self.metrics.stream() };
         let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next));
-        Ok(ChatStream { dialect, thread_id, run_id, body })
+        Ok(ChatStream { dialect, thread_id, run_id, left_out, body })
     }
 }
 

@@ -7,8 +7,11 @@
 use super::error::ApiError;
 use super::error_code::ErrorCode;
 use super::partial_json::Found;
-use super::posted::{Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name};
-use crate::chat::{Action, PostedDecision, PostedMessage, ShownCalls};
+use super::posted::{
+    Bounds, Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name,
+};
+use super::shown_messages;
+use crate::chat::{Action, EarlierMessages, PostedDecision, PostedMessage, ShownCalls};
 use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -30,8 +33,21 @@ pub(super) fn is_ui(fields: &Fields) -> bool {
     !matches!(fields.trigger, Found::Absent | Found::Null) || last.is_some_and(in_parts)
 }
 
+/// What a page requests.
+pub(super) struct Requested {
+    pub(super) action: Action,
+    /// The user messages that the page shows before its new one.
+    pub(super) earlier: EarlierMessages,
+}
+
+impl From<Action> for Requested {
+    fn from(action: Action) -> Self {
+        Self { action, earlier: EarlierMessages::default() }
+    }
+}
+
 /// Returns the action that the page requests.
-pub(super) fn action(fields: Fields) -> Result<Action, ApiError> {
+pub(super) fn requested(fields: Fields, bounds: &Bounds) -> Result<Requested, ApiError> {
     let Fields { content, messages, message, trigger, message_id, .. } = fields;
     let alone = match message {
         Found::Absent | Found::Null => None,
@@ -49,14 +65,14 @@ pub(super) fn action(fields: Fields) -> Result<Action, ApiError> {
     match trigger.given(|| ApiError::bad_request(expected))? {
         None | Some(Trigger::Submit) => {
             let words = content.given(|| ApiError::bad_request("content: expected a string"))?;
-            submitted(words, conversation, message_id.is())
+            submitted(words, conversation, message_id.is(), bounds)
         }
         Some(Trigger::Regenerate) => {
-            let question = match conversation.messages.iter().rposition(|message| message.is_of(Role::User)) {
-                Some(index) => Some(conversation.message(index)?),
-                None => None,
-            };
-            Ok(Action::Regenerate { answer: given_name(message_id), question })
+            let index = conversation.messages.iter().rposition(|message| message.is_of(Role::User));
+            let earlier = conversation.before(index, bounds);
+            let question = index.map(|index| conversation.message(index)).transpose()?;
+            let action = Action::Regenerate { answer: given_name(message_id), question };
+            Ok(Requested { action, earlier })
         }
     }
 }
@@ -121,9 +137,8 @@ fn shown(fields: &mut Fields) -> impl Iterator<Item = &mut Parts> {
 }
 
 /// Returns the text of a user message: that of its text parts, or of `content` if the text parts are empty.
-pub(super) fn words(message: &mut Message, field: &str) -> Result<String, ApiError> {
-    let (parts, text) = (std::mem::take(&mut message.parts), std::mem::take(&mut message.content));
-    match (parts, text) {
+pub(super) fn words(message: &Message, field: &str) -> Result<String, ApiError> {
+    match (&message.parts, &message.content) {
         (Found::Is(Parts { words, .. }), _) if !words.text.is_empty() => {
             let index = words.nul_at.unwrap_or_default();
             content(words, &format!("{field}.parts[{index}].text"))
@@ -158,12 +173,18 @@ impl Conversation {
         if self.alone { "message".to_owned() } else { format!("messages[{index}]") }
     }
 
+    /// Returns the user messages directly before the one with this index.
+    fn before(&self, index: Option<usize>, bounds: &Bounds) -> EarlierMessages {
+        let before = index.and_then(|index| self.messages.get(..index)).unwrap_or_default();
+        shown_messages::earlier(before, words, bounds.message_bytes)
+    }
+
     /// Returns a user message. The text may be empty.
     fn message(mut self, index: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(index);
-        let mut message = self.messages.get_mut(index).map(std::mem::take).unwrap_or_default();
+        let message = self.messages.get_mut(index).map(std::mem::take).unwrap_or_default();
         check_parts(&message, &field)?;
-        let words = words(&mut message, &field)?;
+        let words = words(&message, &field)?;
         let user_text = Some(words).filter(|words| !words.is_empty());
         Ok(PostedMessage { user_text, id: given_name(message.id) })
     }
@@ -187,7 +208,8 @@ fn submitted(
     words: Option<Words>,
     conversation: Conversation,
     named: Option<Name>,
-) -> Result<Action, ApiError> {
+    bounds: &Bounds,
+) -> Result<Requested, ApiError> {
     let messages = &conversation.messages;
     let has_name = |message: &Message| named.is_some() && message.name() == named.as_ref();
     // The message that `messageId` names decides the action. Without such a message in the body, the last
@@ -195,16 +217,22 @@ fn submitted(
     let index = messages.iter().rposition(has_name).or(messages.len().checked_sub(1));
     let message_there = index.and_then(|index| messages.get(index));
     let user = index.filter(|_| message_there.is_some_and(|message| message.is_of(Role::User)));
-    let posted_message = match (words.filter(|words| !words.text.is_empty()), user) {
-        (Some(words), _) => PostedMessage { user_text: Some(content(words, "content")?), id: None },
-        (None, Some(index)) => conversation.posted_message(index)?,
+    let (posted_message, earlier) = match (words.filter(|words| !words.text.is_empty()), user) {
+        (Some(words), _) => {
+            let message = PostedMessage { user_text: Some(content(&words, "content")?), id: None };
+            (message, EarlierMessages::default())
+        }
+        (None, Some(index)) => {
+            let earlier = conversation.before(Some(index), bounds);
+            (conversation.posted_message(index)?, earlier)
+        }
         (None, None) => {
             let last = message_there.filter(|message| message.is_of(Role::Assistant));
             let message = named.or_else(|| last?.name().cloned());
-            return Ok(Action::Continue { message: message.map(|name| name.0) });
+            return Ok(Action::Continue { message: message.map(|name| name.0) }.into());
         }
     };
-    Ok(match (posted_message, named) {
+    let action = match (posted_message, named) {
         (PostedMessage { user_text: Some(text), .. }, Some(message)) => {
             Action::Edit { message: message.0, text }
         }
@@ -212,5 +240,6 @@ fn submitted(
         (PostedMessage { user_text: None, .. }, message) => {
             Action::Continue { message: message.map(|name| name.0) }
         }
-    })
+    };
+    Ok(Requested { action, earlier })
 }

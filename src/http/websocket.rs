@@ -19,6 +19,7 @@ use super::validate::{ValidateTool, decide};
 use crate::agent::Tasks;
 use crate::domain::Principal;
 use crate::domain::decision::Surface;
+use crate::domain::surrogates::without_lone_halves;
 use crate::feed::Subscription;
 use crate::store::EventFilter;
 use futures::stream::{SplitSink, SplitStream};
@@ -281,6 +282,6 @@ fn refused(id: &Value, error: ApiError) -> Value {
 
 /// Returns the id of an invalid message, if it can be read.
 fn id_of(text: &str) -> Value {
-    let read = serde_json::from_str::<Value>(text).ok();
+    let read = serde_json::from_str::<Value>(&without_lone_halves(text)).ok();
     read.and_then(|read| read.get("id").cloned()).unwrap_or_default()
 }

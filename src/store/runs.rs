@@ -11,7 +11,7 @@ use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::id::{MessageId, RunId, ToolCallId};
-use crate::domain::message::{Body, Message, MessageStatus};
+use crate::domain::message::{Body, Message, MessageStatus, UserWords};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -34,10 +34,9 @@ pub(crate) struct NewRun {
 pub(crate) enum Question {
     /// A new message.
     New {
-        /// The text of the message.
-        text: String,
-        /// The page's own name for the message.
-        client_id: Option<String>,
+        /// The messages of the user before it, which are stored with it, oldest first.
+        earlier: Vec<UserWords>,
+        message: UserWords,
     },
     /// A stored message, whose answer is written again.
     Stored(MessageId),
@@ -181,12 +180,18 @@ impl Write {
         let mut messages = Vec::with_capacity(2);
         let question = match question {
             Question::Stored(id) => id,
-            Question::New { text, client_id } => {
-                let asked = message(ordinal, Body::User(text), MessageStatus::Complete, client_id);
-                let id = asked.id;
-                messages.push(asked);
-                ordinal = ordinal.saturating_add(1);
-                id
+            Question::New { earlier, message: asked } => {
+                let mut store = |UserWords { text, client_id }: UserWords| {
+                    let stored = message(ordinal, Body::User(text), MessageStatus::Complete, client_id);
+                    let id = stored.id;
+                    messages.push(stored);
+                    ordinal = ordinal.saturating_add(1);
+                    id
+                };
+                for words in earlier {
+                    store(words);
+                }
+                store(asked)
             }
         };
         let answer = message(ordinal, Body::Assistant(Vec::new()), shown, None);

@@ -6,7 +6,7 @@ use super::parts::write_parts;
 use super::words::Word;
 use super::{Lease, LockedThread, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
-use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash};
+use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
@@ -23,7 +23,7 @@ use crate::domain::secrets::SecretPaths;
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
 use crate::domain::wire_id;
-use sea_orm::sea_query::{Expr, ExprTrait, LockType};
+use sea_orm::sea_query::{Expr, ExprTrait, LockType, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
 };
@@ -58,6 +58,8 @@ impl<'a> HeldTurn<'a> {
 pub(crate) struct EarlierCalls {
     /// The pending calls, also those whose deadline is reached.
     pub(crate) pending: Vec<ToolCall>,
+    /// The held calls of the run that persons rejected, in the order of their decisions.
+    pub(crate) rejected: Vec<ToolCall>,
     /// The ids on the wire that are taken, of those that the new calls may get.
     used: HashSet<String>,
 }
@@ -130,6 +132,22 @@ fn free_wire_id(call: &NewCall, used: &mut HashSet<String>) -> String {
     let mut ids = given.into_iter().chain(own_wire_ids(call.id));
     // The id of a call is unique everywhere, and not every server takes it.
     ids.find(|id| used.insert(id.clone())).unwrap_or_else(|| call.id.to_string())
+}
+
+/// The held calls of this run that were rejected.
+fn rejected_in(run: RunId) -> SimpleExpr {
+    tool_call::Column::State
+        .eq(StateKind::Rejected)
+        .and(tool_call::Column::RunId.eq(run.to_string()))
+        .and(tool_call::Column::Held.eq(true))
+}
+
+/// The beginning of the actors that are persons.
+const PERSON: &str = "user:";
+
+fn is_rejected_by_person(row: &tool_call::Model) -> bool {
+    let by_person = row.decided_by.as_ref().is_some_and(|by| by.starts_with(PERSON));
+    row.held && row.state == StateKind::Rejected.word() && by_person
 }
 
 impl NewCall {
@@ -230,18 +248,24 @@ impl Write {
             .filter(
                 tool_call::Column::State
                     .eq(StateKind::Pending)
-                    .or(tool_call::Column::WireCallId.is_in(wire_ids)),
+                    .or(tool_call::Column::WireCallId.is_in(wire_ids))
+                    .or(rejected_in(turn.lease.run.id)),
             )
             .all(&self.tx)
             .await?;
         let mut earlier = EarlierCalls::default();
+        let (run, mut rejected) = (turn.lease.run.id.to_string(), Vec::new());
         for row in found {
             earlier.used.insert(row.wire_call_id.clone());
             if row.state == StateKind::Pending.word() {
                 // A pending call has no decision in force.
                 earlier.pending.push(rows::call(row, None)?);
+            } else if row.run_id == run && is_rejected_by_person(&row) {
+                rejected.push(row);
             }
         }
+        rejected.sort_by_key(|row| row.decided_at);
+        earlier.rejected = self.listed_with_decisions(rejected).await?;
         Ok(earlier)
     }
 
@@ -452,6 +476,19 @@ impl Write {
                 new.decisions.push(self.decision_row(id, &cancelled));
                 self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
             }
+            Judgement::RejectedBefore { call, reason } => {
+                // The words of the person are in the decision alone.
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.word(),
+                    "input_hash": hash,
+                    "decision": Verdict::Reject.word(),
+                    "rejected_before": call,
+                });
+                let rejected = NewDecision::new(Verdict::Reject, system::REJECTED, Surface::Policy, hash);
+                new.decisions.push(self.decision_row(id, &NewDecision { reason, ..rejected }));
+                self.event(EventType::ToolBlocked, system::REJECTED, &subject, data);
+            }
             Judgement::Invalid(_) => {
                 self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
             }
@@ -577,6 +614,12 @@ impl Write {
                 decided(&mut row, false, system::DUPLICATE);
                 row.state = StateKind::Cancelled.word().to_owned();
                 row.result = Some(model_texts::EXPIRED_BEFORE.to_owned());
+                row.finished_at = Some(now);
+            }
+            Judgement::RejectedBefore { reason, .. } => {
+                decided(&mut row, false, system::REJECTED);
+                row.state = StateKind::Rejected.word().to_owned();
+                row.result = Some(repeated_rejection(reason.as_deref()));
                 row.finished_at = Some(now);
             }
             Judgement::Invalid(why) => {

@@ -13,7 +13,7 @@ use crate::domain::assignment::Assignment;
 use crate::domain::call::{Outcome, StateKind, ToolCall};
 use crate::domain::event::system;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
-use crate::domain::message::{Part, StepStatus};
+use crate::domain::message::{Part, StepStatus, UserWords};
 use crate::domain::permit::Permit;
 use crate::domain::run::{Run, RunOptions};
 use crate::domain::text::without_nul;
@@ -279,7 +279,10 @@ impl Write {
             self.any_run(rows::id("tool_calls", &row.run_id)?).await?.options;
         let options = RunOptions { model, tools: of_parent, instructions, roles: Vec::new() };
         let options = options.on_behalf_of(roles, tools);
-        let question = Question::New { text: without_nul(&task), client_id: None };
+        let question = Question::New {
+            earlier: Vec::new(),
+            message: UserWords { text: without_nul(&task), client_id: None },
+        };
         Ok(self.insert_run(&child, question, options, None).await?.run.id)
     }
 

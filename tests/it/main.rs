@@ -77,6 +77,8 @@ mod quorum;
 mod races;
 mod readme;
 mod real_clients;
+mod refused_messages;
+mod rejected_before;
 mod reload;
 mod repair;
 mod repeated_posts;

@@ -45,18 +45,21 @@ fn assert_last_request(app: &Embedded, expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn of_more_user_messages_than_stored_only_the_last_is_new() {
+async fn of_more_user_messages_than_stored_those_after_the_last_stored_one_are_new() {
     let app = Embedded::start().await;
     let thread = talked(&app, &["one", "two"]).await;
     assert_last_request(&app, &["one", "A1", "two"]);
     app.scene.answers("A3");
     let posted = [user("u1", "one"), user("u2", "two"), user("lost", "never sent"), user("u3", "three")];
     assert_eq!(app.client.turn_by_id(&page(&posted)).await.text(), "A3");
-    assert_last_request(&app, &["one", "A1", "two", "A2", "three"]);
-    assert_eq!(app.client.questions(&thread).await, ["one", "two", "three"]);
+    assert_last_request(&app, &["one", "A1", "two", "A2", "never sent", "three"]);
+    assert_eq!(app.client.questions(&thread).await, ["one", "two", "never sent", "three"]);
     let names: Vec<Value> =
         app.client.messages(&thread).await.iter().map(|m| m["client_id"].clone()).collect();
-    assert_eq!(names, [json!("u1"), Value::Null, json!("u2"), Value::Null, json!("u3"), Value::Null]);
+    assert_eq!(
+        names,
+        [json!("u1"), Value::Null, json!("u2"), Value::Null, json!("lost"), json!("u3"), Value::Null]
+    );
 }
 
 #[tokio::test]
@@ -252,7 +255,7 @@ async fn a_message_posted_twice_is_one_message_in_a_history_without_its_beginnin
     app.scene.answers("A4");
     let posted = page(&[user("u2", "two"), answer("A2"), user("u4", "four")]);
     assert_eq!(app.client.turn_by_id(&posted).await.text(), "A4");
-    assert_eq!(app.client.questions(&thread).await, ["one", "two", "four"]);
+    assert_eq!(app.client.questions(&thread).await, ["one", "two", "three", "four"]);
 }
 
 #[tokio::test]

@@ -117,3 +117,118 @@ async fn a_key_without_a_character_or_with_more_than_64_is_refused_by_every_rout
     }
     assert_eq!(app.rows.count("runs").await, 0);
 }
+
+/// A request with the words of a message.
+struct Post {
+    path: String,
+    key: Option<&'static str>,
+    body: Value,
+}
+
+impl Post {
+    async fn send(&self, client: &Client) -> (u16, String, String) {
+        let mut request = client.http.post(client.url(&self.path)).json(&self.body);
+        if let Some(key) = self.key {
+            request = request.header("idempotency-key", key);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        let code = serde_json::from_str::<Value>(&text).unwrap_or_default();
+        (status, code["error"]["code"].as_str().unwrap_or_default().to_owned(), text)
+    }
+}
+
+#[tokio::test]
+async fn a_stored_name_with_another_text_is_refused_and_with_the_same_text_repeats_the_answer() {
+    type Posted = fn(&str, &str) -> Post;
+    let app = Embedded::start().await;
+    // As AI SDK 4 to 7, a page of its own, and a client without a stream post a message.
+    let posts: [(&str, Posted); 7] = [
+        ("ui", |thread, words| Post {
+            path: format!("/qa/chat_streamed/{thread}"),
+            key: None,
+            body: json!({ "trigger": "submit-message",
+                "messages": [{ "id": "1", "role": "user", "parts": [{ "type": "text", "text": words }] }] }),
+        }),
+        ("ui, with a later name", |thread, words| Post {
+            path: format!("/qa/chat_streamed/{thread}"),
+            key: None,
+            body: json!({ "messages": [
+                { "id": "0", "role": "assistant", "parts": [{ "type": "text", "text": "Hello." }] },
+                { "id": "1", "role": "user", "parts": [{ "type": "text", "text": words }] }] }),
+        }),
+        ("v4, the message", |thread, words| Post {
+            path: format!("/qa/chat_streamed/{thread}"),
+            key: None,
+            body: json!({ "message": { "id": "1", "role": "user", "content": words } }),
+        }),
+        ("v4, the history", |thread, words| Post {
+            path: format!("/qa/chat_streamed/{thread}"),
+            key: None,
+            body: json!({ "messages": [{ "id": "0", "role": "assistant", "content": "Hello." },
+                { "id": "1", "role": "user", "content": words }] }),
+        }),
+        ("a key and the words", |thread, words| Post {
+            path: format!("/qa/chat_streamed/{thread}"),
+            key: Some("1"),
+            body: json!({ "content": words }),
+        }),
+        ("a key and the history", |thread, words| Post {
+            path: format!("/qa/chat_streamed/{thread}"),
+            key: Some("1"),
+            body: json!({ "messages": [{ "role": "user", "content": words }] }),
+        }),
+        ("a turn as JSON", |thread, words| Post {
+            path: format!("/threads/{thread}/turns"),
+            key: Some("1"),
+            body: json!({ "content": words }),
+        }),
+    ];
+    for (form, post) in posts {
+        let thread = app.client.thread().await;
+        app.scene.answers("The answer.");
+        let first = post(&thread, "one").send(&app.client).await;
+        assert!(first.0 == 200 && first.2.contains("The answer."), "{form}: {first:?}");
+        let other = post(&thread, "two").send(&app.client).await;
+        assert_eq!((other.0, other.1.as_str()), (409, "name_used"), "{form}: {other:?}");
+        assert!(other.2.contains("another text"), "{form}: {other:?}");
+        let asked = app.scene.requests().len();
+        // A page of AI SDK 4 that posts the same history again asks for another answer.
+        let regenerates = usize::from(form == "v4, the history");
+        for _ in 0..regenerates {
+            app.scene.answers("The answer.");
+        }
+        let again = post(&thread, "one").send(&app.client).await;
+        assert!(again.0 == 200 && again.2.contains("The answer."), "{form}: {again:?}");
+        if form == "a turn as JSON" {
+            assert_eq!(again.2, first.2);
+        }
+        assert_eq!(app.client.questions(&thread).await, ["one"], "{form}");
+        assert_eq!(app.scene.requests().len(), asked + regenerates, "{form}");
+    }
+}
+
+#[tokio::test]
+async fn words_under_the_name_of_another_message_are_no_edit_and_no_continuation() {
+    let app = Embedded::start().await;
+    app.scene.answers("A1").answers("A2");
+    let user = |id: &str, words: &str| json!({ "id": id, "role": "user", "content": words });
+    let thread = app.client.thread().await;
+    app.client.turn(&thread, &json!({ "messages": [user("1", "one")] })).await;
+    app.client.turn(&thread, &json!({ "messages": [user("1", "one"), user("2", "two")] })).await;
+    let answer = app.client.messages(&thread).await[3]["message_id"].as_str().unwrap().to_owned();
+    for body in [
+        json!({ "messages": [user("1", "one"), user("1", "three")] }),
+        json!({ "messages": [user("1", "one"), user("2", "two"), user("1", "three")] }),
+        json!({ "trigger": "submit-message", "messageId": answer, "content": "three" }),
+    ] {
+        let refused = app.client.turn(&thread, &body).await;
+        assert_eq!(refused.refused(), (409, "name_used".to_owned()), "{body}");
+    }
+    assert_eq!(app.client.questions(&thread).await, ["one", "two"]);
+    // The words of that answer's own question continue it.
+    let body = json!({ "trigger": "submit-message", "messageId": answer, "content": "two" });
+    assert_eq!(app.client.turn(&thread, &body).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.scene.requests().len(), 2);
+}

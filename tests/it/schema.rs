@@ -101,6 +101,9 @@ impl Calls {
             )
         };
         let no_execution = "NULL, NULL, NULL, 0";
+        let of_policy =
+            "validated, decided_by, decided_at, finished_at, result,\n                     'rejected'";
+        let repeated = "FALSE, 'system:rejected', 1, 1, 'x', 'rejected'";
         let an_execution = "'x', 'x', 1, 1";
         let vote = |id: &str, actor: &str, verdict: &str, is_final: &str| {
             format!(
@@ -131,7 +134,7 @@ impl Calls {
         let forged = "a grant needs a remembered approval";
         let revoked = "a grant is used and revoked once, and nothing else of it changes";
         let vote_of = "a final decision has moved its call, and a vote has not";
-        let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
+        let born = "a tool call begins as pending, invalid, a repeat, or decided by the policy";
         vec![
             // Erasing clears settled calls and changes no call that can still run.
             (call(pending, "erased_at = 1, arguments = '{}'"), erased, erased),
@@ -149,6 +152,17 @@ impl Calls {
                      result = 'x', finished_at = 1",
                 ),
                 "decided_by <> 'system:duplicate' OR (state = 'cancelled' AND NOT held AND NOT validated)",
+            ),
+            // A call is not inserted as rejected, unless the policy forbids it or a person rejected one of the run.
+            same(copy(rejected, "rejected", no_execution), born),
+            same(copy(ungated, "rejected", no_execution).replace(of_policy, repeated), born),
+            same(
+                call(
+                    pending,
+                    "state = 'rejected', validated = FALSE, decided_at = 1, decided_by = 'system:rejected',
+                     result = 'x', finished_at = 1",
+                ),
+                "decided_by <> 'system:rejected' OR (state = 'rejected' AND NOT held AND NOT validated)",
             ),
             // The content of a message is immutable.
             same(
@@ -194,7 +208,7 @@ impl Calls {
                 moves,
             ),
             same(
-                copy(rejected, "rejected", an_execution),
+                copy(rejected, "invalid", an_execution),
                 "state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid')",
             ),
             same(copy(succeeded, "succeeded", an_execution), born),

@@ -140,6 +140,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     // Minutes of compiling should not end with a missing program.
     tooling::require_node()?;
     tooling::require_postgres()?;
+    tooling::require_nginx()?;
     tooling::require_chromium()?;
     tooling::require_python()?;
     tooling::require_java()?;
@@ -320,6 +321,7 @@ fn kubernetes(root: &Path, args: &[String]) -> Result<()> {
 fn prepare_tests(root: &Path) -> Result<()> {
     tooling::require_node()?;
     tooling::require_postgres()?;
+    tooling::require_nginx()?;
     tooling::require_chromium()?;
     tooling::python_programs(root, &tooling::MCP)?;
     tooling::python_programs(root, &tooling::MAIL)?;

@@ -110,6 +110,15 @@ pub(crate) fn require_postgres_server() -> Result<()> {
     require(there, "postgresql", "no Postgres server is installed, and this command starts one")
 }
 
+/// Checks that nginx is installed. The tests read streams through it.
+pub(crate) fn require_nginx() -> Result<()> {
+    require(
+        "command -v nginx || ls /usr/sbin/nginx",
+        "nginx-light",
+        "nginx is missing, and the tests read through it",
+    )
+}
+
 /// Checks that Chromium is installed. The tests drive the example page in a browser.
 pub(crate) fn require_chromium() -> Result<()> {
     require(

@@ -21,7 +21,10 @@ BEGIN
         OR (NEW.state = 'approved' AND (NOT NEW.by_worker OR NEW.exec_attempt <> 0))
         OR (NEW.state = 'executing' AND NEW.by_worker)
         OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
-    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'; END IF;
+        OR (NEW.state = 'rejected' AND (NEW.held OR NEW.decided_by NOT IN ('system:policy', 'system:rejected')))
+        OR (NEW.decided_by = 'system:rejected' AND NOT EXISTS (SELECT 1 FROM tool_calls
+            WHERE run_id = NEW.run_id AND state = 'rejected' AND held AND name = NEW.name AND decided_by LIKE 'user:%'))
+    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a repeat, or decided by the policy'; END IF;
     IF NEW.child_run_id IS NOT NULL
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
     IF NEW.result_deadline IS NOT NULL

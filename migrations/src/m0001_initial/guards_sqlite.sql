@@ -8,7 +8,10 @@ WHEN NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelle
   OR (NEW.state = 'approved' AND (NOT NEW.by_worker OR NEW.exec_attempt <> 0))
   OR (NEW.state = 'executing' AND NEW.by_worker)
   OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
-BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'); END;
+  OR (NEW.state = 'rejected' AND (NEW.held OR NEW.decided_by NOT IN ('system:policy', 'system:rejected')))
+  OR (NEW.decided_by = 'system:rejected' AND NOT EXISTS (SELECT 1 FROM tool_calls
+      WHERE run_id = NEW.run_id AND state = 'rejected' AND held AND name = NEW.name AND decided_by LIKE 'user:%'))
+BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a repeat, or decided by the policy'); END;
 
 CREATE TRIGGER tool_calls_listed BEFORE INSERT ON tool_calls
 WHEN NEW.listed_for IS NOT CASE WHEN NEW.held THEN

@@ -216,6 +216,8 @@ CREATE TABLE tool_calls (
     -- a worker.
     CHECK (decided_by <> 'system:duplicate' OR (state = 'cancelled' AND NOT held AND NOT validated)),
     CHECK (state <> 'cancelled' OR held OR decided_by = 'system:duplicate' OR (by_worker AND validated)),
+    -- The repeat of a call that a person rejected is never held.
+    CHECK (decided_by <> 'system:rejected' OR (state = 'rejected' AND NOT held AND NOT validated)),
     CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
     CHECK (remind_at IS NULL OR held),
     CHECK ((escalate_at IS NULL) = (escalate_to IS NULL)),

@@ -148,6 +148,14 @@ pub(crate) enum Judgement {
     /// The call repeats this call, which expired, in a run that the server resumed since. No person is asked
     /// again.
     ExpiredBefore(ToolCallId),
+    /// The call repeats a call that a person rejected in this run. The rejection is the answer, and no person is asked
+    /// again.
+    RejectedBefore {
+        /// The rejected call.
+        call: ToolCallId,
+        /// The reason of the person.
+        reason: Option<String>,
+    },
     /// The call cannot run. The reason is for the model.
     Invalid(String),
 }

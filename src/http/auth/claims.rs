@@ -25,6 +25,8 @@ pub(super) struct Claims {
     tenant: String,
     default_tenant: Option<String>,
     roles: String,
+    /// The key of a role that is an object.
+    roles_key: Option<String>,
 }
 
 impl Claims {
@@ -34,6 +36,7 @@ impl Claims {
             tenant: auth.tenant_claim.clone(),
             default_tenant: auth.default_tenant.clone(),
             roles: auth.roles_claim.clone(),
+            roles_key: auth.roles_key.clone(),
         }
     }
 
@@ -54,8 +57,32 @@ impl Claims {
             (None, Some(default)) => default.clone(),
             (Some(tenant), _) => name(tenant).ok_or_else(|| Unknown::Name(self.tenant.clone()))?,
         };
-        let roles = roles(self.find_roles(claims)).ok_or_else(|| Unknown::Roles(self.roles.clone()))?;
+        let roles = self.roles(claims).ok_or_else(|| Unknown::Roles(self.roles.clone()))?;
         Ok(Principal { tenant_id, user_id, roles })
+    }
+
+    /// Returns the roles. An item of their list that names no role is left out: no setting can name it. `None` if the
+    /// claim is no list and no text, or has objects and no setting says which of their fields is the role: a rule
+    /// about such a role would have no effect.
+    fn roles(&self, claims: &Map<String, Value>) -> Option<Vec<String>> {
+        let items = match self.find_roles(claims) {
+            None | Some(Value::Null) => return Some(Vec::new()),
+            Some(Value::String(words)) => {
+                return Some(words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect());
+            }
+            Some(Value::Array(items)) => items,
+            Some(_) => return None,
+        };
+        let mut roles = Vec::new();
+        for item in items {
+            let role = match (item, &self.roles_key) {
+                (Value::Object(_), None) => return None,
+                (Value::Object(fields), Some(key)) => fields.get(key).and_then(Value::as_str),
+                (item, _) => item.as_str(),
+            };
+            roles.extend(role.map(str::to_owned));
+        }
+        Some(roles)
     }
 
     fn find_roles<'a>(&self, claims: &'a Map<String, Value>) -> Option<&'a Value> {
@@ -87,15 +114,4 @@ fn name(claim: &Value) -> Option<String> {
         !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.contains(char::is_control)
     };
     claim.as_str().filter(usable).map(str::to_owned)
-}
-
-fn roles(claim: Option<&Value>) -> Option<Vec<String>> {
-    match claim {
-        None => Some(Vec::new()),
-        Some(Value::String(words)) => {
-            Some(words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect())
-        }
-        Some(Value::Array(words)) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
-        Some(_) => None,
-    }
 }

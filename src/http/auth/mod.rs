@@ -16,6 +16,7 @@ mod signatures;
 mod signing;
 mod ticket;
 mod token;
+mod validity;
 
 use super::auth_failure::AuthFailure;
 use super::console;

@@ -1,68 +1,66 @@
-//! Signatures of tokens, checked by `ring`, which is a dependency of rustls. The check of an RSA signature by
-//! `jsonwebtoken` takes ten times as long, and any client can send a token with a false signature.
+//! Signatures of tokens, checked by `ring`, which is a dependency of rustls. `jsonwebtoken` checks them through one
+//! provider for the whole process, which an app that embeds this server may need for itself.
 
-use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, rust_crypto};
-use jsonwebtoken::errors::Error as TokenError;
-use jsonwebtoken::signature::{Error, Verifier};
+use crate::http::auth_failure::Unknown;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
+use ring::hmac;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256,
+    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256,
+    RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters, RsaPublicKeyComponents,
+    UnparsedPublicKey, VerificationAlgorithm,
 };
-use std::sync::LazyLock;
 
-static PROVIDER: LazyLock<CryptoProvider> =
-    LazyLock::new(|| CryptoProvider { verifier_factory: verifier, ..rust_crypto::DEFAULT_PROVIDER.clone() });
-
-/// Installs `ring` for all tokens of this process, unless an app that embeds this server installed a provider
-/// before.
-pub(super) fn check_with_ring() {
-    // The error means that a provider was installed before.
-    let _chosen_before = PROVIDER.install_default();
-}
-
-/// Returns the verifier of this algorithm with this key.
-fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, TokenError> {
-    let family = match algorithm {
-        Algorithm::RS256 => AlgorithmFamily::Rsa,
-        Algorithm::ES256 => AlgorithmFamily::Ec,
-        Algorithm::EdDSA => AlgorithmFamily::Ed,
-        _ => return (rust_crypto::DEFAULT_PROVIDER.verifier_factory)(algorithm, key),
-    };
-    if key.family() != family {
-        // The default provider returns the error for a key of another family.
-        return (rust_crypto::DEFAULT_PROVIDER.verifier_factory)(algorithm, key);
-    }
-    Ok(Box::new(Ring { algorithm: *algorithm, key: key.clone() }))
-}
-
-struct Ring {
+/// Checks the signature of a message by this algorithm with a key of its family.
+pub(super) fn verify(
     algorithm: Algorithm,
-    key: DecodingKey,
+    key: &DecodingKey,
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), Unknown> {
+    if key.family() != family(algorithm).ok_or(Unknown::Algorithm)? {
+        return Err(Unknown::Algorithm);
+    }
+    let is_right = match key.kind() {
+        DecodingKeyKind::RsaModulusExponent { n, e } => rsa(algorithm).is_some_and(|parameters| {
+            RsaPublicKeyComponents { n, e }.verify(parameters, message, signature).is_ok()
+        }),
+        DecodingKeyKind::SecretOrDer(secret) if algorithm == Algorithm::HS256 => {
+            hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), message, signature).is_ok()
+        }
+        DecodingKeyKind::SecretOrDer(point) => curve(algorithm)
+            .is_some_and(|curve| UnparsedPublicKey::new(curve, point).verify(message, signature).is_ok()),
+    };
+    if is_right { Ok(()) } else { Err(Unknown::Signature) }
 }
 
-impl Verifier<Vec<u8>> for Ring {
-    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), Error> {
-        let checked = match (self.algorithm, self.key.kind()) {
-            (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
-                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
-            }
-            (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => {
-                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der).verify(message, signature)
-            }
-            (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
-            }
-            (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => {
-                UnparsedPublicKey::new(&ED25519, point).verify(message, signature)
-            }
-            _ => return Err(Error::new()),
-        };
-        checked.map_err(|_unspecified| Error::new())
+/// Returns the family of the keys of an accepted algorithm.
+fn family(algorithm: Algorithm) -> Option<AlgorithmFamily> {
+    match algorithm {
+        Algorithm::HS256 => Some(AlgorithmFamily::Hmac),
+        Algorithm::ES256 | Algorithm::ES384 => Some(AlgorithmFamily::Ec),
+        Algorithm::EdDSA => Some(AlgorithmFamily::Ed),
+        _ => rsa(algorithm).map(|_| AlgorithmFamily::Rsa),
     }
 }
 
-impl JwtVerifier for Ring {
-    fn algorithm(&self) -> Algorithm {
-        self.algorithm
+fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
+    match algorithm {
+        Algorithm::RS256 => Some(&RSA_PKCS1_2048_8192_SHA256),
+        Algorithm::RS384 => Some(&RSA_PKCS1_2048_8192_SHA384),
+        Algorithm::RS512 => Some(&RSA_PKCS1_2048_8192_SHA512),
+        Algorithm::PS256 => Some(&RSA_PSS_2048_8192_SHA256),
+        Algorithm::PS384 => Some(&RSA_PSS_2048_8192_SHA384),
+        Algorithm::PS512 => Some(&RSA_PSS_2048_8192_SHA512),
+        _ => None,
+    }
+}
+
+fn curve(algorithm: Algorithm) -> Option<&'static dyn VerificationAlgorithm> {
+    match algorithm {
+        Algorithm::ES256 => Some(&ECDSA_P256_SHA256_FIXED),
+        Algorithm::ES384 => Some(&ECDSA_P384_SHA384_FIXED),
+        Algorithm::EdDSA => Some(&ED25519),
+        _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Caller identity, and responses to other users.
 
+mod algorithms;
 mod causes;
 mod forged;
 mod no_database;

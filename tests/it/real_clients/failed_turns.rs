@@ -139,3 +139,28 @@ async fn a_refusal_is_raised_unchanged_and_the_question_stays() {
         assert_eq!(words(&page.messages[0]), "hello");
     }
 }
+
+#[tokio::test]
+async fn a_message_that_was_refused_reaches_the_model_with_the_next_one() {
+    for version in ALL {
+        let app = Embedded::start().await;
+        let gate = app.scene.gate();
+        app.scene.answers("Done.").answers("Within 300, then.");
+        let mut page = Page::open(&app, version).await;
+        page.act(&json!({ "do": "send", "text": "go", "until": "answered" })).await;
+        eventually("the turn runs", async || (!app.scene.requests().is_empty()).then_some(())).await;
+        page.stop().await;
+        page.send("also this: the budget is 300").await;
+        assert_eq!(page.refused(), (409, "turn_in_progress".to_owned()));
+        gate.add_permits(100);
+        let running = "runs WHERE status = 'running'";
+        eventually("the turn is over", async || (app.rows.count(running).await == 0).then_some(())).await;
+        page.send("so what now?").await;
+        assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Within 300, then."));
+        let stored = app.client.questions(&thread(&app).await).await;
+        assert_eq!(stored, ["go", "also this: the budget is 300", "so what now?"]);
+        let sent = format!("{:?}", app.scene.requests().last().unwrap().messages);
+        let place = |words: &str| sent.find(words).unwrap();
+        assert!(place("budget is 300") < place("so what now?"), "{sent}");
+    }
+}

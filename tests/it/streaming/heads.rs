@@ -25,7 +25,7 @@ fn headers_of(headers: &HeaderMap) -> Vec<(&str, &str)> {
 fn of_a_stream(content_type: &'static str, protocol: &'static str) -> [(&'static str, &'static str); 4] {
     [
         ("content-type", content_type),
-        ("cache-control", "no-store"),
+        ("cache-control", "no-store, no-transform"),
         ("x-accel-buffering", "no"),
         (protocol, "v1"),
     ]

@@ -2,6 +2,7 @@
 
 mod heads;
 mod keep_alive;
+mod proxies;
 mod sources;
 
 use crate::support::{Client, Embedded};

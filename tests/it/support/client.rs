@@ -247,6 +247,13 @@ impl Client {
         self.send(request).await
     }
 
+    /// Posts this JSON text, and returns the status and the text of the answer.
+    pub(crate) async fn post_text(&self, path: &str, body: String) -> (u16, String) {
+        let request = self.http.post(self.url(path)).header("content-type", "application/json").body(body);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
     pub(crate) async fn thread(&self) -> String {
         let made = self.send(self.http.post(self.url("/threads"))).await;
         assert_eq!(made.status, 201, "{:?}", made.body);

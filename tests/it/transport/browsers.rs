@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 const PAGE: &str = "https://app.example";
-const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-thread-id, \
+const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-left-out, x-request-id, x-run-id, x-thread-id, \
                     x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 
 async fn with_page(jwt: bool) -> Embedded {

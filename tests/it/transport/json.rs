@@ -30,7 +30,7 @@ async fn e3_a_body_over_the_nesting_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn e7_text_must_be_valid_utf_8_without_lone_surrogates() {
+async fn e7_text_must_be_valid_utf_8() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let chat = format!("/qa/chat_streamed/{thread}");
@@ -39,9 +39,6 @@ async fn e7_text_must_be_valid_utf_8_without_lone_surrogates() {
         b"\"\xc0\xaf\"",
         b"\"\xed\xa0\x80\"",
         b"\"\xf4\x90\x80\x80\"",
-        br#""\ud800""#,
-        br#""\udc00\ud800""#,
-        br#""\ud800a""#,
         b"\"a\nb\"",
         br#""\u0000""#,
         br#""\x41""#,

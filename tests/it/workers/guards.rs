@@ -25,7 +25,7 @@ async fn only_an_unheld_call_for_a_worker_begins_as_approved() {
     app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).answers("Seen.");
     let looked = app.client.send_message(&app.client.thread().await, "look").await;
     let look = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
-    let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
+    let born = "a tool call begins as pending, invalid, a repeat, or decided by the policy";
     // A copy of a call, as approved or as executing.
     let copy = |id: &str, set: [&str; 4]| {
         let [state, decided_by, held, by_worker] = set;

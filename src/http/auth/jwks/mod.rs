@@ -117,12 +117,13 @@ impl Jwks {
     /// Returns the key and the algorithm that check a token with this header.
     pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), AuthFailure> {
         let key_ref = KeyRef::of(header).ok_or(Unknown::Algorithm)?;
+        let algorithm = key_ref.algorithm;
         let key = match self.0.look(&key_ref) {
             Some(key) => key,
             None => self.fetch_for(key_ref).await?,
         };
         self.freshen();
-        Ok((key.decoding, key.algorithm))
+        Ok((key.decoding, algorithm))
     }
 
     /// Runs in a task, because other callers may wait for the same response, and this caller may disconnect.

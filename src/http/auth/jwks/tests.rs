@@ -226,6 +226,7 @@ fn d3_only_a_suitable_key_verifies_a_token() {
     let coded = |length: usize| "u".repeat(length - 1) + "A";
     let rsa = |n: usize| json!({ "kty": "RSA", "n": coded(n), "e": "AQAB" });
     let ec = json!({ "kty": "EC", "crv": "P-256", "x": coded(43), "y": coded(43) });
+    let ec_384 = json!({ "kty": "EC", "crv": "P-384", "x": coded(64), "y": coded(64) });
     let with = |jwk: &Value, field: &str, value: Value| {
         let mut jwk = jwk.clone();
         jwk[field] = value;
@@ -234,7 +235,11 @@ fn d3_only_a_suitable_key_verifies_a_token() {
     for good in [
         ed.clone(),
         rsa(342),
+        with(&rsa(342), "alg", json!("RS512")),
+        with(&rsa(342), "alg", json!("PS256")),
         ec.clone(),
+        ec_384.clone(),
+        with(&ec_384, "alg", json!("ES384")),
         with(&ed, "use", json!("sig")),
         with(&ed, "alg", json!("EdDSA")),
         with(&ec, "alg", json!("ES256")),
@@ -245,9 +250,10 @@ fn d3_only_a_suitable_key_verifies_a_token() {
     for bad in [
         json!({ "kty": "oct", "k": coded(43) }),
         rsa(340),
-        with(&rsa(342), "alg", json!("RS512")),
-        with(&rsa(342), "alg", json!("PS256")),
         with(&rsa(342), "alg", json!("HS256")),
+        with(&rsa(342), "alg", json!("ES256")),
+        with(&ec_384, "alg", json!("ES256")),
+        with(&ec_384, "crv", json!("P-521")),
         with(&ec, "crv", json!("P-384")),
         with(&ec, "alg", json!("ES384")),
         with(&ed, "use", json!("enc")),
@@ -274,4 +280,13 @@ fn a_token_may_omit_its_key_id_if_there_is_only_one_key() {
     assert!(KeyRef::of(&header("c")).unwrap().find(&one).is_none());
     assert!(KeyRef::of(&Header::new(Algorithm::RS256)).unwrap().find(&one).is_none());
     assert!(KeyRef::of(&Header::new(Algorithm::HS256)).is_none());
+    // A key that names its algorithm checks no other one of its kind.
+    let n = "u".repeat(341) + "A";
+    let rsa = keys(&[json!({ "kty": "RSA", "n": n, "e": "AQAB" })]);
+    let named = keys(&[json!({ "kty": "RSA", "n": n, "e": "AQAB", "alg": "PS384" })]);
+    for algorithm in [Algorithm::RS256, Algorithm::RS512, Algorithm::PS256, Algorithm::PS384] {
+        let of_it = KeyRef::of(&Header::new(algorithm)).unwrap();
+        assert!(of_it.find(&rsa).is_some());
+        assert_eq!(of_it.find(&named).is_some(), algorithm == Algorithm::PS384);
+    }
 }

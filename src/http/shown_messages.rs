@@ -1,0 +1,34 @@
+//! The user messages that a page shows before its new one.
+
+use super::error::ApiError;
+use super::posted::{Message, Role};
+use super::ui_body;
+use crate::chat::{EarlierMessage, EarlierMessages, ShownMessage};
+
+/// How a dialect keeps the text of a user message. The argument is the path of the message.
+pub(super) type ReadWords = fn(&Message, &str) -> Result<String, ApiError>;
+
+/// Returns the user messages directly before a new one, of the messages before it. A message that the server would
+/// refuse has the reason in place of its text.
+pub(super) fn earlier(before: &[Message], read: ReadWords, message_bytes: usize) -> EarlierMessages {
+    let newest_first = before.iter().enumerate().rev();
+    EarlierMessages::of(newest_first.map(|(index, message)| match message.role.as_is() {
+        Some(Role::Assistant) => ShownMessage::Answer,
+        None => ShownMessage::Other,
+        Some(Role::User) => {
+            let field = format!("messages[{index}]");
+            let text = words(message, &field, read, message_bytes).map_err(ApiError::into_text);
+            let id = message.name().map(|name| name.0.clone());
+            ShownMessage::User(EarlierMessage { id, field, text })
+        }
+    }))
+}
+
+fn words(message: &Message, field: &str, read: ReadWords, message_bytes: usize) -> Result<String, ApiError> {
+    ui_body::check_parts(message, field)?;
+    let words = read(message, field)?;
+    if words.len() > message_bytes {
+        return Err(ApiError::bad_request(format!("{field}: longer than {message_bytes} bytes")));
+    }
+    Ok(words)
+}
