@@ -2,11 +2,13 @@
 
 use super::calls::{Calls, Flight};
 use super::elicitation::{answer_all, result_of, round};
+use super::failure::{self, Failure};
 use super::http::HttpClient;
 use super::lines::messages;
 use super::log_rate::LogRate;
 use super::process::Process;
 use super::raw::MESSAGE_BYTES_MAX;
+use super::readable::{self, Unread};
 use super::redaction::Redaction;
 use super::transport::{CallOfForm, Watched, Work};
 use super::{Route, output};
@@ -24,7 +26,7 @@ use rmcp::model::{
 use rmcp::service::{ClientInitializeError, NotificationContext, RequestContext, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
 };
 use rmcp::{
     ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, Peer, RoleClient,
@@ -70,6 +72,7 @@ pub(super) struct Connection {
     changed: Arc<Notify>,
     calls: Arc<Calls>,
     log: Arc<LogRate>,
+    redaction: Redaction,
     _closing: DropGuard,
 }
 
@@ -90,8 +93,18 @@ pub(super) struct Opening<'a> {
 /// The tools that a server lists.
 pub(super) struct Listing {
     pub(super) tools: Vec<Tool>,
+    /// The definitions that cannot be read.
+    pub(super) unread: Vec<Unread>,
     /// The hash of the listed definitions. It is kept in their place.
     pub(super) hash: [u8; 32],
+}
+
+/// Why there is no listing. The text is for the log.
+pub(super) enum NoListing {
+    /// The connection is lost.
+    Lost(String),
+    /// The server answered with something else. The connection is as good as before.
+    Refused(String),
 }
 
 /// What a server answered to a call.
@@ -189,8 +202,8 @@ impl Connection {
         if has_no_handshake(&peer) {
             tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
         }
-        let log = opening.log.clone();
-        Ok(Self { peer, over, changed, calls, log, _closing: closing.drop_guard() })
+        let (log, redaction) = (opening.log.clone(), opening.redaction.clone());
+        Ok(Self { peer, over, changed, calls, log, redaction, _closing: closing.drop_guard() })
     }
 
     /// Completes when the connection is lost.
@@ -203,28 +216,43 @@ impl Connection {
         self.changed.notified().await;
     }
 
-    /// Returns the listed tools, up to the limits. The error is for the log.
-    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Listing, String> {
-        let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
+    /// Returns the listed tools, up to the limits.
+    pub(super) async fn list(&self) -> Result<Listing, NoListing> {
+        let (mut tools, mut unread, mut cursor, mut bytes) = (Vec::new(), Vec::new(), None, 0_usize);
         let mut hash = Sha256::new();
         for _page in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.peer.list_tools(Some(page)).await.map_err(|error| redaction.text(error))?;
+            let mut page = self.peer.list_tools(Some(page)).await.map_err(|error| self.no_listing(&error))?;
+            for odd in readable::unread(&mut page) {
+                hash.update(format!("{odd:?}"));
+                unread.push(odd);
+            }
             for tool in page.tools {
-                let json = serde_json::to_vec(&tool).map_err(|error| redaction.text(error))?;
+                let json =
+                    serde_json::to_vec(&tool).map_err(|error| NoListing::Refused(self.redaction.text(error)))?;
                 bytes = bytes.saturating_add(json.len());
                 hash.update(json);
                 if bytes > LISTING_BYTES_MAX {
-                    return Err(format!("its definitions are longer than {LISTING_BYTES_MAX} bytes"));
+                    let why = format!("its definitions are longer than {LISTING_BYTES_MAX} bytes");
+                    return Err(NoListing::Refused(why));
                 }
                 tools.push(tool);
             }
             match page.next_cursor {
                 Some(next) if tools.len() <= SERVER_TOOLS_MAX => cursor = Some(next),
-                _ => return Ok(Listing { tools, hash: hash.finalize().into() }),
+                _ => return Ok(Listing { tools, unread, hash: hash.finalize().into() }),
             }
         }
-        Err(format!("its listing has more than {PAGES_MAX} pages"))
+        Err(NoListing::Refused(format!("its listing has more than {PAGES_MAX} pages")))
+    }
+
+    fn no_listing(&self, error: &ServiceError) -> NoListing {
+        match error {
+            ServiceError::McpError(error) => NoListing::Refused(self.redaction.text(failure::message(error))),
+            ServiceError::UnexpectedResponse => NoListing::Refused("its answer is no listing".to_owned()),
+            error if failure::is_lost(error) => NoListing::Lost(self.redaction.text(error)),
+            error => NoListing::Refused(self.redaction.text(error)),
+        }
     }
 
     /// Whether the protocol of the server has rounds of answers.
@@ -237,7 +265,7 @@ impl Connection {
         &self,
         params: CallToolRequestParams,
         sender: RequestSender,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<Called, Failure> {
         let flight = self.calls.begin(sender.clone());
         let answered = self.call_until_answered(params, Some((&flight, &sender)), 0).await;
         flight.landed();
@@ -249,7 +277,7 @@ impl Connection {
         &self,
         params: CallToolRequestParams,
         rounds: u32,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<Called, Failure> {
         self.call_until_answered(params, None, rounds).await
     }
 
@@ -258,7 +286,7 @@ impl Connection {
         mut params: CallToolRequestParams,
         first: Option<(&Flight, &RequestSender)>,
         rounds: u32,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<Called, Failure> {
         for _answer in 0..ANSWERS_MAX {
             let mut sent = params.clone();
             if let Some((flight, _)) = first {
@@ -266,7 +294,8 @@ impl Connection {
             }
             match self.peer.call_tool_once(sent).await {
                 Ok(CallToolResponse::Complete(result)) => {
-                    return output::outcome(result).map(Called::Result).map_err(ToolError::new);
+                    let outcome = output::outcome(result).map(Called::Result);
+                    return outcome.map_err(|why| Failure::Error(ToolError::new(why)));
                 }
                 Ok(CallToolResponse::Task(created)) => {
                     let Some(id) = TaskId::new(created.task.task_id) else { break };
@@ -295,12 +324,15 @@ impl Connection {
                 Ok(_) => break,
                 Err(error) => {
                     let is_first = params.input_responses.is_none() && params.request_state.is_none();
-                    return Err(self.failed(error, is_first));
+                    if failure::is_lost(&error) {
+                        self.over.cancel();
+                    }
+                    return Err(failure::of(error, is_first, &self.redaction));
                 }
             }
         }
         tracing::warn!("an MCP server answered a call in a way that holdpoint does not support");
-        Err(ToolError::outcome_unknown())
+        Err(Failure::Error(ToolError::outcome_unknown()))
     }
 
     /// Returns the state of a task.
@@ -325,30 +357,10 @@ impl Connection {
 
     /// Has the connection made again if this answer shows that it is lost.
     fn checked<T>(&self, answer: Result<T, ServiceError>) -> Result<T, ServiceError> {
-        if matches!(answer, Err(ServiceError::TransportSend(_) | ServiceError::TransportClosed)) {
+        if answer.as_ref().is_err_and(failure::is_lost) {
             self.over.cancel();
         }
         answer
-    }
-
-    /// Returns the end of a call without a result. A call that is sent again may have had an effect before.
-    fn failed(&self, error: ServiceError, is_first: bool) -> ToolError {
-        match error {
-            // The server refused the request before it began.
-            ServiceError::McpError(ErrorData {
-                code: ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND,
-                message,
-                ..
-            }) => ToolError::new(message),
-            ServiceError::McpError(_) => ToolError::outcome_unknown(),
-            error => {
-                self.over.cancel();
-                if is_first && was_not_sent(&error) {
-                    return ToolError::new("its server could not be reached; the tool did not run");
-                }
-                ToolError::outcome_unknown()
-            }
-        }
     }
 }
 
@@ -459,20 +471,6 @@ async fn subscribe(peer: Peer<RoleClient>, changed: Arc<Notify>, over: Cancellat
     tokio::select! {
         () = forwarded => {}
         () = over.cancelled() => {}
-    }
-}
-
-/// Whether no server can have read the request.
-fn was_not_sent(error: &ServiceError) -> bool {
-    let ServiceError::TransportSend(error) = error else { return false };
-    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-        Some(StreamableHttpError::Client(error)) => error.is_connect(),
-        Some(
-            StreamableHttpError::SessionExpired
-            | StreamableHttpError::AuthRequired(_)
-            | StreamableHttpError::InsufficientScope(_),
-        ) => true,
-        _ => false,
     }
 }
 

@@ -70,7 +70,7 @@ impl Definition {
 
 /// Refuses a schema that is deep, that has many parts or patterns, that refers to another document, or that refers to
 /// itself. The cost to compile it and to validate inputs would have no bound. Returns the number of patterns.
-fn check_schema(schema: &Value) -> Result<usize, String> {
+pub(super) fn check_schema(schema: &Value) -> Result<usize, String> {
     let counted = Walk { root: schema, sizes: HashMap::new() }.size(schema, 0, &mut Vec::new())?;
     if counted.parts > SUBSCHEMAS_MAX {
         return Err(format!("its schema has more than {SUBSCHEMAS_MAX} parts"));

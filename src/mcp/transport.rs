@@ -3,6 +3,7 @@
 use super::calls::Calls;
 use super::log_rate::LogRate;
 use super::pace::Pace;
+use super::readable::{self, Expected};
 use crate::agent::Tasks;
 use crate::domain::request_sender::RequestSender;
 use crate::store::Store;
@@ -14,7 +15,7 @@ use rmcp::model::{
     ServerJsonRpcMessage, ServerNotification, ServerRequest,
 };
 use rmcp::transport::Transport;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -52,7 +53,7 @@ pub(super) struct Watched<T> {
     /// The places of the requests whose answers are not being written yet.
     unanswered: HashMap<RequestId, Place>,
     /// The own requests that the server has not answered.
-    own: HashSet<RequestId>,
+    own: HashMap<RequestId, Expected>,
     unasked: Pace,
     /// Whether the last message was one that holdpoint did not ask for.
     was_unasked: bool,
@@ -102,7 +103,7 @@ impl<T> Watched<T> {
             places: Arc::new(Semaphore::new(UNANSWERED_MAX)),
             next: None,
             unanswered: HashMap::new(),
-            own: HashSet::new(),
+            own: HashMap::new(),
             unasked: Pace::new(UNASKED_AT_ONCE, UNASKED_PER_SECOND),
             was_unasked: false,
             form: None,
@@ -141,15 +142,17 @@ impl<T> Watched<T> {
         async move { work.only(only?).await }.boxed()
     }
 
-    /// The server has answered this request.
-    fn answered(&mut self, id: &RequestId) {
+    /// The server has answered this request. Returns what was expected.
+    fn answered(&mut self, id: &RequestId) -> Expected {
         // Some servers return the number of a request as a text.
         let id = match id {
             RequestId::String(text) => text.parse().map_or_else(|_| id.clone(), RequestId::Number),
             RequestId::Number(_) => id.clone(),
         };
-        self.was_unasked = !self.own.remove(&id);
+        let expected = self.own.remove(&id);
+        self.was_unasked = expected.is_none();
         self.calls.answered(&id);
+        expected.unwrap_or(Expected::Other)
     }
 }
 
@@ -163,7 +166,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         let mut answered = None;
         match &mut message {
             JsonRpcMessage::Request(sent) => {
-                self.own.insert(sent.id.clone());
+                self.own.insert(sent.id.clone(), Expected::by(&sent.request));
                 if let ClientRequest::CallToolRequest(call) = &mut sent.request {
                     self.calls.sent(&sent.id, &mut call.params);
                 }
@@ -196,9 +199,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         while self.form.is_none() {
             self.ready().await;
             let mut message = self.inner.receive().await?;
+            if let JsonRpcMessage::Response(mut response) = message {
+                let expected = self.answered(&response.id);
+                response.result = readable::answer(expected, response.result);
+                return Some(JsonRpcMessage::Response(response));
+            }
             match &mut message {
                 JsonRpcMessage::Request(asked) => {
                     self.was_unasked = true;
+                    readable::request(&mut asked.request);
                     if !self.begin(&mut asked.request, &asked.id) {
                         continue;
                     }
@@ -215,9 +224,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                         self.unanswered.remove(id);
                     }
                 }
-                JsonRpcMessage::Response(response) => self.answered(&response.id),
+                JsonRpcMessage::Response(_) => {}
                 JsonRpcMessage::Error(error) => match &error.id {
-                    Some(id) => self.answered(id),
+                    Some(id) => {
+                        self.answered(id);
+                    }
                     None => self.was_unasked = true,
                 },
             }

@@ -4,6 +4,7 @@ use super::Link;
 use super::definition::Definition;
 use super::log_rate::LogRate;
 use super::names::local_name;
+use super::readable::Unread;
 use super::redaction::Redaction;
 use super::tool::McpTool;
 use crate::config::{self, ToolRisk};
@@ -39,8 +40,17 @@ pub(super) struct Definer {
 impl Definer {
     /// Returns the listed tools that can be used and that the operator allows. A definition that was `before` is not
     /// compiled again. Takes long for large schemas, so it is not for a thread of the runtime.
-    pub(super) fn usable(&self, listed: &[Tool], before: &[Arc<Usable>]) -> Vec<Arc<Usable>> {
+    pub(super) fn usable(
+        &self,
+        listed: &[Tool],
+        unread: &[Unread],
+        before: &[Arc<Usable>],
+    ) -> Vec<Arc<Usable>> {
         let server = self.config.name.as_str();
+        for Unread { tool, field } in unread.iter().filter(|_| self.log.admits()) {
+            let (tool, field) = (self.redaction.text(tool), self.redaction.text(field));
+            tracing::warn!(server, tool, field, "a tool of an MCP server is left out: the field cannot be read");
+        }
         let before: BTreeMap<&str, &Arc<Usable>> =
             before.iter().map(|usable| (usable.listed.hash.as_str(), usable)).collect();
         let allowed = listed.iter().filter(|tool| self.config.allows(&tool.name));
@@ -116,7 +126,7 @@ impl Definer {
         };
         let remote = Remote { server: server.to_owned(), tool: name.clone() };
         let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
-        let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
+        let tool = Arc::new(McpTool { spec, name, definition_hash: hash.clone(), link: self.link.clone() });
         let of_server = OfServer { remote, definition_hash: hash, pattern_bytes_max };
         let tool = Registered::of_server(tool, of_server, self.link.clone());
         let tool = tool.map_err(|error| error.to_string())?;

@@ -477,8 +477,7 @@ impl Gate {
         let outcome = match ran {
             Ok(Ok(output)) => self.succeeded(output),
             Ok(Err(ToolError(Why::Accepted(owner)))) => return Returned::Accepted(owner),
-            Ok(Err(ToolError(Why::OutcomeUnknown))) => Outcome::Lost,
-            Ok(Err(ToolError(Why::Failed(message)))) => Outcome::Failed(message),
+            Ok(Err(error)) => error.outcome().unwrap_or(Outcome::Lost),
             Err(_panic) => {
                 tracing::error!("a tool panicked");
                 Outcome::Interrupted

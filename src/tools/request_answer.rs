@@ -6,16 +6,21 @@ use crate::domain::input::Input;
 use crate::domain::pointer;
 use crate::domain::text::cut;
 use crate::domain::waited::Waited;
+use jsonschema::PatternOptions;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
+/// Maximum size of a compiled pattern of a schema, in bytes.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// The least pause between two looks at a time that waits make longer.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Returns the errors of a content by the schema of its request. A field that the schema does not have is one of them.
 pub(crate) fn errors_in(content: &Input, schema: &Input) -> Vec<InputError> {
-    let validator = jsonschema::options().should_validate_formats(true).build(&Value::Object(schema.clone()));
+    let patterns = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX);
+    let options = jsonschema::options().with_pattern_options(patterns).should_validate_formats(true);
+    let validator = options.build(&Value::Object(schema.clone()));
     let Ok(validator) = validator else {
         let message = "the schema of the request cannot be used; decline the request".to_owned();
         return vec![InputError { pointer: String::new(), message }];

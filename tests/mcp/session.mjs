@@ -1,7 +1,7 @@
 // An MCP server with a session (protocol 2025-06-18), on no SDK, because none lets a test choose the order of messages. It
 // answers no call by itself: it writes each to calls.log in the folder STATE, and does what the lines of the file
 // commands say. Each line is JSON, and its messages are written at once, in this order:
-//   { "ask": text }       a form, whose answer goes to answers.log
+//   { "ask": text }       a form, whose answer goes to answers.log. `schema` is its schema
 //   { "finish": note }    the result of the call with this note
 //   { "fail": note }      its error
 //   { "task": note }      its result is a task
@@ -18,6 +18,7 @@ const write = (text) => process.stdout.write(`${text}\n`);
 const message = (fields) => JSON.stringify({ jsonrpc: '2.0', ...fields });
 const text = (words) => ({ content: [{ type: 'text', text: words }] });
 
+append('starts.log', 'start');
 const calls = new Map();
 const asked = new Map();
 const tasks = new Map();
@@ -39,10 +40,10 @@ const methods = {
 };
 
 const commands = {
-  ask: ({ ask }) => {
+  ask: ({ ask, schema }) => {
     const id = asked.size + 1;
     asked.set(id, ask);
-    const requestedSchema = { type: 'object', properties: { code: { type: 'string' } } };
+    const requestedSchema = schema ?? { type: 'object', properties: { code: { type: 'string' } } };
     return message({ id, method: 'elicitation/create', params: { message: ask, requestedSchema } });
   },
   finish: ({ finish }) => message({ id: calls.get(finish), result: text('done') }),

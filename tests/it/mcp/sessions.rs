@@ -69,8 +69,31 @@ impl Session {
         eventually("the server has written", found).await;
     }
 
+    /// How often the server was started.
+    pub(super) fn starts(&self) -> usize {
+        self.lines("starts.log").len()
+    }
+
+    /// Has this person accept the open form with this content, and returns what the server got.
+    pub(super) async fn is_answered(
+        &self,
+        person: &Client,
+        call: &str,
+        ask: &str,
+        schema: &Value,
+        content: &Value,
+    ) -> Value {
+        let request = eventually("the tool asks", async || open(person).await).await;
+        assert_eq!((&request["tool_call_id"], &request["schema"]), (&json!(call), schema));
+        let id = request["request_id"].as_str().unwrap();
+        let accept = json!({ "action": "accept", "content": content });
+        let accepted = person.post(&format!("/tool_requests/{id}/answer"), &accept).await;
+        assert_eq!(accepted.status, 200, "{:?}", accepted.body);
+        self.answer(ask).await
+    }
+
     /// What the server got as the answer to this form.
-    async fn answer(&self, ask: &str) -> Value {
+    pub(super) async fn answer(&self, ask: &str) -> Value {
         let found = async || {
             let answers = self.lines("answers.log");
             let mut answers = answers.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -1,0 +1,101 @@
+//! The first words with the process of a server: which handshake it has.
+//!
+//! A program that has written nothing may be starting, and a server of an earlier version may leave a request unanswered
+//! that it does not know. So the process is not ended and started again: it gets the second request too, and its first
+//! answer decides.
+
+use rmcp::model::{ClientConfig, ProtocolVersion};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+/// The ids of the requests. The library counts from 0.
+const DISCOVER: u64 = 1_000_000_001;
+const INITIALIZE: u64 = 1_000_000_002;
+/// How long a server may leave `server/discover` unanswered before it gets `initialize` as well.
+const DISCOVERY: Duration = Duration::from_secs(10);
+
+/// The handshake of a server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Greeted {
+    /// It begins with `server/discover`.
+    Discover,
+    /// It begins with `initialize`.
+    Initialize,
+    /// The server has answered `initialize` with this result, and left `server/discover` unanswered if so.
+    Initialized { result: Value, was_silent: bool },
+}
+
+/// Finds the handshake of a server that is starting. The error is for the log.
+pub(super) async fn greet(
+    messages: &mut (impl AsyncBufRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    (config, start_timeout): (&ClientConfig, Duration),
+) -> Result<Greeted, String> {
+    let greeted = timeout(start_timeout, answered(messages, to, config)).await;
+    greeted.map_err(|_elapsed| "it did not start in time".to_owned())?
+}
+
+async fn answered(
+    messages: &mut (impl AsyncBufRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    config: &ClientConfig,
+) -> Result<Greeted, String> {
+    let newest = ProtocolVersion::V_2026_07_28;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": newest,
+        "io.modelcontextprotocol/clientInfo": config.client_info,
+        "io.modelcontextprotocol/clientCapabilities": config.capabilities,
+    });
+    write(to, DISCOVER, "server/discover", json!({ "_meta": meta })).await?;
+    let (silence, mut lines) = (sleep(DISCOVERY), messages.lines());
+    tokio::pin!(silence);
+    let (mut is_asked_again, mut is_older) = (false, false);
+    loop {
+        let line = tokio::select! {
+            line = lines.next_line() => line.map_err(|error| error.to_string())?,
+            () = &mut silence, if !is_asked_again => {
+                is_asked_again = true;
+                write(to, INITIALIZE, "initialize", json!(config)).await?;
+                continue;
+            }
+        };
+        let line = line.ok_or("its program has ended")?;
+        let Ok(Value::Object(mut answer)) = serde_json::from_str::<Value>(&line) else { continue };
+        match answer.get("id").and_then(number) {
+            Some(DISCOVER) => {
+                let versions = answer.get("result").and_then(|result| result.get("supportedVersions"));
+                let versions = versions.and_then(Value::as_array);
+                if versions.is_some_and(|versions| versions.contains(&json!(newest))) {
+                    return Ok(Greeted::Discover);
+                }
+                if !is_asked_again {
+                    return Ok(Greeted::Initialize);
+                }
+                is_older = true;
+            }
+            Some(INITIALIZE) => {
+                return match answer.remove("result") {
+                    Some(result) => Ok(Greeted::Initialized { result, was_silent: !is_older }),
+                    None => Err(format!("it refuses the handshake: {}", json!(answer.get("error")))),
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn write(to: &mut (impl AsyncWrite + Unpin), id: u64, method: &str, params: Value) -> Result<(), String> {
+    let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let written = async {
+        to.write_all(format!("{message}\n").as_bytes()).await?;
+        to.flush().await
+    };
+    written.await.map_err(|error: std::io::Error| error.to_string())
+}
+
+/// Returns the number of an id. Some servers return it as a text.
+fn number(id: &Value) -> Option<u64> {
+    id.as_u64().or_else(|| id.as_str()?.parse().ok())
+}
