@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The longest time that a server has to answer, unless it has a `timeout` of its own.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a program may take to start, unless its entry says otherwise. `npx` may download it first.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum length of the name of a server. It leaves room for the names of tools.
 const NAME_MAX: usize = 32;
 /// Headers that the protocol sets.
@@ -73,6 +75,9 @@ pub struct McpServer {
     /// `timeout`: how long the server has to answer. At most `tools.timeout`.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// `start_timeout`: how long the program of the server may take to start.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub start_timeout: Option<Duration>,
     /// `result_deadline`: how long a task of the server may take. After it the outcome is unknown.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub result_deadline: Option<Duration>,
@@ -121,6 +126,11 @@ impl McpServer {
     /// Returns how long the server has to answer.
     pub(crate) fn timeout(&self, tools: &Tools) -> Duration {
         self.timeout.unwrap_or_else(|| TIMEOUT.min(tools.timeout))
+    }
+
+    /// Returns how long the program of the server may take to start.
+    pub(crate) fn start_timeout(&self) -> Duration {
+        self.start_timeout.unwrap_or(START_TIMEOUT)
     }
 
     /// Returns how long a task of the server may take.
@@ -182,6 +192,14 @@ impl McpServer {
             _ => return wrong(key("command"), "expected either this or url"),
         }
         self.check_names(key)?;
+        match self.start_timeout {
+            Some(_) if self.command.is_none() => {
+                return wrong(key("start_timeout"), "expected none: only a program is started");
+            }
+            Some(time) if time.is_zero() => return wrong(key("start_timeout"), "expected more than 0s"),
+            Some(time) => duration(&key("start_timeout"), time)?,
+            None => {}
+        }
         match self.result_deadline {
             Some(deadline) if deadline.is_zero() => {
                 return wrong(key("result_deadline"), "expected more than 0s");

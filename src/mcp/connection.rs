@@ -3,14 +3,12 @@
 use super::calls::{Calls, Flight};
 use super::elicitation::{answer_all, result_of, round};
 use super::failure::{self, Failure};
-use super::http::HttpClient;
-use super::lines::messages;
+use super::handshake::{Known, begin};
 use super::log_rate::LogRate;
 use super::process::Process;
-use super::raw::MESSAGE_BYTES_MAX;
 use super::readable::{self, Unread};
 use super::redaction::Redaction;
-use super::transport::{CallOfForm, Watched, Work};
+use super::transport::CallOfForm;
 use super::{Route, output};
 use crate::agent::Tasks;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
@@ -23,27 +21,21 @@ use rmcp::model::{
     FormElicitationCapability, GetTaskParams, Implementation, InputResponses, JsonObject,
     PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
-use rmcp::service::{ClientInitializeError, NotificationContext, RequestContext, RunningService};
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
-};
+use rmcp::service::{NotificationContext, RequestContext, RunningService};
 use rmcp::{
-    ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, Peer, RoleClient,
+    ClientCacheConfig, ClientHandler, ErrorData, Peer, RoleClient,
     ServiceError,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum size of all definitions of a server.
 const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Maximum number of POSTs at once. A call that a server answers late has one until then.
-const POSTS_MAX: usize = 256;
 /// Maximum number of pages of a listing.
 const PAGES_MAX: usize = 50;
 /// Maximum number of answers to one call that want it again at once, or with input for which its process waits.
@@ -54,16 +46,6 @@ const SENT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The pause before the next subscription, once one has ended.
 const SUBSCRIBED_EVERY: Duration = Duration::from_secs(30);
-/// How long a handshake may take. An older server may leave its first request unanswered, and a command such as `npx`
-/// may download the server first.
-const HANDSHAKE: Duration = Duration::from_secs(60);
-
-/// After this time without an answer to `server/discover`, the library takes a server for an older one. A server that
-/// starts slowly may be neither older nor ready.
-const DISCOVERY: Duration = Duration::from_secs(10);
-/// How long a server that may have started slowly is given for its second `server/discover`.
-const DISCOVERY_AGAIN: Duration = Duration::from_secs(30);
-
 /// A connection. It closes when the last holder drops it.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
@@ -82,12 +64,15 @@ pub(super) struct Opening<'a> {
     /// The name of the server.
     pub(super) server: &'a str,
     pub(super) route: &'a Route,
+    pub(super) known: &'a Known,
     pub(super) tasks: &'a Tasks,
     pub(super) redaction: &'a Redaction,
     pub(super) store: &'a Store,
     pub(super) log: &'a Arc<LogRate>,
     /// How long the server has to answer.
     pub(super) timeout: Duration,
+    /// How long the program of the server may take to start.
+    pub(super) start_timeout: Duration,
 }
 
 /// The tools that a server lists.
@@ -117,7 +102,7 @@ pub(super) enum Called {
 
 /// What a server may ask of holdpoint: the fields of a form. A server may also say that its tools have changed.
 #[derive(Clone)]
-struct Handler {
+pub(super) struct Handler {
     changed: Arc<Notify>,
     log: Arc<LogRate>,
 }
@@ -171,29 +156,7 @@ impl Connection {
         let changed = Arc::new(Notify::new());
         let calls = Arc::new(Calls::new(opening.timeout));
         let handler = Handler { changed: changed.clone(), log: opening.log.clone() };
-        let (versions, began) = (vec![ProtocolVersion::V_2026_07_28], Instant::now());
-        let connect =
-            |lifecycle, limit| handshake(opening, handler.clone(), calls.clone(), (lifecycle, limit));
-        let automatic = ClientLifecycleMode::Auto {
-            preferred_versions: versions.clone(),
-            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-        };
-        let mut made = connect(automatic, HANDSHAKE).await;
-        // A server that answers the first request after the second one has failed, for the library.
-        if began.elapsed() >= DISCOVERY && made.as_ref().map_or_else(NoHandshake::has_answered, is_older) {
-            if let Ok((running, Some(process))) = made {
-                drop(running);
-                tasks.spawn_background(process.end());
-            }
-            let discover = ClientLifecycleMode::Discover { preferred_versions: versions };
-            made = connect(discover, DISCOVERY_AGAIN).await;
-            if made.is_err() {
-                made = connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
-            }
-        } else if made.as_ref().is_err_and(NoHandshake::is_undiscovered) {
-            made = connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
-        }
-        let (running, process) = made.map_err(NoHandshake::why)?;
+        let (running, process) = begin(opening, &handler, &calls).await?;
         let (peer, over, closing) =
             (running.peer().clone(), CancellationToken::new(), CancellationToken::new());
         // What a server lists is read again, whatever it says about its freshness.
@@ -364,92 +327,9 @@ impl Connection {
     }
 }
 
-/// The reason why a handshake failed, for the log.
-enum NoHandshake {
-    /// The server answered `server/discover`, but not with what it supports: an earlier server that answers all that it
-    /// does not know. The library sends no `initialize` after such an answer.
-    Undiscovered(String),
-    Failed(String),
-    /// The server did not answer in time.
-    Late,
-}
-
-/// A session with a server, and the process of the server if holdpoint started it.
-type Session = (RunningService<RoleClient, Handler>, Option<Process>);
-
-/// Whether a session has the protocol of an earlier server.
-fn is_older((running, _): &Session) -> bool {
-    !has_no_handshake(running.peer())
-}
-
 /// Whether the protocol of a server begins without `initialize`, as from 2026-07-28 on.
-fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
+pub(super) fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
     peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
-}
-
-impl NoHandshake {
-    fn is_undiscovered(&self) -> bool {
-        matches!(self, Self::Undiscovered(_))
-    }
-
-    fn has_answered(&self) -> bool {
-        !matches!(self, Self::Late)
-    }
-
-    fn why(self) -> String {
-        match self {
-            Self::Undiscovered(why) | Self::Failed(why) => why,
-            Self::Late => "it did not answer in time".to_owned(),
-        }
-    }
-}
-
-/// Starts or reaches a server, and begins a session or discovers what it supports.
-async fn handshake(
-    Opening { server, route, tasks, redaction, store, log, .. }: Opening<'_>,
-    handler: Handler,
-    calls: Arc<Calls>,
-    (lifecycle, limit): (ClientLifecycleMode, Duration),
-) -> Result<Session, NoHandshake> {
-    let work = Work::of(server, store, tasks);
-    let (process, made) = match route {
-        Route::Process { command, args, env } => {
-            let (process, stdout, stdin) = Process::start(server, command, args, env, (tasks, redaction))
-                .map_err(NoHandshake::Failed)?;
-            let transport = AsyncRwTransport::new_client(messages(stdout, tasks, log.clone()), stdin)
-                .with_max_line_length(MESSAGE_BYTES_MAX);
-            let transport = Watched::new(transport, calls, work, log.clone());
-            (Some(process), timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
-        }
-        Route::Http { url, client, headers } => {
-            let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                .max_sse_event_size(MESSAGE_BYTES_MAX)
-                .max_json_response_size(MESSAGE_BYTES_MAX)
-                // A request that met the end of its session would be sent again.
-                .reinit_on_expired_session(false);
-            config.custom_headers =
-                headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-            // Each of them may hold a long message.
-            config.channel_buffer_capacity = 1;
-            config.max_concurrent_requests = POSTS_MAX;
-            let client = HttpClient::new(client.clone(), log.clone());
-            let transport = StreamableHttpClientTransport::with_client(client, config);
-            let transport = Watched::new(transport, calls, work, log.clone());
-            (None, timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
-        }
-    };
-    let why = match made {
-        Ok(Ok(running)) => return Ok((running, process)),
-        Ok(Err(error @ ClientInitializeError::ExpectedInitResult(_))) => {
-            NoHandshake::Undiscovered(redaction.text(error))
-        }
-        Ok(Err(error)) => NoHandshake::Failed(redaction.text(error)),
-        Err(_elapsed) => NoHandshake::Late,
-    };
-    if let Some(process) = process {
-        tasks.spawn_background(process.end());
-    }
-    Err(why)
 }
 
 /// Passes on what a server without sessions says about its tools. Only a subscription gets such messages, and not every

@@ -2,13 +2,16 @@
 //! compiled.
 
 use crate::domain::canonical::{canonical_hash, canonical_json};
-use crate::domain::visible::{escaped_lines, show_texts};
+use crate::domain::text::cut;
+use crate::domain::visible::{escaped, escaped_lines, show_texts};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
 /// Maximum size of one definition, in bytes of JSON.
 const DEFINITION_BYTES_MAX: usize = 64 * 1024;
+/// Maximum length of a title, in bytes.
+const TITLE_BYTES_MAX: usize = 120;
 /// Maximum depth of a schema.
 const DEPTH_MAX: usize = 32;
 /// Maximum number of subschemas, each counted as often as references name it.
@@ -23,6 +26,8 @@ const LABEL: &str = "holdpoint.mcp.tool.v1";
 pub(super) struct Definition {
     /// The name at the server.
     pub(super) name: String,
+    /// The name for people, if the server gives one.
+    pub(super) title: Option<String>,
     /// What the tool does.
     pub(super) description: String,
     /// The schema of the inputs.
@@ -57,8 +62,10 @@ impl Definition {
             show_texts(schema);
         }
         let description = description.as_deref().or(title.as_deref()).unwrap_or(name);
+        let shown = title.as_deref().or_else(|| annotations.as_ref()?.title.as_deref());
         Ok(Self {
             name: name.to_string(),
+            title: shown.map(|title| escaped(&cut(title.trim().to_owned(), TITLE_BYTES_MAX))),
             description: escaped_lines(description),
             input_schema,
             hash: canonical_hash(&json!([LABEL, server, whole])),

@@ -4,7 +4,7 @@
 //! that it does not know. So the process is not ended and started again: it gets the second request too, and its first
 //! answer decides.
 
-use rmcp::model::{ClientConfig, ProtocolVersion};
+use rmcp::model::{ClientConfig, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
@@ -93,6 +93,16 @@ async fn write(to: &mut (impl AsyncWrite + Unpin), id: u64, method: &str, params
         to.flush().await
     };
     written.await.map_err(|error: std::io::Error| error.to_string())
+}
+
+/// Whether a message is a late answer to a request from before the connection.
+pub(super) fn is_greeting(message: &ServerJsonRpcMessage) -> bool {
+    let id = match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    };
+    id.and_then(|id| number(&json!(id))).is_some_and(|id| matches!(id, DISCOVER | INITIALIZE))
 }
 
 /// Returns the number of an id. Some servers return it as a text.

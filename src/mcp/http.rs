@@ -7,7 +7,7 @@ use super::raw::admitted;
 use crate::egress::read;
 use futures::StreamExt;
 use reqwest::Response;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
@@ -18,7 +18,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::SseStream;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -35,11 +35,45 @@ pub(super) struct HttpClient {
     client: reqwest::Client,
     streams: Arc<Pace>,
     log: Arc<LogRate>,
+    /// The address to which the server has redirected the handshake.
+    moved: Arc<OnceLock<Arc<str>>>,
 }
 
 impl HttpClient {
     pub(super) fn new(client: reqwest::Client, log: Arc<LogRate>) -> Self {
-        Self { client, streams: Arc::new(Pace::new(STREAMS_AT_ONCE, STREAMS_PER_SECOND)), log }
+        let streams = Arc::new(Pace::new(STREAMS_AT_ONCE, STREAMS_PER_SECOND));
+        Self { client, streams, log, moved: Arc::default() }
+    }
+
+    /// Returns the address of the server.
+    fn at(&self, uri: Arc<str>) -> Arc<str> {
+        self.moved.get().cloned().unwrap_or(uri)
+    }
+
+    /// Asks a server where it redirects the first message, which has no effect, and keeps the address if it is of the same
+    /// origin. The headers go nowhere else.
+    async fn redirect(
+        &self,
+        uri: Arc<str>,
+        message: &ClientJsonRpcMessage,
+        headers: &Headers,
+    ) -> Result<(), HttpError> {
+        let mut request = self.client.post(uri.as_ref()).header(CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let response = request.body(serde_json::to_vec(message)?).send().await?;
+        let (from, to) = (response.url(), response.headers().get(LOCATION));
+        let to = to.and_then(|to| from.join(to.to_str().ok()?).ok());
+        let why = match to {
+            Some(to) if to.origin() == from.origin() => {
+                let _first = self.moved.set(to.as_str().into());
+                return Ok(());
+            }
+            Some(to) => format!("it redirects to {to}, which is not followed; set url to the address of the server"),
+            None => format!("HTTP {}", response.status()),
+        };
+        Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
     }
 
     /// Leaves out the events of a stream that are not read.
@@ -136,7 +170,7 @@ impl HttpClient {
 }
 
 /// Reads the events of a response, each of at most this many bytes.
-fn bounded(response: Response, bytes_max: usize) -> BoxedSseResponse {
+pub(super) fn bounded(response: Response, bytes_max: usize) -> BoxedSseResponse {
     let mut size = EventSize::default();
     let pieces = response.bytes_stream().map(move |piece| {
         let piece = piece.map_err(|error| std::io::Error::other(error.without_url()))?;
@@ -200,15 +234,24 @@ impl StreamableHttpClient for HttpClient {
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         // The library reads how a server answers the first request, and whether its answer is that of an older server.
         if begins(&message) {
-            let posted = self.client.post_message_with_response_limits(
-                uri,
-                message,
-                session_id,
-                auth_header,
-                headers,
-                limits,
-            );
-            return Ok(match posted.await? {
+            let post = |uri, message| {
+                self.client.post_message_with_response_limits(
+                    uri,
+                    message,
+                    session_id.clone(),
+                    auth_header.clone(),
+                    headers.clone(),
+                    limits,
+                )
+            };
+            let posted = match post(self.at(uri.clone()), message.clone()).await {
+                Err(error) if is_redirect(&error) => {
+                    self.redirect(self.at(uri.clone()), &message, &headers).await?;
+                    post(self.at(uri), message).await
+                }
+                posted => posted,
+            };
+            return Ok(match posted? {
                 StreamableHttpPostResponse::Sse(events, session) => {
                     StreamableHttpPostResponse::Sse(self.events(events), session)
                 }
@@ -217,7 +260,7 @@ impl StreamableHttpClient for HttpClient {
         }
         let body = serde_json::to_vec(&message)?;
         let mut request =
-            self.client.post(uri.as_ref()).header(ACCEPT, "text/event-stream, application/json");
+            self.client.post(self.at(uri).as_ref()).header(ACCEPT, "text/event-stream, application/json");
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -238,7 +281,7 @@ impl StreamableHttpClient for HttpClient {
         auth_header: Option<String>,
         headers: Headers,
     ) -> Result<(), HttpError> {
-        self.client.delete_session(uri, session_id, auth_header, headers).await
+        self.client.delete_session(self.at(uri), session_id, auth_header, headers).await
     }
 
     async fn get_stream(
@@ -268,7 +311,7 @@ impl StreamableHttpClient for HttpClient {
             self.streams.one().await;
         }
         let stream = self.client.get_stream_with_max_sse_event_size(
-            uri,
+            self.at(uri),
             session_id,
             last_event_id,
             auth_header,
@@ -277,6 +320,12 @@ impl StreamableHttpClient for HttpClient {
         );
         Ok(self.events(stream.await?))
     }
+}
+
+/// Whether a server answered the first message with a redirect. The library follows none.
+fn is_redirect(error: &HttpError) -> bool {
+    let StreamableHttpError::UnexpectedServerResponse(why) = error else { return false };
+    ["HTTP 301", "HTTP 302", "HTTP 307", "HTTP 308"].iter().any(|status| why.starts_with(status))
 }
 
 /// Whether a message is the first one to a server.

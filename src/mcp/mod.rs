@@ -10,6 +10,8 @@ mod connection;
 mod definition;
 mod elicitation;
 mod failure;
+mod greeting;
+mod handshake;
 mod http;
 mod lines;
 mod log_rate;
@@ -22,6 +24,7 @@ mod raw;
 mod readable;
 mod redaction;
 mod remote_work;
+mod sse;
 mod stderr;
 mod tool;
 mod transport;
@@ -34,10 +37,12 @@ use crate::config::{self, Config, ConfigError, Reached};
 use crate::domain::definition::{Acceptance, Listed};
 use crate::egress::Reach;
 use crate::store::Store;
+use crate::tools::request_answer::TimeLimit;
 use crate::tools::{CurrentTools, Registered, ServerTools};
 use connection::{Connection, Listing, NoListing, Opening};
 use log_rate::LogRate;
 use pins::{Look, Pinned, Pins};
+use handshake::Known;
 use redaction::Redaction;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
@@ -68,6 +73,8 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Server {
     definer: Arc<Definer>,
     route: Route,
+    /// What is known of the handshake of the server.
+    known: Known,
     tools: CurrentTools,
     store: Store,
 }
@@ -86,6 +93,8 @@ struct Link {
     connection: watch::Sender<Option<Connected>>,
     /// How long the server has to answer.
     timeout: Duration,
+    /// The same for a call of a server that reports progress.
+    limit: TimeLimit,
     /// How long a call may continue after an answer of the server without a result.
     result_deadline: Duration,
 }
@@ -135,12 +144,13 @@ impl Server {
             server: server.name.clone(),
             connection: watch::Sender::new(None),
             timeout: server.timeout(&config.tools),
+            limit: TimeLimit { quiet: server.timeout(&config.tools), whole: config.tools.timeout_max() },
             result_deadline: server.result_deadline(),
         });
         let redaction = Redaction::new(secrets);
         let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
         let definer = Arc::new(Definer { config: server.clone(), link, redaction, log });
-        Ok(Self { definer, route, tools, store })
+        Ok(Self { definer, route, known: Known::default(), tools, store })
     }
 
     /// Connects, and connects again after a loss, until the work of this process has ended.
@@ -153,6 +163,8 @@ impl Server {
             let opening = Opening {
                 server,
                 route: &self.route,
+                known: &self.known,
+                start_timeout: config.start_timeout(),
                 tasks: &tasks,
                 redaction,
                 store: &self.store,

@@ -46,7 +46,7 @@ impl McpTool {
                     Err(ToolError::accepted(Owner { within: self.link.result_deadline, work: Some(work) }))
                 }
             },
-            () = time_without_waits(self.link.timeout, permit.waited()) => Err(ToolError::outcome_unknown()),
+            () = time_without_waits(self.link.limit, permit.waited()) => Err(ToolError::outcome_unknown()),
             () = cancellation.cancelled() => Err(ToolError::outcome_unknown()),
         }
     }

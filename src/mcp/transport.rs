@@ -1,6 +1,7 @@
 //! What passes between a connection and its server, in the order in which it passes, and no faster than it is answered.
 
 use super::calls::Calls;
+use super::greeting::is_greeting;
 use super::log_rate::LogRate;
 use super::pace::Pace;
 use super::readable::{self, Expected};
@@ -11,10 +12,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, JsonRpcMessage, RequestId,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, RequestId,
     ServerJsonRpcMessage, ServerNotification, ServerRequest,
 };
 use rmcp::transport::Transport;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +56,9 @@ pub(super) struct Watched<T> {
     unanswered: HashMap<RequestId, Place>,
     /// The own requests that the server has not answered.
     own: HashMap<RequestId, Expected>,
+    /// The result of `initialize`, if the server has answered it already, and then that answer.
+    initialized: Option<Value>,
+    answer: Option<ServerJsonRpcMessage>,
     unasked: Pace,
     /// Whether the last message was one that holdpoint did not ask for.
     was_unasked: bool,
@@ -104,10 +109,17 @@ impl<T> Watched<T> {
             next: None,
             unanswered: HashMap::new(),
             own: HashMap::new(),
+            initialized: None,
+            answer: None,
             unasked: Pace::new(UNASKED_AT_ONCE, UNASKED_PER_SECOND),
             was_unasked: false,
             form: None,
         }
+    }
+
+    /// The server has answered `initialize` with this result. It does not get the request again.
+    pub(super) fn after_initialize(self, result: Value) -> Self {
+        Self { initialized: Some(result), ..self }
     }
 
     /// Waits until the server may send something. Dropped before its end, it loses nothing.
@@ -167,8 +179,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         match &mut message {
             JsonRpcMessage::Request(sent) => {
                 self.own.insert(sent.id.clone(), Expected::by(&sent.request));
+                let progress = sent.request.get_meta().get_progress_token();
                 if let ClientRequest::CallToolRequest(call) = &mut sent.request {
-                    self.calls.sent(&sent.id, &mut call.params);
+                    self.calls.sent(&sent.id, &mut call.params, progress);
+                }
+                if matches!(sent.request, ClientRequest::InitializeRequest(_))
+                    && let Some(result) = self.initialized.take()
+                {
+                    let answer = json!({ "jsonrpc": "2.0", "id": sent.id, "result": result });
+                    self.answer = serde_json::from_value(answer).ok();
                 }
             }
             JsonRpcMessage::Notification(sent) => {
@@ -183,7 +202,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         }
         let place = answered.map(|id| self.unanswered.remove(id));
         // The server has cancelled a request without a place, and expects no answer to it.
-        let sending = (!matches!(place, Some(None))).then(|| self.inner.send(message));
+        let is_sent = matches!(place, Some(None)) || self.answer.is_some();
+        let sending = (!is_sent).then(|| self.inner.send(message));
         async move {
             let sent = match sending {
                 Some(sending) => sending.await,
@@ -196,9 +216,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
 
     /// Dropped before its end, it loses nothing.
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        if let Some(answer) = self.answer.take() {
+            return Some(answer);
+        }
         while self.form.is_none() {
             self.ready().await;
             let mut message = self.inner.receive().await?;
+            if is_greeting(&message) {
+                continue;
+            }
             if let JsonRpcMessage::Response(mut response) = message {
                 let expected = self.answered(&response.id);
                 response.result = readable::answer(expected, response.result);
@@ -218,10 +244,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                 }
                 JsonRpcMessage::Notification(notification) => {
                     self.was_unasked = true;
-                    if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
-                        && let Some(id) = &cancelled.params.request_id
-                    {
-                        self.unanswered.remove(id);
+                    match &notification.notification {
+                        ServerNotification::CancelledNotification(cancelled) => {
+                            if let Some(id) = &cancelled.params.request_id {
+                                self.unanswered.remove(id);
+                            }
+                        }
+                        ServerNotification::ProgressNotification(progress) => {
+                            self.calls.progressed(&progress.params.progress_token);
+                        }
+                        _ => {}
                     }
                 }
                 JsonRpcMessage::Response(_) => {}

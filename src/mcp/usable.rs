@@ -10,6 +10,7 @@ use super::tool::McpTool;
 use crate::config::{self, ToolRisk};
 use crate::domain::definition::Listed;
 use crate::domain::remote::Remote;
+use crate::domain::visible::escaped;
 use crate::tools::{OfServer, Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
 use rmcp::model::Tool;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +111,7 @@ impl Definer {
 
     fn registered(&self, definition: Definition, pattern_bytes_max: usize) -> Result<Usable, String> {
         let server = self.config.name.as_str();
-        let Definition { name, description, input_schema, hash, text, patterns } = definition;
+        let Definition { name, title, description, input_schema, hash, text, patterns } = definition;
         let hil = self.config.requires_approval(&name);
         let risk = match self.config.risk {
             Some(ToolRisk::Low) => RiskLevel::Low,
@@ -122,6 +123,7 @@ impl Definer {
         let spec = ToolSpec {
             hil,
             risk,
+            headline: title.and_then(|title| headline(&title, &name)),
             ..ToolSpec::unclassified(local_name(server, &name), description, input_schema)
         };
         let remote = Remote { server: server.to_owned(), tool: name.clone() };
@@ -132,4 +134,14 @@ impl Definer {
         let tool = tool.map_err(|error| error.to_string())?;
         Ok(Usable { tool, listed, patterns })
     }
+}
+
+/// Returns the title of a tool with its name, for a card. `None` if the title says no more than the name.
+fn headline(title: &str, name: &str) -> Option<String> {
+    let letters = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let says_more = !title.is_empty() && letters(title) != letters(name);
+    // Two braces stand for one.
+    says_more.then(|| format!("{title} ({})", escaped(name)).replace('{', "{{").replace('}', "}}"))
 }

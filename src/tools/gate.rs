@@ -6,6 +6,7 @@
 use super::card_facts::CardFacts;
 use super::registry::{Does, Registered};
 use super::remote_work::RemoteServer;
+use super::request_answer::TimeLimit;
 use super::rules;
 use super::{
     CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
@@ -60,6 +61,8 @@ pub(super) struct Settings {
     limits: Limits,
     /// Maximum run time of a tool.
     timeout: Duration,
+    /// Maximum run time of a tool that reports progress.
+    timeout_max: Duration,
     /// Maximum time from the cancellation of a call until its tool returns.
     cancel_grace: Duration,
     /// Maximum time of a preview.
@@ -131,6 +134,7 @@ impl Gates {
     pub(crate) fn new(tools: CurrentTools, config: &Config, process: &str, handler: String) -> Self {
         let limits = config.limits.clone();
         let config::Tools { timeout, cancel_grace, preview_timeout, .. } = config.tools;
+        let timeout_max = config.tools.timeout_max();
         let policy = rules::policy(&config.approval);
         let remembering = Remembering {
             process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
@@ -139,7 +143,7 @@ impl Gates {
         };
         let exact_numbers = config.approval.exact_numbers;
         let settings =
-            Settings { limits, timeout, cancel_grace, preview_timeout, policy, remembering, exact_numbers };
+            Settings { limits, timeout, timeout_max, cancel_grace, preview_timeout, policy, remembering, exact_numbers };
         Self { tools, settings: Arc::new(settings) }
     }
 
@@ -200,9 +204,14 @@ impl Gate {
         &self.settings.remembering
     }
 
-    /// Returns the maximum run time of a tool.
+    /// Returns the maximum run time of a tool that reports no progress.
     pub(crate) fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// Returns the maximum run time of a tool.
+    pub(crate) fn time_limit(&self) -> TimeLimit {
+        TimeLimit { quiet: self.settings.timeout, whole: self.settings.timeout_max }
     }
 
     /// Returns the maximum time from the cancellation of a call until its tool returns.

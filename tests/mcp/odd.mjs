@@ -5,7 +5,7 @@
 //   status, headers, body   the answer over HTTP
 // PUT /state: { tools } are listed from now on, { sessions: true } gives sessions, { forget: true } ends them, and
 // { listing: status } answers listings with this status. GET /state tells how often a session began, and the notes of the
-// calls.
+// calls. /old redirects to /mcp, and /away to another origin.
 
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -30,6 +30,8 @@ createServer(async (request, response) => {
     delete state.forget;
     return json(200, JSON.stringify(seen));
   }
+  if (request.url === '/old') return response.writeHead(307, { location: '/mcp' }).end();
+  if (request.url === '/away') return response.writeHead(307, { location: 'https://away.example/mcp' }).end();
   if (request.method !== 'POST') return response.writeHead(405).end();
   const { id, method, params } = await read(request);
   const answer = (fields, headers) => json(200, JSON.stringify({ jsonrpc: '2.0', id, ...fields }), headers);

@@ -4,6 +4,7 @@
 //   { "ask": text }       a form, whose answer goes to answers.log. `schema` is its schema
 //   { "finish": note }    the result of the call with this note
 //   { "fail": note }      its error
+//   { "report": note }    its progress, ten times a second until the end of the process
 //   { "task": note }      its result is a task
 //   { "end": note }       the task has ended
 //   { "raw": note, "result": text }   its result, as this text
@@ -20,6 +21,7 @@ const text = (words) => ({ content: [{ type: 'text', text: words }] });
 
 append('starts.log', 'start');
 const calls = new Map();
+const tokens = new Map();
 const asked = new Map();
 const tasks = new Map();
 
@@ -33,8 +35,9 @@ const methods = {
   initialize: () => ({ result: initialized }),
   'tools/list': () => ({ result: { tools } }),
   'tasks/get': ({ taskId }) => ({ result: tasks.has(taskId) ? { ...working(taskId), status: 'completed', result: tasks.get(taskId) } : working(taskId) }),
-  'tools/call': ({ arguments: { note } }, id) => {
+  'tools/call': ({ arguments: { note }, _meta }, id) => {
     calls.set(note, id);
+    tokens.set(note, _meta?.progressToken);
     append('calls.log', note);
   },
 };
@@ -49,6 +52,10 @@ const commands = {
   finish: ({ finish }) => message({ id: calls.get(finish), result: text('done') }),
   fail: ({ fail }) => message({ id: calls.get(fail), error: { code: -32000, message: 'it is closed today' } }),
   task: ({ task }) => message({ id: calls.get(task), result: { resultType: 'task', ...working(task) } }),
+  report: ({ report }) => {
+    const params = { progressToken: tokens.get(report), progress: 1 };
+    setInterval(() => write(message({ method: 'notifications/progress', params })), 100);
+  },
   end: ({ end }) => void tasks.set(end, text('done')),
   raw: ({ raw, result }) => `{"jsonrpc":"2.0","id":${calls.get(raw)},"result":${result}}`,
 };

@@ -1,12 +1,13 @@
 //! A server that answers what no specification has (`tests/mcp/odd.mjs`, `tests/mcp/session.mjs`).
 
 use super::sessions::Session;
-use super::{approved, entry, hold, node, packages, tool};
+use super::{approved, entry, hold, packages, tool};
 use crate::support::{Embedded, Process, UNKNOWN, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The server over HTTP. Dropping it kills the process.
 pub(super) struct Odd {
@@ -194,7 +195,7 @@ async fn the_model_and_the_page_read_the_words_of_a_server_about_an_unknown_outc
     let resumed = server.client.resume(&thread).await;
     let said = unknown("fetch failed");
     assert!(resumed.raw.contains(&said), "{}", resumed.raw);
-    let sent = server.scene.requests().last().unwrap().to_string();
+    let sent = format!("{:?}", server.scene.requests().last().unwrap());
     assert!(sent.contains(&said), "{sent}");
 }
 
@@ -224,16 +225,24 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
     let odd = Odd::start(&json!({ "tools": tools })).await;
     let dir = tempfile::tempdir().unwrap();
     let toml = format!(
-        "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n[[mcp]]\nname = \"s\"\nurl = \"{}\"\n",
-        odd.url("mcp")
+        "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n[[mcp]]\nname = \"s\"\nurl = \"{}\"\n\
+         [[mcp]]\nname = \"moved\"\nurl = \"{}\"\n[[mcp]]\nname = \"away\"\nurl = \"{}\"\n",
+        odd.url("mcp"),
+        odd.url("old"),
+        odd.url("away")
     );
     std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.current_dir(dir.path()).env("HOLDPOINT_LOG__LEVEL", "warn");
     let server = Process::spawn_captured(&mut command);
     tool(&server.client, "s__act").await;
+    // The server redirects within its origin.
+    tool(&server.client, "moved__act").await;
+    let is_named = async || server.printed().contains("it redirects to https://away.example/mcp,").then_some(());
+    eventually("the log has the address of a redirect to another origin", is_named).await;
     let listed = server.client.get("/tools").await.body;
-    let names: Vec<_> = listed["results"].as_array().unwrap().iter().map(|tool| &tool["tool_name"]).collect();
+    let names = listed["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].as_str().unwrap());
+    let names: Vec<_> = names.filter(|name| name.starts_with("s__")).collect();
     assert_eq!(names, ["s__act", "s__odd6", "s__odd7"]);
     let printed = server.finish();
     for (tool, field) in [
@@ -246,11 +255,32 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
         ("bare", "inputSchema"),
         ("a tool without a name", "name"),
     ] {
-        let lines = printed.lines().filter(|line| line.contains("is left out"));
+        let of_server = |line: &&str| line.contains("is left out") && !line.contains("moved");
+        let lines = printed.lines().filter(of_server);
         let named = |line: &&str| line.contains(tool) && line.contains(field);
         assert_eq!(lines.filter(named).count(), 1, "{tool} {field}: {printed}");
     }
-    assert_eq!(odd.seen().await["initialized"], 1);
+    assert_eq!(odd.seen().await["initialized"], 2);
+}
+
+#[tokio::test]
+async fn the_title_that_a_server_gives_a_tool_is_on_the_card_with_its_name() {
+    let tool_with = |title: &str| {
+        json!({ "name": "branch_del", "title": title, "description": "Deletes it.", "inputSchema": { "type": "object" } })
+    };
+    let mut act = tool_with("Act");
+    act["name"] = json!("act");
+    let odd = Odd::start(&json!({ "tools": [tool_with("Delete {a} branch\u{202e}"), act] })).await;
+    let server = odd.server().await;
+    hold(&server, "s__branch_del", &json!({})).await;
+    hold(&server, "s__act", &json!({})).await;
+    let listed = server.client.get("/approvals").await.body;
+    let headline = |tool: &str| {
+        let mut items = listed["results"].as_array().unwrap().iter();
+        items.find(|item| item["tool_name"] == tool).unwrap()["headline"].clone()
+    };
+    assert_eq!(headline("s__branch_del"), "Delete {a} branch\\u{202e} (branch_del)");
+    assert_eq!(headline("s__act"), Value::Null, "its title says no more than its name");
 }
 
 #[tokio::test]
@@ -343,4 +373,22 @@ async fn a_form_of_any_schema_is_asked() {
     assert_eq!(session.answer("endless").await["action"], "cancel");
     session.does(&json!([{ "finish": "endless" }]));
     ann.becomes(&call, "succeeded").await;
+}
+
+#[tokio::test]
+async fn a_report_of_progress_begins_the_time_of_a_call_again_up_to_a_limit() {
+    let mut session = Session::with(&json!({ "timeout": "4s" }), |config| {
+        config.tools.timeout = Duration::from_secs(4);
+        config.tools.timeout_max = Some(Duration::from_secs(9));
+    })
+    .await;
+    let ann = session.ann.clone();
+    let (ends, endless) = (session.call(&ann, "ends").await, session.call(&ann, "endless").await);
+    let began = Instant::now();
+    session.does(&json!([{ "report": "ends" }, { "report": "endless" }]));
+    let is_longer = async || (began.elapsed() > Duration::from_secs(6)).then_some(());
+    eventually("the time without reports has passed", is_longer).await;
+    session.does(&json!([{ "finish": "ends" }]));
+    assert_eq!(ann.becomes(&ends, "succeeded").await["output"], "done");
+    ann.becomes(&endless, "interrupted").await;
 }

@@ -23,6 +23,10 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) async fn start(lines: &Value) -> Self {
+        Self::with(lines, |_| {}).await
+    }
+
+    pub(super) async fn with(lines: &Value, change_also: impl FnOnce(&mut Config)) -> Self {
         let state = tempfile::tempdir().unwrap();
         let mut all = node("s", &[packages().join("session.mjs").to_str().unwrap()]);
         let fields = all.as_object_mut().unwrap();
@@ -34,6 +38,7 @@ impl Session {
             config.mcp = vec![entry];
             config.approval.wait = Duration::ZERO;
             config.approval.sweep = Duration::from_millis(100);
+            change_also(config);
         };
         let server = Box::pin(Embedded::with(change)).await;
         let ann = server.client.as_user("t1", "ann", &[]);
