@@ -75,6 +75,13 @@ pub struct McpServer {
     /// `timeout`: how long the server has to answer. At most `tools.timeout`.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// `protocol`: the versions of the protocol that holdpoint uses. Default: the newest that the server has.
+    #[serde(
+        default,
+        deserialize_with = "super::sources::some_word",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub protocol: Option<McpProtocol>,
     /// `start_timeout`: how long the program of the server may take to start.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub start_timeout: Option<Duration>,
@@ -88,6 +95,17 @@ pub struct McpServer {
         skip_serializing_if = "Option::is_none"
     )]
     pub risk: Option<ToolRisk>,
+}
+
+/// The versions of the protocol that are used with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum McpProtocol {
+    /// Those that begin with `initialize`, up to 2025-11-25.
+    Legacy,
+    /// Those that begin with `server/discover`, from 2026-07-28 on.
+    Newest,
 }
 
 /// How a server is reached.
@@ -159,8 +177,13 @@ impl McpServer {
             let secrets = own.into_values().collect();
             return Ok(Reached::Process { command, args: self.args.clone(), env, secrets });
         }
-        let headers = headers(key, &self.headers, &self.header_files)?;
+        let headers = self.headers(key)?;
         Ok(Reached::Http { url: self.url.clone().unwrap_or_default(), headers })
+    }
+
+    /// Returns the headers of each request, with the values of the files as they are now.
+    pub(crate) fn headers(&self, key: &str) -> Result<HeaderMap, ConfigError> {
+        headers(key, &self.headers, &self.header_files)
     }
 
     fn check(&self, key: &str, tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {

@@ -11,6 +11,7 @@ use super::redaction::Redaction;
 use super::transport::CallOfForm;
 use super::{Route, output};
 use crate::agent::Tasks;
+use crate::config::McpProtocol;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
 use crate::domain::request_sender::RequestSender;
 use crate::store::Store;
@@ -65,6 +66,8 @@ pub(super) struct Opening<'a> {
     pub(super) server: &'a str,
     pub(super) route: &'a Route,
     pub(super) known: &'a Known,
+    /// The protocol that is used, if the operator says which.
+    pub(super) protocol: Option<McpProtocol>,
     pub(super) tasks: &'a Tasks,
     pub(super) redaction: &'a Redaction,
     pub(super) store: &'a Store,
@@ -211,6 +214,9 @@ impl Connection {
 
     fn no_listing(&self, error: &ServiceError) -> NoListing {
         match error {
+            ServiceError::McpError(error) if failure::may_end_session(error) => {
+                NoListing::Lost(self.redaction.text(failure::message(error)))
+            }
             ServiceError::McpError(error) => NoListing::Refused(self.redaction.text(failure::message(error))),
             ServiceError::UnexpectedResponse => NoListing::Refused("its answer is no listing".to_owned()),
             error if failure::is_lost(error) => NoListing::Lost(self.redaction.text(error)),
@@ -287,8 +293,13 @@ impl Connection {
                 Ok(_) => break,
                 Err(error) => {
                     let is_first = params.input_responses.is_none() && params.request_state.is_none();
-                    if failure::is_lost(&error) {
-                        self.over.cancel();
+                    match &error {
+                        // A listing shows whether it has.
+                        ServiceError::McpError(error) if failure::may_end_session(error) => {
+                            self.changed.notify_one();
+                        }
+                        error if failure::is_lost(error) => self.over.cancel(),
+                        _ => {}
                     }
                     return Err(failure::of(error, is_first, &self.redaction));
                 }

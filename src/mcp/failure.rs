@@ -17,10 +17,29 @@ const RETRY_AFTER_BYTES_MAX: usize = 64;
 
 /// Why a call has no result.
 pub(super) enum Failure {
-    /// The server refused the request because its session has ended. The tool did not run.
-    SessionEnded,
+    /// The server refused the request because of the connection, not of the call. The tool did not run.
+    Connection(Refused),
     /// The call has this end.
     Error(ToolError),
+}
+
+/// Why a server refuses every request of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The session has ended.
+    Session,
+    /// The server wants other credentials.
+    Credentials,
+}
+
+impl Refused {
+    /// Returns the end of a call that is not sent again.
+    pub(super) fn into_error(self) -> ToolError {
+        ToolError::new(match self {
+            Self::Session => "its server has ended the session; the tool did not run",
+            Self::Credentials => "its server wants other credentials; the tool did not run",
+        })
+    }
 }
 
 /// Returns the error of a request that got an answer over HTTP which is no message of the protocol.
@@ -57,8 +76,10 @@ pub(super) fn of(error: ServiceError, is_first: bool, redaction: &Redaction) -> 
         )),
         ServiceError::TransportSend(error) => {
             match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-                Some(StreamableHttpError::SessionExpired) if is_first => Failure::SessionEnded,
-                Some(StreamableHttpError::AuthRequired(_)) => refused("its server wants other credentials"),
+                Some(StreamableHttpError::SessionExpired) if is_first => Failure::Connection(Refused::Session),
+                Some(StreamableHttpError::AuthRequired(_)) if is_first => {
+                    Failure::Connection(Refused::Credentials)
+                }
                 Some(StreamableHttpError::Client(error)) if error.is_connect() => {
                     refused("its server could not be reached")
                 }
@@ -82,6 +103,12 @@ pub(super) fn is_lost(error: &ServiceError) -> bool {
                 | StreamableHttpError::Deserialize(_)
         )
     )
+}
+
+/// Whether this answer may mean that a session has ended. Some servers have other statuses for that than 404, and they have
+/// them for requests of any kind.
+pub(super) fn may_end_session(error: &ErrorData) -> bool {
+    status(error).is_some_and(|status| (400..500).contains(&status) && !matches!(status, 403 | 429))
 }
 
 /// Returns the message of an error with its data.

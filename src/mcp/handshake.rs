@@ -11,6 +11,7 @@ use super::redaction::Redaction;
 use super::sse;
 use super::transport::{Watched, Work};
 use super::{Route, connection};
+use crate::config::McpProtocol;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use rmcp::model::ProtocolVersion;
@@ -86,10 +87,11 @@ impl NoHandshake {
         !matches!(self, Self::Late)
     }
 
-    /// Whether the server refused the request, as one that has only the transport of earlier servers does.
-    fn is_of_earlier_transport(&self) -> bool {
+    /// Whether the server refused the request, as one that has only the transport of earlier servers does: with a status, or
+    /// with an error of the protocol.
+    fn is_refusal(&self) -> bool {
         let Self::Failed(why) = self else { return false };
-        ["HTTP 400", "HTTP 404", "HTTP 405"].iter().any(|status| why.contains(status))
+        ["HTTP 400", "HTTP 404", "HTTP 405", "JSON-RPC error"].iter().any(|words| why.contains(words))
     }
 
     fn why(self) -> String {
@@ -121,9 +123,11 @@ async fn begin_process(
         Process::start(server, Path::new(command), args, env, (tasks, redaction))?;
     let mut stdout = BufReader::new(messages(stdout, tasks, log.clone()));
     let began = async {
-        let greeted = match known.is_silent.load(Ordering::Relaxed) {
-            true => Greeted::Initialize,
-            false => greet(&mut stdout, &mut stdin, (&handler.get_info(), start_timeout)).await?,
+        let greeted = match opening.protocol {
+            Some(McpProtocol::Legacy) => Greeted::Initialize,
+            Some(McpProtocol::Newest) => Greeted::Discover,
+            None if known.is_silent.load(Ordering::Relaxed) => Greeted::Initialize,
+            None => greet(&mut stdout, &mut stdin, (&handler.get_info(), start_timeout)).await?,
         };
         let transport =
             AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
@@ -184,8 +188,14 @@ struct Http<'a> {
 impl Http<'_> {
     async fn begin(&self) -> Result<Session, NoHandshake> {
         let known = self.opening.known;
-        if known.is_silent.load(Ordering::Relaxed) {
-            return Ok((self.connect(ClientLifecycleMode::Initialize, HANDSHAKE).await?, None));
+        let lifecycle = match self.opening.protocol {
+            Some(McpProtocol::Legacy) => Some(ClientLifecycleMode::Initialize),
+            Some(McpProtocol::Newest) => Some(discover()),
+            None => known.is_silent.load(Ordering::Relaxed).then_some(ClientLifecycleMode::Initialize),
+        };
+        if let Some(lifecycle) = lifecycle {
+            let made = self.connect(lifecycle, HANDSHAKE).await;
+            return Ok((self.or_earlier(made).await?, None));
         }
         let began = Instant::now();
         let automatic = ClientLifecycleMode::Auto {
@@ -205,11 +215,20 @@ impl Http<'_> {
         } else if made.as_ref().is_err_and(NoHandshake::is_undiscovered) {
             made = self.connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
         }
-        let made = match made {
-            Err(why) if why.is_of_earlier_transport() => self.connect_earlier(why).await,
+        Ok((self.or_earlier(made).await?, None))
+    }
+
+    /// Connects over the transport of earlier servers, if the server refused the present one.
+    async fn or_earlier(
+        &self,
+        made: Result<RunningService<RoleClient, Handler>, NoHandshake>,
+    ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
+        match made {
+            Err(why) if why.is_refusal() && self.opening.protocol != Some(McpProtocol::Newest) => {
+                self.connect_earlier(why).await
+            }
             made => made,
-        };
-        Ok((made?, None))
+        }
     }
 
     async fn connect(

@@ -72,6 +72,8 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 /// A server of the configuration.
 pub(crate) struct Server {
     definer: Arc<Definer>,
+    /// The key of its entry, for errors.
+    key: String,
     route: Route,
     /// What is known of the handshake of the server.
     known: Known,
@@ -95,6 +97,8 @@ struct Link {
     timeout: Duration,
     /// The same for a call of a server that reports progress.
     limit: TimeLimit,
+    /// Whether the headers may change from one connection to the next.
+    has_header_files: bool,
     /// How long a call may continue after an answer of the server without a result.
     result_deadline: Duration,
 }
@@ -145,25 +149,30 @@ impl Server {
             connection: watch::Sender::new(None),
             timeout: server.timeout(&config.tools),
             limit: TimeLimit { quiet: server.timeout(&config.tools), whole: config.tools.timeout_max() },
+            has_header_files: !server.header_files.is_empty(),
             result_deadline: server.result_deadline(),
         });
         let redaction = Redaction::new(secrets);
         let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
         let definer = Arc::new(Definer { config: server.clone(), link, redaction, log });
-        Ok(Self { definer, route, known: Known::default(), tools, store })
+        Ok(Self { definer, key, route, known: Known::default(), tools, store })
     }
 
     /// Connects, and connects again after a loss, until the work of this process has ended.
     pub(crate) async fn run(self, tasks: Tasks) {
-        let Definer { config, link, redaction, log } = &*self.definer;
+        let Definer { config, link, log, .. } = &*self.definer;
         let (server, mut pause) = (config.name.as_str(), PAUSE_MIN);
+        let mut now = (self.definer.redaction.clone(), None);
         let pins = Pins::new(self.store.clone(), tasks.clone(), server);
         loop {
             let began = Instant::now();
+            self.read_headers(&mut now);
+            let (redaction, route) = (&now.0, now.1.as_ref().unwrap_or(&self.route));
             let opening = Opening {
                 server,
-                route: &self.route,
+                route,
                 known: &self.known,
+                protocol: config.protocol,
                 start_timeout: config.start_timeout(),
                 tasks: &tasks,
                 redaction,
@@ -201,6 +210,27 @@ impl Server {
                 () = tasks.over() => return,
             }
             pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Reads the files of the headers again: their values may have changed since the last connection. Values that cannot be
+    /// read stay as they are.
+    fn read_headers(&self, (redaction, now): &mut (Redaction, Option<Route>)) {
+        let (Definer { config, .. }, Route::Http { url, client, .. }) = (&*self.definer, &self.route) else {
+            return;
+        };
+        if config.header_files.is_empty() {
+            return;
+        }
+        match config.headers(&self.key) {
+            Ok(headers) => {
+                let values = headers.values().filter_map(|value| value.to_str().ok()).map(str::to_owned);
+                *redaction = self.definer.redaction.with(values);
+                *now = Some(Route::Http { url: url.clone(), client: client.clone(), headers });
+            }
+            Err(error) => {
+                tracing::warn!(server = config.name, %error, "the headers of an MCP server could not be read again");
+            }
         }
     }
 

@@ -120,9 +120,12 @@ pub(super) fn result(fields: Map<String, Value>) -> CallToolResult {
     let Value::Object(mut fields) = known else { return CallToolResult::default() };
     let mut result = CallToolResult::default();
     if ["content", "structuredContent", "isError"].iter().any(|field| fields.contains_key(*field)) {
-        result.content = blocks(fields.remove("content"));
+        let content = fields.remove("content");
+        // Some servers have a kind of content for failures.
+        let is_error = fields.get("isError").map_or_else(|| content.as_ref().is_some_and(has_error), says_yes);
+        result.is_error = Some(is_error);
+        result.content = blocks(content);
         result.structured_content = fields.remove("structuredContent");
-        result.is_error = fields.get("isError").map(says_yes);
         return result;
     }
     // The server answers in words of its own.
@@ -236,6 +239,11 @@ fn form(params: Value) -> Option<ElicitRequestParams> {
         message,
         requested_schema: ElicitationSchema::new(BTreeMap::new()),
     })
+}
+
+fn has_error(content: &Value) -> bool {
+    let is_error = |part: &Value| part.get("type").and_then(Value::as_str) == Some("error");
+    content.as_array().map_or_else(|| is_error(content), |parts| parts.iter().any(is_error))
 }
 
 fn blocks(content: Option<Value>) -> Vec<ContentBlock> {

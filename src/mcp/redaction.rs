@@ -25,6 +25,11 @@ impl Redaction {
         Self(secrets)
     }
 
+    /// Returns the same with more secrets.
+    pub(super) fn with(&self, secrets: impl IntoIterator<Item = String>) -> Self {
+        Self::new(self.0.iter().cloned().chain(secrets))
+    }
+
     /// Returns the text without secrets, readable and short.
     pub(super) fn text(&self, text: impl ToString) -> String {
         visible(&cut(self.masked(text.to_string()), TEXT_BYTES_MAX))

@@ -93,7 +93,7 @@ impl RemoteServer for Link {
                     Some(outcome @ (Outcome::Failed(_) | Outcome::InterruptedWith(_))) => Again::Failed(outcome),
                     _ => Again::Unknown,
                 },
-                Ok(Err(Failure::SessionEnded)) => Again::Unknown,
+                Ok(Err(Failure::Connection(_))) => Again::Unknown,
                 Err(_elapsed) => Again::Unknown,
             }
         }

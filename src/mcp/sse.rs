@@ -59,7 +59,7 @@ async fn begin(client: &Client, url: &Url, headers: &HeaderMap) -> Result<(Boxed
             let data = event.data.unwrap_or_default();
             let address = url.join(data.trim()).map_err(|_| "its stream names no address".to_owned())?;
             if address.origin() != url.origin() {
-                return Err("its stream names an address of another origin".to_owned());
+                return Err(format!("its stream names {address}, which is of another origin"));
             }
             return Ok((events, address));
         }

@@ -1,7 +1,7 @@
 //! A tool of a server.
 
 use super::connection::{Called, Connection};
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::{Connected, Link};
 use crate::domain::owner::{Owner, RemoteWork};
 use crate::tools::request_answer::time_without_waits;
@@ -53,14 +53,17 @@ impl McpTool {
 }
 
 impl McpTool {
-    /// Calls the tool. A server that refuses the request because its session has ended has not executed it: it gets the
-    /// request once more, in its next session.
+    /// Calls the tool. A server that refuses the request because its session has ended, or because of credentials that have
+    /// changed in their file, has not executed it: it gets the request once more, over the next connection.
     async fn call(&self, connection: Arc<Connection>, permit: &Permit) -> Result<Called, ToolError> {
         let params = || CallToolRequestParams::new(self.name.clone()).with_arguments(permit.input().clone());
-        match connection.call(params(), permit.request_sender()).await {
+        let refused = match connection.call(params(), permit.request_sender()).await {
             Ok(called) => return Ok(called),
             Err(Failure::Error(error)) => return Err(error),
-            Err(Failure::SessionEnded) => {}
+            Err(Failure::Connection(refused)) => refused,
+        };
+        if refused == Refused::Credentials && !self.link.has_header_files {
+            return Err(refused.into_error());
         }
         let mut connections = self.link.connection.subscribe();
         let is_next = |now: &Option<Connected>| {
@@ -68,7 +71,7 @@ impl McpTool {
         };
         let next = timeout(NEXT_SESSION.min(self.link.timeout / 2), connections.wait_for(is_next)).await;
         let next = next.ok().and_then(Result::ok).and_then(|next| next.clone());
-        let Some(Connected { connection, definitions }) = next else { return Err(ended()) };
+        let Some(Connected { connection, definitions }) = next else { return Err(refused.into_error()) };
         // The approval was for this definition.
         if definitions.get(&self.name) != Some(&self.definition_hash) {
             return Err(ToolError::new("its definition has changed; the tool did not run"));
@@ -76,13 +79,9 @@ impl McpTool {
         match connection.call(params(), permit.request_sender()).await {
             Ok(called) => Ok(called),
             Err(Failure::Error(error)) => Err(error),
-            Err(Failure::SessionEnded) => Err(ended()),
+            Err(Failure::Connection(refused)) => Err(refused.into_error()),
         }
     }
-}
-
-fn ended() -> ToolError {
-    ToolError::new("its server has ended the session; the tool did not run")
 }
 
 impl DynTool for McpTool {

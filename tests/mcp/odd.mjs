@@ -3,15 +3,16 @@
 //   result              the result, as JSON or as a text of JSON
 //   error               the error of JSON-RPC
 //   status, headers, body   the answer over HTTP
-// PUT /state: { tools } are listed from now on, { sessions: true } gives sessions, { forget: true } ends them, and
-// { listing: status } answers listings with this status. GET /state tells how often a session began, and the notes of the
+// PUT /state: { tools } are listed from now on, { sessions: true } gives sessions, { forget: true } ends them, which
+// requests learn by the status { stale }, and
+// { token } is what requests need as authorization, { listing: status } answers listings with this status. GET /state tells how often a session began, and the notes of the
 // calls. /old redirects to /mcp, and /away to another origin.
 
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 
 const any = { type: 'object', properties: { note: { type: 'string' } } };
-const state = { tools: [{ name: 'act', description: 'Answers.', inputSchema: any }], sessions: false, listing: 200 };
+const state = { tools: [{ name: 'act', description: 'Answers.', inputSchema: any }], sessions: false, stale: 404, listing: 200 };
 const seen = { initialized: 0, called: [] };
 let known = new Set();
 
@@ -32,6 +33,7 @@ createServer(async (request, response) => {
   }
   if (request.url === '/old') return response.writeHead(307, { location: '/mcp' }).end();
   if (request.url === '/away') return response.writeHead(307, { location: 'https://away.example/mcp' }).end();
+  if (state.token && request.headers.authorization !== state.token) return response.writeHead(401).end();
   if (request.method !== 'POST') return response.writeHead(405).end();
   const { id, method, params } = await read(request);
   const answer = (fields, headers) => json(200, JSON.stringify({ jsonrpc: '2.0', id, ...fields }), headers);
@@ -42,7 +44,7 @@ createServer(async (request, response) => {
     return answer({ result: initialized }, state.sessions ? { 'mcp-session-id': session } : {});
   }
   if (method === 'server/discover') return answer({ error: { code: -32601, message: 'no such method' } });
-  if (state.sessions && !known.has(request.headers['mcp-session-id'])) return response.writeHead(404).end();
+  if (state.sessions && !known.has(request.headers['mcp-session-id'])) return response.writeHead(state.stale).end();
   if (id === undefined) return response.writeHead(202).end();
   if (method === 'tools/list') {
     return state.listing === 200 ? answer({ result: { tools: state.tools } }) : response.writeHead(state.listing).end();

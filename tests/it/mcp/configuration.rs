@@ -37,6 +37,7 @@ fn a_wrong_entry_is_refused_with_its_key() {
         ),
         ("name = \"a\"\ncommand = \"x\"\nrequire_approval = [\"write\"]", "mcp[0].tools: expected the list"),
         ("name = \"a\"\ncommand = \"x\"\ntimeout = \"0s\"", "mcp[0].timeout: expected more than 0s"),
+        ("name = \"a\"\ncommand = \"x\"\nprotocol = \"old\"", "mcp[0].protocol"),
         ("name = \"a\"\ncommand = \"x\"\nstart_timeout = \"0s\"", "mcp[0].start_timeout: expected more than"),
         (
             "name = \"a\"\nurl = \"https://x.example\"\nstart_timeout = \"5s\"",

@@ -1,7 +1,7 @@
 //! A server that answers what no specification has (`tests/mcp/odd.mjs`, `tests/mcp/session.mjs`).
 
 use super::sessions::Session;
-use super::{approved, entry, hold, packages, tool};
+use super::{Steered, approved, entry, hold, packages, tool, with};
 use crate::support::{Embedded, Process, UNKNOWN, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -50,7 +50,13 @@ impl Odd {
     }
 
     async fn server(&self) -> Embedded {
-        let entry = entry(&json!({ "name": "s", "url": self.url("mcp") }));
+        self.server_with(&json!({ "timeout": "6s" })).await
+    }
+
+    async fn server_with(&self, lines: &Value) -> Embedded {
+        let mut all = json!({ "name": "s", "url": self.url("mcp"), "timeout": "6s" });
+        all.as_object_mut().unwrap().extend(lines.as_object().unwrap().clone());
+        let entry = entry(&all);
         let server = Box::pin(Embedded::with(|config: &mut Config| {
             config.egress.allow = vec!["127.0.0.1".to_owned()];
             config.mcp = vec![entry];
@@ -113,6 +119,7 @@ async fn each_part_of_a_result_that_can_be_read_counts_and_the_connection_stays(
     for (result, why) in [
         (json!({ "content": [shipped], "isError": "true" }), "order 5 shipped"),
         (json!({ "content": [shipped], "isError": 1 }), "order 5 shipped"),
+        (json!({ "content": [{ "type": "error", "text": "no account" }] }), "no account"),
         (json!({ "content": [{ "type": "odd" }], "isError": true }), "[content of an unknown kind: odd]"),
         (json!({ "content": [], "isError": true, "structuredContent": { "line": 121 } }), "{\"line\":121}"),
     ] {
@@ -322,6 +329,47 @@ async fn a_call_that_met_the_end_of_its_session_is_made_once_in_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_session_whose_end_has_another_status_is_followed_by_the_next_one() {
+    let odd = Odd::start(&json!({ "sessions": true, "stale": 400 })).await;
+    let server = odd.server().await;
+    odd.set(&json!({ "forget": true })).await;
+    let call = approved(&server, "s__act", &json!({ "note": "a" })).await;
+    let expected = unknown("HTTP 400 Bad Request");
+    assert_eq!((&call["state"], &call["result"]), (&json!("interrupted"), &json!(expected)));
+    let next = async || (odd.seen().await["initialized"] == 2).then_some(());
+    eventually("the server has a new session", next).await;
+    tool(&server.client, "s__act").await;
+    let call = approved(&server, "s__act", &json!({ "note": "b" })).await;
+    assert_eq!(call["state"], "succeeded", "{call}");
+    assert_eq!(odd.seen().await["called"], json!(["b"]));
+}
+
+#[tokio::test]
+async fn a_token_that_was_replaced_in_its_file_is_used_without_a_restart() {
+    let odd = Odd::start(&json!({ "token": "Bearer first-token" })).await;
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "Bearer first-token\n").unwrap();
+    let server = odd.server_with(&json!({ "header_files": { "authorization": token } })).await;
+    let id = hold(&server, "s__act", &json!({ "note": "a" })).await;
+    std::fs::write(&token, "Bearer second-token\n").unwrap();
+    odd.set(&json!({ "token": "Bearer second-token" })).await;
+    let done = server.client.approve(&id).await;
+    assert_eq!(done.body["state"], "succeeded", "{:?}", done.body);
+    assert_eq!(odd.seen().await, json!({ "initialized": 2, "called": ["a"] }));
+
+    // Without another token in the file the call is not sent again.
+    tool(&server.client, "s__act").await;
+    let id = hold(&server, "s__act", &json!({ "note": "b" })).await;
+    odd.set(&json!({ "token": "Bearer third-token" })).await;
+    let done = server.client.approve(&id).await;
+    assert_eq!(done.body["state"], "failed", "{:?}", done.body);
+    let result = server.client.call(&id).await["result"].clone();
+    assert_eq!(result, "The tool failed: its server wants other credentials; the tool did not run");
+    assert_eq!(odd.seen().await["called"], json!(["a"]));
+}
+
+#[tokio::test]
 async fn an_odd_result_over_stdio_ends_no_process_and_no_other_call() {
     let mut session = Session::start(&json!({})).await;
     let ann = session.ann.clone();
@@ -391,4 +439,21 @@ async fn a_report_of_progress_begins_the_time_of_a_call_again_up_to_a_limit() {
     session.does(&json!([{ "finish": "ends" }]));
     assert_eq!(ann.becomes(&ends, "succeeded").await["output"], "done");
     ann.becomes(&endless, "interrupted").await;
+}
+
+#[tokio::test]
+async fn the_protocol_of_a_server_is_the_one_that_the_operator_names() {
+    for protocol in ["legacy", "newest"] {
+        let steered = Steered::with("act");
+        let server = with(steered.entry("s", &json!({ "protocol": protocol }))).await;
+        tool(&server.client, "s__act").await;
+        let id = hold(&server, "s__act", &json!({ "do": "task" })).await;
+        server.client.approve(&id).await;
+        if protocol == "legacy" {
+            let call = server.client.becomes(&id, "succeeded").await;
+            assert_eq!(call["output"], "the client has no tasks");
+        } else {
+            assert!(server.client.call(&id).await["result_deadline"].is_string(), "it is a task");
+        }
+    }
 }
