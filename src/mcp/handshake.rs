@@ -12,6 +12,7 @@ use super::sse;
 use super::transport::{Watched, Work};
 use super::{Route, connection};
 use crate::config::McpProtocol;
+use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use rmcp::model::ProtocolVersion;
@@ -24,7 +25,6 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::BufReader;
 use tokio::time::timeout;
@@ -39,11 +39,18 @@ const DISCOVERY: Duration = Duration::from_secs(10);
 /// How long a server that may be slow is given for its second `server/discover`.
 const DISCOVERY_AGAIN: Duration = Duration::from_secs(30);
 
-/// What is known of the handshake of a server.
+/// The handshake of a server, if it took long to find, until it fails.
 #[derive(Default)]
-pub(super) struct Known {
-    /// Whether the server leaves `server/discover` unanswered, and has answered `initialize` alone.
-    is_silent: AtomicBool,
+pub(super) struct Known(Mutex<Option<McpProtocol>>);
+
+impl Known {
+    fn get(&self) -> Option<McpProtocol> {
+        *self.0.lock()
+    }
+
+    fn set(&self, protocol: Option<McpProtocol>) {
+        *self.0.lock() = protocol;
+    }
 }
 
 /// A session with a server, and the process of the server if holdpoint started it.
@@ -55,6 +62,7 @@ pub(super) async fn begin(
     handler: &Handler,
     calls: &Arc<Calls>,
 ) -> Result<Session, String> {
+    let before = opening.known.get();
     let begun = match opening.route {
         Route::Process { .. } => begin_process(opening, handler, calls).await,
         Route::Http { url, client, headers } => {
@@ -62,8 +70,8 @@ pub(super) async fn begin(
             at.begin().await.map_err(NoHandshake::why)
         }
     };
-    if begun.is_err() {
-        opening.known.is_silent.store(false, Ordering::Relaxed);
+    if begun.is_err() && before.is_some() {
+        opening.known.set(None);
     }
     begun
 }
@@ -123,10 +131,9 @@ async fn begin_process(
         Process::start(server, Path::new(command), args, env, (tasks, redaction))?;
     let mut stdout = BufReader::new(messages(stdout, tasks, log.clone()));
     let began = async {
-        let greeted = match opening.protocol {
+        let greeted = match opening.protocol.or_else(|| known.get()) {
             Some(McpProtocol::Legacy) => Greeted::Initialize,
             Some(McpProtocol::Newest) => Greeted::Discover,
-            None if known.is_silent.load(Ordering::Relaxed) => Greeted::Initialize,
             None => greet(&mut stdout, &mut stdin, (&handler.get_info(), start_timeout)).await?,
         };
         let transport =
@@ -137,9 +144,13 @@ async fn begin_process(
             Greeted::Discover => discover(),
             Greeted::Initialize => ClientLifecycleMode::Initialize,
             Greeted::Initialized { result, was_silent } => {
-                known.is_silent.store(was_silent, Ordering::Relaxed);
+                known.set(was_silent.then_some(McpProtocol::Legacy));
                 transport = transport.after_initialize(result);
                 ClientLifecycleMode::Initialize
+            }
+            Greeted::TooLate => {
+                known.set(Some(McpProtocol::Newest));
+                return Err("it started slowly; it is started again with its handshake".to_owned());
             }
         };
         let limit = HANDSHAKE.max(start_timeout);
@@ -188,11 +199,10 @@ struct Http<'a> {
 impl Http<'_> {
     async fn begin(&self) -> Result<Session, NoHandshake> {
         let known = self.opening.known;
-        let lifecycle = match self.opening.protocol {
-            Some(McpProtocol::Legacy) => Some(ClientLifecycleMode::Initialize),
-            Some(McpProtocol::Newest) => Some(discover()),
-            None => known.is_silent.load(Ordering::Relaxed).then_some(ClientLifecycleMode::Initialize),
-        };
+        let lifecycle = self.opening.protocol.or_else(|| known.get()).map(|protocol| match protocol {
+            McpProtocol::Legacy => ClientLifecycleMode::Initialize,
+            McpProtocol::Newest => discover(),
+        });
         if let Some(lifecycle) = lifecycle {
             let made = self.connect(lifecycle, HANDSHAKE).await;
             return Ok((self.or_earlier(made).await?, None));
@@ -210,7 +220,7 @@ impl Http<'_> {
             if let Err(why) = &made {
                 let is_silent = !why.has_answered();
                 made = self.connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
-                known.is_silent.store(is_silent && made.is_ok(), Ordering::Relaxed);
+                known.set((is_silent && made.is_ok()).then_some(McpProtocol::Legacy));
             }
         } else if made.as_ref().is_err_and(NoHandshake::is_undiscovered) {
             made = self.connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
