@@ -195,7 +195,7 @@ impl Executor {
             biased;
             returned = &mut *tool => return Ok(returned_by(returned, execution)),
             halt = heartbeat.halt() => Some(halt),
-            () = time_without_waits(self.gate().timeout(), waited) => None,
+            () = time_without_waits(self.gate().time_limit(), waited) => None,
         };
         cancellation.cancel();
         let (unknown, grace) = match halt {

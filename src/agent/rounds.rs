@@ -65,10 +65,10 @@ impl Executor {
             }
         };
         let next = match again {
-            Again::Ended(Ok(output)) => {
+            Again::Ended(output) => {
                 return Ok(ControlFlow::Break(End::Outcome(self.gate().succeeded(output))));
             }
-            Again::Ended(Err(why)) => return Ok(ControlFlow::Break(End::Outcome(Outcome::Failed(why)))),
+            Again::Failed(outcome) => return Ok(ControlFlow::Break(End::Outcome(outcome))),
             Again::Unknown => return Ok(ControlFlow::Break(End::Outcome(Outcome::Interrupted))),
             Again::Next(next) => next,
         };

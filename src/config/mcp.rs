@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The longest time that a server has to answer, unless it has a `timeout` of its own.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a program may take to start, unless its entry says otherwise. `npx` may download it first.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum length of the name of a server. It leaves room for the names of tools.
 const NAME_MAX: usize = 32;
 /// Headers that the protocol sets.
@@ -73,6 +75,16 @@ pub struct McpServer {
     /// `timeout`: how long the server has to answer. At most `tools.timeout`.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// `protocol`: the versions of the protocol that holdpoint uses. Default: the newest that the server has.
+    #[serde(
+        default,
+        deserialize_with = "super::sources::some_word",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub protocol: Option<McpProtocol>,
+    /// `start_timeout`: how long the program of the server may take to start.
+    #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub start_timeout: Option<Duration>,
     /// `result_deadline`: how long a task of the server may take. After it the outcome is unknown.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub result_deadline: Option<Duration>,
@@ -83,6 +95,17 @@ pub struct McpServer {
         skip_serializing_if = "Option::is_none"
     )]
     pub risk: Option<ToolRisk>,
+}
+
+/// The versions of the protocol that are used with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum McpProtocol {
+    /// Those that begin with `initialize`, up to 2025-11-25.
+    Legacy,
+    /// Those that begin with `server/discover`, from 2026-07-28 on.
+    Newest,
 }
 
 /// How a server is reached.
@@ -123,6 +146,11 @@ impl McpServer {
         self.timeout.unwrap_or_else(|| TIMEOUT.min(tools.timeout))
     }
 
+    /// Returns how long the program of the server may take to start.
+    pub(crate) fn start_timeout(&self) -> Duration {
+        self.start_timeout.unwrap_or(START_TIMEOUT)
+    }
+
     /// Returns how long a task of the server may take.
     pub(crate) fn result_deadline(&self) -> Duration {
         self.result_deadline.unwrap_or(RESULT_DEADLINE)
@@ -149,8 +177,13 @@ impl McpServer {
             let secrets = own.into_values().collect();
             return Ok(Reached::Process { command, args: self.args.clone(), env, secrets });
         }
-        let headers = headers(key, &self.headers, &self.header_files)?;
+        let headers = self.headers(key)?;
         Ok(Reached::Http { url: self.url.clone().unwrap_or_default(), headers })
+    }
+
+    /// Returns the headers of each request, with the values of the files as they are now.
+    pub(crate) fn headers(&self, key: &str) -> Result<HeaderMap, ConfigError> {
+        headers(key, &self.headers, &self.header_files)
     }
 
     fn check(&self, key: &str, tools: &Tools, egress: &Egress) -> Result<(), ConfigError> {
@@ -182,6 +215,14 @@ impl McpServer {
             _ => return wrong(key("command"), "expected either this or url"),
         }
         self.check_names(key)?;
+        match self.start_timeout {
+            Some(_) if self.command.is_none() => {
+                return wrong(key("start_timeout"), "expected none: only a program is started");
+            }
+            Some(time) if time.is_zero() => return wrong(key("start_timeout"), "expected more than 0s"),
+            Some(time) => duration(&key("start_timeout"), time)?,
+            None => {}
+        }
         match self.result_deadline {
             Some(deadline) if deadline.is_zero() => {
                 return wrong(key("result_deadline"), "expected more than 0s");

@@ -47,7 +47,7 @@ pub(crate) use limits::Caps;
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use mail::{Mail, MailTls};
-pub use mcp::McpServer;
+pub use mcp::{McpProtocol, McpServer};
 pub(crate) use mcp::{Reached, key as mcp_key};
 pub use model::Model;
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub struct Tools {
     /// `timeout`: the longest execution of a tool. After it the call is cancelled.
     #[serde(with = "super::sources::duration")]
     pub timeout: Duration,
+    /// `timeout_max`: the longest execution of a tool that reports progress. Each report begins `timeout` again.
+    #[serde(with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
+    pub timeout_max: Option<Duration>,
     /// `cancel_grace`: how long the tool of a cancelled call may take to return. After it the outcome is
     /// unknown.
     #[serde(with = "super::sources::duration")]
@@ -39,6 +42,7 @@ impl Default for Tools {
             demo: true,
             files_dir: PathBuf::from("holdpoint-files"),
             timeout: Duration::from_secs(60),
+            timeout_max: None,
             cancel_grace: Duration::from_secs(5),
             preview_timeout: Duration::from_secs(5),
             repair: false,
@@ -47,6 +51,8 @@ impl Default for Tools {
     }
 }
 
+/// The longest execution of a tool that reports progress, unless `timeout_max` or a longer `timeout` says otherwise.
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// The most that a preview may delay a hold. A user waits for the answer meanwhile.
 const PREVIEW_TIMEOUT_MAX: Duration = Duration::from_secs(30);
 /// The most approvals that a tool can require.
@@ -114,6 +120,7 @@ impl<'de> Deserialize<'de> for Tools {
                 "demo" => tools.demo = read(&key, value)?,
                 "files_dir" => tools.files_dir = read(&key, value)?,
                 "timeout" => tools.timeout = read::<Time, _>(&key, value)?.0,
+                "timeout_max" => tools.timeout_max = Some(read::<Time, _>(&key, value)?.0),
                 "cancel_grace" => tools.cancel_grace = read::<Time, _>(&key, value)?.0,
                 "preview_timeout" => tools.preview_timeout = read::<Time, _>(&key, value)?.0,
                 "repair" => tools.repair = read(&key, value)?,
@@ -121,8 +128,8 @@ impl<'de> Deserialize<'de> for Tools {
                     tools.rules.insert(key.clone(), read(&key, value)?);
                 }
                 _ => {
-                    let expected = "expected demo, files_dir, timeout, cancel_grace, preview_timeout, repair, \
-                                    or a table with the name of a tool";
+                    let expected = "expected demo, files_dir, timeout, timeout_max, cancel_grace, \
+                                    preview_timeout, repair, or a table with the name of a tool";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }
             }
@@ -132,8 +139,19 @@ impl<'de> Deserialize<'de> for Tools {
 }
 
 impl Tools {
+    /// Returns the longest execution of a tool that reports progress.
+    pub(crate) fn timeout_max(&self) -> Duration {
+        self.timeout_max.unwrap_or(TIMEOUT_MAX.max(self.timeout))
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         duration("tools.timeout", self.timeout)?;
+        if let Some(most) = self.timeout_max {
+            if most < self.timeout {
+                return wrong("tools.timeout_max", "expected at least tools.timeout");
+            }
+            duration("tools.timeout_max", most)?;
+        }
         duration("tools.cancel_grace", self.cancel_grace)?;
         if self.preview_timeout.is_zero() || self.preview_timeout > PREVIEW_TIMEOUT_MAX {
             let why = format!("expected more than 0s, and at most {}s", PREVIEW_TIMEOUT_MAX.as_secs());

@@ -12,13 +12,20 @@ const OUTCOMES = {
     : [APPROVED(item), ', and running.']),
   succeeded: item => [APPROVED(item), ', and done.'],
   failed: item => [APPROVED(item), item.result ? ['. It failed: ', brief(item.result)] : '. It failed.'],
-  interrupted: item => [APPROVED(item), '. The tool may have run: its outcome is unknown. Do not repeat it before you have looked.'],
+  interrupted: item => [APPROVED(item), '. The tool may have run: its outcome is unknown. Do not repeat it before you have looked.', said(item)],
   rejected: ({ decision }) => ['Denied by ', el('b', {}, person(decision?.by ?? 'the policy')), inPlaceOf(decision?.on_behalf_of), '. It did not run.'],
   expired: () => 'Nobody decided in time. It did not run.',
   cancelled: item => (item.decision?.decision === 'approve' ? [APPROVED(item), ', then cancelled. It did not run.']
     : ['Cancelled by ', el('b', {}, person(item.decision?.by ?? 'the system')), '. It did not run.']),
   invalid: () => 'The call cannot run. It did not run.',
 };
+
+// What the server of the tool said about an unknown outcome.
+const SAID = ' The server said: ';
+function said({ result }) {
+  const at = result?.indexOf(SAID) ?? -1;
+  return at >= 0 && [SAID, brief(result.slice(at + SAID.length))];
+}
 
 // The whole is further down.
 const brief = text => el('span', { className: 'words-of-tool' }, text.length > WORDS_MAX ? `${text.slice(0, WORDS_MAX)}…` : text);

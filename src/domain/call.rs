@@ -230,6 +230,8 @@ pub(crate) enum Outcome {
     FailedAgain(String),
     /// The outcome is unknown. The tool may have had its effect.
     Interrupted,
+    /// The same, with a sentence about what the service of the tool said.
+    InterruptedWith(String),
     /// The outcome is unknown because the process that ran the call has died, or because the tool lost track of
     /// its effect. An idempotent call is started again.
     Lost,
@@ -480,6 +482,7 @@ impl Outcome {
             Self::FailedAgain(message) => {
                 format!("{} {} {message}", model_texts::INTERRUPTED, model_texts::FAILED_AGAIN)
             }
+            Self::InterruptedWith(said) => format!("{} {said}", model_texts::INTERRUPTED),
             Self::Interrupted | Self::Lost => model_texts::INTERRUPTED.to_owned(),
         };
         with_edit(result_text, edit, bytes_max)
@@ -500,7 +503,9 @@ pub(crate) fn established(
             output => format!("{}{} {output}", model_texts::ESTABLISHED, model_texts::OUTPUT),
         },
         Outcome::Failed(why) => format!("{} {why}", model_texts::ESTABLISHED_FAILED),
-        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => model_texts::INTERRUPTED.to_owned(),
+        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) | Outcome::Lost => {
+            model_texts::INTERRUPTED.to_owned()
+        }
     };
     let result_text = match reason {
         Some(reason) => format!("{result_text} {}{reason}", model_texts::REASON),

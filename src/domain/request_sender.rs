@@ -88,6 +88,11 @@ impl RequestSender {
         self.waited.unsettled()
     }
 
+    /// The tool has reported progress: its time begins again.
+    pub(crate) fn report_progress(&self) {
+        self.waited.report();
+    }
+
     /// Whether the execution may ask at least once more.
     pub(crate) fn may_ask(&self) -> bool {
         self.asked.load(Ordering::Relaxed) < REQUESTS_MAX

@@ -15,6 +15,8 @@ struct Waits {
     since: Option<Instant>,
     /// The time of the waits that are over.
     over: Duration,
+    /// The last report of progress: when, and the time of all waits until then.
+    reported: Option<(Instant, Duration)>,
 }
 
 /// Whether the outcome of one execution is in the database, or its owner: the executor keeps its [`Waited`] until then.
@@ -49,8 +51,26 @@ impl Waited {
 
     /// Returns the time of all waits until now.
     pub(crate) fn total(&self) -> Duration {
+        self.0.lock().total()
+    }
+
+    /// The tool has reported progress.
+    pub(crate) fn report(&self) {
+        let mut waits = self.0.lock();
+        waits.reported = Some((Instant::now(), waits.total()));
+    }
+
+    /// Returns the time since the last report of progress, without waits. `None` if there was no report.
+    pub(crate) fn since_report(&self) -> Option<Duration> {
         let waits = self.0.lock();
-        waits.over.saturating_add(waits.since.map_or(Duration::ZERO, |since| since.elapsed()))
+        let (at, before) = waits.reported?;
+        Some(at.elapsed().saturating_sub(waits.total().saturating_sub(before)))
+    }
+}
+
+impl Waits {
+    fn total(&self) -> Duration {
+        self.over.saturating_add(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::domain::request_sender::RequestSender;
 use crate::domain::waited::Unsettled;
 use parking_lot::Mutex;
-use rmcp::model::{CallToolRequestParams, RequestId, RequestMetaObject};
+use rmcp::model::{CallToolRequestParams, ProgressToken, RequestId, RequestMetaObject};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,8 @@ struct Call {
     sender: Option<RequestSender>,
     /// The request that the server has not answered.
     request: Option<RequestId>,
+    /// By this token the server reports progress.
+    progress: Option<ProgressToken>,
     /// Since the call was given up without an answer: until when the server may execute it.
     possible_until: Option<Instant>,
     execution: Unsettled,
@@ -62,7 +64,8 @@ impl Calls {
     /// Adds a call.
     pub(super) fn begin(self: &Arc<Self>, sender: RequestSender) -> Flight {
         let (execution, now) = (sender.unsettled(), Instant::now());
-        let call = Call { sender: Some(sender), request: None, possible_until: None, execution };
+        let call =
+            Call { sender: Some(sender), request: None, progress: None, possible_until: None, execution };
         let mut state = self.state.lock();
         let id = state.next;
         state.next = id.wrapping_add(1);
@@ -73,7 +76,12 @@ impl Calls {
     }
 
     /// The transport is about to send this request. Takes the mark of its flight out of it.
-    pub(super) fn sent(&self, id: &RequestId, params: &mut CallToolRequestParams) {
+    pub(super) fn sent(
+        &self,
+        id: &RequestId,
+        params: &mut CallToolRequestParams,
+        progress: Option<ProgressToken>,
+    ) {
         let Some(meta) = &mut params.meta else { return };
         let flight = meta.remove(FLIGHT).and_then(|flight| flight.as_u64());
         if meta.is_empty() {
@@ -82,6 +90,16 @@ impl Calls {
         let mut state = self.state.lock();
         if let Some(call) = flight.and_then(|flight| state.calls.get_mut(&flight)) {
             call.request = Some(id.clone());
+            call.progress = progress;
+        }
+    }
+
+    /// The server has reported progress.
+    pub(super) fn progressed(&self, token: &ProgressToken) {
+        let state = self.state.lock();
+        let of = state.calls.values().find(|call| call.progress.as_ref() == Some(token));
+        if let Some(sender) = of.and_then(|call| call.sender.as_ref()) {
+            sender.report_progress();
         }
     }
 
@@ -154,7 +172,7 @@ mod tests {
     fn send(calls: &Calls, flight: &Flight, id: i64) {
         let mut params = CallToolRequestParams::new("t");
         flight.mark(&mut params);
-        calls.sent(&RequestId::Number(id), &mut params);
+        calls.sent(&RequestId::Number(id), &mut params, None);
         assert_eq!(params, CallToolRequestParams::new("t"), "the server gets no mark");
     }
 
@@ -212,7 +230,7 @@ mod tests {
         let (flight, _bob) = begin(&calls);
         send(&calls, &flight, 2);
         assert!(!only(&calls));
-        calls.sent(&RequestId::Number(3), &mut late);
+        calls.sent(&RequestId::Number(3), &mut late, None);
         assert!(!only(&calls));
         calls.answered(&RequestId::Number(3));
         assert!(only(&calls));

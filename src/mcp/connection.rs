@@ -2,15 +2,16 @@
 
 use super::calls::{Calls, Flight};
 use super::elicitation::{answer_all, result_of, round};
-use super::http::HttpClient;
-use super::lines::messages;
+use super::failure::{self, Failure};
+use super::handshake::{Known, begin};
 use super::log_rate::LogRate;
 use super::process::Process;
-use super::raw::MESSAGE_BYTES_MAX;
+use super::readable::{self, Unread};
 use super::redaction::Redaction;
-use super::transport::{CallOfForm, Watched, Work};
+use super::transport::CallOfForm;
 use super::{Route, output};
 use crate::agent::Tasks;
+use crate::config::McpProtocol;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
 use crate::domain::request_sender::RequestSender;
 use crate::store::Store;
@@ -21,27 +22,18 @@ use rmcp::model::{
     FormElicitationCapability, GetTaskParams, Implementation, InputResponses, JsonObject,
     PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
-use rmcp::service::{ClientInitializeError, NotificationContext, RequestContext, RunningService};
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
-};
-use rmcp::{
-    ClientCacheConfig, ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, Peer, RoleClient,
-    ServiceError,
-};
+use rmcp::service::{NotificationContext, RequestContext, RunningService};
+use rmcp::{ClientCacheConfig, ClientHandler, ErrorData, Peer, RoleClient, ServiceError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum size of all definitions of a server.
 const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Maximum number of POSTs at once. A call that a server answers late has one until then.
-const POSTS_MAX: usize = 256;
 /// Maximum number of pages of a listing.
 const PAGES_MAX: usize = 50;
 /// Maximum number of answers to one call that want it again at once, or with input for which its process waits.
@@ -52,16 +44,6 @@ const SENT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The pause before the next subscription, once one has ended.
 const SUBSCRIBED_EVERY: Duration = Duration::from_secs(30);
-/// How long a handshake may take. An older server may leave its first request unanswered, and a command such as `npx`
-/// may download the server first.
-const HANDSHAKE: Duration = Duration::from_secs(60);
-
-/// After this time without an answer to `server/discover`, the library takes a server for an older one. A server that
-/// starts slowly may be neither older nor ready.
-const DISCOVERY: Duration = Duration::from_secs(10);
-/// How long a server that may have started slowly is given for its second `server/discover`.
-const DISCOVERY_AGAIN: Duration = Duration::from_secs(30);
-
 /// A connection. It closes when the last holder drops it.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
@@ -70,6 +52,7 @@ pub(super) struct Connection {
     changed: Arc<Notify>,
     calls: Arc<Calls>,
     log: Arc<LogRate>,
+    redaction: Redaction,
     _closing: DropGuard,
 }
 
@@ -79,19 +62,34 @@ pub(super) struct Opening<'a> {
     /// The name of the server.
     pub(super) server: &'a str,
     pub(super) route: &'a Route,
+    pub(super) known: &'a Known,
+    /// The protocol that is used, if the operator says which.
+    pub(super) protocol: Option<McpProtocol>,
     pub(super) tasks: &'a Tasks,
     pub(super) redaction: &'a Redaction,
     pub(super) store: &'a Store,
     pub(super) log: &'a Arc<LogRate>,
     /// How long the server has to answer.
     pub(super) timeout: Duration,
+    /// How long the program of the server may take to start.
+    pub(super) start_timeout: Duration,
 }
 
 /// The tools that a server lists.
 pub(super) struct Listing {
     pub(super) tools: Vec<Tool>,
+    /// The definitions that cannot be read.
+    pub(super) unread: Vec<Unread>,
     /// The hash of the listed definitions. It is kept in their place.
     pub(super) hash: [u8; 32],
+}
+
+/// Why there is no listing. The text is for the log.
+pub(super) enum NoListing {
+    /// The connection is lost.
+    Lost(String),
+    /// The server answered with something else. The connection is as good as before.
+    Refused(String),
 }
 
 /// What a server answered to a call.
@@ -104,7 +102,7 @@ pub(super) enum Called {
 
 /// What a server may ask of holdpoint: the fields of a form. A server may also say that its tools have changed.
 #[derive(Clone)]
-struct Handler {
+pub(super) struct Handler {
     changed: Arc<Notify>,
     log: Arc<LogRate>,
 }
@@ -158,29 +156,7 @@ impl Connection {
         let changed = Arc::new(Notify::new());
         let calls = Arc::new(Calls::new(opening.timeout));
         let handler = Handler { changed: changed.clone(), log: opening.log.clone() };
-        let (versions, began) = (vec![ProtocolVersion::V_2026_07_28], Instant::now());
-        let connect =
-            |lifecycle, limit| handshake(opening, handler.clone(), calls.clone(), (lifecycle, limit));
-        let automatic = ClientLifecycleMode::Auto {
-            preferred_versions: versions.clone(),
-            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-        };
-        let mut made = connect(automatic, HANDSHAKE).await;
-        // A server that answers the first request after the second one has failed, for the library.
-        if began.elapsed() >= DISCOVERY && made.as_ref().map_or_else(NoHandshake::has_answered, is_older) {
-            if let Ok((running, Some(process))) = made {
-                drop(running);
-                tasks.spawn_background(process.end());
-            }
-            let discover = ClientLifecycleMode::Discover { preferred_versions: versions };
-            made = connect(discover, DISCOVERY_AGAIN).await;
-            if made.is_err() {
-                made = connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
-            }
-        } else if made.as_ref().is_err_and(NoHandshake::is_undiscovered) {
-            made = connect(ClientLifecycleMode::Initialize, HANDSHAKE).await;
-        }
-        let (running, process) = made.map_err(NoHandshake::why)?;
+        let (running, process) = begin(opening, &handler, &calls).await?;
         let (peer, over, closing) =
             (running.peer().clone(), CancellationToken::new(), CancellationToken::new());
         // What a server lists is read again, whatever it says about its freshness.
@@ -189,8 +165,8 @@ impl Connection {
         if has_no_handshake(&peer) {
             tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
         }
-        let log = opening.log.clone();
-        Ok(Self { peer, over, changed, calls, log, _closing: closing.drop_guard() })
+        let (log, redaction) = (opening.log.clone(), opening.redaction.clone());
+        Ok(Self { peer, over, changed, calls, log, redaction, _closing: closing.drop_guard() })
     }
 
     /// Completes when the connection is lost.
@@ -203,28 +179,46 @@ impl Connection {
         self.changed.notified().await;
     }
 
-    /// Returns the listed tools, up to the limits. The error is for the log.
-    pub(super) async fn list(&self, redaction: &Redaction) -> Result<Listing, String> {
-        let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
+    /// Returns the listed tools, up to the limits.
+    pub(super) async fn list(&self) -> Result<Listing, NoListing> {
+        let (mut tools, mut unread, mut cursor, mut bytes) = (Vec::new(), Vec::new(), None, 0_usize);
         let mut hash = Sha256::new();
         for _page in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.peer.list_tools(Some(page)).await.map_err(|error| redaction.text(error))?;
+            let mut page = self.peer.list_tools(Some(page)).await.map_err(|error| self.no_listing(&error))?;
+            for odd in readable::unread(&mut page) {
+                hash.update(format!("{odd:?}"));
+                unread.push(odd);
+            }
             for tool in page.tools {
-                let json = serde_json::to_vec(&tool).map_err(|error| redaction.text(error))?;
+                let json = serde_json::to_vec(&tool)
+                    .map_err(|error| NoListing::Refused(self.redaction.text(error)))?;
                 bytes = bytes.saturating_add(json.len());
                 hash.update(json);
                 if bytes > LISTING_BYTES_MAX {
-                    return Err(format!("its definitions are longer than {LISTING_BYTES_MAX} bytes"));
+                    let why = format!("its definitions are longer than {LISTING_BYTES_MAX} bytes");
+                    return Err(NoListing::Refused(why));
                 }
                 tools.push(tool);
             }
             match page.next_cursor {
                 Some(next) if tools.len() <= SERVER_TOOLS_MAX => cursor = Some(next),
-                _ => return Ok(Listing { tools, hash: hash.finalize().into() }),
+                _ => return Ok(Listing { tools, unread, hash: hash.finalize().into() }),
             }
         }
-        Err(format!("its listing has more than {PAGES_MAX} pages"))
+        Err(NoListing::Refused(format!("its listing has more than {PAGES_MAX} pages")))
+    }
+
+    fn no_listing(&self, error: &ServiceError) -> NoListing {
+        match error {
+            ServiceError::McpError(error) if failure::may_end_session(error) => {
+                NoListing::Lost(self.redaction.text(failure::message(error)))
+            }
+            ServiceError::McpError(error) => NoListing::Refused(self.redaction.text(failure::message(error))),
+            ServiceError::UnexpectedResponse => NoListing::Refused("its answer is no listing".to_owned()),
+            error if failure::is_lost(error) => NoListing::Lost(self.redaction.text(error)),
+            error => NoListing::Refused(self.redaction.text(error)),
+        }
     }
 
     /// Whether the protocol of the server has rounds of answers.
@@ -237,7 +231,7 @@ impl Connection {
         &self,
         params: CallToolRequestParams,
         sender: RequestSender,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<Called, Failure> {
         let flight = self.calls.begin(sender.clone());
         let answered = self.call_until_answered(params, Some((&flight, &sender)), 0).await;
         flight.landed();
@@ -249,7 +243,7 @@ impl Connection {
         &self,
         params: CallToolRequestParams,
         rounds: u32,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<Called, Failure> {
         self.call_until_answered(params, None, rounds).await
     }
 
@@ -258,7 +252,7 @@ impl Connection {
         mut params: CallToolRequestParams,
         first: Option<(&Flight, &RequestSender)>,
         rounds: u32,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<Called, Failure> {
         for _answer in 0..ANSWERS_MAX {
             let mut sent = params.clone();
             if let Some((flight, _)) = first {
@@ -266,7 +260,8 @@ impl Connection {
             }
             match self.peer.call_tool_once(sent).await {
                 Ok(CallToolResponse::Complete(result)) => {
-                    return output::outcome(result).map(Called::Result).map_err(ToolError::new);
+                    let outcome = output::outcome(result).map(Called::Result);
+                    return outcome.map_err(|why| Failure::Error(ToolError::new(why)));
                 }
                 Ok(CallToolResponse::Task(created)) => {
                     let Some(id) = TaskId::new(created.task.task_id) else { break };
@@ -295,12 +290,20 @@ impl Connection {
                 Ok(_) => break,
                 Err(error) => {
                     let is_first = params.input_responses.is_none() && params.request_state.is_none();
-                    return Err(self.failed(error, is_first));
+                    match &error {
+                        // A listing shows whether it has.
+                        ServiceError::McpError(error) if failure::may_end_session(error) => {
+                            self.changed.notify_one();
+                        }
+                        error if failure::is_lost(error) => self.over.cancel(),
+                        _ => {}
+                    }
+                    return Err(failure::of(error, is_first, &self.redaction));
                 }
             }
         }
         tracing::warn!("an MCP server answered a call in a way that holdpoint does not support");
-        Err(ToolError::outcome_unknown())
+        Err(Failure::Error(ToolError::outcome_unknown()))
     }
 
     /// Returns the state of a task.
@@ -325,119 +328,16 @@ impl Connection {
 
     /// Has the connection made again if this answer shows that it is lost.
     fn checked<T>(&self, answer: Result<T, ServiceError>) -> Result<T, ServiceError> {
-        if matches!(answer, Err(ServiceError::TransportSend(_) | ServiceError::TransportClosed)) {
+        if answer.as_ref().is_err_and(failure::is_lost) {
             self.over.cancel();
         }
         answer
     }
-
-    /// Returns the end of a call without a result. A call that is sent again may have had an effect before.
-    fn failed(&self, error: ServiceError, is_first: bool) -> ToolError {
-        match error {
-            // The server refused the request before it began.
-            ServiceError::McpError(ErrorData {
-                code: ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND,
-                message,
-                ..
-            }) => ToolError::new(message),
-            ServiceError::McpError(_) => ToolError::outcome_unknown(),
-            error => {
-                self.over.cancel();
-                if is_first && was_not_sent(&error) {
-                    return ToolError::new("its server could not be reached; the tool did not run");
-                }
-                ToolError::outcome_unknown()
-            }
-        }
-    }
-}
-
-/// The reason why a handshake failed, for the log.
-enum NoHandshake {
-    /// The server answered `server/discover`, but not with what it supports: an earlier server that answers all that it
-    /// does not know. The library sends no `initialize` after such an answer.
-    Undiscovered(String),
-    Failed(String),
-    /// The server did not answer in time.
-    Late,
-}
-
-/// A session with a server, and the process of the server if holdpoint started it.
-type Session = (RunningService<RoleClient, Handler>, Option<Process>);
-
-/// Whether a session has the protocol of an earlier server.
-fn is_older((running, _): &Session) -> bool {
-    !has_no_handshake(running.peer())
 }
 
 /// Whether the protocol of a server begins without `initialize`, as from 2026-07-28 on.
-fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
+pub(super) fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
     peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
-}
-
-impl NoHandshake {
-    fn is_undiscovered(&self) -> bool {
-        matches!(self, Self::Undiscovered(_))
-    }
-
-    fn has_answered(&self) -> bool {
-        !matches!(self, Self::Late)
-    }
-
-    fn why(self) -> String {
-        match self {
-            Self::Undiscovered(why) | Self::Failed(why) => why,
-            Self::Late => "it did not answer in time".to_owned(),
-        }
-    }
-}
-
-/// Starts or reaches a server, and begins a session or discovers what it supports.
-async fn handshake(
-    Opening { server, route, tasks, redaction, store, log, .. }: Opening<'_>,
-    handler: Handler,
-    calls: Arc<Calls>,
-    (lifecycle, limit): (ClientLifecycleMode, Duration),
-) -> Result<Session, NoHandshake> {
-    let work = Work::of(server, store, tasks);
-    let (process, made) = match route {
-        Route::Process { command, args, env } => {
-            let (process, stdout, stdin) = Process::start(server, command, args, env, (tasks, redaction))
-                .map_err(NoHandshake::Failed)?;
-            let transport = AsyncRwTransport::new_client(messages(stdout, tasks, log.clone()), stdin)
-                .with_max_line_length(MESSAGE_BYTES_MAX);
-            let transport = Watched::new(transport, calls, work, log.clone());
-            (Some(process), timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
-        }
-        Route::Http { url, client, headers } => {
-            let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                .max_sse_event_size(MESSAGE_BYTES_MAX)
-                .max_json_response_size(MESSAGE_BYTES_MAX)
-                // A request that met the end of its session would be sent again.
-                .reinit_on_expired_session(false);
-            config.custom_headers =
-                headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-            // Each of them may hold a long message.
-            config.channel_buffer_capacity = 1;
-            config.max_concurrent_requests = POSTS_MAX;
-            let client = HttpClient::new(client.clone(), log.clone());
-            let transport = StreamableHttpClientTransport::with_client(client, config);
-            let transport = Watched::new(transport, calls, work, log.clone());
-            (None, timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await)
-        }
-    };
-    let why = match made {
-        Ok(Ok(running)) => return Ok((running, process)),
-        Ok(Err(error @ ClientInitializeError::ExpectedInitResult(_))) => {
-            NoHandshake::Undiscovered(redaction.text(error))
-        }
-        Ok(Err(error)) => NoHandshake::Failed(redaction.text(error)),
-        Err(_elapsed) => NoHandshake::Late,
-    };
-    if let Some(process) = process {
-        tasks.spawn_background(process.end());
-    }
-    Err(why)
 }
 
 /// Passes on what a server without sessions says about its tools. Only a subscription gets such messages, and not every
@@ -459,20 +359,6 @@ async fn subscribe(peer: Peer<RoleClient>, changed: Arc<Notify>, over: Cancellat
     tokio::select! {
         () = forwarded => {}
         () = over.cancelled() => {}
-    }
-}
-
-/// Whether no server can have read the request.
-fn was_not_sent(error: &ServiceError) -> bool {
-    let ServiceError::TransportSend(error) = error else { return false };
-    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-        Some(StreamableHttpError::Client(error)) => error.is_connect(),
-        Some(
-            StreamableHttpError::SessionExpired
-            | StreamableHttpError::AuthRequired(_)
-            | StreamableHttpError::InsufficientScope(_),
-        ) => true,
-        _ => false,
     }
 }
 

@@ -3,7 +3,8 @@
 
 use super::input_schema;
 use crate::domain::canonical::{canonical_hash, canonical_json};
-use crate::domain::visible::{escaped_lines, show_texts};
+use crate::domain::text::cut;
+use crate::domain::visible::{escaped, escaped_lines, show_texts};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
@@ -11,6 +12,8 @@ use serde_json::{Value, json};
 const DEFINITION_BYTES_MAX: usize = 64 * 1024;
 /// In place of a long output schema in the kept text.
 const OUTPUT_SCHEMA_HASH: &str = "a long schema with the hash ";
+/// Maximum length of a title, in bytes.
+const TITLE_BYTES_MAX: usize = 120;
 /// Begins the hashed text, so that the hash of a definition is the hash of nothing else.
 const LABEL: &str = "holdpoint.mcp.tool.v1";
 
@@ -19,6 +22,8 @@ const LABEL: &str = "holdpoint.mcp.tool.v1";
 pub(super) struct Definition {
     /// The name at the server.
     pub(super) name: String,
+    /// The name for people, if the server gives one.
+    pub(super) title: Option<String>,
     /// What the tool does.
     pub(super) description: String,
     /// The schema of the inputs.
@@ -59,8 +64,10 @@ impl Definition {
         let (mut input_schema, patterns) = input_schema::checked(input_schema)?;
         show_texts(&mut input_schema);
         let description = description.as_deref().or(title.as_deref()).unwrap_or(name);
+        let shown = title.as_deref().or_else(|| annotations.as_ref()?.title.as_deref());
         Ok(Self {
             name: name.to_string(),
+            title: shown.map(|title| escaped(&cut(title.trim().to_owned(), TITLE_BYTES_MAX))),
             description: escaped_lines(description),
             input_schema: Value::Object(input_schema),
             hash,

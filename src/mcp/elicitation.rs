@@ -1,6 +1,7 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
 use super::log_rate::LogRate;
+use super::{input_schema, readable};
 use crate::domain::owner::{Form, Round};
 use crate::domain::request_sender::RequestSender;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
@@ -82,12 +83,12 @@ pub(super) fn responses(answers: impl IntoIterator<Item = (String, Answer)>) -> 
     responses.filter_map(|(key, answer)| Some((key, serde_json::to_value(result(answer)).ok()?))).collect()
 }
 
-/// Returns the question of a form, `None` for a page that a person should visit.
+/// Returns the question of a form. `None` for a page that a person should visit, and for a schema whose cost has no bound.
 pub(super) fn question(asked: ElicitRequestParams) -> Option<Question> {
-    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = asked else {
+    let ElicitRequestParams::FormElicitationParams { meta, message, requested_schema } = asked else {
         return None;
     };
-    let Value::Object(schema) = serde_json::to_value(requested_schema).ok()? else { return None };
+    let (schema, _patterns) = input_schema::checked(&readable::schema(meta, requested_schema)?).ok()?;
     Some(Question::new(RequestKind::Elicitation, &message, schema))
 }
 

@@ -1,27 +1,32 @@
 //! The requests to a server over HTTP.
 
+use super::failure;
 use super::log_rate::LogRate;
 use super::pace::Pace;
 use super::raw::admitted;
 use crate::egress::read;
 use futures::StreamExt;
 use reqwest::Response;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpClient, StreamableHttpError,
+    AuthRequiredError, HttpStatusError, StreamableHttpClient, StreamableHttpError,
     StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use sse_stream::SseStream;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpError = StreamableHttpError<reqwest::Error>;
 
+/// Maximum size of the body of a refusal, in bytes. A longer one has no words for a call.
+const WORDS_BYTES_MAX: usize = 16 * 1024;
 /// How many streams are opened again at once, and then each second. A server may end each stream as soon as it begins.
 const STREAMS_AT_ONCE: u32 = 16;
 const STREAMS_PER_SECOND: u32 = 1;
@@ -32,11 +37,47 @@ pub(super) struct HttpClient {
     client: reqwest::Client,
     streams: Arc<Pace>,
     log: Arc<LogRate>,
+    /// The address to which the server has redirected the handshake.
+    moved: Arc<OnceLock<Arc<str>>>,
 }
 
 impl HttpClient {
     pub(super) fn new(client: reqwest::Client, log: Arc<LogRate>) -> Self {
-        Self { client, streams: Arc::new(Pace::new(STREAMS_AT_ONCE, STREAMS_PER_SECOND)), log }
+        let streams = Arc::new(Pace::new(STREAMS_AT_ONCE, STREAMS_PER_SECOND));
+        Self { client, streams, log, moved: Arc::default() }
+    }
+
+    /// Returns the address of the server.
+    fn at(&self, uri: Arc<str>) -> Arc<str> {
+        self.moved.get().cloned().unwrap_or(uri)
+    }
+
+    /// Asks a server where it redirects the first message, which has no effect, and keeps the address if it is of the same
+    /// origin. The headers go nowhere else.
+    async fn redirect(
+        &self,
+        uri: Arc<str>,
+        message: &ClientJsonRpcMessage,
+        headers: &Headers,
+    ) -> Result<(), HttpError> {
+        let mut request = self.client.post(uri.as_ref()).header(CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let response = request.body(serde_json::to_vec(message)?).send().await?;
+        let (from, to) = (response.url(), response.headers().get(LOCATION));
+        let to = to.and_then(|to| from.join(to.to_str().ok()?).ok());
+        let why = match to {
+            Some(to) if to.origin() == from.origin() => {
+                let _first = self.moved.set(to.as_str().into());
+                return Ok(());
+            }
+            Some(to) => {
+                format!("it redirects to {to}, which is not followed; set url to the address of the server")
+            }
+            None => format!("HTTP {}", response.status()),
+        };
+        Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
     }
 
     /// Leaves out the events of a stream that are not read.
@@ -64,57 +105,76 @@ impl HttpClient {
         let text = |name: HeaderName| {
             headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
-        match (status.as_u16(), text(WWW_AUTHENTICATE)) {
-            (401, Some(challenge)) => {
+        match status.as_u16() {
+            401 => {
+                let challenge = text(WWW_AUTHENTICATE).unwrap_or_default();
                 return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
             }
-            (403, Some(challenge)) => {
-                let error = InsufficientScopeError::new(challenge, None);
-                return Err(StreamableHttpError::InsufficientScope(error));
-            }
-            (202 | 204, _) => return Ok(StreamableHttpPostResponse::Accepted),
-            (404, _) if has_session => return Err(StreamableHttpError::SessionExpired),
+            202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
+            404 if has_session => return Err(StreamableHttpError::SessionExpired),
             _ => {}
         }
-        let expects_answer = matches!(message, JsonRpcMessage::Request(_));
-        let content_type = text(CONTENT_TYPE);
+        let asked = match message {
+            JsonRpcMessage::Request(request) => Some(&request.id),
+            _ => None,
+        };
+        let (content_type, retry_after) = (text(CONTENT_TYPE), text(RETRY_AFTER));
         let is = |expected: &str| {
             let named = content_type.as_deref().and_then(|it| it.split(';').next());
             named.is_some_and(|named| named.trim().eq_ignore_ascii_case(expected))
         };
-        let refused = || HttpStatusError::new(status.as_u16(), None).into();
+        // An answer to one request, whatever it is, says nothing about the others.
+        let refused = |words: String| match asked {
+            Some(id) => {
+                let error = failure::of_status(status, retry_after.as_deref(), words);
+                Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::error(error, Some(id.clone())), None))
+            }
+            None if status.is_success() => Ok(StreamableHttpPostResponse::Accepted),
+            None => Err(HttpStatusError::new(status.as_u16(), None).into()),
+        };
         if status.is_success() && is("text/event-stream") {
             let events = self.events(bounded(response, limits.max_sse_event_size));
             return Ok(StreamableHttpPostResponse::Sse(events, None));
         }
-        if !is("application/json") {
-            return match status.is_success() {
-                true if expects_answer => Err(StreamableHttpError::UnexpectedContentType(content_type)),
-                true => Ok(StreamableHttpPostResponse::Accepted),
-                false => Err(refused()),
-            };
+        let is_json = is("application/json");
+        if asked.is_none() && !is_json {
+            return refused(String::new());
         }
-        let body = read(response, limits.max_json_response_size).await;
-        let body = body.map_err(|why| StreamableHttpError::UnexpectedServerResponse(why.into()))?;
-        let text = std::str::from_utf8(&body).ok();
-        let answer = text
+        let bytes_max = if is_json { limits.max_json_response_size } else { WORDS_BYTES_MAX };
+        let words = |body: &str| match body.trim() {
+            "" => format!("HTTP {status}"),
+            // A page for people has no words for a call.
+            body if is("text/html") || body.starts_with('<') => format!("HTTP {status}"),
+            body => format!("HTTP {status}: {body}"),
+        };
+        let body = match read(response, bytes_max).await {
+            Ok(body) => body,
+            Err(_too_long) => return refused(words("")),
+        };
+        let text = String::from_utf8_lossy(&body);
+        let answer = Some(&*text)
+            .filter(|_| is_json)
             .and_then(|text| admitted(text, &self.log))
             .and_then(|text| serde_json::from_str::<ServerJsonRpcMessage>(&text).ok());
         match answer {
-            Some(answer @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(answer, None)),
-            _ if !status.is_success() => Err(refused()),
-            Some(answer) if expects_answer => Ok(StreamableHttpPostResponse::Json(answer, None)),
-            _ if expects_answer => {
-                let why = "its answer is no message of the protocol";
-                Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
+            // By these statuses a server refuses the request before its work.
+            Some(JsonRpcMessage::Error(error)) if matches!(status.as_u16(), 403 | 429) => {
+                refused(words(&error.error.message))
             }
-            _ => Ok(StreamableHttpPostResponse::Accepted),
+            Some(answer @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(answer, None)),
+            Some(answer) if status.is_success() && asked.is_some() => {
+                Ok(StreamableHttpPostResponse::Json(answer, None))
+            }
+            _ if status.is_success() && asked.is_some() => {
+                refused(format!("HTTP {status}, and no message of the protocol"))
+            }
+            _ => refused(words(&text)),
         }
     }
 }
 
 /// Reads the events of a response, each of at most this many bytes.
-fn bounded(response: Response, bytes_max: usize) -> BoxedSseResponse {
+pub(super) fn bounded(response: Response, bytes_max: usize) -> BoxedSseResponse {
     let mut size = EventSize::default();
     let pieces = response.bytes_stream().map(move |piece| {
         let piece = piece.map_err(|error| std::io::Error::other(error.without_url()))?;
@@ -178,15 +238,24 @@ impl StreamableHttpClient for HttpClient {
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         // The library reads how a server answers the first request, and whether its answer is that of an older server.
         if begins(&message) {
-            let posted = self.client.post_message_with_response_limits(
-                uri,
-                message,
-                session_id,
-                auth_header,
-                headers,
-                limits,
-            );
-            return Ok(match posted.await? {
+            let post = |uri, message| {
+                self.client.post_message_with_response_limits(
+                    uri,
+                    message,
+                    session_id.clone(),
+                    auth_header.clone(),
+                    headers.clone(),
+                    limits,
+                )
+            };
+            let posted = match post(self.at(uri.clone()), message.clone()).await {
+                Err(error) if is_redirect(&error) => {
+                    self.redirect(self.at(uri.clone()), &message, &headers).await?;
+                    post(self.at(uri), message).await
+                }
+                posted => posted,
+            };
+            return Ok(match posted? {
                 StreamableHttpPostResponse::Sse(events, session) => {
                     StreamableHttpPostResponse::Sse(self.events(events), session)
                 }
@@ -195,7 +264,7 @@ impl StreamableHttpClient for HttpClient {
         }
         let body = serde_json::to_vec(&message)?;
         let mut request =
-            self.client.post(uri.as_ref()).header(ACCEPT, "text/event-stream, application/json");
+            self.client.post(self.at(uri).as_ref()).header(ACCEPT, "text/event-stream, application/json");
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -216,7 +285,7 @@ impl StreamableHttpClient for HttpClient {
         auth_header: Option<String>,
         headers: Headers,
     ) -> Result<(), HttpError> {
-        self.client.delete_session(uri, session_id, auth_header, headers).await
+        self.client.delete_session(self.at(uri), session_id, auth_header, headers).await
     }
 
     async fn get_stream(
@@ -246,7 +315,7 @@ impl StreamableHttpClient for HttpClient {
             self.streams.one().await;
         }
         let stream = self.client.get_stream_with_max_sse_event_size(
-            uri,
+            self.at(uri),
             session_id,
             last_event_id,
             auth_header,
@@ -255,6 +324,12 @@ impl StreamableHttpClient for HttpClient {
         );
         Ok(self.events(stream.await?))
     }
+}
+
+/// Whether a server answered the first message with a redirect. The library follows none.
+fn is_redirect(error: &HttpError) -> bool {
+    let StreamableHttpError::UnexpectedServerResponse(why) = error else { return false };
+    ["HTTP 301", "HTTP 302", "HTTP 307", "HTTP 308"].iter().any(|status| why.starts_with(status))
 }
 
 /// Whether a message is the first one to a server.

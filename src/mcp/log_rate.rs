@@ -84,7 +84,7 @@ impl LogRate {
         if self.admits() {
             tracing::warn!(
                 server = self.server,
-                "a request of an MCP server is cancelled: it is no form, or its call is not certain"
+                "a request of an MCP server is cancelled: it is no form, its schema has no bound, or its call is not certain"
             );
         }
     }

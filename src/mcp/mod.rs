@@ -9,6 +9,9 @@ mod calls;
 mod connection;
 mod definition;
 mod elicitation;
+mod failure;
+mod greeting;
+mod handshake;
 mod http;
 mod input_schema;
 mod lines;
@@ -19,8 +22,10 @@ mod pace;
 mod pins;
 mod process;
 mod raw;
+mod readable;
 mod redaction;
 mod remote_work;
+mod sse;
 mod stderr;
 mod tool;
 mod transport;
@@ -33,10 +38,11 @@ use crate::config::{self, Config, ConfigError, Reached};
 use crate::domain::definition::{Acceptance, Listed};
 use crate::egress::Reach;
 use crate::store::Store;
+use crate::tools::request_answer::TimeLimit;
 use crate::tools::{CurrentTools, Registered, ServerTools};
-use connection::{Connection, Listing, Opening};
+use connection::{Connection, Listing, NoListing, Opening};
+use handshake::Known;
 use log_rate::LogRate;
-use parking_lot::Mutex;
 use pins::{Look, Pinned, Pins};
 use redaction::Redaction;
 use reqwest::Url;
@@ -46,6 +52,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use usable::{Definer, Usable};
@@ -57,7 +64,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const STABLE: Duration = Duration::from_secs(30);
 /// How often the tools of a server are listed again, without a message that they have changed.
 const LISTED_EVERY: Duration = Duration::from_secs(30);
-/// The least time between two listings.
+/// The least time between two listings. After an answer that is no listing it is twice as long each time, up to
+/// [`LISTED_EVERY`].
 const LISTED_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// How often the rows are read while a definition is not accepted. An operator may accept it in another process.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
@@ -65,7 +73,11 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 /// A server of the configuration.
 pub(crate) struct Server {
     definer: Arc<Definer>,
+    /// The key of its entry, for errors.
+    key: String,
     route: Route,
+    /// What is known of the handshake of the server.
+    known: Known,
     tools: CurrentTools,
     store: Store,
 }
@@ -81,11 +93,23 @@ struct Link {
     /// The name of the server.
     server: String,
     /// The connection, if there is one now.
-    connection: Mutex<Option<Arc<Connection>>>,
+    connection: watch::Sender<Option<Connected>>,
     /// How long the server has to answer.
     timeout: Duration,
+    /// The same for a call of a server that reports progress.
+    limit: TimeLimit,
+    /// Whether the headers may change from one connection to the next.
+    has_header_files: bool,
     /// How long a call may continue after an answer of the server without a result.
     result_deadline: Duration,
+}
+
+/// A connection whose tools are listed.
+#[derive(Clone)]
+struct Connected {
+    connection: Arc<Connection>,
+    /// The hashes of the definitions, by the names of the tools at the server.
+    definitions: Arc<BTreeMap<String, String>>,
 }
 
 /// Returns the names that the tools of a server of the configuration can have.
@@ -123,26 +147,34 @@ impl Server {
         };
         let link = Arc::new(Link {
             server: server.name.clone(),
-            connection: Mutex::new(None),
+            connection: watch::Sender::new(None),
             timeout: server.timeout(&config.tools),
+            limit: TimeLimit { quiet: server.timeout(&config.tools), whole: config.tools.timeout_max() },
+            has_header_files: !server.header_files.is_empty(),
             result_deadline: server.result_deadline(),
         });
         let redaction = Redaction::new(secrets);
         let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
         let definer = Arc::new(Definer { config: server.clone(), link, redaction, log });
-        Ok(Self { definer, route, tools, store })
+        Ok(Self { definer, key, route, known: Known::default(), tools, store })
     }
 
     /// Connects, and connects again after a loss, until the work of this process has ended.
     pub(crate) async fn run(self, tasks: Tasks) {
-        let Definer { config, link, redaction, log } = &*self.definer;
+        let Definer { config, link, log, .. } = &*self.definer;
         let (server, mut pause) = (config.name.as_str(), PAUSE_MIN);
+        let mut now = (self.definer.redaction.clone(), None);
         let pins = Pins::new(self.store.clone(), tasks.clone(), server);
         loop {
             let began = Instant::now();
+            self.read_headers(&mut now);
+            let (redaction, route) = (&now.0, now.1.as_ref().unwrap_or(&self.route));
             let opening = Opening {
                 server,
-                route: &self.route,
+                route,
+                known: &self.known,
+                protocol: config.protocol,
+                start_timeout: config.start_timeout(),
                 tasks: &tasks,
                 redaction,
                 store: &self.store,
@@ -160,7 +192,7 @@ impl Server {
                         why = self.serve(Arc::new(connection), &pins) => Some(why),
                         () = tasks.over() => None,
                     };
-                    *link.connection.lock() = None;
+                    link.connection.send_replace(None);
                     let Some(why) = lost else { return };
                     if began.elapsed() > STABLE {
                         pause = PAUSE_MIN;
@@ -182,29 +214,67 @@ impl Server {
         }
     }
 
+    /// Reads the files of the headers again: their values may have changed since the last connection. Values that cannot be
+    /// read stay as they are.
+    fn read_headers(&self, (redaction, now): &mut (Redaction, Option<Route>)) {
+        let (Definer { config, .. }, Route::Http { url, client, .. }) = (&*self.definer, &self.route) else {
+            return;
+        };
+        if config.header_files.is_empty() {
+            return;
+        }
+        match config.headers(&self.key) {
+            Ok(headers) => {
+                let values = headers.values().filter_map(|value| value.to_str().ok()).map(str::to_owned);
+                *redaction = self.definer.redaction.with(values);
+                *now = Some(Route::Http { url: url.clone(), client: client.clone(), headers });
+            }
+            Err(error) => {
+                tracing::warn!(server = config.name, %error, "the headers of an MCP server could not be read again");
+            }
+        }
+    }
+
     /// Keeps the tools of a connection up to date, until the connection is lost. Returns why it is given up.
     async fn serve(&self, connection: Arc<Connection>, pins: &Pins) -> String {
-        let Definer { config, link, redaction, log } = &*self.definer;
-        let mut before: Option<[u8; 32]> = None;
+        let Definer { config, link, log, .. } = &*self.definer;
+        let (mut before, mut refusals): (Option<[u8; 32]>, u32) = (None, 0);
         let (mut usable, mut pinned): (Arc<[Arc<Usable>]>, _) = (Arc::default(), None);
         loop {
-            let (listed_at, listed) = (Instant::now(), connection.list(redaction));
+            let (listed_at, listed) = (Instant::now(), connection.list());
             let listed = tokio::select! {
                 listed = timeout(link.timeout, listed) => listed,
                 () = connection.lost() => return "it is closed".to_owned(),
             };
-            let Listing { tools, hash } = match listed {
+            let Listing { tools, unread, hash } = match listed {
                 Ok(Ok(listing)) => listing,
-                Ok(Err(why)) => return why,
+                Ok(Err(NoListing::Lost(why))) => return why,
+                Ok(Err(NoListing::Refused(why))) => {
+                    if log.admits() {
+                        tracing::warn!(server = config.name, why, "an MCP server did not list its tools");
+                    }
+                    let pause = LISTED_AT_MOST_EVERY.saturating_mul(2_u32.saturating_pow(refusals));
+                    refusals = refusals.saturating_add(1);
+                    tokio::select! {
+                        () = connection.lost() => return "it is closed".to_owned(),
+                        () = sleep(pause.min(LISTED_EVERY)) => continue,
+                    }
+                }
                 Err(_elapsed) => return "it did not list its tools in time".to_owned(),
             };
+            refusals = 0;
             if before != Some(hash) {
-                *link.connection.lock() = Some(connection.clone());
                 let is_first = before.is_none();
                 let (definer, known) = (self.definer.clone(), usable.clone());
-                let defined = spawn_blocking(move || definer.usable(&tools, &known)).await;
+                let defined = spawn_blocking(move || definer.usable(&tools, &unread, &known)).await;
                 let Ok(defined) = defined else { return "its definitions could not be read".to_owned() };
                 usable = defined.into();
+                let hash_of = |usable: &Arc<Usable>| {
+                    Some((usable.tool.remote.as_ref()?.tool.clone(), usable.listed.hash.clone()))
+                };
+                let definitions = Arc::new(usable.iter().filter_map(hash_of).collect());
+                let connected = Connected { connection: connection.clone(), definitions };
+                link.connection.send_replace(Some(connected));
                 before = Some(hash);
                 pinned = None;
                 let what = if is_first {

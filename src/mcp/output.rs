@@ -4,15 +4,29 @@ use super::raw::{compact, exact};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
+/// In place of the reason of a failure that has none.
+const NO_REASON: &str = "its server does not say why";
+
 /// Returns the output of a call, or why it failed.
 pub(super) fn outcome(result: CallToolResult) -> Result<Value, String> {
-    if result.is_error == Some(true) { Err(text(&result.content)) } else { Ok(output(result)) }
+    let is_error = result.is_error == Some(true);
+    let output = output(result);
+    if !is_error {
+        return Ok(output);
+    }
+    Err(match output {
+        Value::Null => NO_REASON.to_owned(),
+        Value::String(text) if text.trim().is_empty() => NO_REASON.to_owned(),
+        Value::String(text) => text,
+        structured => structured.to_string(),
+    })
 }
 
-/// Returns the output of a call. A text, unless the structured content says all that the texts say. Structured content
-/// that JSON would change is a text too.
+/// Returns the output of a call: the text, the structured content, or both if neither repeats the other. Structured
+/// content that JSON would change is a text too.
 fn output(result: CallToolResult) -> Value {
-    let text = text(&result.content);
+    let texts: Vec<String> = result.content.iter().map(block).collect();
+    let text = texts.join("\n");
     let Some(structured) = result.structured_content else { return Value::String(text) };
     if let Some(exact) = exact(&structured) {
         return Value::String(match text.is_empty() || compact(&text) == compact(exact) {
@@ -20,17 +34,39 @@ fn output(result: CallToolResult) -> Value {
             false => format!("{text}\n{exact}"),
         });
     }
-    if text.is_empty() || serde_json::from_str::<Value>(&text).is_ok_and(|same| same == structured) {
+    if text.is_empty() || says(&text, &structured) {
         return structured;
+    }
+    if wrapped(&structured).is_some_and(|value| repeats(value, &text, &texts)) {
+        return Value::String(text);
     }
     Value::String(format!("{text}\n{structured}"))
 }
 
-/// Returns the content as a text. What is no text is named in its place.
-fn text(content: &[ContentBlock]) -> String {
-    content.iter().map(block).collect::<Vec<_>>().join("\n")
+/// Returns the value of the only field of an object. Servers wrap a text so, because structured content had to be an
+/// object.
+fn wrapped(structured: &Value) -> Option<&Value> {
+    let fields = structured.as_object().filter(|fields| fields.len() == 1)?;
+    fields.values().next()
 }
 
+/// Whether a value says what the texts say, together or one by one.
+fn repeats(value: &Value, text: &str, texts: &[String]) -> bool {
+    let one_by_one = |items: &Vec<Value>| {
+        items.len() == texts.len() && items.iter().zip(texts).all(|(item, text)| says(text, item))
+    };
+    says(text, value) || value.as_array().is_some_and(one_by_one)
+}
+
+/// Whether a text is this value: the same text, or its JSON.
+fn says(text: &str, value: &Value) -> bool {
+    match value {
+        Value::String(same) if same.trim() == text.trim() => true,
+        value => serde_json::from_str::<Value>(text).is_ok_and(|same| same == *value),
+    }
+}
+
+/// Returns a part of the content as a text. What is no text is named in its place.
 fn block(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
@@ -52,7 +88,7 @@ fn block(block: &ContentBlock) -> String {
 }
 
 /// Returns the name of content that is no text: `[image/png, 12 kB]`.
-fn named(mime_type: &str, base64: &str, uri: Option<&str>) -> String {
+pub(super) fn named(mime_type: &str, base64: &str, uri: Option<&str>) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     let bytes = (base64.len() / 4 * 3).saturating_sub(padding);
     let size = if bytes < 1000 { format!("{bytes} B") } else { format!("{} kB", bytes.div_ceil(1000)) };
@@ -100,6 +136,42 @@ mod tests {
             json!("one\n{\"n\":1}")
         );
         assert_eq!(of(json!({ "content": [] })), json!(""));
+    }
+
+    #[test]
+    fn what_repeats_the_text_is_given_once() {
+        let texts = |texts: &[&str]| {
+            json!(texts.iter().map(|text| json!({ "type": "text", "text": text })).collect::<Vec<_>>())
+        };
+        for (said, structured, output) in [
+            (&["hi"][..], json!("hi"), json!("hi")),
+            (&["hi\n"], json!("hi"), json!("hi")),
+            (&["hi"], json!({ "content": "hi" }), json!("hi")),
+            (&["hi"], json!({ "result": "hi" }), json!("hi")),
+            (&["3"], json!({ "result": 3 }), json!("3")),
+            (&["a", "b"], json!({ "result": ["a", "b"] }), json!("a\nb")),
+            (&["a", "{\"n\": 1}"], json!({ "result": ["a", { "n": 1 }] }), json!("a\n{\"n\": 1}")),
+            (&["[1, 2]"], json!([1, 2]), json!([1, 2])),
+            (&["3 files"], json!({ "files": 3 }), json!("3 files\n{\"files\":3}")),
+            (&["hi"], json!({ "content": "hi", "more": 1 }), json!("hi\n{\"content\":\"hi\",\"more\":1}")),
+            (&["a"], json!({ "result": ["a", "b"] }), json!("a\n{\"result\":[\"a\",\"b\"]}")),
+        ] {
+            let result = json!({ "content": texts(said), "structuredContent": structured });
+            assert_eq!(of(result.clone()), output, "{result}");
+        }
+    }
+
+    #[test]
+    fn a_failure_has_the_structured_content_too() {
+        let why = |result: Value| super::outcome(serde_json::from_value(result).unwrap()).unwrap_err();
+        let structured = json!({ "line": 121, "why": "missing ;" });
+        let words = r#"{"line":121,"why":"missing ;"}"#;
+        assert_eq!(why(json!({ "content": [], "isError": true, "structuredContent": structured })), words);
+        let text = json!([{ "type": "text", "text": "it broke" }]);
+        let both = json!({ "content": text, "isError": true, "structuredContent": structured });
+        assert_eq!(why(both), format!("it broke\n{words}"));
+        assert_eq!(why(json!({ "content": text, "isError": true })), "it broke");
+        assert_eq!(why(json!({ "content": [], "isError": true })), "its server does not say why");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The secrets of a server, which no log line and no error contains.
 
 use crate::domain::text::cut;
-use crate::domain::visible::visible;
+use crate::domain::visible::{escaped_lines, visible};
 
 /// Maximum length of a text from a server or a library, in bytes.
 const TEXT_BYTES_MAX: usize = 500;
+/// Maximum length of the words of a server about a call, in bytes.
+const WORDS_BYTES_MAX: usize = 1000;
 /// In place of a secret.
 const MASK: &str = "***";
 /// A shorter value is no secret, and its mask would make texts unreadable.
@@ -23,10 +25,23 @@ impl Redaction {
         Self(secrets)
     }
 
+    /// Returns the same with more secrets.
+    pub(super) fn with(&self, secrets: impl IntoIterator<Item = String>) -> Self {
+        Self::new(self.0.iter().cloned().chain(secrets))
+    }
+
     /// Returns the text without secrets, readable and short.
     pub(super) fn text(&self, text: impl ToString) -> String {
-        let text = self.0.iter().fold(text.to_string(), |text, secret| text.replace(secret.as_str(), MASK));
-        visible(&cut(text, TEXT_BYTES_MAX))
+        visible(&cut(self.masked(text.to_string()), TEXT_BYTES_MAX))
+    }
+
+    /// Returns the words of a server about a call without secrets, readable and short. Their lines stay.
+    pub(super) fn words(&self, words: impl Into<String>) -> String {
+        escaped_lines(&cut(self.masked(words.into()), WORDS_BYTES_MAX))
+    }
+
+    fn masked(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| text.replace(secret.as_str(), MASK))
     }
 }
 

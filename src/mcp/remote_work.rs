@@ -3,7 +3,9 @@
 
 use super::connection::{Called, Connection};
 use super::elicitation::{is_storable, question, responses};
-use super::{Link, output};
+use super::failure::{self, Failure};
+use super::{Link, output, readable};
+use crate::domain::call::Outcome;
 use crate::domain::input::Input;
 use crate::domain::owner::{Round, TaskId};
 use crate::domain::tool_request::Answer;
@@ -11,8 +13,7 @@ use crate::tools::remote_work::{Again, Polled, RemoteServer};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,
-    TaskPayload,
+    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, TaskPayload,
 };
 use rmcp::{ErrorData, ServiceError};
 use serde_json::Value;
@@ -25,8 +26,9 @@ use tokio::time::timeout;
 const ASKS_MAX: usize = 16;
 
 impl Link {
-    fn connected(&self) -> Option<Arc<Connection>> {
-        self.connection.lock().clone()
+    /// Returns the connection, if there is one now.
+    pub(super) fn connected(&self) -> Option<Arc<Connection>> {
+        self.connection.borrow().as_ref().map(|now| now.connection.clone())
     }
 }
 
@@ -84,9 +86,15 @@ impl RemoteServer for Link {
             params.input_responses = Some(responses(answers));
             params.request_state = round.state.clone();
             match timeout(self.timeout, connection.call_again(params, round.number)).await {
-                Ok(Ok(Called::Result(output))) => Again::Ended(Ok(output)),
+                Ok(Ok(Called::Result(output))) => Again::Ended(output),
                 Ok(Ok(Called::Next(next))) => Again::Next(next),
-                Ok(Err(error)) => error.failure().map_or(Again::Unknown, |why| Again::Ended(Err(why))),
+                Ok(Err(Failure::Error(error))) => match error.outcome() {
+                    Some(outcome @ (Outcome::Failed(_) | Outcome::InterruptedWith(_))) => {
+                        Again::Failed(outcome)
+                    }
+                    _ => Again::Unknown,
+                },
+                Ok(Err(Failure::Connection(_))) => Again::Unknown,
                 Err(_elapsed) => Again::Unknown,
             }
         }
@@ -97,16 +105,7 @@ impl RemoteServer for Link {
 fn polled(task: DetailedTask) -> Polled {
     let again = task.task.poll_interval_ms.map(Duration::from_millis);
     match task.payload {
-        TaskPayload::Completed { result } => {
-            let result = serde_json::from_value::<CallToolResult>(Value::Object(result));
-            match result {
-                Ok(result) => Polled::Ended(output::outcome(result)),
-                Err(_) => {
-                    tracing::warn!("the result of a task cannot be read");
-                    Polled::Unknown
-                }
-            }
-        }
+        TaskPayload::Completed { result } => Polled::Ended(output::outcome(readable::result(result))),
         TaskPayload::Failed { error } => Polled::Ended(Err(reason(&error))),
         TaskPayload::Cancelled => Polled::Ended(Err("its server cancelled it".to_owned())),
         TaskPayload::InputRequired { input_requests } => asked(input_requests, again),
@@ -132,5 +131,10 @@ fn asked(requests: InputRequests, again: Option<Duration>) -> Polled {
 /// Returns the reason in the error of a failed task.
 fn reason(error: &JsonObject) -> String {
     let message = error.get("message").and_then(Value::as_str).filter(|message| !message.trim().is_empty());
-    message.unwrap_or("its server reported that it failed, and not why").to_owned()
+    let Some(message) = message else { return "its server reported that it failed, and not why".to_owned() };
+    failure::message(&ErrorData::new(
+        ErrorCode::INTERNAL_ERROR,
+        message.to_owned(),
+        error.get("data").cloned(),
+    ))
 }

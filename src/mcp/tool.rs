@@ -1,7 +1,8 @@
 //! A tool of a server.
 
-use super::Link;
-use super::connection::Called;
+use super::connection::{Called, Connection};
+use super::failure::{Failure, Refused};
+use super::{Connected, Link};
 use crate::domain::owner::{Owner, RemoteWork};
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
@@ -10,11 +11,18 @@ use futures::future::BoxFuture;
 use rmcp::model::CallToolRequestParams;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a call waits for the next session of its server.
+const NEXT_SESSION: Duration = Duration::from_secs(30);
 
 pub(super) struct McpTool {
     pub(super) spec: ToolSpec,
     /// The name at the server.
     pub(super) name: String,
+    /// The hash of the definition.
+    pub(super) definition_hash: String,
     pub(super) link: Arc<Link>,
 }
 
@@ -24,23 +32,54 @@ impl McpTool {
         if cancellation.is_cancelled() {
             return Err(ToolError::new("it was stopped before it began; it did not run"));
         }
-        let connection = self.link.connection.lock().clone();
+        let connection = self.link.connected();
         let Some(connection) = connection else {
             return Err(ToolError::new("its server is not connected; the tool did not run"));
         };
-        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(permit.input().clone());
         // A dropped call tells the server that the answer is not wanted any more.
         tokio::select! {
             biased;
-            answered = connection.call(params, permit.request_sender()) => match answered? {
+            answered = self.call(connection, &permit) => match answered? {
                 Called::Result(output) => Ok(output),
                 Called::Next(next) => {
                     let work = RemoteWork { server: self.link.server.clone(), next };
                     Err(ToolError::accepted(Owner { within: self.link.result_deadline, work: Some(work) }))
                 }
             },
-            () = time_without_waits(self.link.timeout, permit.waited()) => Err(ToolError::outcome_unknown()),
+            () = time_without_waits(self.link.limit, permit.waited()) => Err(ToolError::outcome_unknown()),
             () = cancellation.cancelled() => Err(ToolError::outcome_unknown()),
+        }
+    }
+}
+
+impl McpTool {
+    /// Calls the tool. A server that refuses the request because its session has ended, or because of credentials that have
+    /// changed in their file, has not executed it: it gets the request once more, over the next connection.
+    async fn call(&self, connection: Arc<Connection>, permit: &Permit) -> Result<Called, ToolError> {
+        let params = || CallToolRequestParams::new(self.name.clone()).with_arguments(permit.input().clone());
+        let refused = match connection.call(params(), permit.request_sender()).await {
+            Ok(called) => return Ok(called),
+            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Connection(refused)) => refused,
+        };
+        if refused == Refused::Credentials && !self.link.has_header_files {
+            return Err(refused.into_error());
+        }
+        let mut connections = self.link.connection.subscribe();
+        let is_next = |now: &Option<Connected>| {
+            now.as_ref().is_some_and(|now| !Arc::ptr_eq(&now.connection, &connection))
+        };
+        let next = timeout(NEXT_SESSION.min(self.link.timeout / 2), connections.wait_for(is_next)).await;
+        let next = next.ok().and_then(Result::ok).and_then(|next| next.clone());
+        let Some(Connected { connection, definitions }) = next else { return Err(refused.into_error()) };
+        // The approval was for this definition.
+        if definitions.get(&self.name) != Some(&self.definition_hash) {
+            return Err(ToolError::new("its definition has changed; the tool did not run"));
+        }
+        match connection.call(params(), permit.request_sender()).await {
+            Ok(called) => Ok(called),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Connection(refused)) => Err(refused.into_error()),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! What passes between a connection and its server, in the order in which it passes, and no faster than it is answered.
 
 use super::calls::Calls;
+use super::greeting::is_greeting;
 use super::log_rate::LogRate;
 use super::pace::Pace;
+use super::readable::{self, Expected};
 use crate::agent::Tasks;
 use crate::domain::request_sender::RequestSender;
 use crate::store::Store;
@@ -10,11 +12,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, JsonRpcMessage, RequestId,
-    ServerJsonRpcMessage, ServerNotification, ServerRequest,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage,
+    RequestId, ServerJsonRpcMessage, ServerNotification, ServerRequest,
 };
 use rmcp::transport::Transport;
-use std::collections::{HashMap, HashSet};
+use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -52,7 +55,10 @@ pub(super) struct Watched<T> {
     /// The places of the requests whose answers are not being written yet.
     unanswered: HashMap<RequestId, Place>,
     /// The own requests that the server has not answered.
-    own: HashSet<RequestId>,
+    own: HashMap<RequestId, Expected>,
+    /// The result of `initialize`, if the server has answered it already, and then that answer.
+    initialized: Option<Value>,
+    answer: Option<ServerJsonRpcMessage>,
     unasked: Pace,
     /// Whether the last message was one that holdpoint did not ask for.
     was_unasked: bool,
@@ -102,11 +108,18 @@ impl<T> Watched<T> {
             places: Arc::new(Semaphore::new(UNANSWERED_MAX)),
             next: None,
             unanswered: HashMap::new(),
-            own: HashSet::new(),
+            own: HashMap::new(),
+            initialized: None,
+            answer: None,
             unasked: Pace::new(UNASKED_AT_ONCE, UNASKED_PER_SECOND),
             was_unasked: false,
             form: None,
         }
+    }
+
+    /// The server has answered `initialize` with this result. It does not get the request again.
+    pub(super) fn after_initialize(self, result: Value) -> Self {
+        Self { initialized: Some(result), ..self }
     }
 
     /// Waits until the server may send something. Dropped before its end, it loses nothing.
@@ -141,15 +154,17 @@ impl<T> Watched<T> {
         async move { work.only(only?).await }.boxed()
     }
 
-    /// The server has answered this request.
-    fn answered(&mut self, id: &RequestId) {
+    /// The server has answered this request. Returns what was expected.
+    fn answered(&mut self, id: &RequestId) -> Expected {
         // Some servers return the number of a request as a text.
         let id = match id {
             RequestId::String(text) => text.parse().map_or_else(|_| id.clone(), RequestId::Number),
             RequestId::Number(_) => id.clone(),
         };
-        self.was_unasked = !self.own.remove(&id);
+        let expected = self.own.remove(&id);
+        self.was_unasked = expected.is_none();
         self.calls.answered(&id);
+        expected.unwrap_or(Expected::Other)
     }
 }
 
@@ -163,9 +178,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         let mut answered = None;
         match &mut message {
             JsonRpcMessage::Request(sent) => {
-                self.own.insert(sent.id.clone());
+                self.own.insert(sent.id.clone(), Expected::by(&sent.request));
+                let progress = sent.request.get_meta().get_progress_token();
                 if let ClientRequest::CallToolRequest(call) = &mut sent.request {
-                    self.calls.sent(&sent.id, &mut call.params);
+                    self.calls.sent(&sent.id, &mut call.params, progress);
+                }
+                if matches!(sent.request, ClientRequest::InitializeRequest(_))
+                    && let Some(result) = self.initialized.take()
+                {
+                    let answer = json!({ "jsonrpc": "2.0", "id": sent.id, "result": result });
+                    self.answer = serde_json::from_value(answer).ok();
                 }
             }
             JsonRpcMessage::Notification(sent) => {
@@ -180,7 +202,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         }
         let place = answered.map(|id| self.unanswered.remove(id));
         // The server has cancelled a request without a place, and expects no answer to it.
-        let sending = (!matches!(place, Some(None))).then(|| self.inner.send(message));
+        let is_sent = matches!(place, Some(None)) || self.answer.is_some();
+        let sending = (!is_sent).then(|| self.inner.send(message));
         async move {
             let sent = match sending {
                 Some(sending) => sending.await,
@@ -193,12 +216,24 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
 
     /// Dropped before its end, it loses nothing.
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        if let Some(answer) = self.answer.take() {
+            return Some(answer);
+        }
         while self.form.is_none() {
             self.ready().await;
             let mut message = self.inner.receive().await?;
+            if is_greeting(&message) {
+                continue;
+            }
+            if let JsonRpcMessage::Response(mut response) = message {
+                let expected = self.answered(&response.id);
+                response.result = readable::answer(expected, response.result);
+                return Some(JsonRpcMessage::Response(response));
+            }
             match &mut message {
                 JsonRpcMessage::Request(asked) => {
                     self.was_unasked = true;
+                    readable::request(&mut asked.request);
                     if !self.begin(&mut asked.request, &asked.id) {
                         continue;
                     }
@@ -209,15 +244,23 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                 }
                 JsonRpcMessage::Notification(notification) => {
                     self.was_unasked = true;
-                    if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
-                        && let Some(id) = &cancelled.params.request_id
-                    {
-                        self.unanswered.remove(id);
+                    match &notification.notification {
+                        ServerNotification::CancelledNotification(cancelled) => {
+                            if let Some(id) = &cancelled.params.request_id {
+                                self.unanswered.remove(id);
+                            }
+                        }
+                        ServerNotification::ProgressNotification(progress) => {
+                            self.calls.progressed(&progress.params.progress_token);
+                        }
+                        _ => {}
                     }
                 }
-                JsonRpcMessage::Response(response) => self.answered(&response.id),
+                JsonRpcMessage::Response(_) => {}
                 JsonRpcMessage::Error(error) => match &error.id {
-                    Some(id) => self.answered(id),
+                    Some(id) => {
+                        self.answered(id);
+                    }
                     None => self.was_unasked = true,
                 },
             }

@@ -4,11 +4,13 @@ use super::Link;
 use super::definition::Definition;
 use super::log_rate::LogRate;
 use super::names::local_name;
+use super::readable::Unread;
 use super::redaction::Redaction;
 use super::tool::McpTool;
 use crate::config::{self, ToolRisk};
 use crate::domain::definition::Listed;
 use crate::domain::remote::Remote;
+use crate::domain::visible::escaped;
 use crate::tools::{OfServer, Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
 use rmcp::model::Tool;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +41,22 @@ pub(super) struct Definer {
 impl Definer {
     /// Returns the listed tools that can be used and that the operator allows. A definition that was `before` is not
     /// compiled again. Takes long for large schemas, so it is not for a thread of the runtime.
-    pub(super) fn usable(&self, listed: &[Tool], before: &[Arc<Usable>]) -> Vec<Arc<Usable>> {
+    pub(super) fn usable(
+        &self,
+        listed: &[Tool],
+        unread: &[Unread],
+        before: &[Arc<Usable>],
+    ) -> Vec<Arc<Usable>> {
         let server = self.config.name.as_str();
+        for Unread { tool, field } in unread.iter().filter(|_| self.log.admits()) {
+            let (tool, field) = (self.redaction.text(tool), self.redaction.text(field));
+            tracing::warn!(
+                server,
+                tool,
+                field,
+                "a tool of an MCP server is left out: the field cannot be read"
+            );
+        }
         let before: BTreeMap<&str, &Arc<Usable>> =
             before.iter().map(|usable| (usable.listed.hash.as_str(), usable)).collect();
         let allowed = listed.iter().filter(|tool| self.config.allows(&tool.name));
@@ -100,7 +116,7 @@ impl Definer {
 
     fn registered(&self, definition: Definition, pattern_bytes_max: usize) -> Result<Usable, String> {
         let server = self.config.name.as_str();
-        let Definition { name, description, input_schema, hash, text, patterns } = definition;
+        let Definition { name, title, description, input_schema, hash, text, patterns } = definition;
         let hil = self.config.requires_approval(&name);
         let risk = match self.config.risk {
             Some(ToolRisk::Low) => RiskLevel::Low,
@@ -112,14 +128,25 @@ impl Definer {
         let spec = ToolSpec {
             hil,
             risk,
+            headline: title.and_then(|title| headline(&title, &name)),
             ..ToolSpec::unclassified(local_name(server, &name), description, input_schema)
         };
         let remote = Remote { server: server.to_owned(), tool: name.clone() };
         let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
-        let tool = Arc::new(McpTool { spec, name, link: self.link.clone() });
+        let tool = Arc::new(McpTool { spec, name, definition_hash: hash.clone(), link: self.link.clone() });
         let of_server = OfServer { remote, definition_hash: hash, pattern_bytes_max };
         let tool = Registered::of_server(tool, of_server, self.link.clone());
         let tool = tool.map_err(|error| error.to_string())?;
         Ok(Usable { tool, listed, patterns })
     }
+}
+
+/// Returns the title of a tool with its name, for a card. `None` if the title says no more than the name.
+fn headline(title: &str, name: &str) -> Option<String> {
+    let letters = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let says_more = !title.is_empty() && letters(title) != letters(name);
+    // Two braces stand for one.
+    says_more.then(|| format!("{title} ({})", escaped(name)).replace('{', "{{").replace('}', "}}"))
 }

@@ -257,7 +257,9 @@ impl Write {
         let own = own.and(tool_call::Column::ChildRunId.is_null());
         let settling = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
-            Outcome::FailedAgain(_) | Outcome::Interrupted => Some(self.unknown(result.clone())),
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) => {
+                Some(self.unknown(result.clone()))
+            }
             Outcome::Lost => {
                 return Ok(match self.reap(locked, own, start_deadline, actor).await? {
                     Reaped::Nothing => Settled::Nothing,
@@ -374,7 +376,9 @@ impl Write {
                 (moved, EventType::ToolSucceeded)
             }
             Outcome::Failed(_) => (self.ended::<From, Failed>(result), EventType::ToolFailed),
-            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => return None,
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) | Outcome::Lost => {
+                return None;
+            }
         };
         Some(Settling { moved: unleased(moved).only(tool_call::Column::ErasedAt.is_null()), event })
     }

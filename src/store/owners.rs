@@ -269,7 +269,8 @@ impl Write {
         result: String,
     ) -> Result<Settled, StoreError> {
         let Some(locked) = self.lock_row(polls.call).await? else { return Ok(Settled::Nothing) };
-        if *outcome == Outcome::Interrupted && locked.call.polled_by.as_ref() != Some(&polls.by) {
+        let is_unknown = matches!(outcome, Outcome::Interrupted | Outcome::InterruptedWith(_));
+        if is_unknown && locked.call.polled_by.as_ref() != Some(&polls.by) {
             return Ok(Settled::Nothing);
         }
         let settled = self.settle_row(&locked, polls.execution, outcome, result, Duration::ZERO).await?;

@@ -6,6 +6,7 @@
 use super::card_facts::CardFacts;
 use super::registry::{Does, Registered};
 use super::remote_work::RemoteServer;
+use super::request_answer::TimeLimit;
 use super::rules;
 use super::{
     CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
@@ -60,6 +61,8 @@ pub(super) struct Settings {
     limits: Limits,
     /// Maximum run time of a tool.
     timeout: Duration,
+    /// Maximum run time of a tool that reports progress.
+    timeout_max: Duration,
     /// Maximum time from the cancellation of a call until its tool returns.
     cancel_grace: Duration,
     /// Whether arguments that do not fit are repaired.
@@ -135,6 +138,7 @@ impl Gates {
     pub(crate) fn new(tools: CurrentTools, config: &Config, process: &str, handler: String) -> Self {
         let limits = config.limits.clone();
         let config::Tools { timeout, cancel_grace, preview_timeout, repair, .. } = config.tools;
+        let timeout_max = config.tools.timeout_max();
         let policy = rules::policy(&config.approval);
         let remembering = Remembering {
             process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
@@ -145,6 +149,7 @@ impl Gates {
         let settings = Settings {
             limits,
             timeout,
+            timeout_max,
             cancel_grace,
             repair,
             preview_timeout,
@@ -212,9 +217,14 @@ impl Gate {
         &self.settings.remembering
     }
 
-    /// Returns the maximum run time of a tool.
+    /// Returns the maximum run time of a tool that reports no progress.
     pub(crate) fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// Returns the maximum run time of a tool.
+    pub(crate) fn time_limit(&self) -> TimeLimit {
+        TimeLimit { quiet: self.settings.timeout, whole: self.settings.timeout_max }
     }
 
     /// Returns the maximum time from the cancellation of a call until its tool returns.
@@ -509,8 +519,7 @@ impl Gate {
         let outcome = match ran {
             Ok(Ok(output)) => self.succeeded(output),
             Ok(Err(ToolError(Why::Accepted(owner)))) => return Returned::Accepted(owner),
-            Ok(Err(ToolError(Why::OutcomeUnknown))) => Outcome::Lost,
-            Ok(Err(ToolError(Why::Failed(message)))) => Outcome::Failed(message),
+            Ok(Err(error)) => error.outcome().unwrap_or(Outcome::Lost),
             Err(_panic) => {
                 tracing::error!("a tool panicked");
                 Outcome::Interrupted

@@ -20,6 +20,7 @@ mod schema;
 mod sub_agent;
 mod unmatched;
 
+use crate::domain::call::Outcome;
 pub use crate::domain::call::RiskLevel;
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::input::Input;
@@ -220,6 +221,8 @@ enum Why {
     Failed(String),
     #[error("the outcome is unknown")]
     OutcomeUnknown,
+    #[error("the outcome is unknown. {0}")]
+    OutcomeUnknownWith(String),
     #[error("the outcome comes later")]
     Accepted(Owner),
 }
@@ -239,11 +242,19 @@ impl ToolError {
         Self(Why::OutcomeUnknown)
     }
 
-    /// Returns the message of a failure, `None` if the outcome is not known.
-    pub(crate) fn failure(self) -> Option<String> {
+    /// Creates the error of a tool that does not know whether its effect happened, with a sentence about what its service
+    /// said. The call does not begin again: the service has answered.
+    pub(crate) const fn outcome_unknown_with(said: String) -> Self {
+        Self(Why::OutcomeUnknownWith(said))
+    }
+
+    /// Returns the outcome of a call that ended with this error, `None` if it has not ended.
+    pub(crate) fn outcome(self) -> Option<Outcome> {
         match self.0 {
-            Why::Failed(message) => Some(message),
-            Why::OutcomeUnknown | Why::Accepted(_) => None,
+            Why::Failed(message) => Some(Outcome::Failed(message)),
+            Why::OutcomeUnknown => Some(Outcome::Lost),
+            Why::OutcomeUnknownWith(said) => Some(Outcome::InterruptedWith(said)),
+            Why::Accepted(_) => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Work of MCP servers for calls, as the executor of calls sees it.
 
+use crate::domain::call::Outcome;
 use crate::domain::input::Input;
 use crate::domain::owner::{Next, Round, TaskId};
 use crate::domain::tool_request::{Answer, Question};
@@ -56,8 +57,10 @@ pub(crate) enum Polled {
 /// The answer of a server that got a call again.
 #[derive(Debug)]
 pub(crate) enum Again {
-    /// The call has ended with this output, or failed for this reason.
-    Ended(Result<Value, String>),
+    /// The call has ended with this output.
+    Ended(Value),
+    /// The call has another outcome.
+    Failed(Outcome),
     /// The call continues.
     Next(Next),
     /// The answer is lost, or cannot be used.

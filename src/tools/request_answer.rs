@@ -6,16 +6,21 @@ use crate::domain::input::Input;
 use crate::domain::pointer;
 use crate::domain::text::cut;
 use crate::domain::waited::Waited;
+use jsonschema::PatternOptions;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
+/// Maximum size of a compiled pattern of a schema, in bytes.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// The least pause between two looks at a time that waits make longer.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Returns the errors of a content by the schema of its request. A field that the schema does not have is one of them.
 pub(crate) fn errors_in(content: &Input, schema: &Input) -> Vec<InputError> {
-    let validator = jsonschema::options().should_validate_formats(true).build(&Value::Object(schema.clone()));
+    let patterns = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX);
+    let options = jsonschema::options().with_pattern_options(patterns).should_validate_formats(true);
+    let validator = options.build(&Value::Object(schema.clone()));
     let Ok(validator) = validator else {
         let message = "the schema of the request cannot be used; decline the request".to_owned();
         return vec![InputError { pointer: String::new(), message }];
@@ -34,16 +39,26 @@ pub(crate) fn errors_in(content: &Input, schema: &Input) -> Vec<InputError> {
     unknown.chain(errors).take(ERRORS_MAX).collect()
 }
 
-/// Completes after this time, without the time that the call waits for people meanwhile.
-pub(crate) async fn time_without_waits(limit: Duration, waited: &Waited) {
+/// How long a tool may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeLimit {
+    /// Since its beginning, or since its last report of progress.
+    pub(crate) quiet: Duration,
+    /// Altogether, with reports of progress.
+    pub(crate) whole: Duration,
+}
+
+/// Completes at the limit of the time, without the time that the call waits for people meanwhile.
+pub(crate) async fn time_without_waits(limit: TimeLimit, waited: &Waited) {
     let (began, before) = (Instant::now(), waited.total());
     loop {
         let passed = began.elapsed().saturating_sub(waited.total().saturating_sub(before));
-        let left = limit.saturating_sub(passed);
+        let quiet = waited.since_report().map_or(passed, |since| since.min(passed));
+        let left = limit.quiet.saturating_sub(quiet).min(limit.whole.max(limit.quiet).saturating_sub(passed));
         if left.is_zero() {
             return;
         }
-        sleep(left.max(LOOK.min(limit))).await;
+        sleep(left.max(LOOK.min(limit.quiet))).await;
     }
 }
 
@@ -55,7 +70,7 @@ mod tests {
     #[tokio::test]
     async fn a_time_limit_leaves_out_the_time_of_waits() {
         let (waited, began) = (Waited::default(), Clock::now());
-        let limit = Duration::from_millis(50);
+        let limit = TimeLimit { quiet: Duration::from_millis(50), whole: Duration::from_secs(60) };
         let waiting = waited.begin();
         let ends = time_without_waits(limit, &waited);
         let answers = async {

@@ -1,9 +1,10 @@
 // An MCP server with a session (protocol 2025-06-18), on no SDK, because none lets a test choose the order of messages. It
 // answers no call by itself: it writes each to calls.log in the folder STATE, and does what the lines of the file
 // commands say. Each line is JSON, and its messages are written at once, in this order:
-//   { "ask": text }       a form, whose answer goes to answers.log
+//   { "ask": text }       a form, whose answer goes to answers.log. `schema` is its schema
 //   { "finish": note }    the result of the call with this note
 //   { "fail": note }      its error
+//   { "report": note }    its progress, ten times a second until the end of the process
 //   { "task": note }      its result is a task
 //   { "end": note }       the task has ended
 //   { "raw": note, "result": text }   its result, as this text
@@ -18,7 +19,9 @@ const write = (text) => process.stdout.write(`${text}\n`);
 const message = (fields) => JSON.stringify({ jsonrpc: '2.0', ...fields });
 const text = (words) => ({ content: [{ type: 'text', text: words }] });
 
+append('starts.log', 'start');
 const calls = new Map();
+const tokens = new Map();
 const asked = new Map();
 const tasks = new Map();
 
@@ -32,22 +35,27 @@ const methods = {
   initialize: () => ({ result: initialized }),
   'tools/list': () => ({ result: { tools } }),
   'tasks/get': ({ taskId }) => ({ result: tasks.has(taskId) ? { ...working(taskId), status: 'completed', result: tasks.get(taskId) } : working(taskId) }),
-  'tools/call': ({ arguments: { note } }, id) => {
+  'tools/call': ({ arguments: { note }, _meta }, id) => {
     calls.set(note, id);
+    tokens.set(note, _meta?.progressToken);
     append('calls.log', note);
   },
 };
 
 const commands = {
-  ask: ({ ask }) => {
+  ask: ({ ask, schema }) => {
     const id = asked.size + 1;
     asked.set(id, ask);
-    const requestedSchema = { type: 'object', properties: { code: { type: 'string' } } };
+    const requestedSchema = schema ?? { type: 'object', properties: { code: { type: 'string' } } };
     return message({ id, method: 'elicitation/create', params: { message: ask, requestedSchema } });
   },
   finish: ({ finish }) => message({ id: calls.get(finish), result: text('done') }),
   fail: ({ fail }) => message({ id: calls.get(fail), error: { code: -32000, message: 'it is closed today' } }),
   task: ({ task }) => message({ id: calls.get(task), result: { resultType: 'task', ...working(task) } }),
+  report: ({ report }) => {
+    const params = { progressToken: tokens.get(report), progress: 1 };
+    setInterval(() => write(message({ method: 'notifications/progress', params })), 100);
+  },
   end: ({ end }) => void tasks.set(end, text('done')),
   raw: ({ raw, result }) => `{"jsonrpc":"2.0","id":${calls.get(raw)},"result":${result}}`,
 };

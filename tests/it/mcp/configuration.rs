@@ -37,6 +37,12 @@ fn a_wrong_entry_is_refused_with_its_key() {
         ),
         ("name = \"a\"\ncommand = \"x\"\nrequire_approval = [\"write\"]", "mcp[0].tools: expected the list"),
         ("name = \"a\"\ncommand = \"x\"\ntimeout = \"0s\"", "mcp[0].timeout: expected more than 0s"),
+        ("name = \"a\"\ncommand = \"x\"\nprotocol = \"old\"", "mcp[0].protocol"),
+        ("name = \"a\"\ncommand = \"x\"\nstart_timeout = \"0s\"", "mcp[0].start_timeout: expected more than"),
+        (
+            "name = \"a\"\nurl = \"https://x.example\"\nstart_timeout = \"5s\"",
+            "mcp[0].start_timeout: expected none",
+        ),
         ("name = \"a\"\ncommand = \"x\"\ntimeout = \"2h\"", "mcp[0].timeout: expected at most tools.timeout"),
         (
             "name = \"a\"\ncommand = \"x\"\nresult_deadline = \"0s\"",

@@ -27,10 +27,20 @@ impl Listening {
     }
 
     fn at(port: u16) -> Self {
+        Self::of("streamableHttp", "mcp", port)
+    }
+
+    /// With the transport of earlier servers alone.
+    fn earlier() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::of("sse", "sse", free)
+    }
+
+    fn of(transport: &str, path: &str, port: u16) -> Self {
         let mut node = Command::new("node");
-        node.args([&program("server-everything"), "streamableHttp"]).env("PORT", port.to_string());
+        node.args([&program("server-everything"), transport]).env("PORT", port.to_string());
         let child = node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        Self { child, url: format!("http://127.0.0.1:{port}/mcp") }
+        Self { child, url: format!("http://127.0.0.1:{port}/{path}") }
     }
 
     fn port(&self) -> u16 {
@@ -114,4 +124,53 @@ async fn a_server_that_answers_a_discovery_with_an_empty_result_gets_a_handshake
     tool(&server.client, "old__say").await;
     let ended = approved(&server, "old__say", &json!({ "note": "hello" })).await;
     assert_eq!((&ended["state"], &ended["output"]), (&json!("succeeded"), &json!("said hello")));
+}
+
+#[tokio::test]
+async fn a_server_with_the_transport_of_earlier_servers_is_connected_and_connected_again() {
+    let mut listening = Listening::earlier();
+    let server = with(&over_http(&listening.url)).await;
+    tool(&server.client, "all__echo").await;
+    for _ in 0..2 {
+        let call = approved(&server, "all__echo", &json!({ "message": "hello" })).await;
+        assert_eq!(call["state"], "succeeded", "{call}");
+        assert!(call["result"].as_str().unwrap().contains("hello"), "{call}");
+        let port = listening.port();
+        drop(listening);
+        super::no_tool(&server.client, "all__echo").await;
+        listening = Listening::of("sse", "sse", port);
+        tool(&server.client, "all__echo").await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_starts_slowly_or_leaves_a_request_unanswered_is_started_once() {
+    let starts = tempfile::tempdir().unwrap();
+    let program = packages().join("undiscovered.mjs").display().to_string();
+    let started = |name: &str| {
+        let lines = std::fs::read_to_string(starts.path().join(name)).unwrap_or_default();
+        lines.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let entry_of = |name: &str, slowly: &str, mode: &str| {
+        let file = starts.path().join(name);
+        let script = format!("echo $$ >> {}; {slowly} exec node {program} {mode}", file.display());
+        entry(&json!({ "name": name, "command": "sh", "args": ["-c", script], "start_timeout": "40s" }))
+    };
+    let mut silent = entry_of("silent", "", "silent");
+    silent.start_timeout = Some(Duration::from_secs(8));
+    let entries = vec![entry_of("slow", "sleep 12;", ""), silent, entry_of("pings", "", "ping")];
+    let server = Box::pin(Embedded::with(|config: &mut Config| config.mcp = entries)).await;
+    tool(&server.client, "slow__say").await;
+    tool(&server.client, "silent__say").await;
+    tool(&server.client, "pings__say").await;
+    for name in ["slow", "silent", "pings"] {
+        let ended = approved(&server, &format!("{name}__say"), &json!({ "note": "hello" })).await;
+        assert_eq!((&ended["state"], &ended["output"]), (&json!("succeeded"), &json!("said hello")));
+        assert_eq!(started(name).len(), 1);
+    }
+    // It starts again, with the handshake that is known now.
+    assert!(Command::new("kill").args(["-9", &started("silent")[0]]).status().unwrap().success());
+    super::no_tool(&server.client, "silent__say").await;
+    tool(&server.client, "silent__say").await;
+    assert_eq!(started("silent").len(), 2);
 }

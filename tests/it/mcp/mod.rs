@@ -9,6 +9,7 @@ mod exact;
 mod files;
 mod floods;
 mod hostile;
+mod odd;
 mod pins;
 mod python;
 mod reach;

@@ -23,6 +23,10 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) async fn start(lines: &Value) -> Self {
+        Self::with(lines, |_| {}).await
+    }
+
+    pub(super) async fn with(lines: &Value, change_also: impl FnOnce(&mut Config)) -> Self {
         let state = tempfile::tempdir().unwrap();
         let mut all = node("s", &[packages().join("session.mjs").to_str().unwrap()]);
         let fields = all.as_object_mut().unwrap();
@@ -34,6 +38,7 @@ impl Session {
             config.mcp = vec![entry];
             config.approval.wait = Duration::ZERO;
             config.approval.sweep = Duration::from_millis(100);
+            change_also(config);
         };
         let server = Box::pin(Embedded::with(change)).await;
         let ann = server.client.as_user("t1", "ann", &[]);
@@ -69,8 +74,31 @@ impl Session {
         eventually("the server has written", found).await;
     }
 
+    /// How often the server was started.
+    pub(super) fn starts(&self) -> usize {
+        self.lines("starts.log").len()
+    }
+
+    /// Has this person accept the open form with this content, and returns what the server got.
+    pub(super) async fn is_answered(
+        &self,
+        person: &Client,
+        call: &str,
+        ask: &str,
+        schema: &Value,
+        content: &Value,
+    ) -> Value {
+        let request = eventually("the tool asks", async || open(person).await).await;
+        assert_eq!((&request["tool_call_id"], &request["schema"]), (&json!(call), schema));
+        let id = request["request_id"].as_str().unwrap();
+        let accept = json!({ "action": "accept", "content": content });
+        let accepted = person.post(&format!("/tool_requests/{id}/answer"), &accept).await;
+        assert_eq!(accepted.status, 200, "{:?}", accepted.body);
+        self.answer(ask).await
+    }
+
     /// What the server got as the answer to this form.
-    async fn answer(&self, ask: &str) -> Value {
+    pub(super) async fn answer(&self, ask: &str) -> Value {
         let found = async || {
             let answers = self.lines("answers.log");
             let mut answers = answers.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());

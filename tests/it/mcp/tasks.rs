@@ -357,11 +357,13 @@ async fn a_server_that_starts_slowly_is_not_taken_for_one_of_an_older_protocol()
     let steered = Steered::with("act");
     let mut entry = steered.entry("s", &json!({ "inherit_env": ["PATH"] }));
     // Longer than the library waits for the first answer of a server.
-    let slowly = r#"sleep 11; exec node "$0""#.to_owned();
+    let slowly = r#"echo >> "$STATE/starts"; sleep 11; exec node "$0""#.to_owned();
     let program = entry.args.remove(0);
     (entry.command, entry.args) = (Some("sh".into()), vec!["-c".to_owned(), slowly, program]);
     let server = Box::pin(Embedded::with(|config| config.mcp = vec![entry])).await;
     tool(&server.client, "s__act").await;
+    let starts = std::fs::read_to_string(steered.state.path().join("starts")).unwrap();
+    assert_eq!(starts.lines().count(), 1, "it is started once");
     let id = owned(&server).await;
     steered.task_succeeds();
     assert_eq!(server.client.becomes(&id, "succeeded").await["output"], "at last");
