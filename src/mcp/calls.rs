@@ -64,7 +64,8 @@ impl Calls {
     /// Adds a call.
     pub(super) fn begin(self: &Arc<Self>, sender: RequestSender) -> Flight {
         let (execution, now) = (sender.unsettled(), Instant::now());
-        let call = Call { sender: Some(sender), request: None, progress: None, possible_until: None, execution };
+        let call =
+            Call { sender: Some(sender), request: None, progress: None, possible_until: None, execution };
         let mut state = self.state.lock();
         let id = state.next;
         state.next = id.wrapping_add(1);

@@ -23,10 +23,7 @@ use rmcp::model::{
     PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService};
-use rmcp::{
-    ClientCacheConfig, ClientHandler, ErrorData, Peer, RoleClient,
-    ServiceError,
-};
+use rmcp::{ClientCacheConfig, ClientHandler, ErrorData, Peer, RoleClient, ServiceError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -194,8 +191,8 @@ impl Connection {
                 unread.push(odd);
             }
             for tool in page.tools {
-                let json =
-                    serde_json::to_vec(&tool).map_err(|error| NoListing::Refused(self.redaction.text(error)))?;
+                let json = serde_json::to_vec(&tool)
+                    .map_err(|error| NoListing::Refused(self.redaction.text(error)))?;
                 bytes = bytes.saturating_add(json.len());
                 hash.update(json);
                 if bytes > LISTING_BYTES_MAX {

@@ -3,9 +3,9 @@
 use super::redaction::Redaction;
 use crate::tools::ToolError;
 use reqwest::StatusCode;
+use rmcp::ServiceError;
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
-use rmcp::ServiceError;
 use serde_json::{Value, json};
 
 /// The field of the data of an error that has the status of an answer over HTTP which is no message of the protocol.
@@ -76,7 +76,9 @@ pub(super) fn of(error: ServiceError, is_first: bool, redaction: &Redaction) -> 
         )),
         ServiceError::TransportSend(error) => {
             match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-                Some(StreamableHttpError::SessionExpired) if is_first => Failure::Connection(Refused::Session),
+                Some(StreamableHttpError::SessionExpired) if is_first => {
+                    Failure::Connection(Refused::Session)
+                }
                 Some(StreamableHttpError::AuthRequired(_)) if is_first => {
                     Failure::Connection(Refused::Credentials)
                 }

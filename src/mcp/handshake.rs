@@ -136,8 +136,7 @@ async fn begin_process(
             Some(McpProtocol::Newest) => Greeted::Discover,
             None => greet(&mut stdout, &mut stdin, (&handler.get_info(), start_timeout)).await?,
         };
-        let transport =
-            AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
+        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
         let mut transport =
             Watched::new(transport, calls.clone(), Work::of(server, store, tasks), log.clone());
         let lifecycle = match greeted {
@@ -147,6 +146,10 @@ async fn begin_process(
                 known.set(was_silent.then_some(McpProtocol::Legacy));
                 transport = transport.after_initialize(result);
                 ClientLifecycleMode::Initialize
+            }
+            Greeted::Ended => {
+                known.set(Some(McpProtocol::Legacy));
+                return Err("its program has ended before it answered".to_owned());
             }
             Greeted::TooLate => {
                 known.set(Some(McpProtocol::Newest));

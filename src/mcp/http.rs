@@ -7,7 +7,9 @@ use super::raw::admitted;
 use crate::egress::read;
 use futures::StreamExt;
 use reqwest::Response;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
@@ -70,7 +72,9 @@ impl HttpClient {
                 let _first = self.moved.set(to.as_str().into());
                 return Ok(());
             }
-            Some(to) => format!("it redirects to {to}, which is not followed; set url to the address of the server"),
+            Some(to) => {
+                format!("it redirects to {to}, which is not followed; set url to the address of the server")
+            }
             None => format!("HTTP {}", response.status()),
         };
         Err(StreamableHttpError::UnexpectedServerResponse(why.into()))

@@ -97,7 +97,10 @@ pub(super) fn request(request: &mut ServerRequest) {
 }
 
 /// Returns the schema of a form: that of its metadata, if the library could not read it.
-pub(super) fn schema(meta: Option<RequestMetaObject>, schema: ElicitationSchema) -> Option<Map<String, Value>> {
+pub(super) fn schema(
+    meta: Option<RequestMetaObject>,
+    schema: ElicitationSchema,
+) -> Option<Map<String, Value>> {
     let kept = meta.and_then(|mut meta| meta.remove(SCHEMA));
     match kept.or_else(|| serde_json::to_value(schema).ok())? {
         Value::Object(schema) => Some(schema),
@@ -122,7 +125,8 @@ pub(super) fn result(fields: Map<String, Value>) -> CallToolResult {
     if ["content", "structuredContent", "isError"].iter().any(|field| fields.contains_key(*field)) {
         let content = fields.remove("content");
         // Some servers have a kind of content for failures.
-        let is_error = fields.get("isError").map_or_else(|| content.as_ref().is_some_and(has_error), says_yes);
+        let is_error =
+            fields.get("isError").map_or_else(|| content.as_ref().is_some_and(has_error), says_yes);
         result.is_error = Some(is_error);
         result.content = blocks(content);
         result.structured_content = fields.remove("structuredContent");
@@ -306,7 +310,9 @@ fn says_yes(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(yes) => *yes,
-        Value::String(text) => !matches!(text.trim().to_ascii_lowercase().as_str(), "" | "false" | "no" | "0"),
+        Value::String(text) => {
+            !matches!(text.trim().to_ascii_lowercase().as_str(), "" | "false" | "no" | "0")
+        }
         Value::Number(number) => number.as_f64() != Some(0.0),
         // The error itself, in place of the word that there is one.
         Value::Array(_) | Value::Object(_) => true,

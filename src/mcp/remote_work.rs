@@ -13,8 +13,7 @@ use crate::tools::remote_work::{Again, Polled, RemoteServer};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,
-    TaskPayload,
+    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, TaskPayload,
 };
 use rmcp::{ErrorData, ServiceError};
 use serde_json::Value;
@@ -90,7 +89,9 @@ impl RemoteServer for Link {
                 Ok(Ok(Called::Result(output))) => Again::Ended(output),
                 Ok(Ok(Called::Next(next))) => Again::Next(next),
                 Ok(Err(Failure::Error(error))) => match error.outcome() {
-                    Some(outcome @ (Outcome::Failed(_) | Outcome::InterruptedWith(_))) => Again::Failed(outcome),
+                    Some(outcome @ (Outcome::Failed(_) | Outcome::InterruptedWith(_))) => {
+                        Again::Failed(outcome)
+                    }
                     _ => Again::Unknown,
                 },
                 Ok(Err(Failure::Connection(_))) => Again::Unknown,
@@ -104,9 +105,7 @@ impl RemoteServer for Link {
 fn polled(task: DetailedTask) -> Polled {
     let again = task.task.poll_interval_ms.map(Duration::from_millis);
     match task.payload {
-        TaskPayload::Completed { result } => {
-            Polled::Ended(output::outcome(readable::result(result)))
-        }
+        TaskPayload::Completed { result } => Polled::Ended(output::outcome(readable::result(result))),
         TaskPayload::Failed { error } => Polled::Ended(Err(reason(&error))),
         TaskPayload::Cancelled => Polled::Ended(Err("its server cancelled it".to_owned())),
         TaskPayload::InputRequired { input_requests } => asked(input_requests, again),
@@ -133,5 +132,9 @@ fn asked(requests: InputRequests, again: Option<Duration>) -> Polled {
 fn reason(error: &JsonObject) -> String {
     let message = error.get("message").and_then(Value::as_str).filter(|message| !message.trim().is_empty());
     let Some(message) = message else { return "its server reported that it failed, and not why".to_owned() };
-    failure::message(&ErrorData::new(ErrorCode::INTERNAL_ERROR, message.to_owned(), error.get("data").cloned()))
+    failure::message(&ErrorData::new(
+        ErrorCode::INTERNAL_ERROR,
+        message.to_owned(),
+        error.get("data").cloned(),
+    ))
 }

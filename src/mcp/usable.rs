@@ -50,7 +50,12 @@ impl Definer {
         let server = self.config.name.as_str();
         for Unread { tool, field } in unread.iter().filter(|_| self.log.admits()) {
             let (tool, field) = (self.redaction.text(tool), self.redaction.text(field));
-            tracing::warn!(server, tool, field, "a tool of an MCP server is left out: the field cannot be read");
+            tracing::warn!(
+                server,
+                tool,
+                field,
+                "a tool of an MCP server is left out: the field cannot be read"
+            );
         }
         let before: BTreeMap<&str, &Arc<Usable>> =
             before.iter().map(|usable| (usable.listed.hash.as_str(), usable)).collect();

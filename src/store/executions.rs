@@ -378,10 +378,9 @@ impl Write {
                 (moved, EventType::ToolSucceeded)
             }
             Outcome::Failed(_) => (self.ended::<From, Failed>(result), EventType::ToolFailed),
-            Outcome::FailedAgain(_)
-            | Outcome::Interrupted
-            | Outcome::InterruptedWith(_)
-            | Outcome::Lost => return None,
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) | Outcome::Lost => {
+                return None;
+            }
         };
         Some(Settling { moved: unleased(moved).only(tool_call::Column::ErasedAt.is_null()), event })
     }

@@ -313,10 +313,7 @@ pub(super) fn settled(row: &tool_call::Model, outcome: &Outcome, end: End) -> Re
     Ok(match outcome {
         Outcome::Succeeded(output) => State::Succeeded(approval, execution, output.as_value().clone(), end),
         Outcome::Failed(_) => State::Failed(approval, Some(execution), end),
-        Outcome::FailedAgain(_)
-        | Outcome::Interrupted
-        | Outcome::InterruptedWith(_)
-        | Outcome::Lost => {
+        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) | Outcome::Lost => {
             State::Interrupted(approval, execution, end)
         }
     })

@@ -142,8 +142,16 @@ impl Gates {
             handler,
         };
         let exact_numbers = config.approval.exact_numbers;
-        let settings =
-            Settings { limits, timeout, timeout_max, cancel_grace, preview_timeout, policy, remembering, exact_numbers };
+        let settings = Settings {
+            limits,
+            timeout,
+            timeout_max,
+            cancel_grace,
+            preview_timeout,
+            policy,
+            remembering,
+            exact_numbers,
+        };
         Self { tools, settings: Arc::new(settings) }
     }
 

@@ -19,10 +19,10 @@ mod schema;
 mod sub_agent;
 mod unmatched;
 
+use crate::domain::call::Outcome;
 pub use crate::domain::call::RiskLevel;
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::input::Input;
-use crate::domain::call::Outcome;
 use crate::domain::owner::Owner;
 pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub(crate) use crate::domain::preview::Preview;

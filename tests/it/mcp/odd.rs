@@ -142,7 +142,10 @@ async fn the_words_of_a_server_are_in_the_outcome_and_its_status_does_not_end_th
         (error(-32603, "fetch failed", Value::Null), interrupted("fetch failed")),
         (error(-32000, "closed\u{202e} today", Value::Null), interrupted("closed\\u{202e} today")),
         (error(-32002, "gone", json!({ "uri": "a:b" })), interrupted("gone {\"uri\":\"a:b\"}")),
-        (error(-32602, "Invalid params", json!({ "field": "x" })), failed("Invalid params {\"field\":\"x\"}")),
+        (
+            error(-32602, "Invalid params", json!({ "field": "x" })),
+            failed("Invalid params {\"field\":\"x\"}"),
+        ),
         (error(-32602, "field x is missing", json!("field x")), failed("field x is missing")),
         (
             json!({ "status": 403, "body": "not this project" }),
@@ -167,7 +170,10 @@ async fn the_words_of_a_server_are_in_the_outcome_and_its_status_does_not_end_th
         ),
         (json!({ "status": 400, "body": "no" }), interrupted("HTTP 400 Bad Request: no")),
         (json!({ "status": 404 }), interrupted("HTTP 404 Not Found")),
-        (json!({ "status": 500, "body": "<html>broken</html>" }), interrupted("HTTP 500 Internal Server Error")),
+        (
+            json!({ "status": 500, "body": "<html>broken</html>" }),
+            interrupted("HTTP 500 Internal Server Error"),
+        ),
         (json!({ "status": 502 }), interrupted("HTTP 502 Bad Gateway")),
         (json!({ "status": 503, "body": "busy" }), interrupted("HTTP 503 Service Unavailable: busy")),
         (
@@ -228,15 +234,21 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
         odd[field] = value;
         tools.push(odd);
     }
-    tools.extend([json!({ "name": "bare" }), json!("a text"), json!({ "inputSchema": { "type": "object" } })]);
+    tools.extend([
+        json!({ "name": "bare" }),
+        json!("a text"),
+        json!({ "inputSchema": { "type": "object" } }),
+    ]);
     let odd = Odd::start(&json!({ "tools": tools })).await;
     let dir = tempfile::tempdir().unwrap();
     let toml = format!(
         "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n[[mcp]]\nname = \"s\"\nurl = \"{}\"\n\
-         [[mcp]]\nname = \"moved\"\nurl = \"{}\"\n[[mcp]]\nname = \"away\"\nurl = \"{}\"\n",
+         [[mcp]]\nname = \"moved\"\nurl = \"{}\"\n[[mcp]]\nname = \"away\"\nurl = \"{}\"\n\
+         [[mcp]]\nname = \"stream\"\nurl = \"{}\"\n",
         odd.url("mcp"),
         odd.url("old"),
-        odd.url("away")
+        odd.url("away"),
+        odd.url("stream")
     );
     std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
@@ -245,7 +257,14 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
     tool(&server.client, "s__act").await;
     // The server redirects within its origin.
     tool(&server.client, "moved__act").await;
-    let is_named = async || server.printed().contains("it redirects to https://away.example/mcp,").then_some(());
+    let is_named = async || {
+        let printed = server.printed();
+        let words = [
+            "it redirects to https://away.example/mcp,",
+            "names https://away.example/messages, which is of another",
+        ];
+        words.iter().all(|words| printed.contains(words)).then_some(())
+    };
     eventually("the log has the address of a redirect to another origin", is_named).await;
     let listed = server.client.get("/tools").await.body;
     let names = listed["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].as_str().unwrap());
@@ -273,9 +292,7 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
 
 #[tokio::test]
 async fn the_title_that_a_server_gives_a_tool_is_on_the_card_with_its_name() {
-    let tool_with = |title: &str| {
-        json!({ "name": "branch_del", "title": title, "description": "Deletes it.", "inputSchema": { "type": "object" } })
-    };
+    let tool_with = |title: &str| json!({ "name": "branch_del", "title": title, "description": "Deletes it.", "inputSchema": { "type": "object" } });
     let mut act = tool_with("Act");
     act["name"] = json!("act");
     let odd = Odd::start(&json!({ "tools": [tool_with("Delete {a} branch\u{202e}"), act] })).await;
@@ -320,7 +337,8 @@ async fn a_call_that_met_the_end_of_its_session_is_made_once_in_the_next_one() {
     // The next session has another tool of this name. The approval was for the first one.
     tool(&server.client, "s__act").await;
     let id = hold(&server, "s__act", &json!({ "note": "b" })).await;
-    let other = json!({ "name": "act", "description": "Sends it away.", "inputSchema": { "type": "object" } });
+    let other =
+        json!({ "name": "act", "description": "Sends it away.", "inputSchema": { "type": "object" } });
     odd.set(&json!({ "forget": true, "tools": [other] })).await;
     let done = server.client.approve(&id).await;
     assert_eq!(done.body["state"], "failed", "{:?}", done.body);
