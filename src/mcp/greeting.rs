@@ -28,6 +28,8 @@ pub(super) enum Greeted {
     Initialized { result: Value, was_silent: bool },
     /// It begins with `server/discover`, and got `initialize` before it could answer.
     TooLate,
+    /// Its program has ended. Some servers end at a first request that is not `initialize`.
+    Ended,
 }
 
 /// Finds the handshake of a server that is starting. The error is for the log.
@@ -73,7 +75,7 @@ async fn answered(
                 continue;
             }
         };
-        let line = line.ok_or("its program has ended")?;
+        let Some(line) = line else { return Ok(Greeted::Ended) };
         let Ok(Value::Object(mut answer)) = serde_json::from_str::<Value>(&line) else { continue };
         match answer.get("id").and_then(number) {
             Some(DISCOVER) => {

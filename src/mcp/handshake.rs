@@ -147,6 +147,10 @@ async fn begin_process(
                 transport = transport.after_initialize(result);
                 ClientLifecycleMode::Initialize
             }
+            Greeted::Ended => {
+                known.set(Some(McpProtocol::Legacy));
+                return Err("its program has ended before it answered".to_owned());
+            }
             Greeted::TooLate => {
                 known.set(Some(McpProtocol::Newest));
                 return Err("it started slowly; it is started again with its handshake".to_owned());

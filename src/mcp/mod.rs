@@ -1,9 +1,10 @@
 //! MCP servers, whose tools the model may call (`[[mcp]]`).
 //!
 //! Each process of a deployment connects for itself. A server is not trusted: its hints change nothing, its
-//! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the fields of a form. One execution of
-//! a call is one `tools/call`, which is repeated only as the server requires. A call whose answer is lost has an unknown
-//! outcome. If the answer is a task, or asks for input with a state, the call has an owner, and any process continues the call.
+//! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the
+//! fields of a form. One execution of a call is one `tools/call`, which is repeated only as the server requires, or after
+//! the server refused it with the end of its session. A call whose answer is lost has an unknown outcome. If the answer is
+//! a task, or asks for input with a state, the call has an owner, and any process continues the call.
 
 mod calls;
 mod connection;

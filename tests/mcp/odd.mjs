@@ -6,7 +6,8 @@
 // PUT /state: { tools } are listed from now on, { sessions: true } gives sessions, { forget: true } ends them, which
 // requests learn by the status { stale }, and
 // { token } is what requests need as authorization, { listing: status } answers listings with this status. GET /state tells how often a session began, and the notes of the
-// calls. /old redirects to /mcp, and /away to another origin.
+// calls. /old redirects to /mcp, and /away to another origin. The stream of /stream names an address of another
+// origin.
 
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -33,6 +34,10 @@ createServer(async (request, response) => {
   }
   if (request.url === '/old') return response.writeHead(307, { location: '/mcp' }).end();
   if (request.url === '/away') return response.writeHead(307, { location: 'https://away.example/mcp' }).end();
+  if (request.url === '/stream' && request.method === 'GET') {
+    return response.writeHead(200, { 'content-type': 'text/event-stream' }).write('event: endpoint\ndata: https://away.example/messages\n\n');
+  }
+  if (request.url === '/stream') return response.writeHead(405).end();
   if (state.token && request.headers.authorization !== state.token) return response.writeHead(401).end();
   if (request.method !== 'POST') return response.writeHead(405).end();
   const { id, method, params } = await read(request);

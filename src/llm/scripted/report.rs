@@ -48,13 +48,15 @@ fn outcome(tool: &str, label: &str, text: &str) -> String {
     if let Some(reason) = text.strip_prefix(model_texts::FAILED) {
         return format!("{label} failed: {}.", reason.trim().trim_end_matches('.'));
     }
+    if let Some(said) = text.strip_prefix(model_texts::INTERRUPTED) {
+        return format!("{label} may have run: its outcome is unknown.{said}");
+    }
     let how = match text {
         model_texts::AWAITING => " waits for a person's approval. It has not run.",
         model_texts::DUPLICATE => " waits for a person's approval already, so it was not asked about again.",
         model_texts::IN_PROGRESS => " is approved and under way. Its outcome is not known yet.",
         model_texts::EXPIRED => " was not approved in time. It did not run.",
         model_texts::CANCELLED => " was cancelled. It did not run.",
-        model_texts::INTERRUPTED => " may have run: its outcome is unknown.",
         _ => return success(tool, text).unwrap_or_else(|| format!("{label}: {text}")),
     };
     format!("{label}{how}")

@@ -158,11 +158,18 @@ async fn a_program_that_starts_slowly_or_leaves_a_request_unanswered_is_started_
     };
     let mut silent = entry_of("silent", "", "silent");
     silent.start_timeout = Some(Duration::from_secs(8));
-    let entries = vec![entry_of("slow", "sleep 12;", ""), silent, entry_of("pings", "", "ping")];
+    let entries = vec![
+        entry_of("slow", "sleep 12;", ""),
+        silent,
+        entry_of("pings", "", "ping"),
+        entry_of("ends", "", "ends"),
+    ];
     let server = Box::pin(Embedded::with(|config: &mut Config| config.mcp = entries)).await;
     tool(&server.client, "slow__say").await;
     tool(&server.client, "silent__say").await;
     tool(&server.client, "pings__say").await;
+    tool(&server.client, "ends__say").await;
+    assert_eq!(started("ends").len(), 2, "it ends at its first request, unless that is initialize");
     for name in ["slow", "silent", "pings"] {
         let ended = approved(&server, &format!("{name}__say"), &json!({ "note": "hello" })).await;
         assert_eq!((&ended["state"], &ended["output"]), (&json!("succeeded"), &json!("said hello")));

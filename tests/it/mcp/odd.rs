@@ -243,10 +243,12 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
     let dir = tempfile::tempdir().unwrap();
     let toml = format!(
         "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n[[mcp]]\nname = \"s\"\nurl = \"{}\"\n\
-         [[mcp]]\nname = \"moved\"\nurl = \"{}\"\n[[mcp]]\nname = \"away\"\nurl = \"{}\"\n",
+         [[mcp]]\nname = \"moved\"\nurl = \"{}\"\n[[mcp]]\nname = \"away\"\nurl = \"{}\"\n\
+         [[mcp]]\nname = \"stream\"\nurl = \"{}\"\n",
         odd.url("mcp"),
         odd.url("old"),
-        odd.url("away")
+        odd.url("away"),
+        odd.url("stream")
     );
     std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
@@ -255,8 +257,14 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
     tool(&server.client, "s__act").await;
     // The server redirects within its origin.
     tool(&server.client, "moved__act").await;
-    let is_named =
-        async || server.printed().contains("it redirects to https://away.example/mcp,").then_some(());
+    let is_named = async || {
+        let printed = server.printed();
+        let words = [
+            "it redirects to https://away.example/mcp,",
+            "names https://away.example/messages, which is of another",
+        ];
+        words.iter().all(|words| printed.contains(words)).then_some(())
+    };
     eventually("the log has the address of a redirect to another origin", is_named).await;
     let listed = server.client.get("/tools").await.body;
     let names = listed["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].as_str().unwrap());
