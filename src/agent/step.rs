@@ -299,7 +299,7 @@ impl From<Failure> for TurnError {
 }
 
 impl ModelOutput {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
@@ -464,9 +464,10 @@ fn model_failure(error: &ModelError) -> TurnError {
         },
         ModelError::ContextFull(_) => TurnError {
             code: TurnErrorCode::ContextFull,
-            message: "The conversation is longer than the model can read. Begin a new one, or edit an earlier \
+            message:
+                "The conversation is longer than the model can read. Begin a new one, or edit an earlier \
                 message."
-                .to_owned(),
+                    .to_owned(),
         },
         ModelError::Malformed(_) => TurnError {
             code: TurnErrorCode::UpstreamMalformed,

@@ -23,7 +23,9 @@ fn check(messages: &[Value]) -> Result<(), String> {
         match role {
             "system" if started => return Err(format!("a system message after the start, at {at}")),
             "system" => {}
-            "user" if awaits_the_model => return Err(format!("the user speaks in place of the model, at {at}")),
+            "user" if awaits_the_model => {
+                return Err(format!("the user speaks in place of the model, at {at}"));
+            }
             "user" => {
                 (started, awaits_the_model) = (true, true);
                 check_text(message, at)?;

@@ -127,14 +127,18 @@ mod tests {
         let bodies = [
             json!({ "error": { "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.", "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded" } }),
             json!({ "error": { "message": "no", "code": "context_length_exceeded" } }),
-            in_error("Your input exceeds the context window of this model. Please adjust your input and try again."),
+            in_error(
+                "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            ),
             json!({ "type": "error", "error": { "type": "invalid_request_error", "message": "prompt is too long: 213462 tokens > 200000 maximum" } }),
             json!({ "type": "error", "error": { "type": "invalid_request_error", "message": "input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000" } }),
             json!([{ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)." } }]),
             json!({ "error": { "code": 400, "message": "the request exceeds the available context size, try increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096 } }),
             json!({ "error": "the input length exceeds the context length" }),
             json!({ "object": "error", "message": "This model's maximum context length is 4096 tokens. However, you requested 4200 tokens in the messages.", "type": "BadRequestError", "code": 400 }),
-            in_error("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller than the number of text tokens."),
+            in_error(
+                "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller than the number of text tokens.",
+            ),
             json!({ "object": "error", "message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)." }),
             json!({ "object": "error", "message": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length", "type": "invalid_request_error", "code": "3051" }),
             json!({ "message": "Input is too long for requested model." }),

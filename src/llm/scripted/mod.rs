@@ -180,7 +180,12 @@ mod tests {
             Arc::new(ToolDefinition { name, description, input_schema: json!({}) })
         });
         let (messages, tools) = (messages.to_vec(), tools.collect());
-        let events = Scripted::new().stream(&ModelRequest { system: None, messages, tools, tool_choice: ToolChoice::Auto });
+        let events = Scripted::new().stream(&ModelRequest {
+            system: None,
+            messages,
+            tools,
+            tool_choice: ToolChoice::Auto,
+        });
         futures::executor::block_on(events.map(Result::unwrap).collect())
     }
 

@@ -33,7 +33,11 @@ impl Stage {
     fn only_grew(&self, since: usize, what: &str) {
         let bodies: Vec<_> = self.upstream.requests()[since..].iter().map(|it| messages(&it.body)).collect();
         for pair in bodies.windows(2) {
-            assert!(pair[1].starts_with(&pair[0]), "{:?}, {what}: sent messages have changed: {pair:#?}", self.wire);
+            assert!(
+                pair[1].starts_with(&pair[0]),
+                "{:?}, {what}: sent messages have changed: {pair:#?}",
+                self.wire
+            );
         }
     }
 

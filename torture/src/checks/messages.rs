@@ -227,7 +227,8 @@ fn continues(messages: &[Value], earlier: &[Value]) -> bool {
 
 /// Returns the messages that a person, a model or a tool made.
 fn spoken(messages: &[Value]) -> Vec<Value> {
-    let is_spoken = |message: &&Value| *message.at("/role") != "assistant" || *message.at("/content") != NO_REPLY;
+    let is_spoken =
+        |message: &&Value| *message.at("/role") != "assistant" || *message.at("/content") != NO_REPLY;
     messages.iter().filter(is_spoken).cloned().collect()
 }
 

@@ -234,7 +234,11 @@ fn calls_of_another_model_get_ids_and_names_that_this_model_accepts() {
     assert_eq!((own, names), (ids.map(str::to_owned).to_vec(), fitting.map(str::to_owned).to_vec()));
     let (foreign, names) = accepted(Speaker::Another);
     assert_eq!(names, fitting.map(str::to_owned).to_vec());
-    assert_eq!(foreign, ids.map(|id| wire_id::candidates(id).next().unwrap()), "one form, which every server takes");
+    assert_eq!(
+        foreign,
+        ids.map(|id| wire_id::candidates(id).next().unwrap()),
+        "one form, which every server takes"
+    );
 }
 
 #[test]
@@ -242,8 +246,10 @@ fn two_calls_never_have_the_same_id() {
     // The first form of the id of another model is the id that this model made later.
     let form = wire_id::candidates("call_of_another").next().unwrap();
     let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: Map::new() };
-    let step = |id: &str, speaker| ModelMessage::Assistant { text: String::new(), calls: vec![call(id)], speaker };
-    let answer = |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
+    let step =
+        |id: &str, speaker| ModelMessage::Assistant { text: String::new(), calls: vec![call(id)], speaker };
+    let answer =
+        |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
     let own = || Speaker::Same { provider_state: None };
     let of_another = [step("call_of_another", Speaker::Another), answer("call_of_another")];
     let of_this = [step(&form, own()), answer(&form)];
@@ -276,7 +282,8 @@ fn the_speakers_alternate_on_every_wire_and_nothing_sent_changes() {
     for Sample { wire, .. } in SAMPLES {
         let written = |count: usize| {
             let messages = messages[..count].to_vec();
-            let request = ModelRequest { system: None, messages, tools: vec![], tool_choice: ToolChoice::Auto };
+            let request =
+                ModelRequest { system: None, messages, tools: vec![], tool_choice: ToolChoice::Auto };
             let body = (wire.body)("m", &request);
             let list = ["messages", "input", "contents"].iter().find_map(|list| body.get(*list)).unwrap();
             list.as_array().unwrap().clone()

@@ -47,7 +47,9 @@ pub(crate) const RULES: [Rule; 5] = [
         of: "Anthropic, and every gateway to Bedrock",
         // Ollama gives what it gets to the template of the model.
         on: |wire| wire.facts().provider != "ollama",
-        breaks: |it| it.tools.is_empty() && it.entries.iter().any(|entry| matches!(entry, Entry::Calls { .. })),
+        breaks: |it| {
+            it.tools.is_empty() && it.entries.iter().any(|entry| matches!(entry, Entry::Calls { .. }))
+        },
     },
 ];
 

@@ -83,7 +83,8 @@ fn each_rule_of_a_strict_server_finds_its_breach() {
             assert_eq!(found.as_deref().and_then(|found| found.split(" (").next()), expected, "{wire:?}");
         }
     }
-    for (id, right) in [("a1B2c3D4e", true), ("a1B2c3D4", false), ("a1B2c3D4e5", false), ("a1B2-3D4e", false)] {
+    for (id, right) in [("a1B2c3D4e", true), ("a1B2c3D4", false), ("a1B2c3D4e5", false), ("a1B2-3D4e", false)]
+    {
         assert_eq!(rules::is_id_for_all(id), right, "{id}");
     }
 }
