@@ -8,6 +8,7 @@
 //! begins a note must have no other source: in a user's own text, and in a tool's text within a note, it is
 //! marked as quoted.
 
+use super::window::Outline;
 use crate::domain::call::ToolCall;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
@@ -21,22 +22,27 @@ use std::collections::{HashMap, HashSet};
 pub(crate) struct History {
     pub(crate) messages: Vec<ModelMessage>,
     pub(super) seals: Vec<Seal>,
+    /// The turns of the messages.
+    pub(super) outline: Outline,
 }
 
 /// Computes the history for the next step of `answer`. New notes go into the first step only: in a later step
 /// they would precede a user message that was already sent.
 pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
-    let history = History { messages: Vec::with_capacity(transcript.messages.len()), seals: Vec::new() };
-    let mut projection = Projection { transcript, origin, history, sent_notes: sent_notes(transcript) };
+    let history = History { messages: Vec::with_capacity(transcript.messages.len()), ..History::default() };
+    let (sent_notes, turn_of) = (sent_notes(transcript), turns_of(transcript));
+    let mut projection = Projection { transcript, origin, history, sent_notes, turn_of };
     let question = transcript.questions.get(&answer).copied();
     for message in transcript.current() {
         match &message.body {
             Body::User(text) => {
+                let start = projection.history.messages.len();
                 projection.repeat_notes(message.id);
                 if first_step && question == Some(message.id) {
                     projection.new_notes();
                 }
                 projection.history.messages.push(ModelMessage::User(quoted(text)));
+                projection.history.outline.begin(start, projection.history.messages.len());
             }
             Body::Assistant(steps) => {
                 for step in steps.iter().filter(|step| step.status == StepStatus::Complete) {
@@ -52,8 +58,13 @@ pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bo
 /// model read before stays as it was sent, so the rest of the transcript is not read again.
 pub(crate) fn project_step(step: &Step, origin: &str) -> History {
     let transcript = &Transcript::default();
-    let mut projection =
-        Projection { transcript, origin, history: History::default(), sent_notes: HashMap::new() };
+    let mut projection = Projection {
+        transcript,
+        origin,
+        history: History::default(),
+        sent_notes: HashMap::new(),
+        turn_of: HashMap::new(),
+    };
     projection.step(step);
     projection.history
 }
@@ -64,6 +75,14 @@ struct Projection<'a> {
     history: History,
     /// The notes that were sent before each user message, in the order in which they were sent.
     sent_notes: HashMap<MessageId, Vec<&'a str>>,
+    /// The number of the turn of each user message.
+    turn_of: HashMap<MessageId, usize>,
+}
+
+/// Numbers the user messages that the model reads.
+fn turns_of(transcript: &Transcript) -> HashMap<MessageId, usize> {
+    let of_users = transcript.current().filter(|message| matches!(message.body, Body::User(_)));
+    of_users.enumerate().map(|(turn, message)| (message.id, turn)).collect()
 }
 
 /// Finds the notes that were sent before each user message.
@@ -98,10 +117,16 @@ impl Projection<'_> {
         if text.is_empty() && step.calls.is_empty() {
             return;
         }
+        if let Some(usage) = step.usage {
+            self.history.outline.counted(self.history.messages.len(), usage.input_tokens);
+        }
         let mut calls = Vec::with_capacity(step.calls.len());
         let mut answers = Vec::with_capacity(step.calls.len());
         for call in &step.calls {
             let (kind, sent_texts) = self.answer(call);
+            if kind == SealKind::Placeholder {
+                self.history.outline.is_read_in(self.read_in(call.id));
+            }
             // A call that was sent with a placeholder keeps its input. The note reports the edit.
             let input = match kind {
                 SealKind::Placeholder => call.written_input(),
@@ -138,6 +163,15 @@ impl Projection<'_> {
         };
         self.history.seals.push(Seal { tool_call_id: call.id, n: 0, kind, text: text.clone() });
         (kind, text)
+    }
+
+    /// Returns the first turn in which the model has read the outcome of a call with a placeholder: the one after the
+    /// turn of the note.
+    fn read_in(&self, call: ToolCallId) -> usize {
+        let notes = self.transcript.texts_of(call).iter().filter(|sent| sent.kind == SealKind::Note);
+        let turns =
+            notes.filter_map(|note| self.turn_of.get(self.transcript.questions.get(&note.message_id)?));
+        turns.min().map_or(usize::MAX, |turn| turn.saturating_add(1))
     }
 
     /// Adds the notes that were sent before this user message.

@@ -19,6 +19,7 @@ mod tasks;
 mod turn;
 mod wait;
 mod wake;
+mod window;
 
 pub(crate) use execution::{Executor, Ran};
 pub(crate) use heartbeat::Heartbeat;

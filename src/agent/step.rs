@@ -299,7 +299,7 @@ impl From<Failure> for TurnError {
 }
 
 impl ModelOutput {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 

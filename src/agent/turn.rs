@@ -8,6 +8,7 @@ use super::judge::{Judge, PendingCalls};
 use super::previews::{self, MissingPreview, Previews};
 use super::retry::persist;
 use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
+use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Clock;
@@ -40,6 +41,8 @@ pub(crate) struct Agent {
     model: config::Model,
     pub(crate) limits: config::Limits,
     approval: config::Approval,
+    /// The most tokens of a request to each model.
+    pub(crate) windows: Arc<Limits>,
 }
 
 /// One turn: its lease, its model and its handler.
@@ -71,6 +74,8 @@ pub(crate) struct Ended {
 struct OpenedStep {
     step: StepPlan,
     request: ModelRequest,
+    /// The turns of the request.
+    outline: Outline,
 }
 
 /// The open first step of a turn.
@@ -137,6 +142,7 @@ impl Agent {
             model: config.model.clone(),
             limits: config.limits.clone(),
             approval: config.approval.clone(),
+            windows: Arc::new(Limits::new(config.model.context_tokens)),
         }
     }
 
@@ -179,12 +185,19 @@ impl Agent {
         spent.message = first.before;
         let (mut opened, mut start_committed) = (first.opened, Some(start_committed));
         loop {
-            let OpenedStep { step, request } = opened;
+            let OpenedStep { step, mut request, mut outline } = opened;
             emit(TurnEvent::StepStarted);
             let called = Box::pin(self.call_model(turn, step.n, &request, emit));
             let (output, result) = match start_committed.take() {
                 Some(start_committed) => after_start(called, start_committed).await?,
                 None => called.await,
+            };
+            let (output, result) = match result {
+                Err(Stopped::Failed(error)) if error.is_context_full() && output.is_empty() => {
+                    let with = (&mut request, &mut outline);
+                    Box::pin(self.call_with_less(turn, step.n, with, error, emit)).await
+                }
+                result => (output, result),
             };
             if let Err(broke) = result {
                 Box::pin(self.break_off(turn, step.n, output.parts)).await;
@@ -229,7 +242,7 @@ impl Agent {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
                 return Err(Stopped::Halted(halt));
             }
-            opened = Box::pin(self.open_next(turn, step, request, after_hold)).await?;
+            opened = Box::pin(self.open_next(turn, step, (request, outline), after_hold)).await?;
         }
     }
 
@@ -311,10 +324,12 @@ impl Agent {
         let own = lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
         let tools = self.tools_of(lease);
-        let (messages, tool_choice) = (history.messages, step.tool_choice());
-        let request = ModelRequest { system, messages, tools, tool_choice };
-        let opened = OpenedStep { step, request };
-        Ok(Ok(FirstStep { opened, before, seals_nothing: history.seals.is_empty() }))
+        let History { messages, seals, mut outline } = history;
+        let mut request = ModelRequest { system, messages, tools, tool_choice: step.tool_choice() };
+        let overhead = window::overhead(&request);
+        outline.fit(&mut request.messages, self.windows.of(model.id()), overhead);
+        let opened = OpenedStep { step, request, outline };
+        Ok(Ok(FirstStep { opened, before, seals_nothing: seals.is_empty() }))
     }
 
     /// Opens the step after this one, which is complete. One transaction adds that step to the input of the model, and
@@ -323,7 +338,7 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         done: StepPlan,
-        mut request: ModelRequest,
+        (mut request, outline): (ModelRequest, Outline),
         after_hold: bool,
     ) -> Result<OpenedStep, TurnError> {
         let open = async {
@@ -336,7 +351,7 @@ impl Agent {
             }
             let added = write.step_of(&held, done.n).await?;
             let added = added.map(|step| history::project_step(&step, turn.model.origin()));
-            let History { messages, seals } = added.unwrap_or_default();
+            let History { messages, seals, .. } = added.unwrap_or_default();
             let (n, complete) = (done.n.saturating_add(1), done.complete.saturating_add(1));
             // A turn continues only after a step with calls.
             let step = StepPlan { n, complete, last: complete >= self.model.max_steps, has_calls: true };
@@ -350,9 +365,32 @@ impl Agent {
             request.messages.extend(messages);
             request.tools = self.tools_of(turn.lease);
             request.tool_choice = step.tool_choice();
-            Ok::<_, StoreError>(Ok(OpenedStep { step, request }))
+            Ok::<_, StoreError>(Ok(OpenedStep { step, request, outline }))
         };
         open.await.map_err(internal)?
+    }
+
+    /// Asks the model again with less of the conversation, once. The server refused the request as too long, and said
+    /// nothing else. What the server takes then is the limit for later requests.
+    async fn call_with_less(
+        &self,
+        turn: &Turn<'_>,
+        n: i32,
+        (request, outline): (&mut ModelRequest, &mut Outline),
+        refused: TurnError,
+        emit: Emit<'_>,
+    ) -> (ModelOutput, Result<(), Stopped>) {
+        let overhead = window::overhead(request);
+        let tokens = outline.tokens(&request.messages, overhead);
+        if !outline.shrink(&mut request.messages, overhead) {
+            return (ModelOutput::default(), Err(refused.into()));
+        }
+        tracing::warn!(tokens, "a conversation was longer than the model can read; it gets less of it");
+        let (output, result) = self.call_model(turn, n, request, emit).await;
+        if result.is_ok() {
+            self.windows.learn(turn.model.id(), tokens);
+        }
+        (output, result)
     }
 
     fn tools_of(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {

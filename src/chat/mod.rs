@@ -108,6 +108,11 @@ impl Chat {
         Self { store, tasks, agent, approvals, models, approval, caps, rate_limit, live, tailed, wake }
     }
 
+    /// Returns the most tokens of a request to the default model, if known.
+    pub(crate) fn context_limit(&self) -> Option<u64> {
+        self.agent.windows.known(self.model(None)?.id())
+    }
+
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {
         match id {
             None => self.models.first(),

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The most retries. A person waits meanwhile.
 const RETRIES_MAX: u32 = 10;
+/// The smallest limit of tokens. A model that reads less cannot work with tools.
+const CONTEXT_TOKENS_MIN: u64 = 1024;
 /// Fields of a model request that holdpoint writes itself, on any wire.
 pub(crate) const OWN_FIELDS: [&str; 11] = [
     "model",
@@ -49,6 +51,9 @@ pub struct Model {
     pub system_prompt: Option<String>,
     /// `max_steps`: model calls in one answer that may call tools. One more follows, which may not.
     pub max_steps: usize,
+    /// `context_tokens`: the most tokens of a request. A longer conversation is shortened. By default only the refusals of
+    /// the model's server set a limit.
+    pub context_tokens: Option<u64>,
     /// `first_byte_timeout`: the longest wait for the start of an answer.
     #[serde(with = "super::sources::duration")]
     pub first_byte_timeout: Duration,
@@ -74,6 +79,7 @@ impl Default for Model {
             allow_insecure: false,
             system_prompt: None,
             max_steps: 10,
+            context_tokens: None,
             // A reasoning model can think for minutes before its first event.
             first_byte_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(60),
@@ -113,6 +119,9 @@ impl Model {
         }
         if let Some(field) = OWN_FIELDS.iter().find(|field| self.options.contains_key(**field)) {
             return wrong("model.options", format!("{field:?} is holdpoint's own; expected other fields"));
+        }
+        if self.context_tokens.is_some_and(|tokens| tokens < CONTEXT_TOKENS_MIN) {
+            return wrong("model.context_tokens", "expected at least 1024");
         }
         if self.retries > RETRIES_MAX {
             return wrong("model.retries", "expected at most 10");

@@ -82,6 +82,10 @@ pub(crate) const UNREADABLE_PARTS: &str = "[What was said here cannot be read.]"
 pub(crate) const NO_REPLY: &str = "(no reply)";
 /// The description of a tool that stands for one that is not offered.
 pub(crate) const NOT_OFFERED: &str = "Not available now.";
+/// The message in the place of the oldest turns of a conversation that is longer than the model may get.
+pub(crate) const LEFT_OUT: &str = "[Earlier messages of this conversation were left out.]";
+/// The end of a shortened result of a call.
+pub(crate) const SHORTENED: &str = " […shortened]";
 /// The beginning of a user message that the server writes: a note about an outcome that arrived after the
 /// answer to its call. The tool, the call's id and the outcome follow.
 pub(crate) const NOTE: &str = "[tool outcome]";

@@ -47,6 +47,10 @@ struct ThreadView {
     active_run_id: Option<Id>,
     /// Number of pending calls.
     pending_count: u64,
+    /// How full the model's context is. Only in the answer about one thread, once a server has counted tokens.
+    context_tokens: Option<u64>,
+    /// The most tokens of a request to the model, if known.
+    context_limit: Option<u64>,
 }
 
 /// A new thread.
@@ -257,6 +261,8 @@ impl ThreadView {
             updated_at: thread.updated_at.into(),
             active_run_id: activity.active_run.map(Id::of),
             pending_count: activity.pending_count,
+            context_tokens: None,
+            context_limit: None,
         }
     }
 
@@ -345,7 +351,10 @@ impl Threads {
     ) -> Result<Json<ThreadView>, ApiError> {
         let read = self.0.store.read().await?;
         let thread = read.thread_named(&caller.0, &thread_id).await?.ok_or_else(ApiError::not_found)?;
-        Ok(Json(ThreadView::read(&read, &thread).await?))
+        let usage = read.newest_usage(thread.id).await?;
+        let context_tokens = usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
+        let context_limit = self.0.chat.context_limit();
+        Ok(Json(ThreadView { context_tokens, context_limit, ..ThreadView::read(&read, &thread).await? }))
     }
 
     /// Change the title of a thread

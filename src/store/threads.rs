@@ -1,6 +1,6 @@
 //! Threads, always those of one principal.
 
-use super::entity::{run, thread, tool_call};
+use super::entity::{message, run, step, thread, tool_call};
 use super::newest::{Branch, in_order};
 use super::words::Word;
 use super::{LockedThread, Read, StoreError, Which, Write, rows};
@@ -8,6 +8,7 @@ use crate::domain::Principal;
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
+use crate::domain::message::Usage;
 use crate::domain::permit::{Conversation, Requester};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
@@ -220,6 +221,27 @@ impl Read {
         let Page { items, has_more } = Page::of(found, size);
         let read = |row: thread::Model| rows::listed("threads", &row.thread_id.clone(), Thread::of(row));
         Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
+    }
+
+    /// Returns the tokens of the newest model call of a thread whose server counted them: what it read and wrote.
+    pub(crate) async fn newest_usage(&self, thread: ThreadId) -> Result<Option<Usage>, StoreError> {
+        let found: Option<(i64, Option<i64>)> = step::Entity::find()
+            .select_only()
+            .columns([step::Column::InputTokens, step::Column::OutputTokens])
+            .inner_join(message::Entity)
+            .filter(message::Column::ThreadId.eq(thread.to_string()))
+            .filter(step::Column::InputTokens.is_not_null())
+            .order_by_desc(message::Column::Ordinal)
+            .order_by_desc(step::Column::N)
+            .limit(1)
+            .into_tuple()
+            .one(&self.tx)
+            .await?;
+        let tokens = |count: i64| u64::try_from(count).unwrap_or_default();
+        Ok(found.map(|(input, output)| Usage {
+            input_tokens: tokens(input),
+            output_tokens: tokens(output.unwrap_or_default()),
+        }))
     }
 
     /// Returns the activity of these threads, in the same number of statements for any number of threads.

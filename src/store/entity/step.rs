@@ -22,6 +22,19 @@ pub(in crate::store) struct Model {
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub(in crate::store) enum Relation {}
+pub(in crate::store) enum Relation {
+    #[sea_orm(
+        belongs_to = "super::message::Entity",
+        from = "Column::MessageId",
+        to = "super::message::Column::MessageId"
+    )]
+    Message,
+}
+
+impl Related<super::message::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Message.def()
+    }
+}
 
 impl ActiveModelBehavior for ActiveModel {}

@@ -43,6 +43,8 @@ const WRONG: &[(&str, &str)] = &[
     ("model.system_prompt", "[\"Be kind.\"]"),
     ("model.max_steps", "1.5"),
     ("model.max_steps", "-1"),
+    ("model.context_tokens", "1023"),
+    ("model.context_tokens", "\"many\""),
     ("model.first_byte_timeout", "5"),
     ("model.idle_timeout", "\"5 parsecs\""),
     ("model.retries", "11"),

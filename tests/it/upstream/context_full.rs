@@ -1,8 +1,13 @@
 //! Conversations that are longer than the model can read.
 
 use super::{Stage, on_each_wire};
-use crate::support::{Reply, ScriptedAnswer, Wire};
-use serde_json::json;
+use crate::support::wires::chat::WIRE as CHAT;
+use crate::support::{Probe, Reply, ScriptedAnswer, Turn, Wire};
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use serde_json::{Value, json};
+
+const LEFT_OUT: &str = "[Earlier messages of this conversation were left out.]";
+const SHORTENED: &str = "[…shortened]";
 
 /// How servers of the wire refuse such a conversation: status and body.
 fn refusals(wire: Wire) -> Vec<(u16, String)> {
@@ -40,3 +45,116 @@ async fn a_conversation_that_is_too_long_has_a_code_of_its_own_and_is_not_sent_a
     assert_eq!(stage.upstream.requests().len(), 6, "none was sent again");
 }
 on_each_wire!(side by side a_conversation_that_is_too_long_has_a_code_of_its_own_and_is_not_sent_again);
+
+/// The messages of a request, as they were written.
+fn messages(body: &Value) -> Vec<String> {
+    let list = ["messages", "input", "contents"].iter().find_map(|list| body[list].as_array()).unwrap();
+    list.iter().map(Value::to_string).collect()
+}
+
+/// A tool with a long result.
+struct Print;
+
+impl Tool for Print {
+    const NAME: &'static str = "print";
+    const DESCRIPTION: &'static str = "Prints much.";
+    const HIL: bool = false;
+    type Input = Probe;
+    type Output = String;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<String, ToolError> {
+        Ok(input.note.repeat(9000))
+    }
+}
+
+impl Stage {
+    /// A stage whose only tool is `print`.
+    async fn prints(wire: Wire) -> Self {
+        let Self { upstream, app, .. } = Self::on(wire).await;
+        let mut tools = ToolRegistry::new();
+        tools.register(Print).unwrap();
+        let model = upstream.model(&json!({}));
+        let app = app.redeploy_with(tools, |config| config.model = model).await;
+        Self { wire, upstream, app }
+    }
+
+    /// A turn with a long result of a call.
+    async fn print(&self, thread: &str) -> Turn {
+        let call = ScriptedAnswer::call_on(self.wire, "", "print", &[r#"{"note":"n"}"#]);
+        self.upstream.answers(&call).words("Seen.");
+        self.run_turn_in(thread).await
+    }
+}
+
+async fn a_refused_conversation_is_sent_again_once_with_less_of_it(wire: Wire) {
+    let stage = Stage::prints(wire).await;
+    let (status, body) = refusals(wire).swap_remove(0);
+    let thread = stage.app.client.thread().await;
+    stage.print(&thread).await;
+    stage.upstream.then(Reply::refuses(status, &body)).words("Shorter.");
+    let turn = stage.run_turn_in(&thread).await;
+    assert_eq!(turn.text(), "Shorter.", "{}", turn.raw);
+    stage.is(&turn, "completed").await;
+    let requests = stage.upstream.requests();
+    let [_, _, refused, taken] = &requests[..] else { panic!("{requests:#?}") };
+    let [refused, taken] = [refused, taken].map(|request| request.body.to_string());
+    assert!(!refused.contains(SHORTENED) && taken.contains(SHORTENED), "{taken}");
+    assert!(taken.len() < refused.len(), "{} and {}", taken.len(), refused.len());
+
+    // A server that refuses the shorter one too is not asked a third time.
+    stage.print(&thread).await;
+    stage.upstream.then(Reply::refuses(status, &body)).then(Reply::refuses(status, &body));
+    let turn = stage.run_turn_in(&thread).await;
+    assert!(turn.one('3').as_str().unwrap().starts_with("context_full: "), "{}", turn.raw);
+    stage.next_turn_works(&thread).await;
+    let known = stage.app.client.get(&format!("/threads/{thread}")).await.body;
+    assert!(known["context_limit"].as_u64().is_some_and(|limit| limit >= 1024), "{known}");
+}
+on_each_wire!(side by side a_refused_conversation_is_sent_again_once_with_less_of_it);
+
+/// An answer of a server that counts a token for three bytes of the request.
+fn counted(bytes: usize) -> ScriptedAnswer {
+    let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let usage = json!({ "choices": [], "usage": { "prompt_tokens": bytes / 3, "completion_tokens": 5 } });
+    let answer = ScriptedAnswer::on(CHAT).words(&["Yes."]);
+    answer.event(finish.to_string()).event(usage.to_string()).event("[DONE]")
+}
+
+#[tokio::test]
+async fn a_conversation_stays_below_its_limit_of_tokens_and_its_beginning_moves_rarely() {
+    let stage = Stage::with(CHAT, json!({ "context_tokens": 6000 })).await;
+    let (thread, _, call) = stage.held(&ScriptedAnswer::call_on(CHAT, "", "pay", &[r#"{"note":"1"}"#])).await;
+    let mut bytes = 3000;
+    let mut turn = async |words: &str| {
+        stage.upstream.answers(&counted(bytes));
+        let said = format!("{words} {}", "w".repeat(1000));
+        let turn = stage.app.client.send_message(&thread, &said).await;
+        assert_eq!(turn.text(), "Yes.", "{}", turn.raw);
+        bytes = stage.upstream.last().to_string().len();
+        assert!(bytes / 3 < 6600, "{bytes}");
+        stage.upstream.last()
+    };
+    let mut sent = Vec::new();
+    for n in 0..30 {
+        sent.push(messages(&turn(&format!("while it waits {n}")).await));
+    }
+    let moves = sent.windows(2).filter(|pair| !pair[1].starts_with(&pair[0])).count();
+    assert!((1..=8).contains(&moves), "{moves} of 29");
+    let last = sent.last().unwrap().concat();
+    assert!(last.contains(LEFT_OUT) && !last.contains("while it waits 0 "), "{last}");
+    assert!(last.contains("Awaiting approval"), "a call that waits is never left out");
+    assert_eq!(stage.app.client.approve(&call).await.body["state"], "succeeded");
+    let note = turn("and now?").await.to_string();
+    assert!(note.contains("[tool outcome] pay") && note.contains("Awaiting approval"), "{note}");
+    for n in 0..30 {
+        sent.push(messages(&turn(&format!("afterwards {n}")).await));
+    }
+    let last = sent.last().unwrap().concat();
+    assert!(!last.contains("Awaiting approval") && !last.contains("[tool outcome]"), "{last}");
+    assert_eq!(last.matches(LEFT_OUT).count(), 1);
+    let known = stage.app.client.get(&format!("/threads/{thread}")).await.body;
+    assert_eq!(known["context_limit"], 6000);
+    assert!(known["context_tokens"].as_u64().is_some_and(|tokens| tokens > 3000), "{known}");
+    let listed = stage.app.client.get("/threads").await.body;
+    assert_eq!(listed["results"][0].get("context_tokens"), None, "{listed}");
+}
