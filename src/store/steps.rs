@@ -205,7 +205,7 @@ impl Write {
         turn: &HeldTurn<'_>,
         provider_ids: &[&str],
     ) -> Result<EarlierCalls, StoreError> {
-        let provider_ids = provider_ids.iter().map(|id| without_nul(id));
+        let provider_ids = provider_ids.iter().map(|id| rows::wire_key(&without_nul(id)).into_owned());
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))
             .filter(
@@ -259,9 +259,8 @@ impl Write {
         for (ordinal, call) in (0..).zip(calls) {
             let own = call.id.to_string();
             // Providers repeat or omit ids. The model reads an id that is unique in the thread.
-            let provider_id = call.provider_call_id.clone();
-            let wire_call_id =
-                if !provider_id.is_empty() && used.insert(provider_id.clone()) { provider_id } else { own };
+            let key = rows::wire_key(&call.provider_call_id).into_owned();
+            let wire_call_id = if !key.is_empty() && used.insert(key.clone()) { key } else { own };
             let position = CallPosition { lease: turn.lease, n, ordinal, wire_call_id };
             self.add_call(&mut new, &position, call, times);
         }

@@ -8,7 +8,10 @@ mod cancelling;
 mod holds;
 mod key;
 mod malformed;
+mod odd_frames;
+mod places;
 mod retries;
+mod returned;
 mod sources;
 mod timeouts;
 
