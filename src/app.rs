@@ -117,6 +117,7 @@ pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppEr
         base_url: model.base_url.clone(),
         api_key: model.api_key.clone(),
         options: model.options.clone(),
+        idle_timeout: model.idle_timeout,
     })?))
 }
 

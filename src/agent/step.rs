@@ -397,7 +397,8 @@ impl ModelOutput {
             }
             ModelEvent::CallFinished { index } => self.call(index)?.complete = true,
             ModelEvent::Finished { reason, usage, provider_state } => {
-                if !matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {
+                // A reason of the server's own cuts nothing off.
+                if matches!(reason, FinishReason::Length | FinishReason::ContentFilter) {
                     self.cut_off();
                 }
                 self.end = Some(StepEnd { reason, usage, provider_state });

@@ -7,7 +7,7 @@ mod post;
 mod reach;
 mod trace;
 
-pub(crate) use frames::{Broken, Frame, Frames, Framing};
+pub(crate) use frames::{Broken, ERROR, Frame, Frames, Framing};
 pub(crate) use post::{Post, Unanswered};
 pub(crate) use reach::Reach;
 pub(crate) use trace::continue_trace;

@@ -14,6 +14,7 @@ use crate::domain::call::{
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision};
 use crate::domain::grant::{CoveredInputs, Grant, Uses};
+use crate::domain::hex::hex;
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, Part, Step, Usage};
 use crate::domain::model_texts;
@@ -22,6 +23,8 @@ use crate::domain::run::{Run, RunOptions, TurnError};
 use crate::domain::secrets::SecretPaths;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::str::FromStr;
 
 /// The log message for a row, or a part of a row, that cannot be read.
@@ -197,6 +200,23 @@ pub(super) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
     })
 }
 
+/// The longest id of a call that is its own key. An index of Postgres holds at most 2,704 bytes.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// Returns the key of the id that a provider gave to a call: the id, or the hash of a long id.
+pub(super) fn wire_key(provider_call_id: &str) -> Cow<'_, str> {
+    if provider_call_id.len() <= KEY_BYTES_MAX {
+        return Cow::Borrowed(provider_call_id);
+    }
+    Cow::Owned(format!("sha256:{}", hex(&Sha256::digest(provider_call_id))))
+}
+
+/// Returns the id of a call that the model knows.
+fn wire_call_id(row: &tool_call::Model) -> &str {
+    let id = &row.provider_call_id;
+    if id.len() > KEY_BYTES_MAX && wire_key(id) == row.wire_call_id { id } else { &row.wire_call_id }
+}
+
 pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<ToolCall, StoreError> {
     const TABLE: &str = "tool_calls";
     let tool_call_id = id(TABLE, &row.tool_call_id)?;
@@ -226,7 +246,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         message_id: id(TABLE, &row.message_id)?,
         run_id: id(TABLE, &row.run_id)?,
         step: row.step,
-        wire_call_id: row.wire_call_id.clone(),
+        wire_call_id: wire_call_id(&row).to_owned(),
         name: row.name.clone(),
         input,
         model_input,

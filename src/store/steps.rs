@@ -128,7 +128,7 @@ fn own_wire_ids(id: ToolCallId) -> impl Iterator<Item = String> {
 
 /// Returns an id on the wire that no call of the thread has, and takes it. Providers repeat or omit ids.
 fn free_wire_id(call: &NewCall, used: &mut HashSet<String>) -> String {
-    let given = Some(call.provider_call_id.clone()).filter(|id| !id.is_empty());
+    let given = Some(rows::wire_key(&call.provider_call_id).into_owned()).filter(|id| !id.is_empty());
     let mut ids = given.into_iter().chain(own_wire_ids(call.id));
     // The id of a call is unique everywhere, and not every server takes it.
     ids.find(|id| used.insert(id.clone())).unwrap_or_else(|| call.id.to_string())
@@ -241,7 +241,7 @@ impl Write {
         turn: &HeldTurn<'_>,
         new: &[(ToolCallId, &str)],
     ) -> Result<EarlierCalls, StoreError> {
-        let provider_ids = new.iter().map(|(_, id)| without_nul(id));
+        let provider_ids = new.iter().map(|(_, id)| rows::wire_key(&without_nul(id)).into_owned());
         let wire_ids = provider_ids.chain(new.iter().flat_map(|(id, _)| own_wire_ids(*id)));
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))

@@ -177,7 +177,7 @@ impl Watching<'_> {
                 }
             };
             let data = match frame {
-                Ok(Some(Ok(Frame::Event(data)))) => data,
+                Ok(Some(Ok(Frame::Event { data, .. } | Frame::Document(data)))) => data,
                 Ok(Some(Ok(Frame::Comment))) => continue,
                 Ok(Some(Err(Broken::Stream(why)))) => return Ok(ControlFlow::Continue(visible(&why))),
                 Ok(Some(Err(Broken::Event(why)))) => return Ok(ControlFlow::Continue(why.to_owned())),

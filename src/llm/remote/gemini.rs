@@ -2,8 +2,9 @@
 //! "Thought signatures").
 
 use super::Wire;
-use super::answer::{Answer, Reading, error_in_stream, unreadable};
+use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
+use super::lenient::{self, Index, List, Text};
 use super::schema::{self, WireTool};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -108,7 +109,8 @@ fn step_parts(step: &Step<'_>, signs: bool) -> Vec<Value> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
-    candidates: Option<Vec<Candidate>>,
+    #[serde(default)]
+    candidates: List<Candidate>,
     usage_metadata: Option<Value>,
     prompt_feedback: Option<Value>,
     error: Option<Value>,
@@ -117,23 +119,28 @@ struct Chunk {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Candidate {
-    index: Option<u64>,
+    #[serde(default)]
+    index: Index,
     content: Option<Content>,
-    finish_reason: Option<String>,
+    #[serde(default)]
+    finish_reason: Text,
     grounding_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Content {
-    parts: Option<Vec<Part>>,
+    #[serde(default)]
+    parts: List<Part>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Part {
-    text: Option<String>,
-    thought: Option<bool>,
-    thought_signature: Option<String>,
+    #[serde(default)]
+    text: Text,
+    thought: Option<Value>,
+    #[serde(default)]
+    thought_signature: Text,
     function_call: Option<FunctionCall>,
     inline_data: Option<InlineData>,
 }
@@ -141,14 +148,18 @@ struct Part {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InlineData {
-    mime_type: Option<String>,
-    data: Option<String>,
+    #[serde(default)]
+    mime_type: Text,
+    #[serde(default)]
+    data: Text,
 }
 
 #[derive(Deserialize)]
 struct FunctionCall {
-    id: Option<String>,
-    name: Option<String>,
+    #[serde(default)]
+    id: Text,
+    #[serde(default)]
+    name: Text,
     args: Option<Box<RawValue>>,
 }
 
@@ -159,93 +170,105 @@ struct Reader {
     /// signature are left out.
     parts: Vec<Value>,
     signed: bool,
-    calls: bool,
+    text: Said,
+    thoughts: Said,
+    /// The id, the name and the arguments of each call.
+    calls: Vec<(Option<String>, String, Option<String>)>,
 }
 
 impl Reading for Reader {
-    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
-        let chunk: Chunk = serde_json::from_str(data).map_err(unreadable)?;
+    fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
+        // The events of this wire have no names. A named event counts only if it has their form.
+        let chunk: Chunk = match serde_json::from_str(data) {
+            Err(_) if name.is_some() => return Ok(()),
+            read => read.map_err(unreadable)?,
+        };
+        if name.is_some() && chunk.candidates.0.is_empty() && chunk.prompt_feedback.is_none() {
+            return Ok(());
+        }
         error_in_stream(chunk.error.as_ref())?;
         if let Some(usage) = chunk.usage_metadata {
-            let tokens = |field: &str| usage.get(field).and_then(Value::as_u64);
+            let tokens = |field: &str| lenient::count(usage.get(field));
             let written = ["candidatesTokenCount", "thoughtsTokenCount"].into_iter().filter_map(tokens);
             answer.usage(tokens("promptTokenCount"), written.reduce(u64::saturating_add));
         }
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.get("blockReason").is_some()) {
             answer.ends(FinishReason::ContentFilter);
         }
-        let mut candidates = chunk.candidates.into_iter().flatten();
-        let Some(candidate) = candidates.find(|candidate| candidate.index.unwrap_or(0) == 0) else {
+        let mut candidates = chunk.candidates.0.into_iter();
+        let Some(candidate) = candidates.find(|candidate| candidate.index.0.unwrap_or(0) == 0) else {
             return Ok(());
         };
-        for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
-            self.part(part, answer)?;
+        let reason = candidate.finish_reason.filled();
+        let reason = reason.filter(|reason| reason != "FINISH_REASON_UNSPECIFIED");
+        for part in candidate.content.map(|content| content.parts.0).unwrap_or_default() {
+            self.part(part, reason.is_some(), answer)?;
         }
         let grounding = candidate.grounding_metadata.unwrap_or_default();
         let chunks = grounding.get("groundingChunks").and_then(Value::as_array);
         for page in chunks.into_iter().flatten().filter_map(|chunk| chunk.get("web")) {
             answer.source(page.get("uri"), page.get("title"));
         }
-        match candidate.finish_reason.as_deref() {
-            None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
+        match reason.as_deref() {
+            None => {}
             // Google has no finish reason for calls: an answer with calls ends with `STOP`.
-            Some("STOP") if self.calls => answer.ends(FinishReason::ToolCalls),
-            Some("STOP") => answer.ends(FinishReason::Stop),
-            Some("MAX_TOKENS") => answer.ends(FinishReason::Length),
-            Some("SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII") => {
-                answer.ends(FinishReason::ContentFilter);
-            }
+            Some("STOP") if !self.calls.is_empty() => answer.ends(FinishReason::ToolCalls),
             Some(reason @ ("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL")) => {
                 return Err(ModelError::Malformed(format!("it ended with {reason}")));
             }
-            Some(_) => answer.ends(FinishReason::Other),
+            Some(reason) => answer.ends_with(reason)?,
         }
         Ok(())
     }
 
-    fn state(&mut self) -> Option<Value> {
+    fn state(&mut self, _: &Answer) -> Option<Value> {
         self.signed.then(|| std::mem::take(&mut self.parts).into())
     }
 }
 
 impl Reader {
-    fn part(&mut self, part: Part, answer: &mut Answer) -> Result<(), ModelError> {
+    /// Reads a part. A part of the last chunk may repeat what was said before.
+    fn part(&mut self, part: Part, is_last: bool, answer: &mut Answer) -> Result<(), ModelError> {
         let Part { text, thought, thought_signature: signature, function_call, inline_data } = part;
-        let thought = thought.unwrap_or(false);
+        let (thought, signature) = (thought.is_some_and(|thought| thought == true), signature.filled());
         if let Some(InlineData { mime_type, data }) = inline_data {
             // A file and its signature do not go back. A file in a thought is a draft.
             if !thought {
-                answer.file(mime_type.unwrap_or_default(), &data.unwrap_or_default())?;
+                answer.file(mime_type.0.unwrap_or_default(), data.as_str())?;
             }
             return Ok(());
         }
         let mut kept = Map::new();
-        if let Some(call) = function_call {
-            self.calls = true;
-            let index = answer.whole_call(call.id, call.name.as_deref().unwrap_or_default(), call.args)?;
+        if let Some(FunctionCall { id, name, args }) = function_call {
+            let call = (id.filled(), name.0.unwrap_or_default(), answer.as_written(args));
+            // Only an id tells a repetition from a second call.
+            if is_last && call.0.is_some() && self.calls.contains(&call) {
+                return Ok(());
+            }
+            self.calls.push(call.clone());
+            let (id, name, arguments) = call;
+            let index = answer.whole_call(id, &name, arguments)?;
             kept.insert(CALL.to_owned(), index.into());
         } else {
-            let text = text.unwrap_or_default();
+            let say = if is_last { Answer::say_last } else { Answer::say };
+            let (field, said) = match thought {
+                true => (Field::Reasoning, &mut self.thoughts),
+                false => (Field::Text, &mut self.text),
+            };
+            let text = say(answer, field, said, text.0.unwrap_or_default());
             if signature.is_none() && (thought || text.is_empty()) {
-                if thought {
-                    answer.reasoning(text);
-                }
                 return Ok(());
             }
             let before = self.parts.last_mut().and_then(Value::as_object_mut);
             if let Some(before) = before.filter(|it| signature.is_none() && !it.contains_key(SIGNATURE))
                 && let Some(Value::String(words)) = before.get_mut("text")
             {
-                words.push_str(&text);
-                answer.text(text);
+                words.push_str(text);
                 return Ok(());
             }
-            kept.insert("text".to_owned(), text.as_str().into());
+            kept.insert("text".to_owned(), text.into());
             if thought {
                 kept.insert("thought".to_owned(), true.into());
-                answer.reasoning(text);
-            } else {
-                answer.text(text);
             }
         }
         if let Some(signature) = signature {

@@ -8,8 +8,10 @@
 //!   into the request: no error text and no `Debug` output contains it.
 //! - `conversation` prepares the conversation for all wires, with names and ids that servers accept.
 //! - `egress::Frames` splits the bytes into events.
+//! - `lenient` reads JSON whose types are odd but clear.
 //! - `answer` collects the content of the answer. Wires add text and calls, and the end is the same for all
-//!   wires.
+//!   wires. `kept` collects what the server wants back and the wire does not know.
+//! - `failure` reads the errors inside a response.
 //!
 //! The conversation is sent as it is stored, in its order. The form of a message depends only on that
 //! message. So sent bytes never change, and prompt caches work.
@@ -18,11 +20,15 @@ mod answer;
 mod anthropic;
 mod context;
 mod conversation;
+mod failure;
 #[cfg(test)]
 mod fuzz;
 mod gemini;
+mod kept;
+mod lenient;
 mod ollama;
 mod openai;
+mod openai_message;
 mod responses;
 mod schema;
 #[cfg(test)]
@@ -31,7 +37,8 @@ mod transport;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest, ToolDefinition};
 use crate::config::Provider;
-use crate::egress::{Broken, Frame, Frames, Framing};
+use crate::domain::surrogates;
+use crate::egress::{Broken, ERROR, Frame, Frames, Framing};
 use answer::{Answer, Reading};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
@@ -40,11 +47,13 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
 use schema::SchemaRules;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use transport::Http;
 
 /// The wires. A new wire is a file beside the others and an entry here.
@@ -121,6 +130,9 @@ pub struct RemoteConfig {
     pub api_key: Option<SecretString>,
     /// Fields of the request body that the operator adds or replaces. `null` removes a field.
     pub options: Map<String, Value>,
+    /// The longest pause within an answer. A server that has given the reason of the end, and sends nothing
+    /// more for half of it, has ended its answer.
+    pub idle_timeout: Duration,
 }
 
 /// The error of invalid settings. The text contains neither the URL nor the key.
@@ -148,6 +160,7 @@ pub struct Remote {
     url: Url,
     headers: HeaderMap,
     options: Map<String, Value>,
+    idle_timeout: Duration,
     http: Http,
     /// What the log says about tools already, so that it says so once.
     noted: Mutex<BTreeSet<String>>,
@@ -161,7 +174,7 @@ impl Remote {
     /// The base URL is missing, or is not a plain HTTP URL. The key contains characters that a header cannot
     /// carry.
     pub fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
-        let RemoteConfig { wire, id, base_url, api_key, options } = config;
+        let RemoteConfig { wire, id, base_url, api_key, options, idle_timeout } = config;
         let base_url = base_url.as_deref().or(wire.provider.default_base_url());
         let base_url = base_url.ok_or(RemoteError::BaseUrl("the URL is missing"))?;
         let unreadable = |_| RemoteError::BaseUrl("it is not a valid URL");
@@ -181,7 +194,7 @@ impl Remote {
         let headers = wire.headers(key)?;
         let origin = format!("{} {url} {id}", wire.as_str());
         let http = Http::new(&url, api_key).map_err(RemoteError::Client)?;
-        Ok(Self { wire, id, origin, url, headers, options, http, noted: Mutex::default() })
+        Ok(Self { wire, id, origin, url, headers, options, idle_timeout, http, noted: Mutex::default() })
     }
 
     /// Names the tools that the servers of the wire refuse, in the log.
@@ -251,11 +264,13 @@ impl LanguageModel for Remote {
 
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let (http, request, wire) = (self.http.clone(), self.request(request), self.wire);
+        let last_words = self.idle_timeout / 2;
         let answer = {
             let http = http.clone();
             async move {
                 let response = http.send(request, wire.framing).await?;
-                Ok::<_, ModelError>(events(wire, response.bytes_stream()))
+                let other_type = transport::other_type(&response, wire.framing);
+                Ok::<_, ModelError>(events(wire, response.bytes_stream(), other_type, last_words))
             }
         };
         stream::once(answer).try_flatten().map_err(move |error| http.harmless(error)).boxed()
@@ -265,8 +280,8 @@ impl LanguageModel for Remote {
 /// The longest answer, in bytes of its events: about 150,000 tokens on the most verbose wire. The reader
 /// holds the state for the server until the end, so an endless answer must fail.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// The time after the reason of the end in which the server may send the usage and end its stream.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The name of an event without a name (WHATWG HTML, "Server-sent events").
+const DEFAULT_NAME: &str = "message";
 /// The time after the last content in which the server may end its stream, so that the connection can be
 /// reused.
 const LINGER: Duration = Duration::from_millis(100);
@@ -280,16 +295,21 @@ impl From<Broken> for ModelError {
     }
 }
 
-/// Returns the events of a byte stream on this wire.
+/// Returns the events of a byte stream on this wire. `other_type` is the type of a response that does not call
+/// itself a stream. `last_words` is the time after the reason of the end in which the server may add something.
 fn events(
     wire: Wire,
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+    other_type: Option<String>,
+    last_words: Duration,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
     // Boxed, because each event moves it.
     let exchange = Box::new(Exchange {
         frames: Frames::new(bytes, wire.framing),
+        other_type,
+        last_words,
+        ends_at: None,
         bytes: 0,
-        has_events: false,
         reading: (wire.reading)(),
         answer: Answer::default(),
     });
@@ -299,10 +319,12 @@ fn events(
 /// An answer and its source.
 struct Exchange {
     frames: Frames,
+    other_type: Option<String>,
+    last_words: Duration,
+    /// The time at which an answer with a reason ends, if the server adds nothing.
+    ends_at: Option<Instant>,
     /// The number of event bytes that were read.
     bytes: usize,
-    /// Whether an event was emitted.
-    has_events: bool,
     reading: Box<dyn Reading>,
     answer: Answer,
 }
@@ -312,7 +334,6 @@ impl Exchange {
     async fn next(mut self: Box<Self>) -> Result<Option<(ModelEvent, Box<Self>)>, ModelError> {
         loop {
             if let Some(event) = self.answer.events.pop_front() {
-                self.has_events = true;
                 return Ok(Some((event, self)));
             }
             if self.answer.has_ended() {
@@ -320,37 +341,103 @@ impl Exchange {
                 let _in_time = tokio::time::timeout(LINGER, drained).await;
                 return Ok(None);
             }
-            let frame = if self.answer.is_over() {
-                None
-            } else if self.answer.is_complete() {
-                // The answer is complete. A broken stream does not matter any more.
-                let last = tokio::time::timeout(LAST_WORDS, self.frames.next()).await;
-                last.ok().flatten().filter(Result::is_ok)
-            } else {
-                self.frames.next().await
-            };
-            match frame {
-                // No event was emitted, so a retry is possible.
-                Some(Err(Broken::Stream(why))) if !self.has_events => {
+            match self.frame().await {
+                // No content was emitted, so a retry is possible.
+                Some(Err(Broken::Stream(why))) if !self.answer.has_content() => {
                     return Err(ModelError::Unavailable { why, retry_after: None });
                 }
                 Some(frame) => {
-                    if let Frame::Event(data) = frame? {
-                        self.bytes = self.bytes.saturating_add(data.len());
-                        if self.bytes > ANSWER_BYTES_MAX {
-                            return Err(ModelError::Malformed(format!("more than {ANSWER_BYTES_MAX} bytes")));
-                        }
-                        self.reading.read(&data, &mut self.answer)?;
-                    }
+                    self.read(frame?)?;
                     if self.answer.events.is_empty() && !self.answer.is_over() {
                         return Ok(Some((ModelEvent::Alive, self)));
                     }
                 }
-                None => {
-                    let state = self.reading.state();
-                    self.answer.end(state)?;
-                }
+                None => self.end()?,
             }
         }
+    }
+
+    /// Returns the next frame. Returns `None` at the end of the answer.
+    async fn frame(&mut self) -> Option<Result<Frame, Broken>> {
+        if self.answer.is_over() {
+            return None;
+        }
+        match self.ends_at {
+            // The answer is complete. A broken stream does not matter any more, nor does one without an end.
+            Some(end) => {
+                let last = tokio::time::timeout_at(end, self.frames.next()).await;
+                last.ok().flatten().filter(Result::is_ok)
+            }
+            None => self.frames.next().await,
+        }
+    }
+
+    fn read(&mut self, frame: Frame) -> Result<(), ModelError> {
+        match frame {
+            Frame::Comment => return Ok(()),
+            Frame::Event { name, data } => {
+                self.count(&data)?;
+                self.event(&name, &data)?;
+            }
+            Frame::Document(document) => {
+                self.count(&document)?;
+                self.document(&document)?;
+            }
+        }
+        if self.answer.has_changed() {
+            let end = Instant::now().checked_add(self.last_words);
+            self.ends_at = if self.answer.is_complete() { end } else { None };
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, data: &str) -> Result<(), ModelError> {
+        self.bytes = self.bytes.saturating_add(data.len());
+        if self.bytes > ANSWER_BYTES_MAX {
+            return Err(ModelError::Malformed(format!("more than {ANSWER_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, name: &str, data: &str) -> Result<(), ModelError> {
+        match data.trim() {
+            "[DONE]" => {
+                self.answer.over();
+                return Ok(());
+            }
+            "" | "\"\"" | "null" => return Ok(()),
+            _ => {}
+        }
+        if name == ERROR {
+            return Err(failure::in_text(data));
+        }
+        let name = Some(name).filter(|name| !name.is_empty() && *name != DEFAULT_NAME);
+        let marked = surrogates::marked(data);
+        self.answer.has_marks |= matches!(marked, std::borrow::Cow::Owned(_));
+        self.reading.read(name, &marked, &mut self.answer)
+    }
+
+    /// Reads a document in place of a stream: an answer that is not streamed, a list of events, or an error.
+    fn document(&mut self, document: &str) -> Result<(), ModelError> {
+        let read = match serde_json::from_str::<Vec<Box<RawValue>>>(document) {
+            Ok(events) => events.iter().try_for_each(|event| self.event("", event.get())),
+            Err(_) => self.event("", document),
+        };
+        if !self.answer.has_content() && !self.answer.has_reason() {
+            return Err(failure::in_text(document));
+        }
+        self.answer.over();
+        read
+    }
+
+    fn end(&mut self) -> Result<(), ModelError> {
+        if let Some(kind) = self.other_type.take()
+            && self.frames.has_other_lines()
+            && !self.answer.has_content()
+        {
+            return Err(ModelError::Upstream(format!("it answered with {kind}, not with a stream")));
+        }
+        let Self { answer, reading, .. } = self;
+        answer.end(|answer| reading.state(answer))
     }
 }

@@ -1,8 +1,9 @@
 //! `{base_url}/api/chat` of Ollama (API reference, "Generate a chat completion"): one JSON object per line.
 
 use super::Wire;
-use super::answer::{Answer, Reading, error_in_stream, unreadable};
+use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
 use super::conversation::{Ids, Step, ToolResult, entries};
+use super::lenient::{self, List, Text};
 use super::{openai, schema};
 use crate::config::Provider;
 use crate::domain::turn::FinishReason;
@@ -67,71 +68,89 @@ fn assistant_message(step: &Step<'_>) -> Value {
 #[derive(Deserialize)]
 struct Line {
     message: Option<Message>,
-    done: Option<bool>,
-    done_reason: Option<String>,
-    prompt_eval_count: Option<u64>,
-    eval_count: Option<u64>,
+    done: Option<Value>,
+    #[serde(default)]
+    done_reason: Text,
+    prompt_eval_count: Option<Value>,
+    eval_count: Option<Value>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Message {
-    content: Option<String>,
-    thinking: Option<String>,
-    tool_calls: Option<Vec<Call>>,
+    #[serde(default)]
+    content: Text,
+    #[serde(default)]
+    thinking: Text,
+    #[serde(default)]
+    tool_calls: List<Call>,
 }
 
 #[derive(Deserialize)]
 struct Call {
-    id: Option<String>,
+    #[serde(default)]
+    id: Text,
     function: Option<Function>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Function {
-    name: Option<String>,
+    #[serde(default)]
+    name: Text,
     arguments: Option<Box<RawValue>>,
 }
 
 /// Reads an answer.
 #[derive(Default)]
 struct Reader {
-    thinking: String,
-    calls: bool,
+    text: Said,
+    thinking: Said,
+    /// The id, the name and the arguments of each call.
+    calls: Vec<(Option<String>, String, Option<String>)>,
 }
 
 impl Reading for Reader {
-    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
+    fn read(&mut self, _: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
         let line: Line = serde_json::from_str(data).map_err(unreadable)?;
         error_in_stream(line.error.as_ref())?;
+        let is_last = line.done.is_some_and(|done| done == true || done == "true");
         if let Some(message) = line.message {
-            let thinking = message.thinking.unwrap_or_default();
-            self.thinking.push_str(&thinking);
-            answer.reasoning(thinking);
-            answer.text(message.content.unwrap_or_default());
-            for call in message.tool_calls.into_iter().flatten() {
-                self.calls = true;
-                let function = call.function.unwrap_or(Function { name: None, arguments: None });
-                let name = function.name.unwrap_or_default();
-                answer.whole_call(call.id.filter(|id| !id.is_empty()), &name, function.arguments)?;
+            let say = if is_last { Answer::say_last } else { Answer::say };
+            say(answer, Field::Reasoning, &mut self.thinking, message.thinking.0.unwrap_or_default());
+            say(answer, Field::Text, &mut self.text, message.content.0.unwrap_or_default());
+            for call in message.tool_calls.0 {
+                self.call(call, is_last, answer)?;
             }
         }
-        answer.usage(line.prompt_eval_count, line.eval_count);
-        if line.done == Some(true) {
-            answer.ends(match line.done_reason.as_deref() {
-                Some("length") => FinishReason::Length,
-                _ if self.calls => FinishReason::ToolCalls,
-                None | Some("stop") => FinishReason::Stop,
-                Some(_) => FinishReason::Other,
-            });
+        let count = |value: Option<Value>| lenient::count(value.as_ref());
+        answer.usage(count(line.prompt_eval_count), count(line.eval_count));
+        if is_last {
+            answer.ends_with(line.done_reason.filled().as_deref().unwrap_or("stop"))?;
+            if !self.calls.is_empty() && !answer.is_cut_off() {
+                answer.ends(FinishReason::ToolCalls);
+            }
             answer.over();
         }
         Ok(())
     }
 
     /// Returns the thinking of a step with calls. The model needs this thinking to continue after the calls.
-    fn state(&mut self) -> Option<Value> {
-        let thinking = std::mem::take(&mut self.thinking);
-        (self.calls && !thinking.is_empty()).then(|| json!({ THINKING: thinking }))
+    fn state(&mut self, _: &Answer) -> Option<Value> {
+        let thinking = self.thinking.text();
+        (!self.calls.is_empty() && !thinking.is_empty()).then(|| json!({ THINKING: thinking }))
+    }
+}
+
+impl Reader {
+    fn call(&mut self, call: Call, is_last: bool, answer: &mut Answer) -> Result<(), ModelError> {
+        let Function { name, arguments } = call.function.unwrap_or_default();
+        let call = (call.id.filled(), name.0.unwrap_or_default(), answer.as_written(arguments));
+        // The last line may repeat the calls. Only an id tells a repetition from a second call.
+        if is_last && call.0.is_some() && self.calls.contains(&call) {
+            return Ok(());
+        }
+        self.calls.push(call.clone());
+        let (id, name, arguments) = call;
+        answer.whole_call(id, &name, arguments).map(|_| ())
     }
 }

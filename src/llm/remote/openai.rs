@@ -2,21 +2,18 @@
 //! vLLM, OpenRouter and the compatible endpoint of Google).
 
 use super::Wire;
-use super::answer::{Answer, Reading, error_in_stream, unreadable};
+use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pairs, unreadable};
 use super::conversation::{self, Entry, Ids, Step, ToolResult, entries, offer};
+use super::kept::Kept;
+use super::lenient::{self, Index, List, Text};
+use super::openai_message::{Message, Piece, THOUGHTS};
 use super::schema::{self, WireTool};
 use crate::config::Provider;
-use crate::domain::turn::FinishReason;
 use crate::egress::Framing;
 use crate::llm::{ModelError, ModelRequest};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The field of a call with data that is not part of OpenAI's format.
-const EXTRA: &str = "extra_content";
-/// The fields of a message in which servers send reasoning.
-const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 const THOUGHT_DETAILS: &str = "reasoning_details";
 
 /// `{base_url}/chat/completions`, which OpenAI defined and many servers offer.
@@ -95,9 +92,9 @@ fn assistant_message(step: &Step<'_>) -> Value {
         let function =
             json!({ "name": call.name, "arguments": Value::Object(call.input.clone()).to_string() });
         let mut written = json!({ "id": call.id, "type": "function", "function": function });
-        let extra = kept("calls").and_then(|calls| calls.get(index)).filter(|extra| !extra.is_null());
+        let extra = kept("calls").and_then(|calls| calls.get(index)?.as_object());
         if let (Some(extra), Some(fields)) = (extra, written.as_object_mut()) {
-            fields.insert(EXTRA.to_owned(), extra.clone());
+            fields.extend(extra.clone());
         }
         written
     };
@@ -116,70 +113,46 @@ pub(super) fn written_tool(tool: WireTool<'_>) -> Value {
 
 #[derive(Deserialize)]
 struct Chunk {
-    choices: Option<Vec<Choice>>,
+    #[serde(default)]
+    choices: List<Choice>,
     usage: Option<Value>,
     error: Option<Value>,
-    object: Option<String>,
+    #[serde(default)]
+    object: Text,
     message: Option<Value>,
+    code: Option<Value>,
+    /// The counts of tokens of Groq.
+    x_groq: Option<Value>,
+    /// The result of MiniMax, with a status.
+    base_resp: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Choice {
-    index: Option<u64>,
-    delta: Option<Delta>,
-    /// The complete message. Some servers send only this field, and some send it beside each delta. Boxed, because most
-    /// send only deltas, and each is moved several times.
-    message: Option<Box<Delta>>,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Delta {
-    content: Option<Content>,
-    refusal: Option<String>,
-    /// The outer option is set if the field is present.
-    #[serde(default, deserialize_with = "present")]
-    reasoning_content: Option<Option<String>>,
-    reasoning: Option<String>,
-    reasoning_details: Option<Vec<Value>>,
-    tool_calls: Option<Vec<Piece>>,
-    annotations: Option<Value>,
-}
-
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
-/// Text, or text and reasoning in the form of Mistral.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Parts(Vec<Value>),
-}
-
-/// A piece of a call in a chunk.
-#[derive(Deserialize)]
-struct Piece {
-    index: Option<u64>,
-    id: Option<String>,
-    function: Option<Function>,
-    extra_content: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Function {
-    name: Option<String>,
-    arguments: Option<Value>,
+    #[serde(default)]
+    index: Index,
+    delta: Option<Message>,
+    /// The complete message. Some servers send only this field, some send it beside each delta, and some at the
+    /// end. Boxed, because most send only deltas, and each is moved several times.
+    message: Option<Box<Message>>,
+    #[serde(default)]
+    finish_reason: Text,
+    usage: Option<Value>,
+    error: Option<Value>,
 }
 
 /// Reads an answer.
 #[derive(Default)]
 struct Reader {
     calls: Vec<Call>,
-    /// The reasoning, with the field in which it arrived.
-    thoughts: Option<(&'static str, String)>,
-    details: Vec<Value>,
+    text: Said,
+    refusal: Said,
+    reasoning: Said,
+    /// The field in which reasoning arrived.
+    thoughts: Option<&'static str>,
+    kept: Kept,
+    /// Whether a delta had content, so that a message is the whole message.
+    has_deltas: bool,
 }
 
 /// A call of the answer.
@@ -187,148 +160,170 @@ struct Call {
     index: usize,
     wire_index: Option<u64>,
     id: Option<String>,
-    name: String,
-    arguments: String,
-    extra: Option<Value>,
-}
-
-impl Call {
-    fn has_all(&self) -> bool {
-        self.arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
-    }
+    extra: Kept,
 }
 
 impl Reading for Reader {
-    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
-        if data.trim() == "[DONE]" {
-            answer.over();
+    fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
+        // The events of this wire have no names. A named event counts only if it has their form.
+        let chunk: Chunk = match serde_json::from_str(data) {
+            Err(_) if name.is_some() => return Ok(()),
+            read => read.map_err(unreadable)?,
+        };
+        if name.is_some() && chunk.choices.0.is_empty() {
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(data).map_err(unreadable)?;
-        error_in_stream(chunk.error.as_ref())?;
-        if chunk.object.as_deref() == Some("error") {
-            error_in_stream(chunk.message.as_ref())?;
+        failures(&chunk)?;
+        let is_whole = chunk.object.as_str() == "chat.completion";
+        for choice in chunk.choices.0.into_iter().filter(|choice| choice.index.0.unwrap_or(0) == 0) {
+            self.choice(choice, is_whole, answer)?;
         }
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            // Beside a delta the message repeats the text, but its annotations may be only there.
-            let both = [choice.delta.as_ref(), choice.message.as_deref()].into_iter().flatten();
-            let annotations: Vec<_> = both.filter_map(|message| message.annotations.clone()).collect();
-            if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
-                self.delta(delta, answer)?;
-            }
-            annotations.iter().for_each(|annotations| sources(annotations, answer));
-            match choice.finish_reason.as_deref() {
-                None | Some("") => {}
-                Some("error") => {
-                    return Err(ModelError::Upstream("it ended its answer with an error".to_owned()));
-                }
-                Some(reason @ "insufficient_system_resource") => {
-                    return Err(ModelError::Unavailable { why: reason.to_owned(), retry_after: None });
-                }
-                Some(reason) => answer.ends(match reason {
-                    "stop" => FinishReason::Stop,
-                    "length" | "model_length" => FinishReason::Length,
-                    "content_filter" => FinishReason::ContentFilter,
-                    "tool_calls" | "function_call" => FinishReason::ToolCalls,
-                    _ => FinishReason::Other,
-                }),
-            }
-        }
-        if let Some(usage) = chunk.usage {
-            let tokens = |field: &str| usage.get(field).and_then(Value::as_u64);
-            answer.usage(tokens("prompt_tokens"), tokens("completion_tokens"));
-        }
+        answer.counts(chunk.x_groq.as_ref().and_then(|more| more.get("usage")));
+        answer.counts(chunk.usage.as_ref());
         Ok(())
     }
 
-    fn state(&mut self) -> Option<Value> {
-        let mut message = Map::new();
-        let thoughts = self.thoughts.take();
-        if !self.details.is_empty() {
-            message.insert(THOUGHT_DETAILS.to_owned(), std::mem::take(&mut self.details).into());
-        } else if let Some((field, thoughts)) = thoughts {
-            message.insert(field.to_owned(), thoughts.into());
+    fn state(&mut self, _: &Answer) -> Option<Value> {
+        let mut message = self.kept.take();
+        if let Some(field) = self.thoughts.filter(|_| !message.contains_key(THOUGHT_DETAILS)) {
+            message.insert(field.to_owned(), self.reasoning.text().into());
         }
-        let calls: Value = self.calls.iter_mut().map(|call| call.extra.take().unwrap_or_default()).collect();
-        let extras = calls.as_array().is_some_and(|calls| calls.iter().any(|extra| !extra.is_null()));
+        let calls: Vec<_> = self.calls.iter_mut().map(|call| call.extra.take()).collect();
         let mut state = Map::new();
         if !message.is_empty() {
             state.insert("message".to_owned(), message.into());
         }
-        if extras {
-            state.insert("calls".to_owned(), calls);
+        if calls.iter().any(|extra| !extra.is_empty()) {
+            let extra = |extra: Map<_, _>| if extra.is_empty() { Value::Null } else { extra.into() };
+            state.insert("calls".to_owned(), calls.into_iter().map(extra).collect());
         }
         (!state.is_empty()).then_some(Value::Object(state))
     }
 }
 
+/// Returns the failure in a chunk, if there is one.
+fn failures(chunk: &Chunk) -> Result<(), ModelError> {
+    error_in_stream(chunk.error.as_ref())?;
+    if let Some(result) = &chunk.base_resp
+        && lenient::count(result.get("status_code")).is_some_and(|status| status > 0)
+    {
+        let words = result.get("status_msg").cloned().unwrap_or_default();
+        error_in_stream(Some(&json!({ "message": words, "type": words })))?;
+    }
+    let means_success = |code: &Value| matches!(lenient::text(code).as_str(), "" | "0" | "200");
+    let is_flat = chunk.choices.0.is_empty() && chunk.code.as_ref().is_some_and(|code| !means_success(code));
+    if chunk.object.as_str() == "error" || is_flat {
+        let flat = json!({ "message": chunk.message, "code": chunk.code });
+        error_in_stream(chunk.message.as_ref().filter(|it| it.is_object()).or(Some(&flat)))?;
+    }
+    Ok(())
+}
+
 impl Reader {
-    fn delta(&mut self, delta: Delta, answer: &mut Answer) -> Result<(), ModelError> {
-        let [content_field, field] = THOUGHTS;
-        if delta.reasoning_content.is_some() {
-            // Some servers want the field back with each step of a reasoning model, even if it is empty.
-            self.thoughts.get_or_insert((content_field, String::new()));
+    fn choice(&mut self, choice: Choice, is_whole: bool, answer: &mut Answer) -> Result<(), ModelError> {
+        let Choice { index: _, delta, message, finish_reason, usage, error } = choice;
+        error_in_stream(error.as_ref())?;
+        let reason = finish_reason.filled().filter(|reason| reason != "null");
+        // Beside a delta the message repeats the text, but its annotations may be only there.
+        let both = [delta.as_ref(), message.as_deref()].into_iter().flatten();
+        let annotations: Vec<_> = both.filter_map(|message| message.annotations.clone()).collect();
+        if let Some(delta) = delta {
+            self.has_deltas |= delta.has_content();
+            self.delta(delta, reason.is_some(), answer)?;
         }
-        let given = [(content_field, delta.reasoning_content.flatten()), (field, delta.reasoning)];
-        let given =
-            given.into_iter().find_map(|(field, text)| Some((field, text.filter(|it| !it.is_empty())?)));
-        if let Some((field, text)) = given {
-            let (kept_in, kept) = self.thoughts.get_or_insert((field, String::new()));
-            if kept.is_empty() {
-                *kept_in = field;
-            }
-            kept.push_str(&text);
-            answer.reasoning(text);
-        }
-        for detail in delta.reasoning_details.into_iter().flatten() {
-            self.detail(detail);
-        }
-        match delta.content {
-            None => {}
-            Some(Content::Text(text)) => answer.text(text),
-            Some(Content::Parts(parts)) => {
-                for part in &parts {
-                    content_part(part, answer);
-                }
+        if let Some(message) = message {
+            if is_whole || self.has_deltas || reason.is_some() {
+                self.whole(*message, answer)?;
+            } else {
+                self.delta(*message, false, answer)?;
             }
         }
-        answer.text(delta.refusal.unwrap_or_default());
-        for piece in delta.tool_calls.into_iter().flatten() {
+        annotations.iter().for_each(|annotations| sources(annotations, answer));
+        answer.counts(usage.as_ref());
+        reason.map_or(Ok(()), |reason| answer.ends_with(&reason))
+    }
+
+    fn delta(&mut self, delta: Message, is_last: bool, answer: &mut Answer) -> Result<(), ModelError> {
+        let say = if is_last { Answer::say_last } else { Answer::say };
+        let reasoning = self.thoughts_of(&delta);
+        say(answer, Field::Reasoning, &mut self.reasoning, reasoning);
+        self.kept.add(delta.rest);
+        for (field, text) in content(&delta.content) {
+            let said = if field == Field::Text { &mut self.text } else { &mut self.reasoning };
+            say(answer, field, said, text);
+        }
+        say(answer, Field::Text, &mut self.refusal, delta.refusal.0.unwrap_or_default());
+        for piece in delta.calls {
             self.piece(piece, answer)?;
         }
         Ok(())
     }
 
-    /// Merges a detail into the last one. Servers send a detail in pieces, and want it back whole.
-    fn detail(&mut self, detail: Value) {
-        let same = |field: &str, last: &Value| last.get(field) == detail.get(field);
-        if let Some(Value::Object(last)) = self.details.last_mut().filter(|last| {
-            detail.get("index").is_some() && same("index", last) && same("type", last) && detail.is_object()
-        }) {
-            for (field, value) in detail.as_object().into_iter().flatten() {
-                match (last.get_mut(field), value) {
-                    (Some(Value::String(held_text)), Value::String(more))
-                        if field == "text" || field == "summary" =>
-                    {
-                        held_text.push_str(more);
-                    }
-                    (_, Value::Null) => {}
-                    _ => {
-                        last.insert(field.clone(), value.clone());
-                    }
-                }
+    /// Reads a whole message: what its deltas did not say.
+    fn whole(&mut self, message: Message, answer: &mut Answer) -> Result<(), ModelError> {
+        // A server without deltas may send its pieces as messages, also the last one.
+        let has_deltas = self.has_deltas;
+        let mut say = |field, said: &mut Said, text: String| {
+            if !has_deltas && !text.starts_with(said.text()) {
+                answer.say(field, said, text);
+            } else {
+                answer.say_whole(field, said, text);
             }
-        } else {
-            self.details.push(detail);
+        };
+        let mut reasoning = self.thoughts_of(&message);
+        let mut text = String::new();
+        for (field, more) in content(&message.content) {
+            if field == Field::Text { &mut text } else { &mut reasoning }.push_str(&more);
         }
+        say(Field::Reasoning, &mut self.reasoning, reasoning);
+        say(Field::Text, &mut self.text, text);
+        say(Field::Text, &mut self.refusal, message.refusal.0.unwrap_or_default());
+        self.kept.replace(message.rest);
+        self.whole_calls(message.calls, answer)
+    }
+
+    /// Returns the reasoning of a message, and notes its field. Some servers repeat it in a second field.
+    fn thoughts_of(&mut self, message: &Message) -> String {
+        for (field, text) in THOUGHTS.into_iter().zip(&message.thoughts) {
+            if let Some(text) = text.as_ref().and_then(|text| text.0.as_ref()).filter(|text| !text.is_empty())
+            {
+                if self.reasoning.is_empty() {
+                    self.thoughts = Some(field);
+                }
+                return text.clone();
+            }
+        }
+        // Some servers want the field back with each step of a reasoning model, even if it is empty.
+        if message.thoughts.first().is_some_and(Option::is_some) {
+            self.thoughts.get_or_insert(THOUGHTS[0]);
+        }
+        String::new()
+    }
+
+    /// Reads all calls of a whole message: what the deltas did not say.
+    fn whole_calls(&mut self, pieces: Vec<Piece>, answer: &mut Answer) -> Result<(), ModelError> {
+        let identity =
+            |id: &Option<String>, name: &str| Identity { name: name.to_owned(), ids: [id.clone(), None] };
+        let said: Vec<_> =
+            self.calls.iter().map(|call| identity(&call.id, answer.name_of(call.index))).collect();
+        let whole: Vec<_> =
+            pieces.iter().map(|piece| identity(&piece.id.clone().filled(), piece.name.as_str())).collect();
+        for (piece, pair) in pieces.into_iter().zip(pairs(&whole, &said)) {
+            let call = match pair.and_then(|at| self.calls.get_mut(at)) {
+                Some(call) => call,
+                None => self.begin(None, piece.id.filled(), piece.name.as_str(), answer)?,
+            };
+            call.extra.replace(piece.rest);
+            answer.whole_arguments(call.index, piece.arguments.unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// Adds a piece to its call.
     fn piece(&mut self, piece: Piece, answer: &mut Answer) -> Result<(), ModelError> {
-        let text = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let Piece { index: wire_index, id, function, extra_content } = piece;
-        let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
-        let (id, name) = (text(id), text(name));
+        let Piece { index: Index(wire_index), id, name, arguments, rest } = piece;
+        let (id, name) = (id.filled(), name.filled());
+        let arguments = arguments.unwrap_or_default();
         let meant = match wire_index {
             Some(_) => self.calls.iter().rposition(|call| call.wire_index == wire_index),
             // Without an index, a piece belongs to the call with its id. Otherwise a piece with a name starts a
@@ -341,12 +336,10 @@ impl Reader {
         let meant = meant.and_then(|at| self.calls.get_mut(at));
         let call = match (meant, name) {
             // Some servers send several calls in sequence under one index, and some of these send no ids.
-            (Some(call), Some(name))
-                if if id.is_some() && call.id.is_some() { call.id != id } else { call.has_all() } =>
-            {
-                self.begin(wire_index, id, name, answer)?
+            (Some(call), Some(name)) if is_another(call, id.as_ref(), &arguments, answer) => {
+                self.begin(wire_index, id, &name, answer)?
             }
-            (Some(call), Some(name)) if call.name != name => {
+            (Some(call), Some(name)) if answer.name_of(call.index) != name => {
                 let why = "a call has two names".to_owned();
                 return Err(ModelError::Malformed(why));
             }
@@ -356,20 +349,21 @@ impl Reader {
             }
             // Some servers invent an id for each piece.
             (Some(call), None) => call,
-            (None, Some(name)) => self.begin(wire_index, id, name, answer)?,
+            (None, Some(name)) => self.begin(wire_index, id, &name, answer)?,
             (None, None) => {
                 let why = "arguments of a call that has no name".to_owned();
                 return Err(ModelError::Malformed(why));
             }
         };
-        call.extra = extra_content.filter(|extra| !extra.is_null()).or_else(|| call.extra.take());
-        let delta = match arguments {
-            None | Some(Value::Null) => return Ok(()),
-            Some(Value::String(delta)) => delta,
-            Some(whole) => whole.to_string(),
-        };
-        call.arguments.push_str(&delta);
-        answer.arguments(call.index, delta);
+        call.extra.add(rest);
+        // Nothing can follow whole arguments, so that they were said again, by some servers as text within text.
+        if answer.has_all_arguments(call.index) {
+            let said = answer.arguments_of(call.index);
+            if arguments == said || serde_json::from_str::<String>(&arguments).is_ok_and(|it| it == said) {
+                return Ok(());
+            }
+        }
+        answer.arguments(call.index, arguments);
         Ok(())
     }
 
@@ -377,15 +371,25 @@ impl Reader {
         &mut self,
         wire_index: Option<u64>,
         id: Option<String>,
-        name: String,
+        name: &str,
         answer: &mut Answer,
     ) -> Result<&mut Call, ModelError> {
-        let index = answer.call(id.clone(), &name)?;
+        let index = answer.call(id.clone(), name)?;
         // The arguments end with the answer.
         answer.call_ends(index);
-        self.calls.push(Call { index, wire_index, id, name, arguments: String::new(), extra: None });
+        self.calls.push(Call { index, wire_index, id, extra: Kept::default() });
         let none = || ModelError::Malformed("a call is lost".to_owned());
         self.calls.last_mut().ok_or_else(none)
+    }
+}
+
+/// Returns whether a piece with a name, in the place of this call, begins another call. Ids tell calls apart.
+/// Without ids, nothing can follow whole arguments, and a server that begins twice without arguments means two.
+fn is_another(call: &Call, id: Option<&String>, arguments: &str, answer: &Answer) -> bool {
+    match (&call.id, id) {
+        (Some(known), Some(id)) => known != id,
+        (None, None) if arguments.is_empty() && answer.arguments_of(call.index).is_empty() => true,
+        _ => answer.has_all_arguments(call.index),
     }
 }
 
@@ -398,13 +402,15 @@ fn sources(annotations: &Value, answer: &mut Answer) {
     }
 }
 
-fn content_part(part: &Value, answer: &mut Answer) {
-    let text = |part: &Value| part.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if part.get("type").is_some_and(|kind| kind == "thinking") {
-        for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
-            answer.reasoning(text(thought));
-        }
-    } else {
-        answer.text(text(part));
+/// Returns the texts of a content: a text, or text and reasoning in the form of Mistral.
+fn content(content: &Value) -> Vec<(Field, String)> {
+    let part = |part: &Value| match part.get("type").and_then(Value::as_str) {
+        Some("thinking") => (Field::Reasoning, part.get("thinking").map(lenient::text).unwrap_or_default()),
+        _ => (Field::Text, lenient::text(part)),
+    };
+    match content {
+        Value::Null => Vec::new(),
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        other => vec![part(other)],
     }
 }

@@ -53,6 +53,56 @@ async fn a_server_with_a_temporary_failure_is_asked_again(wire: Wire) {
 }
 on_each_wire!(side by side a_server_with_a_temporary_failure_is_asked_again);
 
+async fn an_answer_without_content_is_asked_again(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let blank = ScriptedAnswer::on(wire).words(&["\n"]).end().text();
+    let mut rows = vec![String::new(), "\n".to_owned(), ScriptedAnswer::on(wire).end().text(), blank];
+    if wire.facts().is_sse {
+        rows.extend([": PROCESSING\n\n".to_owned(), "data: [DONE]\n\n".to_owned()]);
+    }
+    for bytes in rows {
+        stage.upstream.then(Reply::sends(wire, [bytes]));
+        stage.is_answered_once(2).await;
+    }
+}
+on_each_wire!(side by side an_answer_without_content_is_asked_again);
+
+async fn a_server_that_answers_nothing_fails_the_turn(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "retries": 1 })).await;
+    for bytes in [String::new(), ScriptedAnswer::on(wire).end().text()] {
+        for _ in 0..2 {
+            stage.upstream.then(Reply::sends(wire, [&bytes]));
+        }
+        let (thread, turn) = stage.run_turn().await;
+        stage.failed(&thread, &turn, "upstream_error", "").await;
+        stage.next_turn_works(&thread).await;
+    }
+}
+on_each_wire!(side by side a_server_that_answers_nothing_fails_the_turn);
+
+#[tokio::test]
+async fn a_throttle_in_any_form_is_asked_again() {
+    let stage = Stage::on(CHAT).await;
+    let throttled = r#"{"code":"Throttling.AllocationQuota","message":"slow down"}"#;
+    let json = |body: &str| Reply::answers(200, "application/json", vec![Act::Send(body.into())]);
+    for reply in [
+        Reply::sends(CHAT, [format!("event:error\ndata:{throttled}\n\n")]),
+        Reply::sends(CHAT, [format!("error: {throttled}\n\n")]),
+        Reply::sends(CHAT, [format!("data: {throttled}\n\n")]),
+        Reply::sends(CHAT, [r#"data: {"error":{"message":"no","code":"429"}}"#]),
+        Reply::sends(CHAT, [r#"data: {"error":{"message":"no","metadata":{"error_type":"rate_limit"}}}"#]),
+        Reply::sends(
+            CHAT,
+            [r#"data: {"choices":null,"base_resp":{"status_code":1002,"status_msg":"rate limit"}}"#],
+        ),
+        json(r#"{"error":{"message":"no","type":"rate_limit_error"}}"#),
+        json("[{\n \"error\": {\"code\": 503, \"message\": \"no\"}\n}]"),
+    ] {
+        stage.upstream.then(reply);
+        stage.is_answered_once(2).await;
+    }
+}
+
 async fn a_server_that_refuses_is_not_asked_again(wire: Wire) {
     let stage = Stage::on(wire).await;
     for status in [400, 401, 403, 404, 422, 501] {

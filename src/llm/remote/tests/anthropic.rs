@@ -22,7 +22,13 @@ pub(super) const SAMPLE: Sample = Sample {
     )),
     conversation,
     returns_state,
-    streams: StreamWriter { has: |part| !matches!(part, Part::File(..)), write, finish, done: None },
+    streams: StreamWriter {
+        has: |part| !matches!(part, Part::File(..)),
+        write,
+        finish,
+        separates: false,
+        done: None,
+    },
 };
 
 #[rustfmt::skip]
@@ -117,7 +123,7 @@ fn finish_reasons_and_token_counts_are_read() {
     for (reason, expected) in [("stop_sequence", "stop"), ("model_context_window_exceeded", "length"), ("refusal", "content-filter")] {
         assert_eq!(read(&[&words, &ends(reason)]), format!("Hm. {expected}"));
     }
-    assert_eq!(read(&[&words, &words]), format!("Hm. {MALFORMED}block 0 begins twice"));
+    assert_eq!(read(&[&words, &words]), format!("Hm. {MALFORMED}it broke off before its end"), "a begin that is said twice");
     assert_eq!(read(&[r#"{"type":"error"}"#]), format!("{FAILED}error in the stream: no message"));
     let over = r#"{"type":"message_stop"}"#;
     assert_eq!(read(&[&words, &ends("end_turn"), over, &words]), "Hm. stop");
@@ -125,7 +131,7 @@ fn finish_reasons_and_token_counts_are_read() {
     let start = format!(r#"{{"type":"message_start","message":{{"usage":{usage}}}}}"#);
     for last in [usage.to_owned(), r#"{"output_tokens":1}"#.into(), r#"{"input_tokens":0,"output_tokens":1}"#.into()] {
         let end = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{last}}}"#);
-        assert_eq!(read(&[&start, &end]), "stop 15/1", "{last}");
+        assert_eq!(read(&[&start, &words, &end]), "Hm. stop 15/1", "{last}");
     }
     let call = block(r#"{"type":"tool_use","id":"a","name":"go","input":{"n":1}}"#);
     let piece = r#"{"type":"content_block_delta","index":0,"delta":{"partial_json":"{}"}}"#;

@@ -16,7 +16,7 @@ pub(super) const SAMPLE: Sample = Sample {
     unfinished_call: None,
     conversation,
     returns_state,
-    streams: StreamWriter { has: |_| true, write, finish, done: None },
+    streams: StreamWriter { has: |_| true, write, finish, separates: false, done: None },
 };
 
 #[rustfmt::skip]
@@ -81,10 +81,11 @@ fn finish_reasons_and_token_counts_are_read() {
     let parts = |parts: &str, reason: &str| format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{reason}"}}]}}"#);
     assert_eq!(read(&[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#]), "content-filter");
     assert_eq!(read(&[&parts("", "MALFORMED_FUNCTION_CALL")]), format!("{MALFORMED}it ended with MALFORMED_FUNCTION_CALL"));
-    assert_eq!(read(&[&parts("", "")]), format!("{MALFORMED}it broke off before its end"));
+    assert_eq!(read(&[&parts("", "")]), format!("{UNAVAILABLE}it broke off before its answer"));
     let (other, stop) = (r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"x"}]}}]}"#, parts("", "STOP"));
     let counted = r#"{"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1,"thoughtsTokenCount":5}}"#;
-    assert_eq!(read(&[other, counted, counted, &stop]), "stop 3/6");
+    let words = parts(r#"{"text":"a"}"#, "");
+    assert_eq!(read(&[other, counted, &words, counted, &stop]), "a stop 3/6");
     let call = r#"{"functionCall":{"name":"go","args":null}}"#;
     assert_eq!(read(&[&parts(call, "STOP")]), "<0 go# 0> tool-calls");
     let assistant = r#"{"text":"So.","thought":true,"thoughtSignature":"c"},{"text":"a","thoughtSignature":"d"},{"text":"b"}"#;

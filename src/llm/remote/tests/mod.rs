@@ -6,6 +6,8 @@ mod gemini;
 mod ollama;
 mod openai;
 pub(super) mod parts;
+mod places;
+mod reports;
 mod responses;
 
 use super::openai::WIRE as CHAT;
@@ -90,7 +92,13 @@ thread_local! {
 
 /// Reads these chunks as a response on this wire.
 pub(super) fn read(wire: Wire, pieces: Vec<Bytes>) -> Read {
-    let events = events(wire, stream::iter(pieces).map(Ok)).collect::<Vec<_>>();
+    read_typed(wire, pieces, None)
+}
+
+/// Reads these chunks as a response with this other content type.
+fn read_typed(wire: Wire, pieces: Vec<Bytes>, other_type: Option<&str>) -> Read {
+    let (chunks, other_type) = (stream::iter(pieces).map(Ok), other_type.map(str::to_owned));
+    let events = events(wire, chunks, other_type, Duration::from_secs(30)).collect::<Vec<_>>();
     let events = RUNTIME.with(|runtime| runtime.block_on(events));
     let mut read = Read { events: Vec::new(), error: None };
     for event in events {
@@ -350,15 +358,16 @@ fn overlong_names_and_ids_of_calls_are_not_kept() {
         };
         (provider_call_id.len(), tool_name.len())
     };
-    assert_eq!(started(2048, 256), (2048, 256));
-    assert_eq!(started(2049, 3), (0, 3));
+    assert_eq!(started(16 << 10, 256), (16 << 10, 256));
+    assert_eq!(started((16 << 10) + 1, 3), (0, 3));
     assert!(started(1, 5000).1 <= 256);
 }
 
 fn remote(wire: Wire, base_url: &str, key: &str, options: &Value) -> Result<Remote, RemoteError> {
     let (base_url, api_key) = (Some(base_url.to_owned()), Some(key.into()));
     let options = options.as_object().cloned().unwrap();
-    Remote::new(RemoteConfig { wire, id: "m".to_owned(), base_url, api_key, options })
+    let idle_timeout = Duration::from_secs(60);
+    Remote::new(RemoteConfig { wire, id: "m".to_owned(), base_url, api_key, options, idle_timeout })
 }
 
 #[test]

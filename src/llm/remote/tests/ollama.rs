@@ -18,6 +18,7 @@ pub(super) const SAMPLE: Sample = Sample {
         has: |part| !matches!(part, Part::Source(..) | Part::File(..)),
         write,
         finish,
+        separates: false,
         done: None,
     },
 };

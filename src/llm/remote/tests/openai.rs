@@ -21,6 +21,7 @@ pub(super) const SAMPLE: Sample = Sample {
         has: |part| !matches!(part, Part::File(..)),
         write,
         finish,
+        separates: false,
         done: Some("[DONE]"),
     },
 };
@@ -171,14 +172,14 @@ fn rare_events_of_the_chat_wire_are_read() {
         assert_eq!(read(&[&format!(r#"{{"error":{error},"choices":[]}}"#), hm, stop]), "Hm. stop", "{error}");
     }
     let (first, last) = (r#"{"usage":{"prompt_tokens":3,"completion_tokens":1}}"#, r#"{"usage":{"completion_tokens":2}}"#);
-    assert_eq!(read(&[first, first, last, stop]), "stop 3/2", "what counts up is not added");
+    assert_eq!(read(&[hm, first, first, last, stop]), "Hm. stop 3/2", "what counts up is not added");
 
     let piece = |piece: &str| format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{piece}]}}}}]}}"#);
     let whole = piece(r#"{"function":{"name":"go","arguments":{"n":1}}}"#);
     assert_eq!(read(&[&whole, stop]), r#"<0 go# 0:{"n":1} 0> stop"#);
     let signed = piece(r#"{"index":0,"function":{"name":"go","arguments":"{"},"extra_content":{"s":1}}"#);
     let more = piece(r#"{"index":0,"function":{"arguments":"}"},"extra_content":null}"#);
-    assert_eq!(read(&[&signed, &more, stop]), r#"<0 go# 0:{ 0:} 0> stop {"calls":[{"s":1}]}"#);
+    assert_eq!(read(&[&signed, &more, stop]), r#"<0 go# 0:{ 0:} 0> stop {"calls":[{"extra_content":{"s":1}}]}"#);
     assert_eq!(chat("0,a,go,{} 0,b,go,{ 0,,,} stop"), "<0 go#a 0:{} <1 go#b 1:{ 1:} 0> 1> stop");
     assert_eq!(chat(",a,go,{ ,b,go, ,a,,} ,b,,{} stop"), "<0 go#a 0:{ <1 go#b 0:} 1:{} 0> 1> stop");
     assert_eq!(chat("0,,go,{ 0,,go,} stop"), "<0 go# 0:{ 0:} 0> stop", "a name that is repeated begins nothing");
@@ -187,6 +188,6 @@ fn rare_events_of_the_chat_wire_are_read() {
     let detail = |detail: &str| format!(r#"{{"choices":[{{"delta":{{"reasoning_details":[{detail}]}}}}]}}"#);
     let (one, two) = (detail(r#"{"index":0,"text":"a","signature":"s"}"#), detail(r#"{"index":1,"text":"b"}"#));
     let nulls = detail(r#"{"index":0,"text":"c","signature":null}"#);
-    let state = r#"stop {"message":{"reasoning_details":[{"index":0,"text":"ac","signature":"s"},{"index":1,"text":"b"}]}}"#;
-    assert_eq!(read(&[&one, &nulls, &two, stop]), state);
+    let state = r#"Hm. stop {"message":{"reasoning_details":[{"index":0,"text":"ac","signature":"s"},{"index":1,"text":"b"}]}}"#;
+    assert_eq!(read(&[hm, &one, &nulls, &two, stop]), state);
 }

@@ -32,6 +32,8 @@ pub(in crate::llm::remote) struct StreamWriter {
     /// Adds the events around the parts, with 3 input tokens and 4 output tokens. The flag says whether the
     /// answer has calls.
     pub(in crate::llm::remote) finish: fn(bool, &mut Vec<Value>),
+    /// Whether each text is an item of its own, separated from the others.
+    pub(in crate::llm::remote) separates: bool,
     /// The data of a last event that some servers send.
     pub(in crate::llm::remote) done: Option<&'static str>,
 }
