@@ -1,16 +1,18 @@
 //! Steps: opened with the record of the texts for the model, and written once with their calls.
 
-use super::entity::{decision, run, sent_answer, step, thread, tool_call};
+use super::earlier_calls::EarlierCalls;
+use super::entity::{decision, sent_answer, step, tool_call};
 use super::events::{OfCall, Subject};
+use super::held_turn::HeldTurn;
 use super::parts::write_parts;
 use super::words::Word;
-use super::{Lease, LockedThread, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
+use super::{Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
 use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
-use crate::domain::id::{MessageId, RunId, ToolCallId};
+use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::model_texts;
@@ -18,51 +20,18 @@ use crate::domain::permit::{CommittedCall, Permit};
 use crate::domain::policy::Judgement;
 use crate::domain::policy::Source;
 use crate::domain::preview::Preview;
-use crate::domain::run::{Run, RunStatus};
+use crate::domain::run::Run;
 use crate::domain::secrets::SecretPaths;
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
-use crate::domain::wire_id;
-use sea_orm::sea_query::{Expr, ExprTrait, LockType, SimpleExpr};
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
-};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
 const ROWS_PER_INSERT: usize = 1000;
-/// How many ids of its own a call may get. One is enough, unless another call of the thread has it.
-const WIRE_IDS_PER_CALL: usize = 2;
-
-/// A turn that holds its lease, with its thread and its run locked until the transaction ends.
-#[derive(Debug)]
-pub(crate) struct HeldTurn<'a> {
-    lease: &'a Lease,
-    /// The thread.
-    pub(crate) thread: LockedThread,
-    /// Whether a cancel of the run is requested.
-    pub(crate) is_cancel_requested: bool,
-}
-
-impl<'a> HeldTurn<'a> {
-    /// Returns the lease of the turn.
-    pub(crate) const fn lease(&self) -> &'a Lease {
-        self.lease
-    }
-}
-
-/// The calls of a thread that decide about new calls.
-#[derive(Debug, Default)]
-pub(crate) struct EarlierCalls {
-    /// The pending calls, also those whose deadline is reached.
-    pub(crate) pending: Vec<ToolCall>,
-    /// The held calls of the run that persons rejected, in the order of their decisions.
-    pub(crate) rejected: Vec<ToolCall>,
-    /// The ids on the wire that are taken, of those that the new calls may get.
-    used: HashSet<String>,
-}
 
 /// A step to write.
 #[derive(Debug)]
@@ -121,35 +90,6 @@ pub(crate) struct NewCall {
     pub(crate) judgement: Judgement,
 }
 
-/// Returns the ids on the wire that a call may get if the id that the model gave it is taken, or is none.
-fn own_wire_ids(id: ToolCallId) -> impl Iterator<Item = String> {
-    wire_id::candidates(&id.to_string()).take(WIRE_IDS_PER_CALL).collect::<Vec<_>>().into_iter()
-}
-
-/// Returns an id on the wire that no call of the thread has, and takes it. Providers repeat or omit ids.
-fn free_wire_id(call: &NewCall, used: &mut HashSet<String>) -> String {
-    let given = Some(rows::wire_key(&call.provider_call_id).into_owned()).filter(|id| !id.is_empty());
-    let mut ids = given.into_iter().chain(own_wire_ids(call.id));
-    // The id of a call is unique everywhere, and not every server takes it.
-    ids.find(|id| used.insert(id.clone())).unwrap_or_else(|| call.id.to_string())
-}
-
-/// The held calls of this run that were rejected.
-fn rejected_in(run: RunId) -> SimpleExpr {
-    tool_call::Column::State
-        .eq(StateKind::Rejected)
-        .and(tool_call::Column::RunId.eq(run.to_string()))
-        .and(tool_call::Column::Held.eq(true))
-}
-
-/// The beginning of the actors that are persons.
-const PERSON: &str = "user:";
-
-fn is_rejected_by_person(row: &tool_call::Model) -> bool {
-    let by_person = row.decided_by.as_ref().is_some_and(|by| by.starts_with(PERSON));
-    row.held && row.state == StateKind::Rejected.word() && by_person
-}
-
 impl NewCall {
     /// Postgres text columns refuse U+0000, and a provider's text may contain it.
     fn scrub(&mut self) {
@@ -185,25 +125,6 @@ impl Read {
 }
 
 impl Write {
-    /// Locks the thread and the run of a turn. Returns `None` if the turn lost its lease or its thread was
-    /// deleted.
-    pub(crate) async fn lock_turn<'a>(&self, lease: &'a Lease) -> Result<Option<HeldTurn<'a>>, StoreError> {
-        let Lease { thread, run, holder, .. } = lease;
-        let mut query = run::Entity::find_by_id(run.id.to_string()).find_both_related(thread::Entity);
-        // In this order. Postgres reads a row again after it waited for the lock of the row, but no other row.
-        QueryTrait::query(&mut query).lock_with_tables(LockType::Update, ["threads", "runs"]);
-        let found = query.filter(run::Column::ThreadId.eq(thread.id.to_string())).one(&self.tx).await?;
-        let Some((run, of_thread)) = found else { return Ok(None) };
-        let runs = run.status == RunStatus::Running.word() && run.owner.as_ref() == Some(holder);
-        let thread = LockedThread::of(of_thread)?;
-        let held = HeldTurn { lease, thread, is_cancel_requested: run.cancel_requested_at.is_some() };
-        if runs {
-            // An earlier transaction that would have ended the turn was not committed.
-            lease.may_have_ended.store(false, Ordering::Relaxed);
-        }
-        Ok((runs && !held.thread.is_deleted).then_some(held))
-    }
-
     /// Opens a step of a run's message, and records the texts that the model reads in it. The turn of the run
     /// begins in this transaction, or the transaction holds it.
     pub(crate) async fn open_step(&self, run: &Run, n: i32, seals: &[Seal]) -> Result<(), StoreError> {
@@ -234,74 +155,28 @@ impl Write {
         Ok(())
     }
 
-    /// Returns the calls of the thread of a turn that decide about these new calls, each with the id that the model
-    /// gave it. The thread is locked, so no transaction decides these calls until this transaction ends.
-    pub(crate) async fn earlier_calls(
-        &self,
-        turn: &HeldTurn<'_>,
-        new: &[(ToolCallId, &str)],
-    ) -> Result<EarlierCalls, StoreError> {
-        let provider_ids = new.iter().map(|(_, id)| rows::wire_key(&without_nul(id)).into_owned());
-        let wire_ids = provider_ids.chain(new.iter().flat_map(|(id, _)| own_wire_ids(*id)));
-        let found = tool_call::Entity::find()
-            .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))
-            .filter(
-                tool_call::Column::State
-                    .eq(StateKind::Pending)
-                    .or(tool_call::Column::WireCallId.is_in(wire_ids))
-                    .or(rejected_in(turn.lease.run.id)),
-            )
-            .all(&self.tx)
-            .await?;
-        let mut earlier = EarlierCalls::default();
-        let (run, mut rejected) = (turn.lease.run.id.to_string(), Vec::new());
-        for row in found {
-            earlier.used.insert(row.wire_call_id.clone());
-            if row.state == StateKind::Pending.word() {
-                // A pending call has no decision in force.
-                earlier.pending.push(rows::call(row, None)?);
-            } else if row.run_id == run && is_rejected_by_person(&row) {
-                rejected.push(row);
-            }
-        }
-        rejected.sort_by_key(|row| row.decided_at);
-        earlier.rejected = self.listed_with_decisions(rejected).await?;
-        Ok(earlier)
-    }
-
-    /// Returns the held calls of a run that expired.
-    pub(crate) async fn expired_calls(&self, run: RunId) -> Result<Vec<ToolCall>, StoreError> {
-        let found = tool_call::Entity::find()
-            .filter(tool_call::Column::RunId.eq(run.to_string()))
-            .filter(tool_call::Column::State.eq(StateKind::Expired))
-            .all(&self.tx)
-            .await?;
-        self.listed_with_decisions(found).await
-    }
-
     /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same
     /// transaction: `completed` without a call, and `waiting` if `may_wait` is set, a call is held or waits for
     /// a worker, and none runs.
     pub(crate) async fn commit_step(
         self,
         turn: &HeldTurn<'_>,
-        NewStep { n, result, mut calls, earlier }: NewStep<'_>,
+        NewStep { n, result, mut calls, mut earlier }: NewStep<'_>,
         times: &Approval,
         may_wait: bool,
     ) -> Result<CommittedStep, StoreError> {
         for call in &mut calls {
             call.scrub();
         }
-        let Lease { thread, run, .. } = turn.lease;
+        let Lease { thread, run, .. } = turn.lease();
         if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held { .. })) {
             self.name_commit(EventType::ToolRequiresApproval.word(), Some(held.id));
         }
         self.write_step(run, n, StepStatus::Complete, result).await?;
-        let mut used = earlier.used;
         let mut new = NewRows::default();
         for (ordinal, call) in (0..).zip(calls) {
-            let wire_call_id = free_wire_id(&call, &mut used);
-            let position = CallPosition { lease: turn.lease, n, ordinal, wire_call_id };
+            let wire_call_id = earlier.take_wire_id(call.id, &call.provider_call_id);
+            let position = CallPosition { lease: turn.lease(), n, ordinal, wire_call_id };
             self.add_call(&mut new, &position, call, times);
         }
         let NewRows { calls, decisions, running } = new;
@@ -317,7 +192,7 @@ impl Write {
         let committed = self.commit().await;
         if committed.as_ref().is_err_and(|error| !error.is_unavailable()) {
             // The database refused the changes, so the turn has not ended.
-            turn.lease.may_have_ended.store(false, Ordering::Relaxed);
+            turn.lease().may_have_ended.store(false, Ordering::Relaxed);
         }
         committed?;
         let conversation = thread.conversation(run.id);
@@ -368,7 +243,7 @@ impl Write {
         result: &StepResult,
     ) -> Result<(), StoreError> {
         self.name_commit("step.broken", None);
-        self.write_step(&turn.lease.run, n, StepStatus::Interrupted, result).await
+        self.write_step(&turn.lease().run, n, StepStatus::Interrupted, result).await
     }
 
     async fn write_step(

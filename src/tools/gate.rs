@@ -1,28 +1,22 @@
 //! The gate between a model that makes a call and the tool that runs it.
 //!
 //! The gate judges every call of a model: whether the call may run, whether it needs an approval, and whether
-//! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
+//! it can run at all. [`run`](super::run) then runs the permitted call.
 
 use super::card_facts::CardFacts;
-use super::registry::{Does, Registered};
+use super::registry::Registered;
 use super::remote_work::RemoteServer;
 use super::request_answer::TimeLimit;
 use super::rules;
-use super::{
-    CurrentTools, IdempotencyKey, InputError, Permit, Preview, Requester, ToolError, ToolRegistry, Verified,
-    Why,
-};
+use super::{CurrentTools, InputError, ToolRegistry};
 use crate::config::{self, Config, ExactNumbers, Limits, RememberIn, RememberInputs};
-use crate::domain::assignment::Assignment;
 use crate::domain::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
 use crate::domain::card::CardPart;
 use crate::domain::definition::{Accepted, Unaccepted};
 use crate::domain::grant::{CoveredInputs, Grant, Remembering};
 use crate::domain::id::GrantId;
 use crate::domain::input::Input;
-use crate::domain::model_texts;
 use crate::domain::output::Output;
-use crate::domain::owner::Owner;
 use crate::domain::policy::{
     ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
     Source,
@@ -31,10 +25,8 @@ use crate::domain::remote::Remote;
 use crate::domain::secrets::{Edit, SecretPaths};
 use crate::domain::strict_json;
 use crate::domain::text::cut;
-use futures::FutureExt;
 use serde_json::Value;
 use std::fmt::Write;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,8 +43,8 @@ pub(crate) struct Gates {
 /// The gate with the tools of one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
-    registry: Arc<ToolRegistry>,
-    settings: Arc<Settings>,
+    pub(super) registry: Arc<ToolRegistry>,
+    pub(super) settings: Arc<Settings>,
 }
 
 /// The settings of a gate.
@@ -60,7 +52,7 @@ pub(crate) struct Gate {
 pub(super) struct Settings {
     limits: Limits,
     /// Maximum run time of a tool.
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Maximum run time of a tool that reports progress.
     timeout_max: Duration,
     /// Maximum time from the cancellation of a call until its tool returns.
@@ -68,7 +60,7 @@ pub(super) struct Settings {
     /// Whether arguments that do not fit are repaired.
     repair: bool,
     /// Maximum time of a preview.
-    preview_timeout: Duration,
+    pub(super) preview_timeout: Duration,
     policy: Policy,
     remembering: Remembering,
     /// The setting for tools without a setting of their own.
@@ -102,21 +94,6 @@ pub(crate) enum Recheck {
         /// The part of the policy that forbids the call.
         source: Source,
     },
-}
-
-/// What a tool returned.
-#[derive(Debug)]
-pub(crate) enum Returned {
-    /// The outcome of the call.
-    Outcome(Outcome),
-    /// A service owns the call now, and the outcome comes later.
-    Accepted(Owner),
-}
-
-impl From<Outcome> for Returned {
-    fn from(outcome: Outcome) -> Self {
-        Self::Outcome(outcome)
-    }
 }
 
 /// A call with its judgement.
@@ -483,86 +460,6 @@ impl Gate {
         }
     }
 
-    /// Returns the assignment of the child that executes the permitted call, or the error of a sub-agent that
-    /// cannot create one. `None` if the tool executes its calls itself.
-    pub(crate) fn assignment(&self, permit: &Permit) -> Option<Result<Assignment, String>> {
-        let Does::Delegate(agent) = &self.registry.get(permit.tool_name())?.does else { return None };
-        let made = std::panic::catch_unwind(AssertUnwindSafe(|| agent.assignment(permit.input())));
-        Some(match made {
-            Ok(made) => made.map_err(|error| error.to_string()),
-            Err(_panic) => {
-                tracing::error!("the task of a sub-agent panicked");
-                Err("the tool broke".to_owned())
-            }
-        })
-    }
-
-    /// Runs the permitted call, without a time limit. A tool that panics may have had its effect, so the
-    /// outcome is unknown. The panic ends nothing else.
-    pub(crate) async fn run(&self, permit: Permit) -> Returned {
-        let tool = match self.registry.get(permit.tool_name()).map(|registered| registered.does.clone()) {
-            Some(Does::Execute(tool)) => tool,
-            Some(Does::Delegate(_)) => {
-                let why = "a sub-agent does what it is asked; the tool did not run";
-                return Outcome::Failed(why.to_owned()).into();
-            }
-            None => {
-                return Outcome::Failed("this server does not have the tool; it did not run".to_owned())
-                    .into();
-            }
-            Some(Does::Worker(_)) => {
-                let why = "a worker executes the call; the tool did not run";
-                return Outcome::Failed(why.to_owned()).into();
-            }
-        };
-        let ran = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind().await;
-        let outcome = match ran {
-            Ok(Ok(output)) => self.succeeded(output),
-            Ok(Err(ToolError(Why::Accepted(owner)))) => return Returned::Accepted(owner),
-            Ok(Err(error)) => error.outcome().unwrap_or(Outcome::Lost),
-            Err(_panic) => {
-                tracing::error!("a tool panicked");
-                Outcome::Interrupted
-            }
-        };
-        outcome.into()
-    }
-
-    /// Asks a tool about the outcome of a call that was cut off. `None` if the tool does not know the
-    /// outcome, or fails to report it now. `NeverHappened` counts only from a tool with the schema of the
-    /// call: another tool of the same name may ask another service.
-    pub(crate) async fn verify(
-        &self,
-        tool_name: &str,
-        schema_hash: &str,
-        key: &IdempotencyKey,
-    ) -> Option<Outcome> {
-        let registered = self.registry.get(tool_name)?;
-        let Does::Execute(tool) = registered.does.clone() else { return None };
-        let same = registered.schema_hash == schema_hash;
-        let verification = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
-        match tokio::time::timeout(self.settings.timeout, verification).await {
-            Ok(Ok(Ok(Verified::Happened(output)))) => Some(self.succeeded(output)),
-            Ok(Ok(Ok(Verified::NeverHappened))) => {
-                same.then(|| Outcome::Failed(model_texts::NEVER_HAPPENED.to_owned()))
-            }
-            Ok(Ok(Ok(Verified::Unknown))) => None,
-            // The text of the error must not reach a log.
-            Ok(Ok(Err(_))) => {
-                tracing::debug!(tool_call_id = %key, "a tool failed to verify the outcome of a call");
-                None
-            }
-            Ok(Err(_panic)) => {
-                tracing::error!(tool_call_id = %key, "a tool panicked while verifying the outcome of a call");
-                None
-            }
-            Err(_elapsed) => {
-                tracing::warn!(tool_call_id = %key, "a tool timed out while verifying the outcome of a call");
-                None
-            }
-        }
-    }
-
     /// Whether inputs of the tool of this name may be secret.
     pub(crate) fn has_secrets(&self, tool_name: &str) -> bool {
         self.registry.get(tool_name).is_some_and(|tool| !tool.secrets.is_empty())
@@ -571,29 +468,6 @@ impl Gate {
     /// Whether the tool of this name says what a call would do.
     pub(crate) fn has_preview(&self, tool_name: &str) -> bool {
         self.registry.get(tool_name).is_some_and(|tool| tool.spec.preview)
-    }
-
-    /// Asks a tool what a call with these inputs would do, on behalf of this user. A tool that fails has a
-    /// failed preview.
-    pub(crate) async fn preview(&self, tool_name: &str, input: &Input, requester: &Requester) -> Preview {
-        let tool = self.registry.get(tool_name).filter(|tool| tool.spec.preview);
-        let Some(Does::Execute(tool)) = tool.map(|tool| &tool.does) else {
-            return Preview::failed("the tool has no previews any more");
-        };
-        let preview = AssertUnwindSafe(async { tool.preview(input, requester).await }).catch_unwind();
-        match tokio::time::timeout(self.settings.preview_timeout, preview).await {
-            Ok(Ok(Ok(text))) => Preview::text(&text),
-            Ok(Ok(Err(ToolError(Why::OutcomeUnknown)))) => Preview::failed("the tool did not say why"),
-            Ok(Ok(Err(error))) => Preview::failed(&error.to_string()),
-            Ok(Err(_panic)) => {
-                tracing::error!(tool = tool_name, "a tool panicked in its preview");
-                Preview::failed("the tool broke")
-            }
-            Err(_elapsed) => {
-                tracing::warn!(tool = tool_name, "a tool timed out in its preview");
-                Preview::failed("the tool did not say it in time")
-            }
-        }
     }
 
     /// Returns the MCP server of this name, if it is connected and has tools.

@@ -16,6 +16,7 @@ pub(crate) mod remote_work;
 mod repair;
 pub(crate) mod request_answer;
 mod rules;
+pub(crate) mod run;
 mod schema;
 mod sub_agent;
 mod unmatched;
