@@ -54,7 +54,8 @@ async fn answered(
         "io.modelcontextprotocol/clientCapabilities": config.capabilities,
     });
     write(to, DISCOVER, "server/discover", json!({ "_meta": meta })).await?;
-    write(to, PING, "ping", json!({})).await?;
+    // With the metadata it is no choice of the older handshake.
+    write(to, PING, "ping", json!({ "_meta": meta })).await?;
     let (silence, mut lines) = (sleep(longest_silence), messages.lines());
     tokio::pin!(silence);
     let (mut is_asked_again, mut is_older) = (false, false);
