@@ -156,7 +156,7 @@ impl Connection {
         let changed = Arc::new(Notify::new());
         let calls = Arc::new(Calls::new(opening.timeout));
         let handler = Handler { changed: changed.clone(), log: opening.log.clone() };
-        let (running, process) = begin(opening, &handler, &calls).await?;
+        let (running, process) = Box::pin(begin(opening, &handler, &calls)).await?;
         let (peer, over, closing) =
             (running.peer().clone(), CancellationToken::new(), CancellationToken::new());
         // What a server lists is read again, whatever it says about its freshness.

@@ -53,11 +53,11 @@ async fn answered(
         "io.modelcontextprotocol/clientInfo": config.client_info,
         "io.modelcontextprotocol/clientCapabilities": config.capabilities,
     });
-    write(to, DISCOVER, "server/discover", json!({ "_meta": meta })).await?;
-    write(to, PING, "ping", json!({})).await?;
+    write(to, DISCOVER, "server/discover", json!({ "_meta": &meta })).await?;
     let (silence, mut lines) = (sleep(longest_silence), messages.lines());
-    tokio::pin!(silence);
-    let (mut is_asked_again, mut is_older) = (false, false);
+    let unanswered = sleep(DISCOVERY);
+    tokio::pin!(silence, unanswered);
+    let (mut is_pinged, mut is_asked_again, mut is_older) = (false, false, false);
     let mut discovery = None;
     loop {
         let over = async {
@@ -69,6 +69,12 @@ async fn answered(
         let line = tokio::select! {
             line = lines.next_line() => line.map_err(|error| error.to_string())?,
             () = over, if !is_asked_again => return Ok(Greeted::Initialize),
+            () = &mut unanswered, if !is_pinged => {
+                is_pinged = true;
+                // With the metadata it is no choice of the older handshake.
+                write(to, PING, "ping", json!({ "_meta": &meta })).await?;
+                continue;
+            }
             () = &mut silence, if !is_asked_again => {
                 is_asked_again = true;
                 write(to, INITIALIZE, "initialize", json!(config)).await?;

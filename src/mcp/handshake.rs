@@ -67,7 +67,7 @@ pub(super) async fn begin(
         Route::Process { .. } => begin_process(opening, handler, calls).await,
         Route::Http { url, client, headers } => {
             let at = Http { opening, handler, calls, url, client, headers };
-            at.begin().await.map_err(NoHandshake::why)
+            Box::pin(at.begin()).await.map_err(NoHandshake::why)
         }
     };
     if begun.is_err() && before.is_some() {
