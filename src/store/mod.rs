@@ -72,6 +72,7 @@ mod turns;
 mod tx;
 mod union;
 mod views;
+mod wire_ids;
 mod with;
 mod words;
 mod workers;

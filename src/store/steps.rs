@@ -3,6 +3,7 @@
 use super::entity::{decision, run, sent_answer, step, thread, tool_call};
 use super::events::{OfCall, Subject};
 use super::parts::write_parts;
+use super::wire_ids;
 use super::words::Word;
 use super::{Lease, LockedThread, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
@@ -22,7 +23,6 @@ use crate::domain::run::{Run, RunStatus};
 use crate::domain::secrets::SecretPaths;
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
-use crate::domain::wire_id;
 use sea_orm::sea_query::{Expr, ExprTrait, LockType};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
@@ -33,8 +33,6 @@ use std::sync::atomic::Ordering;
 
 /// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
 const ROWS_PER_INSERT: usize = 1000;
-/// How many ids of its own a call may get. One is enough, unless another call of the thread has it.
-const WIRE_IDS_PER_CALL: usize = 2;
 
 /// A turn that holds its lease, with its thread and its run locked until the transaction ends.
 #[derive(Debug)]
@@ -115,19 +113,6 @@ pub(crate) struct NewCall {
     /// What the tool says that the call would do, if the call is held and its tool has previews.
     pub(crate) preview: Option<Preview>,
     pub(crate) judgement: Judgement,
-}
-
-/// Returns the ids on the wire that a call may get if the id that the model gave it is taken, or is none.
-fn own_wire_ids(id: ToolCallId) -> impl Iterator<Item = String> {
-    wire_id::candidates(&id.to_string()).take(WIRE_IDS_PER_CALL).collect::<Vec<_>>().into_iter()
-}
-
-/// Returns an id on the wire that no call of the thread has, and takes it. Providers repeat or omit ids.
-fn free_wire_id(call: &NewCall, used: &mut HashSet<String>) -> String {
-    let given = Some(call.provider_call_id.clone()).filter(|id| !id.is_empty());
-    let mut ids = given.into_iter().chain(own_wire_ids(call.id));
-    // The id of a call is unique everywhere, and not every server takes it.
-    ids.find(|id| used.insert(id.clone())).unwrap_or_else(|| call.id.to_string())
 }
 
 impl NewCall {
@@ -222,7 +207,7 @@ impl Write {
         new: &[(ToolCallId, &str)],
     ) -> Result<EarlierCalls, StoreError> {
         let provider_ids = new.iter().map(|(_, id)| without_nul(id));
-        let wire_ids = provider_ids.chain(new.iter().flat_map(|(id, _)| own_wire_ids(*id)));
+        let wire_ids = provider_ids.chain(new.iter().flat_map(|(id, _)| wire_ids::own(*id)));
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))
             .filter(
@@ -274,7 +259,7 @@ impl Write {
         let mut used = earlier.used;
         let mut new = NewRows::default();
         for (ordinal, call) in (0..).zip(calls) {
-            let wire_call_id = free_wire_id(&call, &mut used);
+            let wire_call_id = wire_ids::free(&call.provider_call_id, call.id, &mut used);
             let position = CallPosition { lease: turn.lease, n, ordinal, wire_call_id };
             self.add_call(&mut new, &position, call, times);
         }

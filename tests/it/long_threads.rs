@@ -117,3 +117,66 @@ async fn a_model_reads_the_same_in_a_thread_of_any_length() {
         assert_eq!(read_by_the_model(superseded).await, short, "after {superseded} messages");
     }
 }
+
+/// Adds this many turns to a thread with one turn, whose run is `run`. The server of the model counted a token for three
+/// bytes.
+async fn add_turns(app: &Embedded, thread: &str, run: &str, turns: u32) {
+    let numbers = format!(
+        "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < {turns})"
+    );
+    let id = |of: u32| format!("'00000000-0000-7000-8{of}00-' || (100000000000 + n)");
+    let (user, answer, own_run) = (id(1), id(2), id(3));
+    let text = "x".repeat(400);
+    let inserts = [
+        format!(
+            "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
+             {numbers} SELECT {user}, '{thread}', {own_run}, 2 * n, 'user', 'complete', 'turn ' || n || ' {text}', 1
+             FROM numbers"
+        ),
+        format!(
+            "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
+             {numbers} SELECT {answer}, '{thread}', {own_run}, 1 + 2 * n, 'assistant', 'complete', 1 FROM numbers"
+        ),
+        format!(
+            "INSERT INTO message_steps (message_id, n, status, parts, finish_reason, input_tokens, output_tokens, created_at,
+                finished_at)
+             {numbers} SELECT {answer}, 0, 'complete', '[{{\"type\":\"text\",\"text\":\"{text}\"}}]', 'stop',
+                CASE WHEN n < 40 THEN 2000 + 290 * n ELSE 14000 END, 100, 1, 1
+             FROM numbers"
+        ),
+        format!(
+            "INSERT INTO runs (run_id, thread_id, user_message_id, assistant_message_id, status, roles, server_resumes,
+                created_at, finished_at)
+             {numbers} SELECT {own_run}, '{thread}', {user}, {answer}, 'completed', roles, FALSE, 1, 1
+             FROM numbers, runs WHERE run_id = '{run}'"
+        ),
+    ];
+    for insert in inserts {
+        app.rows.change(&insert).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_thread_of_two_thousand_messages_stays_below_a_limit_of_tokens() {
+    let mut sizes = Vec::new();
+    for limit in [None, Some(16_000)] {
+        let app = Embedded::with(|config| config.model.context_tokens = limit).await;
+        let thread = app.client.thread().await;
+        app.scene.answers("Hello.");
+        let first = app.client.send_message(&thread, "hello").await;
+        add_turns(&app, &thread, first.headers["x-run-id"].to_str().unwrap(), 1000).await;
+        for _ in 0..3 {
+            app.scene.answers("Still here.");
+            let turn = app.client.send_message(&thread, "and now?").await;
+            assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
+        }
+        let requests = app.scene.requests();
+        let last = requests.last().unwrap();
+        sizes.push(last.messages.len());
+        let texts = format!("{last:?}");
+        assert_eq!(texts.contains("turn 1 "), limit.is_none());
+        assert!(texts.contains("turn 1000 "));
+    }
+    let [whole, bounded] = sizes[..] else { panic!("{sizes:?}") };
+    assert!(whole > 2000 && (20..200).contains(&bounded), "{sizes:?}");
+}

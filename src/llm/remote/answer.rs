@@ -1,7 +1,6 @@
 //! An answer while it is read. Each wire adds the content that it reads. The end is the same for all wires.
 
-use super::context;
-use super::transport::sentence;
+use super::context::{self, sentence};
 use crate::domain::message::Usage;
 use crate::domain::text::cut;
 use crate::domain::turn::FinishReason;
