@@ -1,13 +1,15 @@
 //! The loop of a turn: step, calls, gate, then results or a hold.
 
-use super::draft::{DraftWriter, Drafts};
+mod asking;
+
+use super::draft::DraftWriter;
 use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history::{self, History};
 use super::judge::{Judge, PendingCalls};
 use super::previews::{self, MissingPreview, Previews};
 use super::retry::persist;
-use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
+use super::step::{ModelOutput, ProposedCall, StepEnd, Stopped};
 use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
 use crate::domain::call::ToolCall;
@@ -274,29 +276,6 @@ impl Agent {
         Ok(waits)
     }
 
-    async fn call_model(
-        &self,
-        turn: &Turn<'_>,
-        n: i32,
-        request: &ModelRequest,
-        emit: Emit<'_>,
-    ) -> (ModelOutput, Result<(), Stopped>) {
-        let gate = self.executor.gate();
-        let asking = ModelCaller {
-            model: turn.model,
-            timeouts: &self.model,
-            limits: &self.limits,
-            gate: &gate,
-            clock: self.clock.as_ref(),
-            entropy: self.entropy.as_ref(),
-            heartbeat: turn.heartbeat,
-            metrics: &self.executor.metrics,
-        };
-        let step = turn.lease.open_step(n);
-        let mut drafts = Drafts::of(step, self.drafts.clone());
-        step::call_model(&asking, request, &mut drafts, emit).await
-    }
-
     /// Opens the first step of a turn in the transaction that begins the turn. The input of the model is the history of
     /// the thread. The step of a turn that has no room fails.
     pub(crate) async fn open_first(
@@ -368,29 +347,6 @@ impl Agent {
             Ok::<_, StoreError>(Ok(OpenedStep { step, request, outline }))
         };
         open.await.map_err(internal)?
-    }
-
-    /// Asks the model again with less of the conversation, once. The server refused the request as too long, and said
-    /// nothing else. What the server takes then is the limit for later requests.
-    async fn call_with_less(
-        &self,
-        turn: &Turn<'_>,
-        n: i32,
-        (request, outline): (&mut ModelRequest, &mut Outline),
-        refused: TurnError,
-        emit: Emit<'_>,
-    ) -> (ModelOutput, Result<(), Stopped>) {
-        let overhead = window::overhead(request);
-        let tokens = outline.tokens(&request.messages, overhead);
-        if !outline.shrink(&mut request.messages, overhead) {
-            return (ModelOutput::default(), Err(refused.into()));
-        }
-        tracing::warn!(tokens, "a conversation was longer than the model can read; it gets less of it");
-        let (output, result) = self.call_model(turn, n, request, emit).await;
-        if result.is_ok() {
-            self.windows.learn(turn.model.id(), tokens);
-        }
-        (output, result)
     }
 
     fn tools_of(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {

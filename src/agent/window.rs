@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 
 /// The bytes for one token as long as no server has counted: few, so that the first estimate is not too small.
 const BYTES_PER_TOKEN: u64 = 3;
+/// The number of last counts that are looked at.
+const COUNTS: usize = 3;
 /// The bytes that a message costs beside its texts.
 const MESSAGE_BYTES: u64 = 24;
 /// The longest result of a call in its shortened form.
@@ -78,7 +80,7 @@ struct Turn {
 }
 
 /// How many tokens the server counts for how many bytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Rate {
     tokens: u64,
     bytes: u64,
@@ -91,6 +93,15 @@ impl Default for Rate {
 }
 
 impl Rate {
+    /// Returns the highest of the last counts. A request that was sent again after a refusal had fewer bytes than the
+    /// window of its turn, so its count alone would be too low.
+    fn of(counted: &[Self]) -> Self {
+        let last = counted.iter().rev().take(COUNTS).copied();
+        let higher =
+            |one: Self, other: Self| if other.tokens(1 << 30) > one.tokens(1 << 30) { other } else { one };
+        last.reduce(higher).unwrap_or_default()
+    }
+
     fn tokens(self, bytes: u64) -> u64 {
         let tokens = u128::from(bytes) * u128::from(self.tokens) / u128::from(self.bytes.max(1));
         u64::try_from(tokens).unwrap_or(u64::MAX)
@@ -125,7 +136,7 @@ impl Outline {
     }
 
     /// The index of the last turn.
-    pub(super) fn last(&self) -> usize {
+    fn last(&self) -> usize {
         self.turns.len().saturating_sub(1)
     }
 
@@ -205,7 +216,7 @@ impl Outline {
     fn view(&mut self, messages: &[ModelMessage], limit: u64, overhead: u64) -> View {
         let (sizes, mut view, mut past) = (self.sizes(messages), View::default(), 0_u64);
         let target = limit.saturating_sub(limit / 4);
-        let mut before = Size::default();
+        let (mut before, mut counted) = (Size::default(), Vec::new());
         for (at, (turn, of_turn)) in self.turns.iter().zip(&sizes).enumerate() {
             past = past.saturating_add(before.whole);
             before = *of_turn;
@@ -239,14 +250,15 @@ impl Outline {
             if let Some((end, tokens)) = turn.counted {
                 let answered = messages.get(turn.asked..end).unwrap_or_default();
                 let request = overhead.saturating_add(past).saturating_add(of_turn.asked);
-                self.rate =
-                    Rate { tokens, bytes: answered.iter().map(size).fold(request, u64::saturating_add) };
+                let bytes = answered.iter().map(size).fold(request, u64::saturating_add);
+                counted.push(Rate { tokens, bytes });
+                self.rate = Rate::of(&counted);
             }
         }
         view
     }
 
-    /// Leaves out turns and shortens others. A sentence stands in the place of what is left out.
+    /// Leaves out turns and shortens others. A sentence replaces what is left out.
     fn take(
         &mut self,
         messages: &mut Vec<ModelMessage>,
@@ -262,7 +274,10 @@ impl Outline {
         let all = std::mem::take(messages);
         let mut rest = all.into_iter();
         let ends: Vec<usize> = self.turns.iter().skip(1).map(|turn| turn.start).chain([usize::MAX]).collect();
-        if (0..count).any(&is_left_out) {
+        // A sentence of an earlier window is before the first turn.
+        let sentence = self.turns.first().map_or(0, |turn| turn.start);
+        rest.by_ref().take(sentence).for_each(drop);
+        if sentence > 0 || (0..count).any(&is_left_out) {
             kept.push(ModelMessage::User(model_texts::LEFT_OUT.to_owned()));
         }
         for (at, (turn, end)) in self.turns.drain(..).zip(ends).enumerate() {
@@ -472,6 +487,30 @@ mod tests {
         let many = Planned { tokens: Some(9000), ..plain(900) };
         let turns = [vec![many; 3], vec![plain(10)]].concat();
         assert!(fitted(&turns, 4000).len() < conversation(&turns).0.len(), "the server counts many tokens");
+    }
+
+    #[test]
+    fn the_count_of_a_request_that_was_sent_again_shorter_changes_no_window() {
+        let right = Planned { tokens: Some(9000), ..plain(900) };
+        let again = Planned { tokens: Some(100), ..plain(900) };
+        let turns = [vec![right; 3], vec![again, plain(10)]].concat();
+        assert!(fitted(&turns, 4000).len() < conversation(&turns).0.len());
+    }
+
+    #[test]
+    fn a_window_that_is_refused_keeps_its_sentence() {
+        let turns = [vec![plain(900); 30], vec![plain(10)]].concat();
+        let (mut messages, mut outline) = conversation(&turns);
+        outline.fit(&mut messages, 4000, 0);
+        let before = messages.len();
+        assert!(outline.shrink(&mut messages, 0));
+        assert_eq!(messages[0], ModelMessage::User(model_texts::LEFT_OUT.to_owned()));
+        assert!(
+            matches!(&messages[1], ModelMessage::User(text) if text.starts_with("question ")),
+            "{messages:#?}"
+        );
+        assert!(messages.len() < before && has(&messages, "question 30"));
+        assert_eq!(messages.iter().filter(|it| format!("{it:?}").contains(model_texts::LEFT_OUT)).count(), 1);
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub(crate) const UNREADABLE_PARTS: &str = "[What was said here cannot be read.]"
 /// The words of the model between two user messages, and between an answer to a call and a user message, where the
 /// model said nothing. Many servers refuse a conversation in which nothing is between them.
 pub(crate) const NO_REPLY: &str = "(no reply)";
-/// The description of a tool that stands for one that is not offered.
+/// The description of a tool that a request names only because the conversation has calls of it.
 pub(crate) const NOT_OFFERED: &str = "Not available now.";
 /// The message in the place of the oldest turns of a conversation that is longer than the model may get.
 pub(crate) const LEFT_OUT: &str = "[Earlier messages of this conversation were left out.]";

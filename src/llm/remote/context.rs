@@ -3,7 +3,6 @@
 //! Servers agree neither on a status nor on a code nor on words for it, so the tables have those of each. A limit of
 //! tokens in a time is another matter, and passes by itself.
 
-use super::transport::sentence;
 use crate::llm::ModelError;
 use serde_json::Value;
 
@@ -110,6 +109,13 @@ fn messages(error: &Value) -> impl Iterator<Item = String> {
     let raw = error.pointer("/error/metadata/raw").or_else(|| error.pointer("/metadata/raw"));
     let message = sentence(error).or_else(|| error.as_str());
     [message, raw.and_then(Value::as_str)].into_iter().flatten().map(str::to_lowercase)
+}
+
+/// Returns the message in an error, if there is one.
+pub(super) fn sentence(error: &Value) -> Option<&str> {
+    let error = error.get(0).unwrap_or(error);
+    let mut pointers = ["/error/message", "/error", "/message", "/detail"].iter();
+    pointers.find_map(|pointer| error.pointer(pointer)?.as_str())
 }
 
 #[cfg(test)]

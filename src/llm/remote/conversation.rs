@@ -66,8 +66,8 @@ pub(super) struct Offer {
     pub(super) may_call: bool,
 }
 
-/// Returns the tools of a request. Servers refuse a conversation with calls if the request has no tools: then a stub
-/// stands for each tool that was called. Servers also refuse a word about the choice of tools without tools.
+/// Returns the tools of a request. Servers refuse a conversation with calls if the request has no tools: then the
+/// request has a stub of each tool that was called. Servers also refuse a word about the choice of tools without tools.
 pub(super) fn offer(request: &ModelRequest, entries: &[Entry<'_>], rules: &SchemaRules) -> Offer {
     let accepted = request.tools.iter().filter(|tool| rules.accepts_name(&tool.name));
     let tools: Vec<_> = accepted.cloned().collect();

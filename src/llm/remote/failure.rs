@@ -1,7 +1,7 @@
 //! The failures that servers report inside a response with status 200: as an event, as a field of an event, or
 //! as a document in place of a stream.
 
-use super::transport::sentence;
+use super::context::sentence;
 use super::{context, lenient};
 use crate::domain::surrogates::without_lone_halves;
 use crate::llm::ModelError;

@@ -2,7 +2,7 @@
 //!
 //! The reader takes only a limited part of an error response. No error text contains the URL.
 
-use super::context;
+use super::context::{self, sentence};
 use crate::domain::text::cut;
 use crate::egress::Framing;
 use crate::egress::{self, chain};
@@ -10,7 +10,6 @@ use crate::llm::ModelError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Request, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
 use std::time::Duration;
 
 /// The part of an error response that is read for the message of the server.
@@ -110,11 +109,4 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// Returns the message in the body of an error, or the whole body.
 pub(super) fn words(body: &str) -> String {
     serde_json::from_str(body).ok().as_ref().and_then(sentence).unwrap_or(body).to_owned()
-}
-
-/// Returns the message in an error, if there is one.
-pub(super) fn sentence(error: &Value) -> Option<&str> {
-    let error = error.get(0).unwrap_or(error);
-    let mut pointers = ["/error/message", "/error", "/message", "/detail"].iter();
-    pointers.find_map(|pointer| error.pointer(pointer)?.as_str())
 }

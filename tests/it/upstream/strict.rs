@@ -144,7 +144,7 @@ async fn the_last_step_has_the_same_tools_and_may_not_call_them(wire: Wire) {
     stage.continues(&thread, since, "the limit of steps").await;
     assert!(!forbids_calls(wire, &stage.upstream.last()), "the limit is one of each message");
 
-    // A model that calls a tool all the same fails the run, and the thread goes on.
+    // A model that calls a tool all the same fails the run, and the thread takes more messages.
     stage.call("l-2", "look");
     stage.call("l-3", "look");
     let turn = stage.run_turn_in(&thread).await;

@@ -38,7 +38,7 @@ fn conversation() -> Value {
     ], "tools": [stub()], "tool_choice": "none"})
 }
 
-/// Returns the tool that stands for the one that was called.
+/// Returns the stub of the tool that was called.
 pub(super) fn stub() -> Value {
     let parameters = json!({"type": "object", "properties": {}});
     json!({"type": "function", "function": {"name": "go", "description": "Not available now.", "parameters": parameters}})

@@ -1,0 +1,57 @@
+//! The request of a step to the model, and the shorter one after a refusal.
+
+use super::{Agent, Emit, Turn};
+use crate::agent::draft::Drafts;
+use crate::agent::step::{self, ModelCaller, ModelOutput, Stopped};
+use crate::agent::window::{self, Outline};
+use crate::domain::run::TurnError;
+use crate::llm::ModelRequest;
+
+impl Agent {
+    /// Asks the model for step `n`.
+    pub(super) async fn call_model(
+        &self,
+        turn: &Turn<'_>,
+        n: i32,
+        request: &ModelRequest,
+        emit: Emit<'_>,
+    ) -> (ModelOutput, Result<(), Stopped>) {
+        let gate = self.executor.gate();
+        let asking = ModelCaller {
+            model: turn.model,
+            timeouts: &self.model,
+            limits: &self.limits,
+            gate: &gate,
+            clock: self.clock.as_ref(),
+            entropy: self.entropy.as_ref(),
+            heartbeat: turn.heartbeat,
+            metrics: &self.executor.metrics,
+        };
+        let step = turn.lease.open_step(n);
+        let mut drafts = Drafts::of(step, self.drafts.clone());
+        step::call_model(&asking, request, &mut drafts, emit).await
+    }
+
+    /// Asks the model again with less of the conversation, once. The server refused the request as too long, and said
+    /// nothing else. What the server takes then is the limit for later requests.
+    pub(super) async fn call_with_less(
+        &self,
+        turn: &Turn<'_>,
+        n: i32,
+        (request, outline): (&mut ModelRequest, &mut Outline),
+        refused: TurnError,
+        emit: Emit<'_>,
+    ) -> (ModelOutput, Result<(), Stopped>) {
+        let overhead = window::overhead(request);
+        let tokens = outline.tokens(&request.messages, overhead);
+        if !outline.shrink(&mut request.messages, overhead) {
+            return (ModelOutput::default(), Err(refused.into()));
+        }
+        tracing::warn!(tokens, "a conversation was longer than the model can read; it gets less of it");
+        let (output, result) = self.call_model(turn, n, request, emit).await;
+        if result.is_ok() {
+            self.windows.learn(turn.model.id(), tokens);
+        }
+        (output, result)
+    }
+}
