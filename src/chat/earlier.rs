@@ -93,7 +93,9 @@ impl EarlierMessages {
                     added.taken.push(UserWords { text, client_id: id });
                 }
                 Ok(_) => {
-                    added.left_out.push(format!("{field} and those before it (more than {TAKEN_MAX} messages)"));
+                    added
+                        .left_out
+                        .push(format!("{field} and those before it (more than {TAKEN_MAX} messages)"));
                 }
                 Err(why) => added.left_out.push(why),
             }
@@ -124,7 +126,10 @@ mod tests {
         use ShownMessage::{Answer, Other};
         let none: Vec<String> = Vec::new();
         assert_eq!(added(vec![user("a"), Answer]).0, none);
-        assert_eq!(added(vec![user("a"), Answer, user("b"), Other, user("c")]).0, ["words of b", "words of c"]);
+        assert_eq!(
+            added(vec![user("a"), Answer, user("b"), Other, user("c")]).0,
+            ["words of b", "words of c"]
+        );
         assert_eq!(added(vec![Answer, user("a"), user("stored"), user("c")]).0, ["words of c"]);
         assert_eq!(added(vec![user("a"), user("stored")]).0, none);
     }

@@ -107,7 +107,9 @@ impl Action {
     fn words(&self) -> Option<&str> {
         match self {
             Self::New { text, .. } | Self::Edit { text, .. } => Some(text),
-            Self::History { messages } => messages.last()?.user_text.as_deref().filter(|text| !text.is_empty()),
+            Self::History { messages } => {
+                messages.last()?.user_text.as_deref().filter(|text| !text.is_empty())
+            }
             Self::Regenerate { .. } | Self::Continue { .. } => None,
         }
     }
@@ -181,10 +183,7 @@ impl<'a> Stored<'a> {
         let has_id = |id: MessageId| self.transcript.messages.iter().any(|message| message.id == id);
         shown.after_stored(|message| match &message.id {
             Some(name) => names.contains(name.as_str()) || name.parse().is_ok_and(has_id),
-            None => message
-                .text
-                .as_ref()
-                .is_ok_and(|words| later.iter().any(|(_, stored)| stored == words)),
+            None => message.text.as_ref().is_ok_and(|words| later.iter().any(|(_, stored)| stored == words)),
         })
     }
 

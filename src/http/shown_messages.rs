@@ -24,12 +24,7 @@ pub(super) fn earlier(before: &[Message], read: ReadWords, message_bytes: usize)
     }))
 }
 
-fn words(
-    message: &Message,
-    field: &str,
-    read: ReadWords,
-    message_bytes: usize,
-) -> Result<String, ApiError> {
+fn words(message: &Message, field: &str, read: ReadWords, message_bytes: usize) -> Result<String, ApiError> {
     ui_body::check_parts(message, field)?;
     let words = read(message, field)?;
     if words.len() > message_bytes {

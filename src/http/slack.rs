@@ -10,9 +10,9 @@ use super::templates::without_api;
 use super::validate::REASON_MAX;
 use crate::agent::Tasks;
 use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Scope};
-use crate::domain::surrogates::without_lone_halves;
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Surface};
+use crate::domain::surrogates::without_lone_halves;
 use crate::rate_limit::RateLimited;
 use crate::slack::{Button, Decision, Refused, Rejecting, Signed, Slack, View};
 use poem::http::Method;
@@ -126,8 +126,8 @@ impl Act {
         let mut fields = url::form_urlencoded::parse(body).filter(|(name, _)| name == FIELD);
         let text = fields.next().filter(|_| fields.next().is_none());
         let (_, text) = text.ok_or_else(|| wrong("expected this field once, in a form"))?;
-        let payload: Payload =
-            serde_json::from_str(&without_lone_halves(&text)).map_err(|_| wrong("expected the JSON of an interaction of Slack"))?;
+        let payload: Payload = serde_json::from_str(&without_lone_halves(&text))
+            .map_err(|_| wrong("expected the JSON of an interaction of Slack"))?;
         match payload.kind.as_str() {
             "block_actions" => Self::of_press(payload),
             "view_submission" => Self::of_form(payload),

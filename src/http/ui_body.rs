@@ -7,7 +7,9 @@
 use super::error::ApiError;
 use super::error_code::ErrorCode;
 use super::partial_json::Found;
-use super::posted::{Bounds, Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name};
+use super::posted::{
+    Bounds, Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name,
+};
 use super::shown_messages;
 use crate::chat::{Action, EarlierMessages, PostedDecision, PostedMessage, ShownCalls};
 use crate::domain::id::ToolCallId;

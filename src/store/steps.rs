@@ -6,9 +6,7 @@ use super::parts::write_parts;
 use super::words::Word;
 use super::{Lease, LockedThread, NewDecision, Read, Seal, StoreError, TurnEnd, Write, rows, words};
 use crate::config::Approval;
-use crate::domain::call::{
-    Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection,
-};
+use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};

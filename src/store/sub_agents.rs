@@ -279,7 +279,10 @@ impl Write {
             self.any_run(rows::id("tool_calls", &row.run_id)?).await?.options;
         let options = RunOptions { model, tools: of_parent, instructions, roles: Vec::new() };
         let options = options.on_behalf_of(roles, tools);
-        let question = Question::New { earlier: Vec::new(), message: UserWords { text: without_nul(&task), client_id: None } };
+        let question = Question::New {
+            earlier: Vec::new(),
+            message: UserWords { text: without_nul(&task), client_id: None },
+        };
         Ok(self.insert_run(&child, question, options, None).await?.run.id)
     }
 

@@ -417,7 +417,9 @@ async fn half_of_a_surrogate_pair_in_words_is_read_as_the_replacement_character(
             assert!(status == 200 && text.contains("ok"), "{body}: {status} {text}");
             assert_eq!(app.scene.requests().len(), sent, "{body}");
         }
-        if let Some((held, _)) = body.split_once("]}]}").or_else(|| body.split_once("}]}")).filter(|_| form.contains("messages")) {
+        if let Some((held, _)) =
+            body.split_once("]}]}").or_else(|| body.split_once("}]}")).filter(|_| form.contains("messages"))
+        {
             let closed = if form.contains("parts") { "]}" } else { "}" };
             let next = r#"{"id":"3","role":"user","parts":[{"type":"text","text":"next"}],"content":"next"}"#;
             app.scene.answers("more");
@@ -441,7 +443,9 @@ async fn half_of_a_surrogate_pair_in_edited_inputs_is_refused_because_what_is_ap
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let single = |inputs: &str, reason: &str| {
-        format!(r#"{{"toolCallId":"{id}","isValidated":true,"reason":"{reason}","validatedInputs":{inputs}}}"#)
+        format!(
+            r#"{{"toolCallId":"{id}","isValidated":true,"reason":"{reason}","validatedInputs":{inputs}}}"#
+        )
     };
     let inputs = format!(r#"{{"note":"{CUT}"}}"#);
     for (path, body) in [
@@ -461,7 +465,9 @@ async fn half_of_a_surrogate_pair_in_edited_inputs_is_refused_because_what_is_ap
     assert_eq!(app.client.post_raw("/qa/validate_tool", sent).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay \u{fffd}"]);
     let (_, id) = app.held("pay", "20").await;
-    let beside = format!(r#"{{"toolCallId":"{id}","isValidated":true,"reason":"{CUT}","validatedInputs":{{"note":"21"}}}}"#);
+    let beside = format!(
+        r#"{{"toolCallId":"{id}","isValidated":true,"reason":"{CUT}","validatedInputs":{{"note":"21"}}}}"#
+    );
     assert_eq!(app.client.post_raw("/qa/validate_tool", beside).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines()[1], "pay 21");
 }

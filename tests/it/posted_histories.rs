@@ -56,15 +56,10 @@ async fn of_more_user_messages_than_stored_those_after_the_last_stored_one_are_n
     assert_eq!(app.client.questions(&thread).await, ["one", "two", "never sent", "three"]);
     let names: Vec<Value> =
         app.client.messages(&thread).await.iter().map(|m| m["client_id"].clone()).collect();
-    assert_eq!(names, [
-        json!("u1"),
-        Value::Null,
-        json!("u2"),
-        Value::Null,
-        json!("lost"),
-        json!("u3"),
-        Value::Null
-    ]);
+    assert_eq!(
+        names,
+        [json!("u1"), Value::Null, json!("u2"), Value::Null, json!("lost"), json!("u3"), Value::Null]
+    );
 }
 
 #[tokio::test]

@@ -226,7 +226,8 @@ async fn an_edit_and_a_regenerate_bring_refused_messages_and_a_repeat_of_one_rea
     assert_eq!(talk.stored().await, ["one", "two", "three"]);
     // An edit.
     let answered = ui_assistant("msg-x", &json!([{ "type": "text", "text": "A1" }]));
-    let edited = [refused[0].clone(), refused[1].clone(), answered, ui_user("u4", "four"), ui_user("u3", "drei")];
+    let edited =
+        [refused[0].clone(), refused[1].clone(), answered, ui_user("u4", "four"), ui_user("u3", "drei")];
     let body = json!({ "trigger": "submit-message", "messageId": "u3", "messages": edited });
     assert_eq!(turn(body).await.text(), "A3");
     assert_eq!(talk.stored().await, ["one", "two", "four", "drei"]);

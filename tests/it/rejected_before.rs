@@ -35,7 +35,8 @@ async fn a_call_that_a_person_rejected_in_the_run_is_answered_with_that_rejectio
     let [again, _] = &repeats[..] else { panic!("{}", turn.raw) };
     for repeat in &repeats {
         let shown = app.client.call(repeat).await;
-        let state = json!([shown["state"], shown["validated"], shown["held"], shown["result"], shown["input"]]);
+        let state =
+            json!([shown["state"], shown["validated"], shown["held"], shown["result"], shown["input"]]);
         assert_eq!(state, json!(["rejected", false, false, words, { "note": "10" }]));
         let decision = &shown["decision"];
         let by = json!([decision["decision"], decision["by"], decision["surface"], decision["reason"]]);
@@ -55,7 +56,10 @@ async fn a_call_that_a_person_rejected_in_the_run_is_answered_with_that_rejectio
     assert_eq!((&blocked["type"], &blocked["data"]["state"]), (&json!("tool.blocked"), &json!("rejected")));
     assert_eq!(blocked["data"]["decision"]["reason"], "not this month");
     let last = app.scene.growing_requests().pop().unwrap();
-    let read = last.messages.iter().filter(|message| matches!(message, ModelMessage::Tool { text, .. } if *text == words));
+    let read = last
+        .messages
+        .iter()
+        .filter(|message| matches!(message, ModelMessage::Tool { text, .. } if *text == words));
     assert_eq!(read.count(), 2, "{last:#?}");
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
 

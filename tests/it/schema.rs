@@ -101,7 +101,8 @@ impl Calls {
             )
         };
         let no_execution = "NULL, NULL, NULL, 0";
-        let of_policy = "validated, decided_by, decided_at, finished_at, result,\n                     'rejected'";
+        let of_policy =
+            "validated, decided_by, decided_at, finished_at, result,\n                     'rejected'";
         let repeated = "FALSE, 'system:rejected', 1, 1, 'x', 'rejected'";
         let an_execution = "'x', 'x', 1, 1";
         let vote = |id: &str, actor: &str, verdict: &str, is_final: &str| {

@@ -112,7 +112,11 @@ pub(crate) fn require_postgres_server() -> Result<()> {
 
 /// Checks that nginx is installed. The tests read streams through it.
 pub(crate) fn require_nginx() -> Result<()> {
-    require("command -v nginx || ls /usr/sbin/nginx", "nginx-light", "nginx is missing, and the tests read through it")
+    require(
+        "command -v nginx || ls /usr/sbin/nginx",
+        "nginx-light",
+        "nginx is missing, and the tests read through it",
+    )
 }
 
 /// Checks that Chromium is installed. The tests drive the example page in a browser.

@@ -115,4 +115,3 @@ fn name(claim: &Value) -> Option<String> {
     };
     claim.as_str().filter(usable).map(str::to_owned)
 }
-

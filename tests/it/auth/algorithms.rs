@@ -46,8 +46,12 @@ console.log(JSON.stringify({ keys, tokens, refused }));
 
 fn node(input: &Value) -> Value {
     let mut node = Command::new("node");
-    let mut child =
-        node.args(["-e", SIGN]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node is installed");
+    let mut child = node
+        .args(["-e", SIGN])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("node is installed");
     child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -75,7 +79,10 @@ async fn tokens_of_each_algorithm_are_checked_with_the_keys_of_the_issuer() {
         assert_unknown(&asks(&forged).await, &format!("{alg} forged"));
     }
     for case in made["refused"].as_array().unwrap() {
-        assert_unknown(&asks(case["token"].as_str().unwrap()).await, &format!("{} as {}", case["alg"], case["as"]));
+        assert_unknown(
+            &asks(case["token"].as_str().unwrap()).await,
+            &format!("{} as {}", case["alg"], case["as"]),
+        );
     }
 }
 

@@ -112,7 +112,8 @@ async fn c10_no_response_is_cached_for_another_caller() {
     ] {
         let answer = client.send(client.http.request(method, client.url(path))).await;
         assert_eq!(answer.status, status, "{path}");
-        let cached = if answer.header("x-accel-buffering").is_some() { "no-store, no-transform" } else { "no-store" };
+        let cached =
+            if answer.header("x-accel-buffering").is_some() { "no-store, no-transform" } else { "no-store" };
         assert_eq!(answer.header("cache-control"), Some(cached), "{path}");
         let vary = answer.header("vary").unwrap_or_default().to_ascii_lowercase();
         assert!(vary.split(',').any(|name| name.trim() == "authorization"), "{path}: {vary}");

@@ -46,7 +46,8 @@ impl Proxies {
     }
 
     async fn line(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.recv()).await.expect("a piece arrives before the next exists");
+        let line =
+            timeout(PATIENCE, self.lines.recv()).await.expect("a piece arrives before the next exists");
         line.expect("the proxies run")
     }
 

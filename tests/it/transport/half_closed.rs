@@ -56,7 +56,8 @@ async fn a_client_that_closes_its_side_with_its_request_gets_its_whole_answer() 
 #[tokio::test]
 async fn a_claim_and_a_stream_of_events_end_when_the_client_closes_its_side() {
     let app = Embedded::start().await;
-    let metrics = async || app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    let metrics =
+        async || app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
     for path in ["/events/stream", "/events", "/api/events/stream"] {
         let answer = reads(sends(&app.client, "GET", path, None).await).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 OK"), "{answer}");

@@ -51,7 +51,8 @@ impl KeyRef {
     /// algorithm.
     pub(super) fn find<'a>(&self, keys: &'a [Key]) -> Option<&'a Key> {
         let fits = |key: &&Key| {
-            key.algorithms.contains(&self.algorithm) && (self.id.is_none() || key.id.as_deref() == self.id.as_deref())
+            key.algorithms.contains(&self.algorithm)
+                && (self.id.is_none() || key.id.as_deref() == self.id.as_deref())
         };
         let mut fitting = keys.iter().filter(fits);
         fitting.next().filter(|_| fitting.next().is_none())
