@@ -1,6 +1,7 @@
 //! The activity of one connection, and its deadlines.
 
 use crate::deadlines::Deadlines;
+use crate::far_side::OpenRequest;
 use parking_lot::Mutex;
 use poem::http::Version;
 use std::sync::Arc;
@@ -26,6 +27,12 @@ struct Now {
     head_since: Option<Instant>,
     /// Whether the client failed to read a response.
     unread: bool,
+    /// The number of requests so far.
+    requests: u64,
+    /// Whether the endpoint has taken the whole of the last request in.
+    is_received: bool,
+    /// Whether the last request ends when its client closes its side.
+    lives_with_client: bool,
 }
 
 /// What the server does with a connection.
@@ -41,7 +48,16 @@ pub(crate) enum Fate {
 impl Activity {
     /// The activity of a new connection.
     pub(crate) fn new() -> Arc<Self> {
-        let now = Now { open: 0, idle_since: Instant::now(), version: None, head_since: None, unread: false };
+        let now = Now {
+            open: 0,
+            idle_since: Instant::now(),
+            version: None,
+            head_since: None,
+            unread: false,
+            requests: 0,
+            is_received: false,
+            lives_with_client: false,
+        };
         Arc::new(Self { now: Mutex::new(now), changed: Notify::new() })
     }
 
@@ -51,6 +67,8 @@ impl Activity {
         now.open += 1;
         now.version = Some(version);
         now.head_since = None;
+        now.requests = now.requests.wrapping_add(1);
+        (now.is_received, now.lives_with_client) = (false, false);
         drop(now);
         self.changed.notify_one();
         Open(Arc::new(Request(self.clone())))
@@ -65,6 +83,17 @@ impl Activity {
             now.head_since = Some(Instant::now());
             self.changed.notify_one();
         }
+    }
+
+    /// Returns the open request of HTTP/1, if there is one. HTTP/2 closes requests by frames of its own.
+    pub(crate) fn open_request(&self) -> Option<OpenRequest> {
+        let now = self.now.lock();
+        let is_http1 = now.version.is_some_and(|version| version < Version::HTTP_2);
+        (now.open > 0 && is_http1).then_some(OpenRequest {
+            number: now.requests,
+            is_received: now.is_received,
+            lives_with_client: now.lives_with_client,
+        })
     }
 
     /// Completes after the next change.
@@ -103,6 +132,20 @@ pub(crate) struct Open(Arc<Request>);
 struct Request(Arc<Activity>);
 
 impl Open {
+    /// Records that the whole request has arrived.
+    pub(crate) fn mark_received(&self) {
+        let activity = &self.0.0;
+        activity.now.lock().is_received = true;
+        activity.changed.notify_one();
+    }
+
+    /// Records that the request ends when its client closes its side.
+    pub(crate) fn mark_living_with_client(&self) {
+        let activity = &self.0.0;
+        activity.now.lock().lives_with_client = true;
+        activity.changed.notify_one();
+    }
+
     /// Records that the client did not read a response. The buffers of that response are released only with
     /// the connection, so the connection takes no more requests.
     pub(crate) fn mark_unread(&self) {

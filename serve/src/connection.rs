@@ -3,7 +3,9 @@
 use crate::activity::{Activity, Fate};
 use crate::connections::Admission;
 use crate::deadlines::Deadlines;
+use crate::far_side::Watched;
 use crate::write_deadline::with_write_deadline;
+use hyper::body::Body;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use poem::http::uri::Scheme;
@@ -38,6 +40,8 @@ pub(crate) fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
+        // The far side of the connection is watched here.
+        .half_close(true)
         // hyper's own head deadline also runs while a connection is idle.
         .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES as usize)
@@ -77,6 +81,7 @@ impl<E: Endpoint + 'static> Connection<E> {
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
+        let (socket, mut far_side) = Watched::new(socket);
         let mut socket = TimeoutStream::new(socket);
         socket.set_write_timeout(Some(deadlines.taking));
         let activity = Activity::new();
@@ -85,6 +90,9 @@ impl<E: Endpoint + 'static> Connection<E> {
         let started = activity.clone();
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let open = started.request_began(request.version());
+            if request.body().is_end_stream() {
+                open.mark_received();
+            }
             let mut request: Request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
             // An endpoint may keep the request after its response, to drain the body.
             request.extensions_mut().insert(open.clone());
@@ -99,6 +107,10 @@ impl<E: Endpoint + 'static> Connection<E> {
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
         let mut closing_since = None;
         loop {
+            if far_side.look(activity.open_request()).await {
+                tracing::debug!("the client of a connection has left");
+                return;
+            }
             let fate = activity.fate(&deadlines, closing_since);
             let due = async {
                 match fate {
@@ -117,6 +129,7 @@ impl<E: Endpoint + 'static> Connection<E> {
                     return;
                 }
                 () = activity.changed() => continue,
+                () = far_side.changed() => continue,
                 () = stopping.cancelled(), if closing_since.is_none() => Fate::Leave,
                 fate = due => fate,
             };

@@ -68,7 +68,8 @@
 //! | answers no ping of HTTP/2 | its connection closed | [`Deadlines::ping`] |
 //! | opens more than 100 streams on one HTTP/2 connection | the further streams refused | |
 //! | resets more than 20 streams before the server accepts them | its connection closed, after a GOAWAY | |
-//! | disconnects | the future of its request dropped | |
+//! | closes its side with its request, over HTTP/1 | its whole answer, unless the request [lives with its client](live_with_client) | |
+//! | closes its side later, or disconnects | the future of its request dropped; an answer that is complete within 250 ms of the close is sent | |
 //!
 //! A request body is read by the endpoint. [`read_body`] does so within a length, a [`Budget`] of bytes for all
 //! requests with a share for each user, and the deadlines and the speed of a body in [`Deadlines`]. [`drain_body`]
@@ -87,6 +88,7 @@ mod concurrency;
 mod connection;
 mod connections;
 mod deadlines;
+mod far_side;
 mod server;
 mod upload;
 mod write_deadline;
@@ -95,6 +97,7 @@ pub use budget::{Budget, Exhausted, Reserved};
 pub use concurrency::{ConcurrencyLimit, Slot};
 pub use connections::{Admission, Limits, network};
 pub use deadlines::Deadlines;
+pub use far_side::live_with_client;
 pub use server::{OpenConnections, Server};
 pub use upload::{BodyError, drain_body, read_body};
 pub use write_deadline::{WriteDeadline, take_whole};

@@ -1,5 +1,6 @@
 //! Reads request bodies within limits of length and time, without decompression.
 
+use crate::activity::Open;
 use crate::budget::{Exhausted, Reserved};
 use crate::deadlines::Deadlines;
 use bytes::Bytes;
@@ -89,6 +90,9 @@ pub async fn read_body(
     // A closed connection ends the stream without an error.
     if declared.is_some_and(|declared| body.len() < declared) {
         return Err(BodyError::CutOff);
+    }
+    if let Some(open) = request.extensions().get::<Open>() {
+        open.mark_received();
     }
     Ok(reserved.hold(Bytes::from(body)))
 }

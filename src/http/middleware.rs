@@ -28,7 +28,7 @@ use crate::slack::Slack;
 use crate::store::Store;
 use crate::tools::CurrentTools;
 use futures::FutureExt;
-use holdpoint_serve::{drain_body, read_body};
+use holdpoint_serve::{drain_body, live_with_client, read_body};
 use poem::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
@@ -85,6 +85,13 @@ impl Admitted {
 
 fn is_chat(path: &str) -> bool {
     path.strip_prefix("/api").unwrap_or(path).starts_with("/qa/chat_streamed")
+}
+
+/// Whether a request to this path is of no use to a client that has closed its side: a claim that waits for work, which
+/// such a client could take and never do, or a stream of events, which has no end.
+fn lives_with_client(path: &str) -> bool {
+    let path = path.strip_prefix("/api").unwrap_or(path);
+    matches!(path, "/tool_calls/claim" | "/events") || path.ends_with("/events/stream")
 }
 
 impl<E: Endpoint<Output = Response>> Shared<E> {
@@ -153,6 +160,9 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
     }
 
     async fn answer(&self, mut request: Request) -> Response {
+        if lives_with_client(request.uri().path()) {
+            live_with_client(&request);
+        }
         let admitted = match self.admit(&mut request).await {
             Ok(admitted) => admitted,
             Err(error) => {

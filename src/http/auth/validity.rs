@@ -45,7 +45,8 @@ pub(super) fn check(claims: &Map<String, Value>, expected: &Expected<'_>, now: f
     let found = |claim: &str| claims.get(claim).filter(|value| !value.is_null());
     let expires = found("exp").and_then(seconds).ok_or_else(|| missing("exp"))?;
     let issuer = found("iss").ok_or_else(|| missing("iss"))?;
-    let audience = found(expected.audience_claim).ok_or_else(|| missing(expected.audience_claim))?;
+    let audience = found(expected.audience_claim).filter(|claim| is_text_or_texts(claim));
+    let audience = audience.ok_or_else(|| missing(expected.audience_claim))?;
     found("sub").and_then(Value::as_str).ok_or_else(|| missing("sub"))?;
     let leeway = LEEWAY_SECONDS as f64;
     if expires < now - leeway {
@@ -75,6 +76,10 @@ pub(super) fn names(claim: &Value, audience: &str) -> bool {
         Value::Array(all) => all.iter().any(|one| one == audience),
         one => one == audience,
     }
+}
+
+fn is_text_or_texts(claim: &Value) -> bool {
+    claim.is_string() || claim.as_array().is_some_and(|all| all.iter().all(Value::is_string))
 }
 
 /// Returns a time in seconds since 1970, which may have a fraction.

@@ -112,7 +112,8 @@ async fn another_claim_may_name_the_audience() {
         (json!({ "aud": AUDIENCE }), "The token has no usable claim client_id."),
         (json!({ "client_id": null }), "The token has no usable claim client_id."),
         (json!({ "client_id": "another" }), "The token is for another audience (client_id)."),
-        (json!({ "client_id": 7 }), "The token is for another audience (client_id)."),
+        (json!({ "client_id": 7 }), "The token has no usable claim client_id."),
+        (json!({ "client_id": [AUDIENCE, 7] }), "The token has no usable claim client_id."),
     ] {
         let refused = asks(change.clone()).await;
         assert_eq!(refused.status, 401, "{change}");

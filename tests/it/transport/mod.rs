@@ -3,6 +3,7 @@
 mod browsers;
 mod connections;
 mod counts;
+mod half_closed;
 mod heads;
 mod http2;
 mod json;

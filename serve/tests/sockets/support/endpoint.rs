@@ -3,7 +3,7 @@
 use super::PATIENCE;
 use bytes::Bytes;
 use futures::stream;
-use holdpoint_serve::{Admission, BodyError, Budget, Deadlines, drain_body, read_body};
+use holdpoint_serve::{Admission, BodyError, Budget, Deadlines, drain_body, live_with_client, read_body};
 use parking_lot::Mutex;
 use poem::http::{StatusCode, header};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
@@ -99,6 +99,13 @@ impl Endpoint for App {
             "/peer" => request.remote_addr().to_string().into_response(),
             // The response comes after a permit.
             "/wait" => {
+                let _guard = Guard(self.dropped.clone());
+                self.waits().await;
+                "done".into_response()
+            }
+            // The same, as long as the client keeps its side open.
+            "/live" => {
+                live_with_client(&request);
                 let _guard = Guard(self.dropped.clone());
                 self.waits().await;
                 "done".into_response()
