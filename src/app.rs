@@ -110,9 +110,8 @@ pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppEr
         return Ok(Arc::new(Scripted::new()));
     }
     let unknown = || AppError::new("model.provider", "no wire has this name");
-    let wire = Wire::by_name(model.provider.as_str()).ok_or_else(unknown)?;
     Ok(Arc::new(Remote::new(RemoteConfig {
-        wire,
+        wire: Wire::by_name(model.provider.as_str()).ok_or_else(unknown)?,
         id: model.name.clone().unwrap_or_default(),
         base_url: model.base_url.clone(),
         api_key: model.api_key.clone(),

@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 /// The longest state that is kept, in bytes.
-const BYTES_MAX: usize = 1 << 20;
+pub(super) const BYTES_MAX: usize = 1 << 20;
 /// Fields with a name or an id, which is whole in each piece.
 const NAMES: [&str; 6] = ["type", "id", "name", "format", "object", "index"];
 /// Fields of a list's items whose text arrives in pieces. The same piece may follow itself.
@@ -39,6 +39,11 @@ impl Kept {
         if self.takes(&whole) {
             self.fields.extend(whole.into_iter().filter(|(_, value)| !is_nothing(value)));
         }
+    }
+
+    /// Returns the bytes that were added.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the fields.

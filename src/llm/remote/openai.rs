@@ -4,7 +4,7 @@
 use super::Wire;
 use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pairs, unreadable};
 use super::conversation::{self, Entry, Ids, Step, ToolResult, entries, offer};
-use super::kept::Kept;
+use super::kept::{self, Kept};
 use super::lenient::{self, Index, List, Text};
 use super::openai_message::{Message, Piece, THOUGHTS};
 use super::schema::{self, WireTool};
@@ -187,6 +187,11 @@ impl Reading for Reader {
         let mut message = self.kept.take();
         if let Some(field) = self.thoughts.filter(|_| !message.contains_key(THOUGHT_DETAILS)) {
             message.insert(field.to_owned(), self.reasoning.text().into());
+        }
+        let bytes = self.calls.iter().fold(0, |bytes: usize, call| bytes.saturating_add(call.extra.bytes()));
+        if bytes > kept::BYTES_MAX {
+            tracing::warn!(bytes, "what the model's server adds to its calls is too long to be sent back");
+            self.calls.clear();
         }
         let calls: Vec<_> = self.calls.iter_mut().map(|call| call.extra.take()).collect();
         let mut state = Map::new();

@@ -10,8 +10,9 @@ use std::fmt;
 /// The fields in which servers send reasoning.
 pub(super) const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 /// Fields of a message that are no state of the server: they repeat other fields, or describe the answer.
-const DESCRIBING: [&str; 14] = [
+const DESCRIBING: [&str; 15] = [
     "role",
+    "executed_tools",
     "audio",
     "channel",
     "citations",
@@ -117,8 +118,7 @@ impl<'de> Visitor<'de> for MessageVisitor {
                     fields.next_value::<IgnoredAny>()?;
                 }
                 _ => {
-                    let value = fields.next_value()?;
-                    message.rest.insert(field, value);
+                    keep(&mut message.rest, field, fields.next_value()?);
                 }
             }
         }
@@ -128,6 +128,14 @@ impl<'de> Visitor<'de> for MessageVisitor {
             message.calls.push(piece);
         }
         Ok(message)
+    }
+}
+
+/// Adds a field that the server may want back. Numbers and switches describe the answer: a state is text, or an
+/// object or a list with it.
+fn keep(rest: &mut Map<String, Value>, field: String, value: Value) {
+    if matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_)) {
+        rest.insert(field, value);
     }
 }
 
@@ -165,8 +173,7 @@ impl<'de> Visitor<'de> for PieceVisitor {
                     fields.next_value::<IgnoredAny>()?;
                 }
                 _ => {
-                    let value = fields.next_value()?;
-                    piece.rest.insert(field, value);
+                    keep(&mut piece.rest, field, fields.next_value()?);
                 }
             }
         }
