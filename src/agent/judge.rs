@@ -65,7 +65,7 @@ impl PendingCalls {
         let thread = &held.thread;
         if has_calls {
             let provider_ids: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
-            self.earlier = write.earlier_calls(held, &provider_ids).await?;
+            self.earlier = write.earlier_calls(held.lease(), &provider_ids).await?;
             self.count = u64::try_from(self.earlier.pending.len()).unwrap_or(u64::MAX);
         }
         if held.lease().run.resumed_alone {

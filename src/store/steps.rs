@@ -1,5 +1,6 @@
 //! Steps: opened with the record of the texts for the model, and written once with their calls.
 
+use super::earlier_calls::EarlierCalls;
 use super::entity::{decision, run, sent_answer, step, thread, tool_call};
 use super::events::{OfCall, Subject};
 use super::parts::write_parts;
@@ -10,7 +11,7 @@ use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash,
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
-use crate::domain::id::{MessageId, RunId, ToolCallId};
+use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::model_texts;
@@ -22,12 +23,12 @@ use crate::domain::run::{Run, RunStatus};
 use crate::domain::secrets::SecretPaths;
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
-use sea_orm::sea_query::{Expr, ExprTrait, LockType, SimpleExpr};
+use sea_orm::sea_query::{Expr, LockType};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
 };
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
@@ -48,17 +49,6 @@ impl<'a> HeldTurn<'a> {
     pub(crate) const fn lease(&self) -> &'a Lease {
         self.lease
     }
-}
-
-/// The calls of a thread that decide about new calls.
-#[derive(Debug, Default)]
-pub(crate) struct EarlierCalls {
-    /// The pending calls, also those whose deadline is reached.
-    pub(crate) pending: Vec<ToolCall>,
-    /// The held calls of the run that persons rejected, in the order of their decisions.
-    pub(crate) rejected: Vec<ToolCall>,
-    /// The ids on the wire that are taken, of those that the model gave.
-    used: HashSet<String>,
 }
 
 /// A step to write.
@@ -114,22 +104,6 @@ pub(crate) struct NewCall {
     /// What the tool says that the call would do, if the call is held and its tool has previews.
     pub(crate) preview: Option<Preview>,
     pub(crate) judgement: Judgement,
-}
-
-/// The held calls of this run that were rejected.
-fn rejected_in(run: RunId) -> SimpleExpr {
-    tool_call::Column::State
-        .eq(StateKind::Rejected)
-        .and(tool_call::Column::RunId.eq(run.to_string()))
-        .and(tool_call::Column::Held.eq(true))
-}
-
-/// The beginning of the actors that are persons.
-const PERSON: &str = "user:";
-
-fn is_rejected_by_person(row: &tool_call::Model) -> bool {
-    let by_person = row.decided_by.as_ref().is_some_and(|by| by.starts_with(PERSON));
-    row.held && row.state == StateKind::Rejected.word() && by_person
 }
 
 impl NewCall {
@@ -214,50 +188,6 @@ impl Write {
             self.insert_later(rows).await?;
         }
         Ok(())
-    }
-
-    /// Returns the calls of the thread of a turn that decide about new calls with these ids on the wire. The
-    /// thread is locked, so no transaction decides these calls until this transaction ends.
-    pub(crate) async fn earlier_calls(
-        &self,
-        turn: &HeldTurn<'_>,
-        provider_ids: &[&str],
-    ) -> Result<EarlierCalls, StoreError> {
-        let provider_ids = provider_ids.iter().map(|id| without_nul(id));
-        let found = tool_call::Entity::find()
-            .filter(tool_call::Column::ThreadId.eq(turn.lease.thread.id.to_string()))
-            .filter(
-                tool_call::Column::State
-                    .eq(StateKind::Pending)
-                    .or(tool_call::Column::WireCallId.is_in(provider_ids))
-                    .or(rejected_in(turn.lease.run.id)),
-            )
-            .all(&self.tx)
-            .await?;
-        let mut earlier = EarlierCalls::default();
-        let (run, mut rejected) = (turn.lease.run.id.to_string(), Vec::new());
-        for row in found {
-            earlier.used.insert(row.wire_call_id.clone());
-            if row.state == StateKind::Pending.word() {
-                // A pending call has no decision in force.
-                earlier.pending.push(rows::call(row, None)?);
-            } else if row.run_id == run && is_rejected_by_person(&row) {
-                rejected.push(row);
-            }
-        }
-        rejected.sort_by_key(|row| row.decided_at);
-        earlier.rejected = self.listed_with_decisions(rejected).await?;
-        Ok(earlier)
-    }
-
-    /// Returns the held calls of a run that expired.
-    pub(crate) async fn expired_calls(&self, run: RunId) -> Result<Vec<ToolCall>, StoreError> {
-        let found = tool_call::Entity::find()
-            .filter(tool_call::Column::RunId.eq(run.to_string()))
-            .filter(tool_call::Column::State.eq(StateKind::Expired))
-            .all(&self.tx)
-            .await?;
-        self.listed_with_decisions(found).await
     }
 
     /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same
