@@ -1,7 +1,6 @@
 //! The activity of one connection, and its deadlines.
 
 use crate::deadlines::Deadlines;
-use crate::far_side::OpenRequest;
 use parking_lot::Mutex;
 use poem::http::Version;
 use std::sync::Arc;
@@ -122,6 +121,16 @@ impl Activity {
             (None, Some(_), None) => (now.idle_since + deadlines.idle, Fate::Leave),
         })
     }
+}
+
+/// An open request of HTTP/1, as the endpoint has described it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OpenRequest {
+    pub(crate) number: u64,
+    /// Whether the endpoint has taken the whole request in.
+    pub(crate) is_received: bool,
+    /// Whether the request ends when the client closes its side, whenever that is.
+    pub(crate) lives_with_client: bool,
 }
 
 /// An open request: the client has not received the whole response.

@@ -4,7 +4,7 @@
 //! its side too, later. So the time of the close decides: before the server has taken the request in, it is the
 //! end of the request only; after that, the client has left.
 
-use crate::activity::Open;
+use crate::activity::{Open, OpenRequest};
 use parking_lot::Mutex;
 use poem::Request;
 use std::future::poll_fn;
@@ -44,16 +44,6 @@ enum State {
     Unwatched,
     /// The client has left. The connection ends at this time.
     Left(Instant),
-}
-
-/// An open request of HTTP/1, as the endpoint has described it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OpenRequest {
-    pub(crate) number: u64,
-    /// Whether the endpoint has taken the whole request in.
-    pub(crate) is_received: bool,
-    /// Whether the request ends when the client closes its side, whenever that is.
-    pub(crate) lives_with_client: bool,
 }
 
 /// Lets a request end as soon as its client closes its side, even with the request: one that waits for work, or a

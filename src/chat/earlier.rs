@@ -1,6 +1,6 @@
 //! The user messages that a client shows before its new one, and that the server may never have taken.
 //!
-//! A page keeps a message that was refused, because a turn was under way or a limit was reached, and shows it in the
+//! A page keeps a message that was refused, because another turn was running or a limit was reached, and shows it in the
 //! conversation. The model has to read what its user reads.
 
 use crate::domain::message::UserWords;

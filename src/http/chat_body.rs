@@ -302,7 +302,7 @@ fn requested(fields: Fields, bounds: &Bounds) -> Result<Requested, ApiError> {
     let field = format!("messages[{}]", list.len());
     ui_body::check_parts(&last, &field)?;
     let last = posted(last, &field)?;
-    let earlier = shown_messages::earlier(&list, words, bounds.message_bytes);
+    let earlier = shown_messages::earlier(&list, checked_words, bounds.message_bytes);
     let messages = list.into_iter().map(shown).chain([last]).collect();
     Ok(Requested { action: Action::History { messages }, earlier })
 }
@@ -326,9 +326,14 @@ fn posted(message: Message, field: &str) -> Result<PostedMessage, ApiError> {
 /// Returns a message before the last one, like [`posted`]. One that the server does not take was never stored, and has
 /// no text.
 fn shown(message: Message) -> PostedMessage {
-    let is_readable = message.is_of(Role::User) && ui_body::check_parts(&message, "").is_ok();
-    let user_text = is_readable.then(|| words(&message, "").ok()).flatten();
+    let is_user = message.is_of(Role::User);
+    let user_text = is_user.then(|| checked_words(&message, "").ok()).flatten();
     PostedMessage { user_text, id: given_name(message.id) }
+}
+
+fn checked_words(message: &Message, field: &str) -> Result<String, ApiError> {
+    ui_body::check_parts(message, field)?;
+    words(message, field)
 }
 
 /// Returns the text of a user message: `content` if that is a string, otherwise the text parts.

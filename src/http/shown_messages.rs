@@ -2,10 +2,10 @@
 
 use super::error::ApiError;
 use super::posted::{Message, Role};
-use super::ui_body;
 use crate::chat::{EarlierMessage, EarlierMessages, ShownMessage};
 
-/// How a dialect keeps the text of a user message. The argument is the path of the message.
+/// Reads the text of a user message in a dialect, or says why a new message like this one is refused. The argument is the
+/// path of the message.
 pub(super) type ReadWords = fn(&Message, &str) -> Result<String, ApiError>;
 
 /// Returns the user messages directly before a new one, of the messages before it. A message that the server would
@@ -25,7 +25,6 @@ pub(super) fn earlier(before: &[Message], read: ReadWords, message_bytes: usize)
 }
 
 fn words(message: &Message, field: &str, read: ReadWords, message_bytes: usize) -> Result<String, ApiError> {
-    ui_body::check_parts(message, field)?;
     let words = read(message, field)?;
     if words.len() > message_bytes {
         return Err(ApiError::bad_request(format!("{field}: longer than {message_bytes} bytes")));

@@ -152,6 +152,11 @@ pub(super) fn words(message: &Message, field: &str) -> Result<String, ApiError> 
     }
 }
 
+fn checked_words(message: &Message, field: &str) -> Result<String, ApiError> {
+    check_parts(message, field)?;
+    words(message, field)
+}
+
 /// Refuses a user message with a part that no model can be given, so that its author does not take the part
 /// for read. `field` is the path of the message.
 pub(super) fn check_parts(message: &Message, field: &str) -> Result<(), ApiError> {
@@ -176,7 +181,7 @@ impl Conversation {
     /// Returns the user messages directly before the one with this index.
     fn before(&self, index: Option<usize>, bounds: &Bounds) -> EarlierMessages {
         let before = index.and_then(|index| self.messages.get(..index)).unwrap_or_default();
-        shown_messages::earlier(before, words, bounds.message_bytes)
+        shown_messages::earlier(before, checked_words, bounds.message_bytes)
     }
 
     /// Returns a user message. The text may be empty.

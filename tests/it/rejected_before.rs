@@ -1,4 +1,4 @@
-//! A model that repeats a call which a person has rejected: the rejection is the answer, and nobody is asked again.
+//! A model that repeats a call which a person has rejected: the rejection is the answer, and no person is asked again.
 
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;

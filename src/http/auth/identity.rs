@@ -1,7 +1,8 @@
 //! The person that an answer of the issuer names, by `auth.session_from`.
 
 use super::issuer::{Granted, Issuer};
-use super::token::{LEEWAY_SECONDS, Tokens};
+use super::token::Tokens;
+use super::validity::LEEWAY_SECONDS;
 use super::{Expiry, Known};
 use crate::config::SessionFrom;
 use crate::domain::clock::Clock;

@@ -11,7 +11,7 @@ use super::issuer::{Granted, Issuer, NotGranted};
 use super::sealed::{KeptTokens, Seal};
 use super::session::{self, KeptCookie, Session};
 use super::signing::SigningKey;
-use super::token::LEEWAY_SECONDS;
+use super::validity::LEEWAY_SECONDS;
 use super::{Expiry, Known};
 use crate::agent::{Tasks, persist};
 use crate::domain::Principal;

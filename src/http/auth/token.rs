@@ -6,7 +6,7 @@
 use super::claims::Claims;
 use super::jwks::Jwks;
 use super::signatures;
-use super::validity::{self, Expected};
+use super::validity::{self, Expected, LEEWAY_SECONDS};
 use super::{Expiry, Known};
 use crate::agent::Tasks;
 use crate::config::Auth;
@@ -22,8 +22,6 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Accepted difference between clocks, in seconds.
-pub(super) const LEEWAY_SECONDS: u64 = 60;
 /// The claim that names the audience of ID tokens (OpenID Connect Core, 2).
 const AUDIENCE_OF_ID_TOKENS: &str = "aud";
 /// The accepted values of `typ`, if a token has one (RFC 9068, 2.1).

@@ -1,10 +1,12 @@
 //! The claims of a token that say for whom and how long it counts (RFC 7519, 4.1).
 
-use super::token::LEEWAY_SECONDS;
 use crate::http::auth_failure::Unknown;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
+
+/// Accepted difference between clocks, in seconds.
+pub(super) const LEEWAY_SECONDS: u64 = 60;
 
 /// Whom a token has to be from and for.
 pub(super) struct Expected<'a> {
