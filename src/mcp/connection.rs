@@ -1,29 +1,24 @@
 //! One connection to a server, from its handshake to its loss.
 
 use super::calls::{Calls, Flight};
-use super::elicitation::{answer_all, result_of, round};
+use super::elicitation::{answer_all, round};
 use super::failure::{self, Failure};
-use super::handshake::{Known, begin};
+use super::handler::Handler;
+use super::handshake::{Opening, begin, has_no_handshake};
 use super::log_rate::LogRate;
+use super::output;
 use super::process::Process;
 use super::readable::{self, Unread};
 use super::redaction::Redaction;
-use super::transport::CallOfForm;
-use super::{Route, output};
-use crate::agent::Tasks;
-use crate::config::McpProtocol;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
 use crate::domain::request_sender::RequestSender;
-use crate::store::Store;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, ClientConfig,
-    DetailedTask, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
-    FormElicitationCapability, GetTaskParams, Implementation, InputResponses, JsonObject,
-    PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, DetailedTask, GetTaskParams, InputResponses,
+    PaginatedRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
 };
-use rmcp::service::{NotificationContext, RequestContext, RunningService};
-use rmcp::{ClientCacheConfig, ClientHandler, ErrorData, Peer, RoleClient, ServiceError};
+use rmcp::service::RunningService;
+use rmcp::{ClientCacheConfig, Peer, RoleClient, ServiceError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -44,6 +39,7 @@ const SENT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// The pause before the next subscription, once one has ended.
 const SUBSCRIBED_EVERY: Duration = Duration::from_secs(30);
+
 /// A connection. It closes when the last holder drops it.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
@@ -54,25 +50,6 @@ pub(super) struct Connection {
     log: Arc<LogRate>,
     redaction: Redaction,
     _closing: DropGuard,
-}
-
-/// What a connection needs to begin.
-#[derive(Clone, Copy)]
-pub(super) struct Opening<'a> {
-    /// The name of the server.
-    pub(super) server: &'a str,
-    pub(super) route: &'a Route,
-    pub(super) known: &'a Known,
-    /// The protocol that is used, if the operator says which.
-    pub(super) protocol: Option<McpProtocol>,
-    pub(super) tasks: &'a Tasks,
-    pub(super) redaction: &'a Redaction,
-    pub(super) store: &'a Store,
-    pub(super) log: &'a Arc<LogRate>,
-    /// How long the server has to answer.
-    pub(super) timeout: Duration,
-    /// How long the program of the server may take to start.
-    pub(super) start_timeout: Duration,
 }
 
 /// The tools that a server lists.
@@ -100,62 +77,13 @@ pub(super) enum Called {
     Next(Next),
 }
 
-/// What a server may ask of holdpoint: the fields of a form. A server may also say that its tools have changed.
-#[derive(Clone)]
-pub(super) struct Handler {
-    changed: Arc<Notify>,
-    log: Arc<LogRate>,
-}
-
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let own = Implementation::new("holdpoint", env!("CARGO_PKG_VERSION"));
-        let mut capabilities = ClientCapabilities::default();
-        let extensions = [(TASKS_EXTENSION_ID.to_owned(), JsonObject::new())];
-        capabilities.extensions = Some(extensions.into());
-        capabilities.elicitation =
-            Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
-        ClientConfig::new(capabilities, own).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
-
-    #[expect(
-        deprecated,
-        reason = "a server may still ask for roots, and the default answer is an empty list"
-    )]
-    async fn list_roots(
-        &self,
-        _context: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None))
-    }
-
-    /// A form of a server with a session. The request does not say to which call it belongs.
-    async fn create_elicitation(
-        &self,
-        request: ElicitRequestParams,
-        context: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        let call = context.extensions.get::<CallOfForm>().and_then(|call| call.0.clone());
-        let asking = result_of(request, call, &self.log);
-        tokio::select! {
-            answered = asking => Ok(answered),
-            // The server withdrew its request, so nothing reads this answer.
-            () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
-        }
-    }
-
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-}
-
 impl Connection {
     /// Connects to a server. The error is for the log.
     pub(super) async fn open(opening: Opening<'_>) -> Result<Self, String> {
         let tasks = opening.tasks;
         let changed = Arc::new(Notify::new());
         let calls = Arc::new(Calls::new(opening.timeout));
-        let handler = Handler { changed: changed.clone(), log: opening.log.clone() };
+        let handler = Handler::new(changed.clone(), opening.log.clone());
         let (running, process) = Box::pin(begin(opening, &handler, &calls)).await?;
         let (peer, over, closing) =
             (running.peer().clone(), CancellationToken::new(), CancellationToken::new());
@@ -333,11 +261,6 @@ impl Connection {
         }
         answer
     }
-}
-
-/// Whether the protocol of a server begins without `initialize`, as from 2026-07-28 on.
-pub(super) fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
-    peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
 }
 
 /// Passes on what a server without sessions says about its tools. Only a subscription gets such messages, and not every

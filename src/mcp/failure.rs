@@ -2,7 +2,6 @@
 
 use super::redaction::Redaction;
 use crate::tools::ToolError;
-use reqwest::StatusCode;
 use rmcp::ServiceError;
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
@@ -43,9 +42,9 @@ impl Refused {
 }
 
 /// Returns the error of a request that got an answer over HTTP which is no message of the protocol.
-pub(super) fn of_status(status: StatusCode, retry_after: Option<&str>, words: String) -> ErrorData {
+pub(super) fn of_status(status: u16, retry_after: Option<&str>, words: String) -> ErrorData {
     let retry_after = retry_after.filter(|it| it.len() <= RETRY_AFTER_BYTES_MAX);
-    let data = json!({ STATUS: status.as_u16(), RETRY_AFTER: retry_after });
+    let data = json!({ STATUS: status, RETRY_AFTER: retry_after });
     ErrorData::new(ErrorCode::INTERNAL_ERROR, words, Some(data))
 }
 

@@ -1,17 +1,20 @@
 //! The beginning of a connection: which transport and which handshake a server has.
 
+use super::Route;
 use super::calls::Calls;
-use super::connection::{Handler, Opening};
 use super::greeting::{Greeted, greet};
+use super::handler::Handler;
 use super::http::HttpClient;
 use super::lines::messages;
+use super::log_rate::LogRate;
 use super::process::Process;
 use super::raw::MESSAGE_BYTES_MAX;
 use super::redaction::Redaction;
 use super::sse;
 use super::transport::{Watched, Work};
-use super::{Route, connection};
+use crate::agent::Tasks;
 use crate::config::McpProtocol;
+use crate::store::Store;
 use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
@@ -22,7 +25,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
 };
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +54,25 @@ impl Known {
     fn set(&self, protocol: Option<McpProtocol>) {
         *self.0.lock() = protocol;
     }
+}
+
+/// What a connection needs to begin.
+#[derive(Clone, Copy)]
+pub(super) struct Opening<'a> {
+    /// The name of the server.
+    pub(super) server: &'a str,
+    pub(super) route: &'a Route,
+    pub(super) known: &'a Known,
+    /// The protocol that is used, if the operator says which.
+    pub(super) protocol: Option<McpProtocol>,
+    pub(super) tasks: &'a Tasks,
+    pub(super) redaction: &'a Redaction,
+    pub(super) store: &'a Store,
+    pub(super) log: &'a Arc<LogRate>,
+    /// How long the server has to answer.
+    pub(super) timeout: Duration,
+    /// How long the program of the server may take to start.
+    pub(super) start_timeout: Duration,
 }
 
 /// A session with a server, and the process of the server if holdpoint started it.
@@ -112,7 +134,12 @@ impl NoHandshake {
 
 /// Whether a session has the protocol of an earlier server.
 fn is_older(running: &RunningService<RoleClient, Handler>) -> bool {
-    !connection::has_no_handshake(running.peer())
+    !has_no_handshake(running.peer())
+}
+
+/// Whether the protocol of a server begins without `initialize`, as from 2026-07-28 on.
+pub(super) fn has_no_handshake(peer: &Peer<RoleClient>) -> bool {
+    peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
 }
 
 fn discover() -> ClientLifecycleMode {

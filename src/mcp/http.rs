@@ -126,7 +126,7 @@ impl HttpClient {
         // An answer to one request, whatever it is, says nothing about the others.
         let refused = |words: String| match asked {
             Some(id) => {
-                let error = failure::of_status(status, retry_after.as_deref(), words);
+                let error = failure::of_status(status.as_u16(), retry_after.as_deref(), words);
                 Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::error(error, Some(id.clone())), None))
             }
             None if status.is_success() => Ok(StreamableHttpPostResponse::Accepted),

@@ -9,7 +9,7 @@ use crate::egress::chain;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Url};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -96,6 +96,9 @@ async fn pass(
     }
 }
 
+/// The status in place of one, for a server that is not reached.
+const BAD_GATEWAY: u16 = 502;
+
 /// Where the messages go.
 struct Posts {
     client: Client,
@@ -115,9 +118,9 @@ impl Posts {
             Ok(response) => {
                 let status = response.status();
                 let retry_after = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok());
-                failure::of_status(status, retry_after, format!("HTTP {status}"))
+                failure::of_status(status.as_u16(), retry_after, format!("HTTP {status}"))
             }
-            Err(error) => failure::of_status(StatusCode::BAD_GATEWAY, None, chain(error)),
+            Err(error) => failure::of_status(BAD_GATEWAY, None, chain(error)),
         };
         Some(json!({ "jsonrpc": "2.0", "id": id?, "error": error }).to_string())
     }

@@ -193,6 +193,15 @@ pub(super) fn arguments(raw: Option<Box<RawValue>>) -> Option<String> {
     }
 }
 
+/// Returns the whole arguments of a call: a text, or an object in place of it.
+pub(super) fn whole_arguments(whole: Option<&Value>) -> Option<String> {
+    match whole? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        whole => Some(whole.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -61,12 +61,9 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("input".to_owned(), input.into());
     let offer = offer(request, &entries, &schema::OPENAI);
     if !offer.tools.is_empty() {
-        let tools = schema::OPENAI.tools(&offer.tools).map(|tool| {
-            let WireTool { name, description, parameters } = tool;
-            json!({
-                "type": "function", "name": name, "description": description, "parameters": parameters,
-                "strict": false,
-            })
+        let tools = schema::OPENAI.tools(&offer.tools).map(|WireTool { name, description, parameters }| {
+            json!({ "type": "function", "name": name, "description": description, "parameters": parameters,
+                    "strict": false })
         });
         body.insert("tools".to_owned(), tools.collect());
         if !offer.may_call {
@@ -427,7 +424,11 @@ impl Reader {
                 let early = self.early.remove(&(place.item_id.clone(), place.output_index));
                 let has_early = early.is_some();
                 answer.arguments(index, early.unwrap_or_default());
-                Some(Call { index, call_id, arguments: arguments_of(item).filter(|_| !has_early) })
+                Some(Call {
+                    index,
+                    call_id,
+                    arguments: lenient::whole_arguments(item.get("arguments")).filter(|_| !has_early),
+                })
             }
             Kind::Message | Kind::Reasoning => None,
         };
@@ -470,7 +471,8 @@ impl Reader {
                 let Some(call) = self.items.get_mut(at).and_then(|item| item.call.as_mut()) else {
                     return Ok(());
                 };
-                let arguments = arguments_of(&whole).or_else(|| call.arguments.take());
+                let arguments =
+                    lenient::whole_arguments(whole.get("arguments")).or_else(|| call.arguments.take());
                 answer.whole_arguments(call.index, arguments.unwrap_or_default());
                 answer.call_ends(call.index);
                 let mut kept = json!({ CALL: call.index });
@@ -588,15 +590,6 @@ const fn field(kind: Kind) -> Field {
 fn part_text(part: &Value) -> String {
     let texts = ["text", "refusal"].into_iter().filter_map(|field| part.get(field));
     texts.map(lenient::text).collect()
-}
-
-/// Returns the arguments in an item: a text, or an object in place of it.
-fn arguments_of(item: &Value) -> Option<String> {
-    match item.get("arguments")? {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        whole => Some(whole.to_string()),
-    }
 }
 
 fn source(annotation: &Value, answer: &mut Answer) {
