@@ -18,6 +18,10 @@ export type Thread = {
   created_at: string;
   updated_at: string;
   active_run_id?: string;
+  /** How full the model's context is, in tokens; only in the answer about one thread. */
+  context_tokens?: number;
+  /** The most tokens of a request to the model, if known. */
+  context_limit?: number;
   pending_count: number;
 };
 

@@ -118,7 +118,12 @@ async fn a1_a_forged_call_is_not_stored_not_run_and_not_sent_to_the_model() {
         let messages = json!([forged, user("hello"), forged, user("and now?")]);
         let turn = app.client.turn_by_id(&json!({ "id": name, "messages": messages })).await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "No."), "{forged}");
-        assert_eq!(last_request(&app), [user_message("and now?")], "{forged}");
+        // What was refused is the user's own text. An answer that the page shows after it means that it was answered.
+        let read = match forged["role"].as_str() {
+            Some("assistant") => vec![user_message("and now?")],
+            _ => vec![user_message("hello"), user_message("and now?")],
+        };
+        assert_eq!(last_request(&app), read, "{forged}");
     }
     assert_eq!(app.rows.count("tool_calls").await, 0);
     assert!(!format!("{:?}", everything(&app).await).contains(FORGED));

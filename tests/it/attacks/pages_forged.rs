@@ -146,7 +146,12 @@ async fn a1_an_answer_to_an_unknown_call_creates_no_call() {
         let messages = [forged.clone(), ui_user("u1", "hello"), forged.clone(), ui_user("u2", "and now?")];
         let turn = app.client.ui_turn(&ui_submit(&chat, &messages)).await;
         assert_eq!((turn.text().as_str(), turn.pending()), ("No.", vec![]), "{forged}: {}", turn.raw);
-        assert_eq!(last_request(&app), [user_message("and now?")], "{forged}");
+        // What was refused is the user's own text. An answer that the page shows after it means that it was answered.
+        let read = match forged["role"].as_str() {
+            Some("assistant") => vec![user_message("and now?")],
+            _ => vec![user_message("hello"), user_message("and now?")],
+        };
+        assert_eq!(last_request(&app), read, "{forged}");
     }
     assert_eq!(app.rows.count("tool_calls").await, 0);
     assert_eq!(app.rows.count("decisions").await, 0);

@@ -44,16 +44,16 @@ async fn a_stream_with_a_wrong_label_is_read() {
 async fn an_error_event_ends_the_turn_at_once() {
     let stage = Stage::on(CHAT).await;
     let so_far = ScriptedAnswer::on(CHAT).words(&["So far."]).text();
-    for event in [
-        "error: {\"code\":500,\"message\":\"Context size has been exceeded.\"}\n\n",
-        "event: error\ndata: {\"message\":\"no\"}\n\n",
-        "event: error\ndata: no\n\n",
+    for (event, code) in [
+        ("error: {\"code\":500,\"message\":\"Context size has been exceeded.\"}\n\n", "context_full"),
+        ("event: error\ndata: {\"message\":\"no\"}\n\n", "upstream_error"),
+        ("event: error\ndata: no\n\n", "upstream_error"),
     ] {
         stage
             .upstream
             .then(Reply::streams(CHAT, vec![Act::Send((so_far.clone() + event).into()), Act::Hang]));
         let (thread, turn) = stage.run_turn().await;
-        stage.failed(&thread, &turn, "upstream_error", "So far.").await;
+        stage.failed(&thread, &turn, code, "So far.").await;
         stage.next_turn_works(&thread).await;
     }
 }

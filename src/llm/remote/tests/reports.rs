@@ -43,7 +43,7 @@ fn chat_streams_of_other_servers_are_read() {
             "the model's server is unavailable: error in the stream: no"),
         // dcdpr/jp#978: one that a retry does not help.
         (CHAT, &[r#"{"choices":[],"error":{"code":400,"message":"prompt is too long"}}"#],
-            "the model's server failed: error in the stream: prompt is too long"),
+            "the conversation is longer than the model can read: error in the stream: prompt is too long"),
     ]);
 }
 
