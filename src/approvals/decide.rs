@@ -310,7 +310,7 @@ impl Approvals {
         by: Decider<'_>,
         request: &DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let committed = self.commit_decision(by, request).await;
+        let committed = Box::pin(self.commit_decision(by, request)).await;
         self.measure(request, committed.as_ref().map(|committed| &committed.decided));
         let Committed { mut decided, thread, permit } = committed?;
         decided.running = self.start(&decided.call, permit, request.surface);

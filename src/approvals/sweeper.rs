@@ -118,7 +118,7 @@ impl Approvals {
             Swept::Ready(call) => {
                 if let Some(claimed) = self.take(&call).await? {
                     let approvals = self.clone();
-                    self.tasks().spawn(async move { approvals.run_swept(&call, claimed).await });
+                    self.tasks().spawn(async move { Box::pin(approvals.run_swept(&call, claimed)).await });
                 }
                 return Ok(());
             }

@@ -66,7 +66,7 @@ async fn a_chat_answer_is_read_once_wherever_it_is_said() {
         .says(stream(CHAT, &[first.clone(), second, closing.clone(), closing.clone()]), "Hello world.")
         .await;
     stage.says(stream(CHAT, &[first, closing.clone()]), "Hello world.").await;
-    stage.says(stream(CHAT, &[closing.clone()]), "Hello world.").await;
+    stage.says(stream(CHAT, std::slice::from_ref(&closing)), "Hello world.").await;
     let repeated =
         choice(json!({ "delta": { "content": "Hello world, once more." }, "finish_reason": "stop" }));
     let words = ["Hello world", ", once more."].map(|it| delta(json!({ "content": it })));
@@ -91,7 +91,7 @@ async fn a_chat_call_is_made_once_wherever_it_is_said() {
     let whole = call(json!("a"), PAYS);
     let message = json!({ "role": "assistant", "content": null, "tool_calls": [whole] });
     let closing = json!({ "object": "chat.completion", "choices": [{ "index": 0, "finish_reason": "tool_calls", "message": message }] });
-    stage.holds(stream(CHAT, &[closing.clone()]), &["1"]).await;
+    stage.holds(stream(CHAT, std::slice::from_ref(&closing)), &["1"]).await;
     stage.holds(stream(CHAT, &[piece(&whole), closing.clone()]), &["1"]).await;
     stage.holds(stream(CHAT, &[piece(&call(json!("a"), "")), closing.clone(), closing]), &["1"]).await;
     // A summary of the call at its end, also as text within text.
