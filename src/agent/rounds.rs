@@ -12,7 +12,7 @@ use crate::domain::owner::{Form, Next, Round};
 use crate::domain::remote::Remote;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
 use crate::store::{PolledCall, StoreError};
-use crate::tools::remote_work::{Again, RemoteServer};
+use crate::tools::remote_work::{Again, RemoteServer, SentCall};
 use futures::stream::StreamExt;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -53,10 +53,15 @@ impl Executor {
             // The call is to stop, or another process polls: then this outcome does not count.
             return Ok(ControlFlow::Break(End::Outcome(Outcome::Interrupted)));
         }
+        let sent = SentCall {
+            tool_call_id: polled.call.id,
+            conversation: &polled.conversation,
+            input: polled.call.effective_input(),
+        };
         let again = tokio::select! {
             // A known outcome is not discarded.
             biased;
-            again = server.send_again(polled.call.effective_input(), round, answers) => again,
+            again = server.send_again(sent, round, answers) => again,
             halt = heartbeat.halt() => {
                 return Ok(ControlFlow::Break(match halt {
                     Halt::Lost => End::Lost,

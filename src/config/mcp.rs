@@ -82,6 +82,9 @@ pub struct McpServer {
         skip_serializing_if = "Option::is_none"
     )]
     pub protocol: Option<McpProtocol>,
+    /// `identity`: whether each call names its user and its conversation.
+    #[serde(default)]
+    pub identity: bool,
     /// `start_timeout`: how long the program of the server may take to start.
     #[serde(default, with = "super::sources::some_duration", skip_serializing_if = "Option::is_none")]
     pub start_timeout: Option<Duration>,

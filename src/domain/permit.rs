@@ -258,6 +258,12 @@ impl<T: ?Sized> Permit<T> {
         &self.call.approved_by
     }
 
+    /// Returns the conversation of the call, and its user.
+    pub(crate) fn conversation(&self) -> Conversation {
+        let PermittedCall { thread_id, session_id, run_id, .. } = self.call;
+        Conversation { requester: self.requester().clone(), thread_id, session_id, run_id }
+    }
+
     /// Returns the inputs that may run: the stored inputs as the approver saw or edited them.
     pub fn input(&self) -> &Input {
         &self.call.input

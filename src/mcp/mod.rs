@@ -100,6 +100,8 @@ struct Link {
     timeout: Duration,
     /// The same for a call of a server that reports progress.
     limit: TimeLimit,
+    /// Whether a call names its user and its conversation.
+    identity: bool,
     /// Whether the headers may change from one connection to the next.
     has_header_files: bool,
     /// How long a call may continue after an answer of the server without a result.
@@ -152,6 +154,7 @@ impl Server {
             connection: watch::Sender::new(None),
             timeout: server.timeout(&config.tools),
             limit: TimeLimit { quiet: server.timeout(&config.tools), whole: config.tools.timeout_max() },
+            identity: server.identity,
             has_header_files: !server.header_files.is_empty(),
             result_deadline: server.result_deadline(),
         });

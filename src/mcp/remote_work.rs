@@ -6,22 +6,24 @@ use super::elicitation::{is_storable, question, responses};
 use super::failure::{self, Failure};
 use super::{Link, output, readable};
 use crate::domain::call::Outcome;
-use crate::domain::input::Input;
 use crate::domain::owner::{Round, TaskId};
+use crate::domain::permit::Conversation;
 use crate::domain::tool_request::Answer;
-use crate::tools::remote_work::{Again, Polled, RemoteServer};
+use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, TaskPayload,
+    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, RequestMetaObject, TaskPayload,
 };
 use rmcp::{ErrorData, ServiceError};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// The key in `_meta` of a call under which its user and its conversation are.
+const IDENTITY: &str = "holdpoint/identity";
 /// Maximum number of open questions of a task that are read at once.
 const ASKS_MAX: usize = 16;
 
@@ -29,6 +31,26 @@ impl Link {
     /// Returns the connection, if there is one now.
     pub(super) fn connected(&self) -> Option<Arc<Connection>> {
         self.connection.borrow().as_ref().map(|now| now.connection.clone())
+    }
+
+    /// Returns the parameters of a call. They name the user and the conversation if the operator wants that.
+    pub(super) fn params(&self, tool: &str, call: SentCall<'_>) -> CallToolRequestParams {
+        let SentCall { tool_call_id, conversation, input } = call;
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input.clone());
+        if self.identity {
+            let Conversation { requester, thread_id, session_id, run_id } = conversation;
+            let identity = json!({
+                "tenant_id": requester.tenant_id(),
+                "user_id": requester.user_id(),
+                "thread_id": thread_id,
+                "session_id": session_id,
+                "run_id": run_id,
+                "idempotency_key": tool_call_id,
+            });
+            let meta = params.meta.get_or_insert_with(RequestMetaObject::default);
+            meta.insert(IDENTITY.to_owned(), identity);
+        }
+        params
     }
 }
 
@@ -75,14 +97,14 @@ impl RemoteServer for Link {
 
     fn send_again<'a>(
         &'a self,
-        input: &'a Input,
+        call: SentCall<'a>,
         round: &'a Round,
         answers: BTreeMap<String, Answer>,
     ) -> BoxFuture<'a, Again> {
         async move {
             let connection = self.connected().filter(|connection| connection.has_rounds());
             let Some(connection) = connection else { return Again::Unknown };
-            let mut params = CallToolRequestParams::new(round.tool.clone()).with_arguments(input.clone());
+            let mut params = self.params(&round.tool, call);
             params.input_responses = Some(responses(answers));
             params.request_state = round.state.clone();
             match timeout(self.timeout, connection.call_again(params, round.number)).await {

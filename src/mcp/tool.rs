@@ -4,11 +4,11 @@ use super::connection::{Called, Connection};
 use super::failure::{Failure, Refused};
 use super::{Connected, Link};
 use crate::domain::owner::{Owner, RemoteWork};
+use crate::tools::remote_work::SentCall;
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use rmcp::model::CallToolRequestParams;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,10 @@ impl McpTool {
     /// Calls the tool. A server that refuses the request because its session has ended, or because of credentials that have
     /// changed in their file, has not executed it: it gets the request once more, over the next connection.
     async fn call(&self, connection: Arc<Connection>, permit: &Permit) -> Result<Called, ToolError> {
-        let params = || CallToolRequestParams::new(self.name.clone()).with_arguments(permit.input().clone());
+        let conversation = permit.conversation();
+        let (tool_call_id, input) = (permit.tool_call_id(), permit.input());
+        let params =
+            || self.link.params(&self.name, SentCall { tool_call_id, conversation: &conversation, input });
         let refused = match connection.call(params(), permit.request_sender()).await {
             Ok(called) => return Ok(called),
             Err(Failure::Error(error)) => return Err(error),

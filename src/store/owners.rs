@@ -6,14 +6,15 @@
 //! stop, another process continues them. To send the call again, its process takes the round out of the row. If the
 //! polls stop after that, the outcome is unknown.
 
-use super::entity::tool_call;
+use super::entity::{thread, tool_call};
 use super::events::{OfCall, Subject};
 use super::sweep_work::{in_state, is_unpolled};
-use super::{LockedRow, Read, Renewed, Settled, StoreError, TimedRead, Write, rows};
+use super::{LockedRow, Read, Renewed, Settled, StoreError, Thread, TimedRead, Write, rows};
 use crate::domain::call::{Execution, Outcome, StateKind, ToolCall};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::ToolCallId;
 use crate::domain::owner::{Next, Owner, TaskId};
+use crate::domain::permit::Conversation;
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
@@ -38,6 +39,8 @@ pub(crate) struct Polls {
 pub(crate) struct PolledCall {
     pub(crate) polls: Polls,
     pub(crate) call: ToolCall,
+    /// The conversation of the call.
+    pub(crate) conversation: Conversation,
     /// The name of the server in the configuration.
     pub(crate) server: String,
     /// How the call continues. `None` if a process took a round to send the call again, and stored no answer.
@@ -56,15 +59,18 @@ impl Read {
     pub(crate) async fn polled_call(&self, polls: Polls) -> Result<Option<PolledCall>, StoreError> {
         let found = tool_call::Entity::find_by_id(polls.call.to_string())
             .filter(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
-            .filter(tool_call::Column::PolledBy.eq(&polls.by));
-        let Some(row) = found.one(&self.tx).await? else { return Ok(None) };
+            .filter(tool_call::Column::PolledBy.eq(&polls.by))
+            .find_both_related(thread::Entity);
+        let Some((row, Some(thread))) = found.one(&self.tx).await? else { return Ok(None) };
         let Some(server) = row.mcp_server.clone() else { return Ok(None) };
         let next = match (row.task_id.clone().and_then(TaskId::new), &row.input_round) {
             (Some(task), _) => Some(Next::Task(task)),
             (None, Some(round)) => Some(Next::Round(rows::json("tool_calls", round)?)),
             (None, None) => None,
         };
-        Ok(Some(PolledCall { polls, call: rows::call(row, None)?, server, next }))
+        let call = rows::call(row, None)?;
+        let conversation = Thread::of(thread)?.conversation(call.run_id);
+        Ok(Some(PolledCall { polls, call, conversation, server, next }))
     }
 }
 

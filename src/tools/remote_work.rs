@@ -2,7 +2,9 @@
 
 use crate::domain::call::Outcome;
 use crate::domain::input::Input;
+use crate::domain::id::ToolCallId;
 use crate::domain::owner::{Next, Round, TaskId};
+use crate::domain::permit::Conversation;
 use crate::domain::tool_request::{Answer, Question};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -24,14 +26,25 @@ pub(crate) trait RemoteServer: Send + Sync {
     /// take the call for a new one.
     fn takes_rounds(&self) -> bool;
 
-    /// Sends a call again, once, with these inputs, the state of the round, and the answers by their keys. A dropped
+    /// Sends a call again, once, with its inputs, the state of the round, and the answers by their keys. A dropped
     /// future tells the server that the result is not wanted any more.
     fn send_again<'a>(
         &'a self,
-        input: &'a Input,
+        call: SentCall<'a>,
         round: &'a Round,
         answers: BTreeMap<String, Answer>,
     ) -> BoxFuture<'a, Again>;
+}
+
+/// A call that is sent again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SentCall<'a> {
+    /// The id of the call.
+    pub(crate) tool_call_id: ToolCallId,
+    /// The conversation of the call.
+    pub(crate) conversation: &'a Conversation,
+    /// The inputs.
+    pub(crate) input: &'a Input,
 }
 
 /// What a poll of a task found.

@@ -1,5 +1,5 @@
 // An MCP server that a test steers through the folder STATE: it lists the tools of tools.json, reads the file again
-// for each listing, says that its tools have changed after a change of the file, and writes each call to calls.log.
+// for each listing, says that its tools have changed after a change of the file, and writes each call to calls.log, and who calls to identities.log.
 // A call may become a task. Its state is the file task.json, which survives the process, and the test changes it.
 
 import { ProtocolError, ProtocolErrorCode, Server } from '@modelcontextprotocol/server';
@@ -113,6 +113,8 @@ serveStdio(() => {
   server.setRequestHandler('tools/list', () => ({ tools: JSON.parse(readFileSync(join(folder, 'tools.json'), 'utf8')) }));
   server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
     log(params.name);
+    const meta = params._meta ?? mcpReq._meta ?? {};
+    appendFileSync(join(folder, 'identities.log'), `${JSON.stringify(meta['holdpoint/identity'] ?? null)}\n`);
     const what = does[params.arguments?.do ?? 'say'];
     return what(params.arguments ?? {}, mcpReq);
   });

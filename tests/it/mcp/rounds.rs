@@ -26,6 +26,12 @@ impl Steered {
         let log = std::fs::read_to_string(self.state.path().join("rounds.log")).unwrap_or_default();
         log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+
+    /// Who called, as the server got it with each call.
+    fn identities(&self) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.state.path().join("identities.log")).unwrap_or_default();
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
 }
 
 /// The round with this number, as the server gets its answers.
@@ -88,6 +94,22 @@ async fn the_state_is_stored_before_the_wait_and_the_server_gets_it_back_with_th
         assert!(!rows.contains("canary"), "{table}");
     }
     assert!(!format!("{:?}", server.scene.requests()).contains("canary"));
+}
+
+#[tokio::test]
+async fn a_call_names_its_user_and_its_conversation_each_time_it_is_sent_if_the_operator_wants_that() {
+    for identity in [true, false] {
+        let (steered, server, id) = waiting(&does("round"), &json!({ "identity": identity })).await;
+        let request = open(&server.client).await;
+        assert_eq!(answer(&server.client, &request, &accept()).await, 200);
+        let call = ended(&server.client, &id, "succeeded").await;
+        let who = json!({
+            "tenant_id": "default", "user_id": "local", "thread_id": call["thread_id"],
+            "session_id": call["session_id"], "run_id": call["run_id"], "idempotency_key": id,
+        });
+        let who = if identity { who } else { Value::Null };
+        assert_eq!(steered.identities(), [who.clone(), who], "{identity}");
+    }
 }
 
 #[tokio::test]
