@@ -3,12 +3,17 @@
 use crate::domain::output::DEPTH_MAX;
 use crate::domain::owner::Owner;
 use crate::domain::strict_json;
+use crate::domain::text::cut;
+use crate::domain::visible::escaped_lines;
 use crate::tools::{ToolError, Verified};
 use serde_json::Value;
 use std::time::Duration;
 
 /// The status by which a service accepts a call whose outcome comes later.
 pub(super) const ACCEPTED: u16 = 202;
+
+/// Maximum length of the words of a service about an unknown outcome, in bytes.
+const WORDS_BYTES_MAX: usize = 1000;
 
 /// What came back after a request.
 #[derive(Debug, PartialEq)]
@@ -26,35 +31,54 @@ pub(super) enum ServiceResponse {
     },
 }
 
+/// Why there is no result.
+#[derive(Debug)]
+enum NoResult {
+    /// The tool did not run, for this reason.
+    Refused(String),
+    /// The tool may have run. The service may have said something about it.
+    Unknown(Option<String>),
+}
+
 impl ServiceResponse {
     /// Returns the result of an execution. `later` is how long a service has to report the outcome after a 202, if it
-    /// can report one.
-    pub(super) fn into_result(self, later: Option<Duration>) -> Result<Value, ToolError> {
+    /// can report one. The words of the service about an unknown outcome end a call, so an idempotent tool, whose call begins
+    /// again, has none.
+    pub(super) fn into_result(self, later: Option<Duration>, is_idempotent: bool) -> Result<Value, ToolError> {
         match (self, later) {
             (Self::Status { status: ACCEPTED, .. }, Some(within)) => {
                 Err(ToolError::accepted(Owner { within, work: None }))
             }
-            (answered, _) => answered.into_outcome(),
+            (answered, _) => answered.into_outcome().map_err(|unanswered| match unanswered {
+                NoResult::Refused(why) => ToolError::new(why),
+                NoResult::Unknown(Some(words)) if !is_idempotent => {
+                    let words = escaped_lines(&cut(words, WORDS_BYTES_MAX));
+                    ToolError::outcome_unknown_with(format!("The service said: {words}"))
+                }
+                NoResult::Unknown(_) => ToolError::outcome_unknown(),
+            }),
         }
     }
 
-    fn into_outcome(self) -> Result<Value, ToolError> {
+    fn into_outcome(self) -> Result<Value, NoResult> {
         match self {
-            Self::NotSent(_) => Err(ToolError::new("its service could not be reached; the tool did not run")),
-            Self::Unknown(_) => Err(ToolError::outcome_unknown()),
+            Self::NotSent(_) => {
+                Err(NoResult::Refused("its service could not be reached; the tool did not run".to_owned()))
+            },
+            Self::Unknown(_) => Err(NoResult::Unknown(None)),
             Self::Status { status: 200, body, is_complete: true } => Ok(value(body)),
             // The store cuts the text, because it is longer than the limit.
             Self::Status { status: 200, body, is_complete: false } => Ok(Value::String(body)),
             Self::Status { status: status @ 400..=499, body, .. } => {
-                Err(refusal(&body).map_or_else(|| unknown(status), ToolError::new))
+                Err(refusal(&body).map_or_else(|| unknown(status, &body), NoResult::Refused))
             }
             Self::Status { status: ACCEPTED, .. } => {
                 tracing::warn!(
                     "a service accepted a call; without server.public_url it cannot report the outcome"
                 );
-                Err(unknown(ACCEPTED))
+                Err(unknown(ACCEPTED, ""))
             }
-            Self::Status { status, .. } => Err(unknown(status)),
+            Self::Status { status, body, .. } => Err(unknown(status, &body)),
         }
     }
 
@@ -101,9 +125,9 @@ fn refusal(body: &str) -> Option<String> {
     Some(body.get("error")?.as_str()?.to_owned())
 }
 
-fn unknown(status: u16) -> ToolError {
+fn unknown(status: u16, body: &str) -> NoResult {
     tracing::warn!(status, "the outcome of an HTTP tool is unknown");
-    ToolError::outcome_unknown()
+    NoResult::Unknown(refusal(body))
 }
 
 /// Returns a body as JSON. A body that is no JSON, or whose numbers or keys would change by parsing, is a text.
@@ -138,31 +162,36 @@ mod tests {
             ("123456789012345678901234567890", json!("123456789012345678901234567890")),
             (r#""\u0000""#, json!(r#""\u0000""#)),
         ] {
-            assert_eq!(status(200, body).into_result(None), Ok(expected), "{body}");
+            assert_eq!(status(200, body).into_result(None, false), Ok(expected), "{body}");
         }
         let deep = "[".repeat(1000) + &"]".repeat(1000);
-        assert_eq!(status(200, &deep).into_result(None), Ok(json!(deep)));
+        assert_eq!(status(200, &deep).into_result(None, false), Ok(json!(deep)));
     }
 
     #[test]
     fn only_a_refusal_in_words_is_a_failure() {
-        let refused = status(422, r#"{"error":"no such account","code":7}"#).into_result(None);
+        let refused = status(422, r#"{"error":"no such account","code":7}"#).into_result(None, false);
         assert_eq!(refused, Err(ToolError::new("no such account")));
         let unknown = Err(ToolError::outcome_unknown());
         for (code, body) in [
             (201, "{}"),
             (202, r#"{"error":"later"}"#),
             (204, ""),
-            (301, r#"{"error":"moved"}"#),
             (400, "{}"),
             (400, "nope"),
             (404, r#"{"error":{"message":"x"}}"#),
-            (500, r#"{"error":"broken"}"#),
+            (500, "{}"),
             (503, ""),
         ] {
-            assert_eq!(status(code, body).into_result(None), unknown, "{code} {body}");
+            assert_eq!(status(code, body).into_result(None, false), unknown, "{code} {body}");
         }
-        assert_eq!(late().into_result(None), unknown);
+        assert_eq!(late().into_result(None, false), unknown);
+        for code in [301, 500, 503] {
+            let broken = || status(code, r#"{"error":"bro\u0007ken"}"#);
+            let said = "The service said: bro\\u{7}ken".to_owned();
+            assert_eq!(broken().into_result(None, false), Err(ToolError::outcome_unknown_with(said)), "{code}");
+            assert_eq!(broken().into_result(None, true), unknown, "the call begins again");
+        }
     }
 
     #[test]
@@ -170,11 +199,11 @@ mod tests {
         let later = Some(Duration::from_secs(5));
         let accepted = Err(ToolError::accepted(Owner { within: Duration::from_secs(5), work: None }));
         for body in ["", "{}", r#"{"error":"later"}"#] {
-            assert_eq!(status(202, body).into_result(later), accepted, "{body}");
+            assert_eq!(status(202, body).into_result(later, false), accepted, "{body}");
         }
-        assert_eq!(status(200, "1").into_result(later), Ok(json!(1)));
+        assert_eq!(status(200, "1").into_result(later, false), Ok(json!(1)));
         for code in [201, 203, 302, 500] {
-            assert_eq!(status(code, "").into_result(later), Err(ToolError::outcome_unknown()), "{code}");
+            assert_eq!(status(code, "").into_result(later, false), Err(ToolError::outcome_unknown()), "{code}");
         }
     }
 

@@ -169,7 +169,8 @@ impl HttpTool {
             // The connection closes, so the service can notice that the server waits no longer.
             () = cancellation.cancelled() => ServiceResponse::Unknown("the call was asked to stop".to_owned()),
         };
-        answered.into_result(self.reports.as_ref().map(|reports| reports.within))
+        let later = self.reports.as_ref().map(|reports| reports.within);
+        answered.into_result(later, self.spec.idempotent)
     }
 
     async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {

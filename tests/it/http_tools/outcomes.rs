@@ -10,6 +10,7 @@ async fn a_refusal_in_words_is_a_failure_and_every_other_answer_leaves_the_outco
     let server = office.start(&[]);
     let elsewhere = format!("{}/elsewhere", office.remote.base);
     let mut sent = 0;
+    let said = format!("{UNKNOWN} The service said: it broke");
     for (does, state, result) in [
         (Does::answers(200, "done"), "succeeded", "done"),
         (Does::answers(200, ""), "succeeded", "null"),
@@ -18,7 +19,7 @@ async fn a_refusal_in_words_is_a_failure_and_every_other_answer_leaves_the_outco
         (Does::answers(404, "not here"), "interrupted", UNKNOWN),
         (Does::answers(202, r#"{"error":"later"}"#), "interrupted", UNKNOWN),
         (Does::answers(204, ""), "interrupted", UNKNOWN),
-        (Does::answers(500, r#"{"error":"it broke"}"#), "interrupted", UNKNOWN),
+        (Does::answers(500, r#"{"error":"it broke"}"#), "interrupted", said.as_str()),
         (Does::answers(503, ""), "interrupted", UNKNOWN),
         (Does::Redirects(elsewhere), "interrupted", UNKNOWN),
         (Does::Resets, "interrupted", UNKNOWN),
