@@ -49,13 +49,20 @@ export async function open(notice = '') {
   fill(pane, el('div', { className: 'body', tabIndex: 0, role: 'group', 'aria-label': 'Tools to accept' },
     el('a', { className: 'back', href: address() }, 'Back to the list'), heading,
     notice && el('p', { role: 'status', className: 'outcome' }, notice),
-    found instanceof Error ? el('p', {}, found.message) : draw(found.results.filter(tool => tool.unaccepted_definition))));
+    found instanceof Error ? el('p', {}, found.message) : [draw(found.results.filter(tool => tool.unaccepted_definition)), drawLeftOut(found.left_out)]));
   heading.focus();
   changed();
 }
 
 export function close() {
   isShown = false;
+}
+
+/** The tools that no model gets, each with the reason. */
+function drawLeftOut(found) {
+  if (found.length === 0) return '';
+  return [el('h3', {}, 'Tools that cannot be used'), el('ul', { className: 'definitions' }, found.map(({ server, tool, why }) =>
+    el('li', {}, el('p', {}, el('code', {}, tool), ' of ', el('code', {}, server), `: ${why}`))))];
 }
 
 function draw(found) {

@@ -19,6 +19,17 @@ pub(crate) struct Listed {
     pub(crate) text: String,
 }
 
+/// A listed tool that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// The name of the server.
+    pub(crate) server: String,
+    /// The name of the tool at the server, in a form that can be read.
+    pub(crate) tool: String,
+    /// The reason.
+    pub(crate) why: String,
+}
+
 /// A definition that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Accepted {

@@ -8,6 +8,7 @@ use super::definitions::UnacceptedView;
 use super::error::ApiError;
 use super::payload::{Json, Tag};
 use crate::domain::Principal;
+use crate::domain::definition::LeftOut;
 use crate::domain::remote::Remote;
 use crate::llm::LanguageModel;
 use crate::tools::Registered;
@@ -49,11 +50,25 @@ pub(super) struct McpToolView {
     tool: String,
 }
 
+/// A tool that an MCP server lists and that no model gets, because its definition cannot be used.
+#[derive(Debug, Object)]
+#[oai(rename = "LeftOutTool")]
+struct LeftOutView {
+    /// The name of the server in the configuration.
+    server: String,
+    /// The name of the tool at the server.
+    tool: String,
+    /// Why the tool cannot be used.
+    why: String,
+}
+
 /// The tools that the caller may see.
 #[derive(Debug, Object)]
 struct Tools {
     /// In the order of their names.
     results: Vec<ToolView>,
+    /// The tools of MCP servers that cannot be used, for a caller that may accept definitions; empty for others.
+    left_out: Vec<LeftOutView>,
 }
 
 /// A model that a turn may select.
@@ -78,6 +93,13 @@ struct Models {
 impl McpToolView {
     pub(super) fn of(remote: &Remote) -> Self {
         Self { server: remote.server.clone(), tool: remote.tool.clone() }
+    }
+}
+
+impl LeftOutView {
+    fn of(tool: &LeftOut) -> Self {
+        let LeftOut { server, tool, why } = tool;
+        Self { server: server.clone(), tool: tool.clone(), why: why.clone() }
     }
 }
 
@@ -111,7 +133,11 @@ impl ToolRoutes {
     async fn list(&self, caller: Caller) -> Result<Json<Tools>, ApiError> {
         let (tools, may_accept) = (self.0.tools.now(), self.0.approvals.may_accept(&caller.0));
         let seen = tools.registered().filter(|tool| is_seen(tool, &caller.0, may_accept));
-        Ok(Json(Tools { results: seen.map(|tool| ToolView::of(tool, may_accept)).collect() }))
+        let left_out = tools.left_out().iter().filter(|_| may_accept).map(LeftOutView::of);
+        Ok(Json(Tools {
+            results: seen.map(|tool| ToolView::of(tool, may_accept)).collect(),
+            left_out: left_out.collect(),
+        }))
     }
 
     /// Get a tool

@@ -37,7 +37,7 @@ pub(crate) use names::local_name;
 
 use crate::agent::Tasks;
 use crate::config::{self, Config, ConfigError, Reached};
-use crate::domain::definition::{Acceptance, Listed};
+use crate::domain::definition::{Acceptance, LeftOut, Listed};
 use crate::egress::Reach;
 use crate::store::Store;
 use crate::tools::request_answer::TimeLimit;
@@ -202,7 +202,7 @@ impl Server {
                     if began.elapsed() > STABLE {
                         pause = PAUSE_MIN;
                     }
-                    self.tools.replace(server, Vec::new());
+                    self.tools.replace(server, Vec::new(), Vec::new());
                     tracing::warn!(
                         server,
                         why,
@@ -244,7 +244,8 @@ impl Server {
     async fn serve(&self, connection: Arc<Connection>, pins: &Pins) -> String {
         let Definer { config, link, log, .. } = &*self.definer;
         let (mut before, mut refusals): (Option<[u8; 32]>, u32) = (None, 0);
-        let (mut usable, mut pinned): (Arc<[Arc<Usable>]>, _) = (Arc::default(), None);
+        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<LeftOut>) = (Arc::default(), Vec::new());
+        let mut pinned = None;
         loop {
             let (listed_at, listed) = (Instant::now(), connection.list());
             let listed = tokio::select! {
@@ -271,9 +272,9 @@ impl Server {
             if before != Some(hash) {
                 let is_first = before.is_none();
                 let (definer, known) = (self.definer.clone(), usable.clone());
-                let defined = spawn_blocking(move || definer.usable(&tools, &unread, &known)).await;
+                let defined = spawn_blocking(move || definer.sorted(&tools, &unread, &known)).await;
                 let Ok(defined) = defined else { return "its definitions could not be read".to_owned() };
-                usable = defined.into();
+                (usable, left_out) = (defined.usable.into(), defined.left_out);
                 let hash_of = |usable: &Arc<Usable>| {
                     Some((usable.tool.remote.as_ref()?.tool.clone(), usable.listed.hash.clone()))
                 };
@@ -298,7 +299,7 @@ impl Server {
             loop {
                 let now = pins.look(definitions.clone(), look).await;
                 if pinned.as_ref() != Some(&now) {
-                    self.publish(&usable, &now);
+                    self.publish(&usable, &left_out, &now);
                 }
                 // A listing that could not be recorded is recorded once the database answers.
                 look = if now == Pinned::Unknown { Look::AfterListing } else { Look::AtAcceptances };
@@ -316,7 +317,7 @@ impl Server {
     }
 
     /// Replaces the tools of this server.
-    fn publish(&self, usable: &[Arc<Usable>], pinned: &Pinned) {
+    fn publish(&self, usable: &[Arc<Usable>], left_out: &[LeftOut], pinned: &Pinned) {
         let server = self.definer.config.name.as_str();
         let tools = usable.iter().map(|it| it.tool.with_acceptance(pinned.acceptance(&it.listed)));
         let tools: Vec<Registered> = tools.collect();
@@ -333,6 +334,6 @@ impl Server {
                 );
             }
         }
-        self.tools.replace(server, tools);
+        self.tools.replace(server, tools, left_out.to_vec());
     }
 }

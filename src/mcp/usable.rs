@@ -8,7 +8,7 @@ use super::readable::Unread;
 use super::redaction::Redaction;
 use super::tool::McpTool;
 use crate::config::{self, ToolRisk};
-use crate::domain::definition::Listed;
+use crate::domain::definition::{LeftOut, Listed};
 use crate::domain::remote::Remote;
 use crate::domain::visible::escaped;
 use crate::tools::{OfServer, Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
@@ -20,6 +20,8 @@ use std::sync::Arc;
 const PATTERNS_MAX: usize = 256;
 /// Maximum size of all compiled patterns of a listing, in bytes. Each has an equal share.
 const COMPILED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Maximum number of tools that are named as left out.
+const LEFT_OUT_MAX: usize = 200;
 /// Maximum size of one compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -28,6 +30,14 @@ pub(super) struct Usable {
     pub(super) tool: Registered,
     pub(super) listed: Listed,
     patterns: usize,
+}
+
+/// The tools of a listing.
+#[derive(Default)]
+pub(super) struct Sorted {
+    pub(super) usable: Vec<Arc<Usable>>,
+    /// Those that cannot be used.
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 /// Makes tools of the definitions of one server.
@@ -39,45 +49,41 @@ pub(super) struct Definer {
 }
 
 impl Definer {
-    /// Returns the listed tools that can be used and that the operator allows. A definition that was `before` is not
-    /// compiled again. Takes long for large schemas, so it is not for a thread of the runtime.
-    pub(super) fn usable(
-        &self,
-        listed: &[Tool],
-        unread: &[Unread],
-        before: &[Arc<Usable>],
-    ) -> Vec<Arc<Usable>> {
+    /// Sorts the listed tools that the operator allows. A definition that was `before` is not compiled again. Takes long for
+    /// large schemas, so it is not for a thread of the runtime.
+    pub(super) fn sorted(&self, listed: &[Tool], unread: &[Unread], before: &[Arc<Usable>]) -> Sorted {
         let server = self.config.name.as_str();
-        for Unread { tool, field } in unread.iter().filter(|_| self.log.admits()) {
-            let (tool, field) = (self.redaction.text(tool), self.redaction.text(field));
-            tracing::warn!(
-                server,
-                tool,
-                field,
-                "a tool of an MCP server is left out: the field cannot be read"
-            );
+        let mut sorted = Sorted::default();
+        for Unread { tool, field } in unread {
+            self.leave_out(&mut sorted, tool, &format!("the field {field} cannot be read"));
         }
         let before: BTreeMap<&str, &Arc<Usable>> =
             before.iter().map(|usable| (usable.listed.hash.as_str(), usable)).collect();
         let allowed = listed.iter().filter(|tool| self.config.allows(&tool.name));
         let defined: Vec<_> = allowed.map(|tool| (&tool.name, Definition::of(server, tool))).collect();
+        // By the name in holdpoint, the definitions that get it. Some servers list a tool twice.
+        let mut names = BTreeMap::<String, BTreeSet<String>>::new();
+        for (name, definition) in &defined {
+            if let Ok(definition) = definition {
+                names.entry(local_name(server, name)).or_default().insert(definition.hash.clone());
+            }
+        }
         let all = defined.iter().filter_map(|(_, definition)| definition.as_ref().ok()).map(|it| it.patterns);
         let all = all.fold(0_usize, usize::saturating_add).clamp(1, PATTERNS_MAX);
         let share = COMPILED_BYTES_MAX.checked_div(all).unwrap_or_default().min(PATTERN_BYTES_MAX);
-        let (mut names, mut tools, mut patterns) = (BTreeSet::new(), Vec::<Arc<Usable>>::new(), 0_usize);
+        let (mut patterns, mut taken) = (0_usize, BTreeSet::new());
         for (name, definition) in defined {
-            if tools.len() == SERVER_TOOLS_MAX {
-                if self.log.admits() {
-                    tracing::warn!(
-                        server,
-                        SERVER_TOOLS_MAX,
-                        "an MCP server has too many tools; the rest is left out"
-                    );
-                }
-                break;
+            if definition.as_ref().is_ok_and(|definition| !taken.insert(definition.hash.clone())) {
+                continue;
             }
             let usable = definition.and_then(|definition| {
                 let total = patterns.saturating_add(definition.patterns);
+                if names.get(&local_name(server, name)).is_some_and(|tools| tools.len() > 1) {
+                    return Err("another tool gets the same name, so neither has it".to_owned());
+                }
+                if sorted.usable.len() == SERVER_TOOLS_MAX {
+                    return Err(format!("its server has more than {SERVER_TOOLS_MAX} tools"));
+                }
                 if total > PATTERNS_MAX {
                     return Err(format!("the tools of its server have more than {PATTERNS_MAX} patterns"));
                 }
@@ -86,24 +92,19 @@ impl Definer {
                     None => self.registered(definition, share).map(Arc::new),
                 }
             });
-            let why = match usable {
-                Ok(usable) if names.insert(usable.listed.tool_name.clone()) => {
+            match usable {
+                Ok(usable) => {
                     patterns = patterns.saturating_add(usable.patterns);
-                    tools.push(usable);
-                    continue;
+                    sorted.usable.push(usable);
                 }
-                Ok(_) => "another tool has the same name".to_owned(),
-                Err(why) => self.redaction.text(&why),
-            };
-            if self.log.admits() {
-                let tool = self.redaction.text(name);
-                tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
+                Err(why) => self.leave_out(&mut sorted, name, &why),
             }
         }
         for missing in self.config.tools.iter().flatten() {
             let is_there =
                 |it: &Arc<Usable>| it.tool.remote.as_ref().is_some_and(|remote| remote.tool == *missing);
-            if !tools.iter().any(is_there) && self.log.admits() {
+            let is_listed = listed.iter().any(|tool| tool.name == *missing);
+            if !sorted.usable.iter().any(is_there) && !is_listed && self.log.admits() {
                 tracing::warn!(
                     server,
                     tool = missing,
@@ -111,7 +112,19 @@ impl Definer {
                 );
             }
         }
-        tools
+        sorted
+    }
+
+    /// Names a tool that cannot be used, in the log and for the callers that see it.
+    fn leave_out(&self, sorted: &mut Sorted, tool: &str, why: &str) {
+        let (server, tool, why) =
+            (self.config.name.clone(), self.redaction.text(tool), self.redaction.text(why));
+        if self.log.admits() {
+            tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
+        }
+        if sorted.left_out.len() < LEFT_OUT_MAX {
+            sorted.left_out.push(LeftOut { server, tool, why });
+        }
     }
 
     fn registered(&self, definition: Definition, pattern_bytes_max: usize) -> Result<Usable, String> {

@@ -1,7 +1,7 @@
 //! The tools of a server as they are now. The tools of MCP servers come and go while the server runs.
 
 use super::{Registered, ToolRegistry};
-use crate::domain::definition::{Acceptance, Accepted};
+use crate::domain::definition::{Acceptance, Accepted, LeftOut};
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -89,13 +89,15 @@ impl CurrentTools {
         self.0.read().clone()
     }
 
-    /// Replaces the tools of an MCP server. The operator's rules apply to the new ones by their names.
-    pub(crate) fn replace(&self, server: &str, tools: Vec<Registered>) {
+    /// Replaces the tools of an MCP server, and those that cannot be used. The operator's rules apply to the new ones by their names.
+    pub(crate) fn replace(&self, server: &str, tools: Vec<Registered>, left_out: Vec<LeftOut>) {
         let mut current = self.0.write();
         let mut next = ToolRegistry::clone(&current);
         let is_of_server =
             |tool: &Registered| tool.remote.as_ref().is_some_and(|remote| remote.server == server);
         next.tools.retain(|_, tool| !is_of_server(tool));
+        next.left_out.retain(|tool| tool.server != server);
+        next.left_out.extend(left_out);
         for mut tool in tools {
             let name = tool.spec.name.clone();
             tool.rules = next.rules.get(&name).cloned().unwrap_or_default();

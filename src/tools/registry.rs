@@ -9,7 +9,7 @@ use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, Requester, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
 use crate::domain::canonical::{canonical_hash, inexact_numbers};
-use crate::domain::definition::Acceptance;
+use crate::domain::definition::{Acceptance, LeftOut};
 use crate::domain::headline::FilledHeadline;
 use crate::domain::pointer;
 use crate::domain::remote::Remote;
@@ -374,6 +374,8 @@ pub struct ToolRegistry {
     pub(super) tools: BTreeMap<String, Arc<Registered>>,
     /// The MCP servers, whose tools come and go.
     pub(super) servers: Vec<ServerTools>,
+    /// The tools of MCP servers that cannot be used.
+    pub(super) left_out: Vec<LeftOut>,
     /// The operator's rules, also for tools that are not there now.
     pub(super) rules: BTreeMap<String, ToolRules>,
 }
@@ -480,6 +482,11 @@ impl ToolRegistry {
 
     pub(crate) fn registered(&self) -> impl Iterator<Item = &Arc<Registered>> {
         self.tools.values()
+    }
+
+    /// Returns the tools of MCP servers that cannot be used.
+    pub(crate) fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Registered>> {

@@ -21,11 +21,14 @@ export default async function ({ facts, open, until }) {
   await carol.fits('the card');
   await carol.page.locator('#detail').getByRole('link', { name: 'Tools to accept' }).click();
   await carol.shows('An operator can accept it.');
+  assert.equal(await carol.page.getByText('Tools that cannot be used').count(), 0);
   assert.equal(await carol.page.getByRole('button', { name: 'Accept this definition of s__act' }).count(), 0);
 
   const oscar = await signedIn(facts.oscar, '/#/tools');
   await oscar.shows('The server of the tool has changed');
   assert.deepEqual(await different(oscar), expected);
+  await oscar.shows('Tools that cannot be used');
+  await oscar.shows('odd of s: its schema is one of "string", and expected is one of an object');
   await oscar.axe('the tools');
   await oscar.fits('the tools');
   assert.equal(await oscar.page.locator('nav a[aria-current]').innerText(), 'Tools');

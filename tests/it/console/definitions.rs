@@ -22,7 +22,8 @@ async fn a_card_shows_a_changed_definition_and_an_operator_accepts_it() {
         async || Some(server.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());
     eventually("the tool is there", &tool).await;
     let markup = "<img src=x onerror=\"alert(1)\">";
-    steered.lists(&json!([definition("act", &format!("{markup}\nSecond line\u{202e}."))]));
+    let odd = json!({ "name": "odd", "description": "Does it.", "inputSchema": { "type": "string" } });
+    steered.lists(&json!([definition("act", &format!("{markup}\nSecond line\u{202e}.")), odd]));
     let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
     eventually("the definition has changed", changed).await;
     server.scene.calls(&[call("p", "s__act", &json!({ "note": "a" }))]);

@@ -85,6 +85,11 @@ async fn tools_that_cannot_be_used_are_left_out_and_the_others_are_there() {
         ),
         named("wrong", schema(json!({ "type": "object", "properties": 3 }))),
         definition("a name, with blanks", "Is there too."),
+        // Both would get one name.
+        definition("fs.write", "Writes."),
+        definition("fs_write_b2b36607", "Writes something else."),
+        // The server lists it twice.
+        definition("good", "Is there."),
         definition(&"y".repeat(100), "Is there as well."),
     ]));
     let server = with(steered.entry("s", &json!({}))).await;
@@ -98,6 +103,12 @@ async fn tools_that_cannot_be_used_are_left_out_and_the_others_are_there() {
     }
     assert!(names.iter().all(|name| name.len() <= 64 && name.starts_with("s__")), "{names:?}");
     assert!(names.iter().any(|name| name.starts_with("s__a_name__with_blanks_")), "{names:?}");
+    let left_out = tools["left_out"].as_array().unwrap();
+    let mut named: Vec<_> = left_out.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
+    named.sort_unstable();
+    assert_eq!(named, ["deep", "fs.write", "fs_write_b2b36607", "huge", "long", "loop", "network", "wrong"]);
+    let same = json!({ "server": "s", "tool": "fs.write", "why": "another tool gets the same name, so neither has it" });
+    assert!(left_out.contains(&same), "{left_out:?}");
 }
 
 #[tokio::test]

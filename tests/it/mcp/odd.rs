@@ -283,7 +283,7 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
     ] {
         let of_server = |line: &&str| line.contains("is left out") && !line.contains("moved");
         let lines = printed.lines().filter(of_server);
-        let words = format!("\"tool\":\"{tool}\",\"field\":\"{field}\"");
+        let words = format!("\"tool\":\"{tool}\",\"why\":\"the field {field} cannot be read\"");
         let named = |line: &&str| line.contains(&words);
         assert_eq!(lines.filter(named).count(), 1, "{tool} {field}: {printed}");
     }
