@@ -13,6 +13,7 @@ mod odd_frames;
 mod places;
 mod retries;
 mod returned;
+mod schemas;
 mod sources;
 mod strict;
 mod timeouts;
