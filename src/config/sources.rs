@@ -9,8 +9,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 /// Keys whose values are `true` or `false`.
-const SWITCHES: [&str; 8] =
-    ["docs", "console", "allow_insecure", "other_person", "resume_on_expiry", "tools.demo", "tools.repair", "identity"];
+const SWITCHES: [&str; 8] = [
+    "docs",
+    "console",
+    "allow_insecure",
+    "other_person",
+    "resume_on_expiry",
+    "tools.demo",
+    "tools.repair",
+    "identity",
+];
 
 /// Refuses a value that the library would convert silently: it rounds fractions and reads `true` as 1. The
 /// check skips `model.options`, which is passed on to the model's server.

@@ -44,7 +44,11 @@ impl ServiceResponse {
     /// Returns the result of an execution. `later` is how long a service has to report the outcome after a 202, if it
     /// can report one. The words of the service about an unknown outcome end a call, so an idempotent tool, whose call begins
     /// again, has none.
-    pub(super) fn into_result(self, later: Option<Duration>, is_idempotent: bool) -> Result<Value, ToolError> {
+    pub(super) fn into_result(
+        self,
+        later: Option<Duration>,
+        is_idempotent: bool,
+    ) -> Result<Value, ToolError> {
         match (self, later) {
             (Self::Status { status: ACCEPTED, .. }, Some(within)) => {
                 Err(ToolError::accepted(Owner { within, work: None }))
@@ -64,7 +68,7 @@ impl ServiceResponse {
         match self {
             Self::NotSent(_) => {
                 Err(NoResult::Refused("its service could not be reached; the tool did not run".to_owned()))
-            },
+            }
             Self::Unknown(_) => Err(NoResult::Unknown(None)),
             Self::Status { status: 200, body, is_complete: true } => Ok(value(body)),
             // The store cuts the text, because it is longer than the limit.
@@ -189,7 +193,11 @@ mod tests {
         for code in [301, 500, 503] {
             let broken = || status(code, r#"{"error":"bro\u0007ken"}"#);
             let said = "The service said: bro\\u{7}ken".to_owned();
-            assert_eq!(broken().into_result(None, false), Err(ToolError::outcome_unknown_with(said)), "{code}");
+            assert_eq!(
+                broken().into_result(None, false),
+                Err(ToolError::outcome_unknown_with(said)),
+                "{code}"
+            );
             assert_eq!(broken().into_result(None, true), unknown, "the call begins again");
         }
     }
@@ -203,7 +211,11 @@ mod tests {
         }
         assert_eq!(status(200, "1").into_result(later, false), Ok(json!(1)));
         for code in [201, 203, 302, 500] {
-            assert_eq!(status(code, "").into_result(later, false), Err(ToolError::outcome_unknown()), "{code}");
+            assert_eq!(
+                status(code, "").into_result(later, false),
+                Err(ToolError::outcome_unknown()),
+                "{code}"
+            );
         }
     }
 

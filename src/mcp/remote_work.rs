@@ -13,7 +13,8 @@ use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, RequestMetaObject, TaskPayload,
+    CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,
+    RequestMetaObject, TaskPayload,
 };
 use rmcp::{ErrorData, ServiceError};
 use serde_json::{Value, json};

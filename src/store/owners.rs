@@ -61,7 +61,7 @@ impl Read {
             .filter(tool_call::Column::ExecId.eq(polls.execution.id.to_string()))
             .filter(tool_call::Column::PolledBy.eq(&polls.by))
             .find_both_related(thread::Entity);
-        let Some((row, Some(thread))) = found.one(&self.tx).await? else { return Ok(None) };
+        let Some((row, thread)) = found.one(&self.tx).await? else { return Ok(None) };
         let Some(server) = row.mcp_server.clone() else { return Ok(None) };
         let next = match (row.task_id.clone().and_then(TaskId::new), &row.input_round) {
             (Some(task), _) => Some(Next::Task(task)),

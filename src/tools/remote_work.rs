@@ -1,8 +1,8 @@
 //! Work of MCP servers for calls, as the executor of calls sees it.
 
 use crate::domain::call::Outcome;
-use crate::domain::input::Input;
 use crate::domain::id::ToolCallId;
+use crate::domain::input::Input;
 use crate::domain::owner::{Next, Round, TaskId};
 use crate::domain::permit::Conversation;
 use crate::domain::tool_request::{Answer, Question};

@@ -74,4 +74,10 @@ pub(in crate::store) enum Relation {
     Run,
 }
 
+impl Related<super::thread::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Thread.def()
+    }
+}
+
 impl ActiveModelBehavior for ActiveModel {}

@@ -27,7 +27,8 @@ fn has_bare_list(schema: &Value) -> bool {
 
 async fn a_turn_has_every_tool_of_an_mcp_server_in_a_form_that_the_server_takes(wire: Wire) {
     let steered = Steered::with("act");
-    let tool = |name: &str, schema: Value| json!({ "name": name, "description": "Does it.", "inputSchema": schema });
+    let tool =
+        |name: &str, schema: Value| json!({ "name": name, "description": "Does it.", "inputSchema": schema });
     let either = json!([{ "required": ["issue"] }, { "required": ["pr"] }]);
     let node = json!({ "type": "object", "properties": { "next": { "$ref": "#/$defs/N" }, "n": { "type": "integer" } } });
     steered.lists(&json!([
