@@ -110,6 +110,8 @@ impl Statements {
     pub(crate) async fn count_on(cluster: &Cluster) {
         let rows = Rows::open(&cluster.url("postgres")).await;
         rows.change("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await.unwrap();
+        // The statistics are those that a test makes. Autovacuum would take some while a test writes its rows.
+        rows.change("ALTER SYSTEM SET autovacuum = off").await.unwrap();
         rows.close().await;
         cluster.stop_now();
         cluster.start_again();
