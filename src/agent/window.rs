@@ -50,9 +50,10 @@ impl Limits {
         self.known(model).unwrap_or(u64::MAX)
     }
 
-    /// Records that a server refused this number of tokens, and took fewer.
+    /// Records that a server refused this number of tokens, and took half of it. A window that moves below the limit of two
+    /// thirds has that half again, so what was left out does not come back.
     pub(super) fn learn(&self, model: &str, refused: u64) {
-        let limit = refused.saturating_sub(refused / 4).max(LEARNED_MIN);
+        let limit = refused.saturating_sub(refused.div_ceil(3)).max(LEARNED_MIN);
         let mut learned = self.learned.lock();
         let known = learned.entry(model.to_owned()).or_insert(limit);
         *known = limit.min(*known);
@@ -530,7 +531,8 @@ mod tests {
         assert_eq!((limits.known("a"), Limits::new(None).known("a")), (Some(10_000), None));
         limits.learn("a", 8000);
         limits.learn("a", 9000);
-        assert_eq!((limits.of("a"), limits.of("b")), (6000, 10_000));
+        assert_eq!((limits.of("a"), limits.of("b")), (5333, 10_000));
+        assert!(limits.of("a") - limits.of("a") / 4 <= 8000 / 2, "a window after the refusal is no larger");
         limits.learn("a", 1);
         assert_eq!(limits.of("a"), LEARNED_MIN);
     }
