@@ -40,22 +40,33 @@ pub(super) enum RememberBody {
 #[oai(deny_unknown_fields, skip_serializing_if_is_none)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RememberScope {
+    #[serde(default, deserialize_with = "not_null")]
     inputs: Option<RememberInputs>,
     /// Only inputs that meet all of these conditions. The inputs that the approval runs have to meet them. Each value in
     /// the inputs has to be that of a condition, or of `free`.
     #[oai(validator(max_items = 50))]
+    #[serde(default, deserialize_with = "not_null")]
     when: Option<Vec<GrantCondition>>,
     /// With `when`: the arguments that may have any value, as JSON pointers (RFC 6901).
     #[oai(validator(max_items = 50))]
+    #[serde(default, deserialize_with = "not_null")]
     free: Option<Vec<String>>,
     /// The time from which no call is covered, by the clock of the database. Absent: until it is revoked.
+    #[serde(default, deserialize_with = "not_null")]
     until: Option<Time>,
     /// How many later calls are covered. Absent: any number.
     #[oai(validator(minimum(value = "1"), maximum(value = "1000000")))]
+    #[serde(default, deserialize_with = "not_null")]
     uses: Option<u32>,
     /// Waiting calls that are approved with this one, if they are covered and have not changed since they were shown: for
     /// each its id, and its `input_hash` as shown. At most 50. They do not count as uses.
+    #[serde(default, deserialize_with = "not_null")]
     waiting: Option<HashMap<String, Hash>>,
+}
+
+/// Reads a field that may be absent. Null is not absent here: an approval does not cover more than its request says.
+fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Which inputs of later calls are covered: `equal` only those that the approval runs, `any` all, unless the server
@@ -79,17 +90,22 @@ pub(super) struct GrantCondition {
     /// The argument, as a JSON pointer (RFC 6901) into the inputs.
     argument: String,
     /// A greater number than this one.
+    #[serde(default, deserialize_with = "not_null")]
     above: Option<ExactNumber>,
     /// A smaller number than this one.
+    #[serde(default, deserialize_with = "not_null")]
     below: Option<ExactNumber>,
     /// This value.
     equal: Option<Value>,
     /// One of these values.
     #[oai(validator(max_items = 50))]
+    #[serde(default, deserialize_with = "not_null")]
     r#in: Option<Vec<Value>>,
     /// A path below this folder, without `..` and without characters that some programs decode or expand.
+    #[serde(default, deserialize_with = "not_null")]
     under: Option<String>,
     /// An address of this origin, such as `https://api.example.com`.
+    #[serde(default, deserialize_with = "not_null")]
     origin: Option<String>,
 }
 

@@ -141,6 +141,11 @@ async fn the_conditions_name_every_argument_and_hold_for_the_inputs_that_run() {
             "remember.waiting: expected the ids of calls",
         ),
         (json!({ "inputs": "some" }), 400, "remember.inputs: unknown variant"),
+        // Null is no word for no limit.
+        (json!({ "inputs": "any", "uses": null }), 400, "remember.uses: "),
+        (json!({ "inputs": "any", "until": null }), 400, "remember.until: "),
+        (json!({ "inputs": null, "when": [] }), 400, "remember.inputs: "),
+        (json!({ "when": [{ "argument": "/note", "under": null }] }), 400, "remember.when[0].under: "),
         (
             json!({ "inputs": "any", "until": "2020-01-01T00:00:00Z" }),
             422,
