@@ -78,6 +78,8 @@ impl Office {
         let mut app = Embedded::with(|config: &mut Config| {
             with_tokens(config);
             config.database.url = url.into();
+            // One session for the lists: that which has planned their statements with few rows.
+            config.database.max_connections = 2;
             config.approval.sweep = Duration::from_secs(3600);
             config.auth.operator_roles = names(&["admin"]);
             let by = |role: &str| ToolRules { approve_roles: names(&[role]), ..ToolRules::default() };
