@@ -196,8 +196,8 @@ impl Agent {
             };
             let (output, result) = match result {
                 Err(Stopped::Failed(error)) if error.is_context_full() && output.is_empty() => {
-                    let with = (&mut request, &mut outline);
-                    Box::pin(self.call_with_less(turn, step.n, with, error, emit)).await
+                    let (request, outline) = (&mut request, &mut outline);
+                    Box::pin(self.call_with_less(turn, step.n, request, outline, error, emit)).await
                 }
                 result => (output, result),
             };

@@ -81,9 +81,9 @@ pub(super) fn intent(
     let stored = Stored::of(transcript);
     let key = key.filter(|_| action.is_of_nameless_message());
     if let Some(key) = &key
-        && let Some(found) = stored.question(key)
+        && let Some((question, words)) = stored.question(key)
     {
-        return stored.repeated(key, found, action.words());
+        return stored.repeated(key, question, words, action.words());
     }
     let answered = stored.answered(&action, &shown);
     let mut intent = stored.intent(action)?.named(key);
@@ -224,11 +224,12 @@ impl<'a> Stored<'a> {
     }
 
     /// A message with a stored name and the stored text is the same message, posted again. With another text it
-    /// is another message, which must not be lost behind the answer of the stored one.
+    /// is another message, which the answer of the stored one must not replace.
     fn repeated(
         &self,
         name: &str,
-        (question, words): (&Message, &str),
+        question: &Message,
+        words: &str,
         posted: Option<&str>,
     ) -> Result<Intent, AdmitError> {
         match posted {
@@ -239,9 +240,9 @@ impl<'a> Stored<'a> {
 
     fn new_message(&self, text: String, client_id: Option<String>) -> Result<Intent, AdmitError> {
         if let Some(name) = &client_id
-            && let Some(found) = self.question(name)
+            && let Some((question, words)) = self.question(name)
         {
-            return self.repeated(name, found, Some(&text));
+            return self.repeated(name, question, words, Some(&text));
         }
         Ok(Intent::new(text, client_id))
     }

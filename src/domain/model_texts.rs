@@ -43,7 +43,7 @@ pub(crate) const EXPIRED_BEFORE: &str = "Not asked again: the same call was made
     in time. The tool did not run. Do not repeat the call before the user says something.";
 /// The result of a call that repeats a call which a person rejected in the same run; the reason of the person follows.
 pub(crate) const REJECTED_BEFORE: &str = "Tool execution rejected by user: the same call was rejected before, so \
-    nobody was asked again. The tool did not run. Do not repeat the call before the user says something.";
+    no person was asked again. The tool did not run. Do not repeat the call before the user says something.";
 /// The placeholder for a running call that was not held.
 pub(crate) const RUNNING: &str =
     "Under way, or cut off: the outcome is not known yet. It will be told later; do not repeat the call.";

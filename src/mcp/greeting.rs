@@ -36,16 +36,18 @@ pub(super) enum Greeted {
 pub(super) async fn greet(
     messages: &mut (impl AsyncBufRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    (config, start_timeout): (&ClientConfig, Duration),
+    config: &ClientConfig,
+    start_timeout: Duration,
 ) -> Result<Greeted, String> {
-    let greeted = timeout(start_timeout, answered(messages, to, (config, start_timeout / 2))).await;
+    let greeted = timeout(start_timeout, answered(messages, to, config, start_timeout / 2)).await;
     greeted.map_err(|_elapsed| "it did not start in time".to_owned())?
 }
 
 async fn answered(
     messages: &mut (impl AsyncBufRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    (config, longest_silence): (&ClientConfig, Duration),
+    config: &ClientConfig,
+    longest_silence: Duration,
 ) -> Result<Greeted, String> {
     let newest = ProtocolVersion::V_2026_07_28;
     let meta = json!({

@@ -161,7 +161,7 @@ async fn begin_process(
         let greeted = match opening.protocol.or_else(|| known.get()) {
             Some(McpProtocol::Legacy) => Greeted::Initialize,
             Some(McpProtocol::Newest) => Greeted::Discover,
-            None => greet(&mut stdout, &mut stdin, (&handler.get_info(), start_timeout)).await?,
+            None => greet(&mut stdout, &mut stdin, &handler.get_info(), start_timeout).await?,
         };
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
         let mut transport =
@@ -184,7 +184,7 @@ async fn begin_process(
             }
         };
         let limit = HANDSHAKE.max(start_timeout);
-        serve(handler.clone(), transport, (lifecycle, limit), redaction).await.map_err(NoHandshake::why)
+        serve(handler.clone(), transport, lifecycle, limit, redaction).await.map_err(NoHandshake::why)
     };
     match began.await {
         Ok(running) => Ok((running, Some(process))),
@@ -198,7 +198,8 @@ async fn begin_process(
 async fn serve<T: Transport<RoleClient> + 'static>(
     handler: Handler,
     transport: Watched<T>,
-    (lifecycle, limit): (ClientLifecycleMode, Duration),
+    lifecycle: ClientLifecycleMode,
+    limit: Duration,
     redaction: &Redaction,
 ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
     match timeout(limit, handler.serve_with_lifecycle(transport, lifecycle)).await {
@@ -297,7 +298,7 @@ impl Http<'_> {
         why: NoHandshake,
     ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
         let Opening { tasks, log, redaction, .. } = self.opening;
-        let lines = sse::open(self.client, self.url, self.headers, (tasks, log.clone())).await;
+        let lines = sse::open(self.client, self.url, self.headers, tasks, log.clone()).await;
         match lines {
             Ok((messages, sent)) => {
                 let transport =
@@ -320,6 +321,6 @@ impl Http<'_> {
         let Opening { server, tasks, redaction, store, log, .. } = self.opening;
         let work = Work::of(server, store, tasks);
         let transport = Watched::new(transport, self.calls.clone(), work, log.clone());
-        serve(self.handler.clone(), transport, (lifecycle, limit), redaction).await
+        serve(self.handler.clone(), transport, lifecycle, limit, redaction).await
     }
 }

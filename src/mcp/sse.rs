@@ -32,7 +32,8 @@ pub(super) async fn open(
     client: &Client,
     url: &Url,
     headers: &HeaderMap,
-    (tasks, log): (&Tasks, Arc<LogRate>),
+    tasks: &Tasks,
+    log: Arc<LogRate>,
 ) -> Result<Lines, String> {
     let begun = timeout(BEGINNING, begin(client, url, headers)).await;
     let (events, address) = begun.map_err(|_elapsed| "its stream names no address in time".to_owned())??;

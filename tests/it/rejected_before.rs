@@ -5,7 +5,7 @@ use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
 /// The text that the model reads of a repeat.
-const BEFORE: &str = "Tool execution rejected by user: the same call was rejected before, so nobody was asked again. The \
+const BEFORE: &str = "Tool execution rejected by user: the same call was rejected before, so no person was asked again. The \
                       tool did not run. Do not repeat the call before the user says something.";
 
 fn pay(id: &str, note: &str) -> (String, String, String) {

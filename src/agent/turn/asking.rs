@@ -38,7 +38,8 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         n: i32,
-        (request, outline): (&mut ModelRequest, &mut Outline),
+        request: &mut ModelRequest,
+        outline: &mut Outline,
         refused: TurnError,
         emit: Emit<'_>,
     ) -> (ModelOutput, Result<(), Stopped>) {

@@ -104,7 +104,7 @@ fn codes(error: &Value) -> impl Iterator<Item = &str> {
     ["code", "type", "status"].into_iter().filter_map(|field| error.get(field)?.as_str())
 }
 
-/// Returns the messages in an error, in lower case. OpenRouter has that of the server behind it in `metadata`.
+/// Returns the messages in an error, in lower case. OpenRouter has the message of the server that it forwards to in `metadata`.
 fn messages(error: &Value) -> impl Iterator<Item = String> {
     let raw = error.pointer("/error/metadata/raw").or_else(|| error.pointer("/metadata/raw"));
     let message = sentence(error).or_else(|| error.as_str());
