@@ -15,7 +15,7 @@ use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Models that do not reason, and refuse a request for reasoning. All newer models reason.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "gpt-5-chat", "chatgpt-"];
@@ -132,8 +132,11 @@ struct Event {
 struct Reader {
     /// The items of the answer, in their order.
     items: Vec<Item>,
-    /// The arguments that precede the begin of their call, by the id and the index of the item.
-    early: HashMap<(Option<String>, Option<u64>), String>,
+    /// The arguments that precede the begin of their call, by the index and the id of the item.
+    ///
+    /// The order is part of the answer: of several items that never become a call, the error names the
+    /// first, in each reading of the same bytes.
+    early: BTreeMap<(Option<u64>, Option<String>), String>,
 }
 
 /// The kinds of items that are read.
@@ -359,7 +362,7 @@ impl Reader {
     fn call(&mut self, place: &Place) -> Result<&mut Call, &mut String> {
         match self.find(Kind::Call, place).and_then(|at| self.items.get_mut(at)?.call.as_mut()) {
             Some(call) => Ok(call),
-            None => Err(self.early.entry((place.item_id.clone(), place.output_index)).or_default()),
+            None => Err(self.early.entry((place.output_index, place.item_id.clone())).or_default()),
         }
     }
 
@@ -421,7 +424,7 @@ impl Reader {
         let call = match kind {
             Kind::Call => {
                 let index = answer.call(call_id.clone(), &text("name").unwrap_or_default())?;
-                let early = self.early.remove(&(place.item_id.clone(), place.output_index));
+                let early = self.early.remove(&(place.output_index, place.item_id.clone()));
                 let has_early = early.is_some();
                 answer.arguments(index, early.unwrap_or_default());
                 Some(Call {
@@ -534,7 +537,7 @@ impl Reader {
     /// Reads the whole response at its end: what its events did not say.
     fn completed(&mut self, response: &Value, answer: &mut Answer) -> Result<(), ModelError> {
         error_in_stream(response.get("error"))?;
-        if let Some((_, index)) = self.early.keys().next() {
+        if let Some((index, _)) = self.early.keys().next() {
             let number = index.unwrap_or_default();
             return Err(ModelError::Malformed(format!("item {number} has arguments but is no call")));
         }

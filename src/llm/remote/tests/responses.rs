@@ -132,6 +132,19 @@ fn finish_reasons_and_token_counts_are_read() {
     assert_eq!(read(&[&added, &added, delta, &done, end]), "<0 go#a 0:{} 0> tool-calls", "a begin that is said twice");
 }
 
+#[test]
+fn of_several_arguments_without_a_call_each_reading_names_the_first() {
+    let delta = |item: u8| {
+        let event = "response.function_call_arguments.delta";
+        json!({ "type": event, "item_id": format!("fc_{}", 9 - item), "output_index": item, "delta": "{}" })
+    };
+    let events = [delta(3), delta(1), delta(2), json!({ "type": "response.completed" })];
+    for _ in 0..32 {
+        let read = line(WIRE, &sse(&events));
+        assert!(read.ends_with("item 1 has arguments but is no call"), "{read}");
+    }
+}
+
 #[rustfmt::skip]
 #[test]
 fn a_provider_state_does_not_end_with_reasoning() {
