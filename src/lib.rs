@@ -77,40 +77,42 @@
 //!
 //! `ARCHITECTURE.md` describes each step under "One turn" and "One decision".
 
+#![warn(missing_docs)]
+
 mod agent;
 pub mod app;
 mod approvals;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod benches;
-mod callback;
 mod chat;
 pub mod config;
 mod delivery;
-mod domain;
-mod egress;
 mod entropy;
 mod feed;
 mod http;
 mod http_tools;
 mod keyboard;
-pub mod llm;
 mod mcp;
-mod metrics;
 mod operator;
 mod rate_limit;
-mod signed_post;
 mod slack;
-mod standard_webhooks;
 mod startup;
-mod store;
-mod stream;
 pub mod telemetry;
 #[doc(hidden)]
 pub mod terminal;
 pub mod tools;
 
 pub use approvals::handlers;
+
+pub use holdpoint_models as llm;
+
+use holdpoint_core as domain;
+use holdpoint_egress as egress;
+use holdpoint_egress::{callback, signed_post, standard_webhooks};
+use holdpoint_metrics as metrics;
+use holdpoint_store as store;
+use holdpoint_stream as stream;
 
 /// The examples of the documentation, which doctests compile.
 #[cfg(doctest)]

@@ -4,6 +4,8 @@
 //! rules that the types of the program enforce, so that a bug, a second program or a manual statement cannot
 //! write an invalid row: see `m0001_initial/`.
 
+#![warn(missing_docs)]
+
 pub use sea_orm_migration::{MigrationTrait, MigratorTrait};
 
 mod m0001_initial;

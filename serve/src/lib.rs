@@ -82,6 +82,8 @@
 //! the connection keeps the admission, so that the upgraded connection counts. An endpoint can put a
 //! [`tracing::Span`] into the extensions of a response: a response that is dropped is logged in this span.
 
+#![warn(missing_docs)]
+
 mod activity;
 mod budget;
 mod concurrency;

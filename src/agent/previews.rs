@@ -5,10 +5,10 @@
 
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
-use crate::domain::permit::Requester;
 use crate::domain::policy::Judgement;
 use crate::domain::preview::Preview;
 use crate::store::NewCall;
+use crate::store::permit::Requester;
 use crate::tools::gate::Gate;
 use futures::future::join_all;
 use std::collections::HashMap;

@@ -13,14 +13,15 @@ use super::step::{ModelOutput, ProposedCall, StepEnd, Stopped};
 use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
 use crate::domain::call::ToolCall;
+use crate::domain::call_times::CallTimes;
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
-use crate::domain::permit::Permit;
-use crate::domain::request_sender::InputRequests;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
+use crate::store::permit::Permit;
+use crate::store::request_sender::InputRequests;
 use crate::store::{
     CommittedStep, Lease, LockedThread, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd,
     Write,
@@ -42,7 +43,7 @@ pub(crate) struct Agent {
     entropy: Arc<dyn Entropy>,
     model: config::Model,
     pub(crate) limits: config::Limits,
-    approval: config::Approval,
+    times: CallTimes,
     /// The most tokens of a request to each model.
     pub(crate) windows: Arc<Limits>,
 }
@@ -143,7 +144,7 @@ impl Agent {
             entropy,
             model: config.model.clone(),
             limits: config.limits.clone(),
-            approval: config.approval.clone(),
+            times: config.approval.times(),
             windows: Arc::new(Limits::new(config.model.context_tokens)),
         }
     }
@@ -438,7 +439,7 @@ impl Agent {
             earlier.count_uses(&write).await?;
             let (earlier, may_wait) = (earlier.into_earlier(), turn.asks.is_none());
             let step = NewStep { n, result, calls, earlier };
-            match write.commit_step(&held, step, &self.approval, may_wait).await {
+            match write.commit_step(&held, step, &self.times, may_wait).await {
                 Err(error) if !turn.lease.may_have_ended() => Ok(Err(internal(error).into())),
                 committed => committed.map(|committed| Ok(Tried::Committed(committed))),
             }
@@ -451,7 +452,7 @@ impl Agent {
                 tried => tried,
             }
         };
-        persist(self.approval.lease, commit).await.map_err(internal)?.value
+        persist(self.times.lease, commit).await.map_err(internal)?.value
     }
 
     /// Emits the stored calls, and the end of each call that ended with the commit.

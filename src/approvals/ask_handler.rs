@@ -66,7 +66,7 @@ impl Approvals {
         let mut current = self.await_answers(lease, held, given_up).await?;
         // The longest run of a tool, plus one lease in which another process can begin the call after the
         // first process died.
-        let limit = self.gate().longest().saturating_add(self.approval.lease);
+        let limit = self.gate().longest().saturating_add(self.times.lease);
         let mut wait = Wait::until(async {
             tokio::select! {
                 () = sleep(limit) => {}
@@ -235,7 +235,7 @@ impl Approvals {
         let Some((call, _)) = found.filter(|(call, _)| waits(call)) else { return Ok(()) };
         let now = write.now();
         if call.expires_at.is_some_and(|at| at <= now) {
-            write.expire(thread, &call, self.approval.resume_on_expiry).await?;
+            write.expire(thread, &call, self.times.resume_on_expiry).await?;
             write.commit().await?;
         } else {
             let actor = self.handler_actor();

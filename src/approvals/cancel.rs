@@ -29,11 +29,11 @@ impl Approvals {
         let (call, _) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
         let overdue = call.expires_at.is_some_and(|at| at <= write.now());
         let became = if matches!(call.state, State::Pending) && overdue {
-            write.expire(&thread, &call, self.approval.resume_on_expiry).await?;
+            write.expire(&thread, &call, self.times.resume_on_expiry).await?;
             CancelOutcome::Ended
         } else {
             let became = write.cancel_call(&thread, &call, &principal.actor()).await?;
-            if became == CancelOutcome::Withdrawn && call.held && self.approval.resume_on_expiry {
+            if became == CancelOutcome::Withdrawn && call.held && self.times.resume_on_expiry {
                 // No page has posted a decision, so none knows that the run can resume.
                 write.person_resumes(&thread, call.run_id, true).await?;
             }

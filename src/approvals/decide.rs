@@ -13,10 +13,10 @@ use crate::domain::grant::GrantRequest;
 use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::link::{LinkRefused, LinkToken};
-use crate::domain::permit::Permit;
 use crate::domain::policy::MayDecide;
 use crate::domain::secrets::MASK;
 use crate::rate_limit::RateLimited;
+use crate::store::permit::Permit;
 use crate::store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
 use crate::tools::InputError;
 use crate::tools::gate::{Gate, Recheck};
@@ -372,7 +372,7 @@ impl Approvals {
             if !(is_over && matches!(call.state, State::Pending)) {
                 return Ok((write, locked));
             }
-            write.expire(thread, call, self.approval.resume_on_expiry).await?;
+            write.expire(thread, call, self.times.resume_on_expiry).await?;
             let thread = thread.id;
             write.commit().await?;
             self.wake_waiters_in(thread);
@@ -466,7 +466,7 @@ impl Approvals {
                     return Ok(Committed::unclaimed(decided, locked.thread.into_thread()));
                 }
             }
-            if write.decide(&mut locked, &answer, &vote, self.approval.start_deadline).await? {
+            if write.decide(&mut locked, &answer, &vote, self.times.start_deadline).await? {
                 let granted = vote.grant;
                 self.grant(&gate, &write, &locked.thread, grant).await?;
                 let server_resumes = write.allow_resume(&locked, request.server_resumes).await?;

@@ -7,7 +7,7 @@ use crate::domain::decision::Surface;
 use crate::domain::grant::Grant;
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::permit::Permit;
+use crate::store::permit::Permit;
 use crate::store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
@@ -74,7 +74,7 @@ impl Approvals {
         let tool = self.runnable(gate, call).filter(|tool| approved && tool.executes());
         let by = Claimant::Process(&self.owner);
         let claim = match tool {
-            Some(tool) => write.claim(locked, by, self.approval.lease, again(tool)).await?,
+            Some(tool) => write.claim(locked, by, self.times.lease, again(tool)).await?,
             None => Claim::Refused(Box::new(write)),
         };
         let claim = match claim {
@@ -167,7 +167,7 @@ impl Approvals {
         let gate = self.gate();
         let Some(tool) = self.runnable(&gate, call) else { return Ok(None) };
         let by = Claimant::Process(&self.owner);
-        Ok(match self.claim_for(&gate, call.id, tool, by, self.approval.lease).await? {
+        Ok(match self.claim_for(&gate, call.id, tool, by, self.times.lease).await? {
             ClaimResult::Claimed(claimed) => Some(claimed),
             ClaimResult::NotApproved | ClaimResult::LeftAlone => None,
         })
@@ -271,7 +271,7 @@ impl Approvals {
         error: &StoreError,
     ) -> Result<Option<Permit>, StoreError> {
         tracing::warn!(tool_call_id = %call, %error, "whether a call was claimed is looked up");
-        let lease = self.approval.lease;
+        let lease = self.times.lease;
         let find = || async { self.store.urgent_write().await?.find_claim(call, execution, lease).await };
         Ok(persist(lease, find).await?.value)
     }

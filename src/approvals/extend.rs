@@ -56,7 +56,7 @@ impl Approvals {
             let (more_than, at_most) = (expires_at.since(now), latest.since(now));
             return Err(ExtendError::OutOfBounds { more_than, at_most });
         }
-        if !write.extend(&locked, until, self.approval.remind_before, &principal.actor()).await? {
+        if !write.extend(&locked, until, self.times.remind_before, &principal.actor()).await? {
             return Err(DecideError::Closed(Box::new(locked.call)).into());
         }
         write.commit().await?;

@@ -268,7 +268,7 @@ impl Approvals {
             grant: None,
             voted_before: Vec::new(),
         };
-        if !write.decide(&mut locked, &yes, &vote, self.approval.start_deadline).await? {
+        if !write.decide(&mut locked, &yes, &vote, self.times.start_deadline).await? {
             return Ok(false);
         }
         write.allow_resume(&locked, granting.server_resumes).await?;

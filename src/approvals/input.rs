@@ -13,9 +13,9 @@ use crate::domain::call::{Execution, State};
 use crate::domain::decision::Choice;
 use crate::domain::id::{RequestId, ToolCallId};
 use crate::domain::policy::MayDecide;
-use crate::domain::request_sender::{InputRequests, REQUESTS_MAX};
 use crate::domain::tool_request::{Answer, Proposal, Question, Reply, RequestState, ToolRequest};
 use crate::rate_limit::RateLimited;
+use crate::store::request_sender::{InputRequests, REQUESTS_MAX};
 use crate::store::{Asked, RequestEnd, StoreError, VisibleRequest};
 use crate::tools::InputError;
 use crate::tools::gate::Gate;
@@ -231,7 +231,7 @@ impl Approvals {
             }
             Ok(())
         };
-        persist(self.approval.lease, end).await?;
+        persist(self.times.lease, end).await?;
         Ok(())
     }
 

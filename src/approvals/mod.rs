@@ -68,6 +68,7 @@ use crate::agent::{Executor, Tasks};
 use crate::config;
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
+use crate::domain::call_times::CallTimes;
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::MayDecide;
 use crate::entropy::Entropy;
@@ -88,6 +89,8 @@ pub(crate) struct Approvals {
     /// This process, as the owner of its executions.
     owner: String,
     approval: config::Approval,
+    /// The times of calls.
+    times: CallTimes,
     /// The rate limit of decisions per user.
     rate_limit: Arc<RateLimit>,
     verifications: Arc<Verifications>,
@@ -117,6 +120,7 @@ impl Approvals {
     ) -> Self {
         let caps = config.limits.caps(config.auth.mode);
         let (approval, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
+        let times = approval.times();
         let accepting = config.auth.accepting();
         let has_one_user = config.auth.mode == config::AuthMode::None;
         let result_bytes = config.limits.result_bytes;
@@ -130,6 +134,7 @@ impl Approvals {
             handler,
             owner,
             approval,
+            times,
             rate_limit,
             verifications,
             operators,

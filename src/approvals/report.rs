@@ -60,7 +60,7 @@ impl Approvals {
         let execution = execution.ok_or_else(|| ReportError::Stale(call.state.kind()))?;
         let outcome = self.reported_outcome(report, execution);
         let result = self.gate().result_text(&outcome, call.edit().as_ref());
-        let deadline = self.approval.start_deadline;
+        let deadline = self.times.start_deadline;
         let Settled::Ended(state) = write.settle(id, execution, &outcome, result.clone(), deadline).await?
         else {
             return unsettled(&call.state, &outcome, &result);

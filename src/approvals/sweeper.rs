@@ -36,7 +36,7 @@ impl Approvals {
     async fn sweep_found(&self) -> Result<(), StoreError> {
         let servers: Vec<String> =
             self.gate().registry().connected().into_iter().map(str::to_owned).collect();
-        let work = self.store.sweep_work(&self.approval, &self.verified_tools(), &servers).await?;
+        let work = self.store.sweep_work(&self.times, &self.verified_tools(), &servers).await?;
         if work.is_empty() {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Approvals {
         loop {
             // With the clock that set the deadlines.
             let read = self.store.timed_read().await?;
-            let found = read.due_calls(due, self.approval.lease, after.as_ref()).await?;
+            let found = read.due_calls(due, self.times.lease, after.as_ref()).await?;
             drop(read);
             let Some(last) = found.last().copied() else { return Ok(()) };
             after = Some(last);
@@ -80,7 +80,7 @@ impl Approvals {
 
     async fn sweep_call(&self, id: ToolCallId) -> Result<(), StoreError> {
         let write = self.store.write().await?;
-        let swept = write.sweep_call(id, &self.approval).await?;
+        let swept = write.sweep_call(id, &self.times).await?;
         write.commit().await?;
         let metrics = &self.executor.metrics;
         match swept {
@@ -157,7 +157,7 @@ impl Approvals {
 
     async fn take_polls(&self, id: ToolCallId) -> Result<(), StoreError> {
         let write = self.store.write().await?;
-        let taken = write.take_polls(id, self.approval.lease).await?;
+        let taken = write.take_polls(id, self.times.lease).await?;
         write.commit().await?;
         if let Some(polled) = taken {
             self.executor.metrics.swept("polled");

@@ -59,7 +59,7 @@ impl Approvals {
         loop {
             // With the clock that set the ends of the calls.
             let read = self.store.timed_read().await?;
-            let found = read.doubtful_calls(&tools, self.approval.start_deadline, after.as_ref()).await?;
+            let found = read.doubtful_calls(&tools, self.times.start_deadline, after.as_ref()).await?;
             drop(read);
             let Some(last) = found.last() else { return Ok(()) };
             after = Some(last.due);

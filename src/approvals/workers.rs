@@ -13,7 +13,7 @@ use crate::domain::call::{Outcome, State, StateKind};
 use crate::domain::clock::Timestamp;
 use crate::domain::hex::hex;
 use crate::domain::id::ToolCallId;
-use crate::domain::permit::Permit;
+use crate::store::permit::Permit;
 use crate::store::{ApprovedCall, Claimant, Settled, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -199,7 +199,7 @@ impl Approvals {
             return Ok(None);
         };
         let token = self.entropy.secret().ok_or(WorkerError::NoRandomness)?;
-        let lease = self.approval.lease.min(timeout);
+        let lease = self.times.lease.min(timeout);
         let (actor, permit_hash) = (worker.actor(), hash(&token));
         let by = Claimant::Worker { actor: &actor, permit_hash: &permit_hash };
         let claimed = match self.claim_for(&gate, id, tool, by, lease).await? {
@@ -228,7 +228,7 @@ impl Approvals {
         let write = self.store.urgent_write().await?;
         let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(WorkerError::NotFound)?;
         let timeout = self.worker_timeout(&permitted.call.name).unwrap_or_else(|| self.gate().timeout());
-        let Some(lease_until) = write.renew_permitted(&permitted, self.approval.lease, timeout).await? else {
+        let Some(lease_until) = write.renew_permitted(&permitted, self.times.lease, timeout).await? else {
             return Err(WorkerError::Over(Box::new(permitted.call.state)));
         };
         let lease = lease_until.since(write.now());
@@ -254,7 +254,7 @@ impl Approvals {
             None => Outcome::Lost,
         };
         let result = self.gate().result_text(&outcome, call.edit().as_ref());
-        let deadline = self.approval.start_deadline;
+        let deadline = self.times.start_deadline;
         let settled = write.settle_permitted(&permitted, &outcome, result.clone(), deadline).await?;
         let state = match settled {
             Settled::Ended(state) => state.kind(),

@@ -2,6 +2,7 @@
 
 use super::rules::{self, ApprovalRule};
 use super::{ConfigError, duration, wrong};
+use holdpoint_core::call_times::{CallTimes, EscalationRule};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -178,12 +179,21 @@ pub enum WhilePending {
 }
 
 impl Approval {
-    /// Returns the time after which a held call is escalated, and the roles: those of the rule that holds the call, if
-    /// it has some.
-    pub(crate) fn escalation(&self, rule: Option<&str>) -> Option<(Duration, &[String])> {
-        let rule = self.rules.iter().find(|it| Some(it.name.as_str()) == rule);
-        let of_rule = rule.and_then(|rule| Some((rule.escalate_after?, rule.escalate_to.as_slice())));
-        of_rule.or_else(|| Some((self.escalate_after?, self.escalate_to.as_slice())))
+    /// Returns the times of calls.
+    pub(crate) fn times(&self) -> CallTimes {
+        let rule = |after: Option<Duration>, to: &[String]| {
+            after.map(|after| EscalationRule { after, to: to.to_vec() })
+        };
+        let of_rule = |it: &ApprovalRule| Some((it.name.clone(), rule(it.escalate_after, &it.escalate_to)?));
+        CallTimes {
+            pending_ttl: self.pending_ttl,
+            remind_before: self.remind_before,
+            start_deadline: self.start_deadline,
+            lease: self.lease,
+            resume_on_expiry: self.resume_on_expiry,
+            escalation: rule(self.escalate_after, &self.escalate_to),
+            rule_escalations: self.rules.iter().filter_map(of_rule).collect(),
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {

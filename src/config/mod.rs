@@ -18,7 +18,6 @@ mod mcp;
 mod model;
 mod notify;
 mod notify_post;
-mod provider;
 mod rules;
 mod server;
 mod shown;
@@ -30,9 +29,6 @@ mod tools;
 mod webhooks;
 mod worker_tools;
 
-#[cfg(test)]
-pub(crate) mod fuzz;
-
 pub use approval::{
     Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, ShareContext, WhilePending,
 };
@@ -41,6 +37,8 @@ pub use auth::{Auth, AuthMode, SessionFrom};
 pub use client::{Client, ClientFlags};
 pub use database::Database;
 pub use egress::Egress;
+pub use holdpoint_models::provider::Provider;
+pub use holdpoint_stream::UiDialect;
 pub use http_tools::HttpTool;
 pub(crate) use http_tools::key as http_tool_key;
 pub(crate) use limits::Caps;
@@ -50,16 +48,13 @@ pub use mail::{Mail, MailTls};
 pub use mcp::{McpProtocol, McpServer};
 pub(crate) use mcp::{Reached, key as mcp_key};
 pub use model::Model;
-#[cfg(test)]
-pub(crate) use model::OWN_FIELDS;
 pub use notify::Notify;
 pub(crate) use notify::{NotifyBy, QuietHours, key as notify_key};
 pub(crate) use notify_post::{NotifyPost, TemplateFormat};
-pub use provider::Provider;
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
 pub use slack::Slack;
-pub use stream::{Stream, UiDialect};
+pub use stream::Stream;
 pub(crate) use tool_entry::ToolEntry;
 pub use tool_entry::ToolRisk;
 pub use tools::{Answers, ToolRules, Tools};

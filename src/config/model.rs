@@ -1,8 +1,9 @@
 //! `[model]`: the model that answers.
 
 use super::auth::is_safe;
-use super::provider::Provider;
 use super::{ConfigError, duration, shown, wrong};
+use holdpoint_models::OWN_FIELDS;
+use holdpoint_models::provider::Provider;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,20 +14,6 @@ use std::time::Duration;
 const RETRIES_MAX: u32 = 10;
 /// The smallest limit of tokens. A model that reads less cannot work with tools.
 const CONTEXT_TOKENS_MIN: u64 = 1024;
-/// Fields of a model request that holdpoint writes itself, on any wire.
-pub(crate) const OWN_FIELDS: [&str; 11] = [
-    "model",
-    "stream",
-    "messages",
-    "system",
-    "input",
-    "instructions",
-    "contents",
-    "systemInstruction",
-    "tools",
-    "tool_choice",
-    "toolConfig",
-];
 
 /// `[model]`
 #[derive(Clone, Deserialize, Serialize)]

@@ -6,7 +6,7 @@ use super::occasion::Occasion;
 use super::shared::sample_shared;
 use crate::domain::card::CardPart;
 use crate::domain::preview::Preview;
-use crate::domain::visible::shown_again::{pieces, read, read_json, stripped, stripped_json};
+use holdpoint_fuzz::shown_again::{pieces, read, read_json, stripped, stripped_json};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

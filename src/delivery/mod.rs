@@ -184,7 +184,7 @@ impl Deliveries {
         }
         let found = Stored::of(read, &self.receivers).await?;
         let measured = found.into_iter().map(|Stored { receiver, endpoint, waiting_since }| EndpointFound {
-            channel: receiver.channel.kind().into(),
+            channel: receiver.channel.kind(),
             name: receiver.name.clone(),
             disabled: endpoint.state.is_disabled(),
             lag: waiting_since.map(|since| self.clock.now().since(since)).unwrap_or_default(),

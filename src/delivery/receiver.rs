@@ -16,7 +16,6 @@ use crate::domain::clock::Timestamp;
 use crate::domain::endpoint::ChannelKind;
 use crate::domain::link::LinkTarget;
 use crate::egress::Reach;
-use crate::metrics;
 use crate::slack::{self, Slack};
 use crate::store::{Attempted, DueEvent, EndpointEvents, Read, SlackMessage, Store, StoreError};
 use std::sync::Arc;
@@ -126,17 +125,6 @@ impl Outgoing<'_> {
         match &self.form {
             Form::Request(_) => None,
             Form::Letter(_, _, letter, _) => letter.urgent_at,
-        }
-    }
-}
-
-impl From<ChannelKind> for metrics::Channel {
-    fn from(kind: ChannelKind) -> Self {
-        match kind {
-            ChannelKind::Webhook => Self::Webhook,
-            ChannelKind::Mail => Self::Mail,
-            ChannelKind::Template => Self::Template,
-            ChannelKind::Slack => Self::Slack,
         }
     }
 }

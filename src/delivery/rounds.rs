@@ -324,7 +324,7 @@ impl Deliveries {
                 "refused"
             }
         };
-        self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, outcome);
+        self.metrics.delivery_attempted(receiver.channel.kind(), &receiver.name, outcome);
     }
 
     /// Records a failed attempt.
@@ -335,7 +335,7 @@ impl Deliveries {
         state: &EndpointState,
         (outgoing, failed): (&Outgoing<'_>, Failed),
     ) -> Result<Again, StoreError> {
-        self.metrics.delivery_attempted(receiver.channel.kind().into(), &receiver.name, "failed");
+        self.metrics.delivery_attempted(receiver.channel.kind(), &receiver.name, "failed");
         let Failed { failure, action, why } = failed;
         let write = self.store.write().await?;
         let now = write.now();

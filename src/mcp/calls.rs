@@ -5,8 +5,8 @@
 //! that was given up is possible until the server has answered it, or its deadline is reached: the server may still
 //! execute it.
 
-use crate::domain::request_sender::RequestSender;
-use crate::domain::waited::Unsettled;
+use crate::store::request_sender::RequestSender;
+use crate::store::waited::Unsettled;
 use parking_lot::Mutex;
 use rmcp::model::{CallToolRequestParams, ProgressToken, RequestId, RequestMetaObject};
 use std::collections::BTreeMap;
@@ -150,8 +150,8 @@ impl Drop for Flight {
 
 #[cfg(test)]
 mod tests {
+    use super::super::silent::Silent;
     use super::*;
-    use crate::domain::request_sender::Silent;
 
     const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn begin(calls: &Arc<Calls>) -> (Flight, RequestSender) {
-        let execution = RequestSender::for_test(Arc::new(Silent::default()));
+        let execution = Arc::new(Silent::default()).sender();
         (calls.begin(execution.clone()), execution)
     }
 

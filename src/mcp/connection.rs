@@ -11,7 +11,7 @@ use super::process::Process;
 use super::readable::{self, Unread};
 use super::redaction::Redaction;
 use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
-use crate::domain::request_sender::RequestSender;
+use crate::store::request_sender::RequestSender;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, DetailedTask, GetTaskParams, InputResponses,

@@ -3,8 +3,8 @@
 use super::log_rate::LogRate;
 use super::{input_schema, readable};
 use crate::domain::owner::{Form, Round};
-use crate::domain::request_sender::RequestSender;
 use crate::domain::tool_request::{Answer, Question, RequestKind};
+use crate::store::request_sender::RequestSender;
 use futures::future::join_all;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult, InputResponses,
@@ -94,8 +94,8 @@ pub(super) fn question(asked: ElicitRequestParams) -> Option<Question> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::silent::Silent;
     use super::*;
-    use crate::domain::request_sender::Silent;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
@@ -108,8 +108,7 @@ mod tests {
             elicitation_id: "1".to_owned(),
         };
         let asked = Arc::new(Silent::default());
-        let result =
-            result_of(page, Some(RequestSender::for_test(asked.clone())), &LogRate::new("s", "")).await;
+        let result = result_of(page, Some(asked.sender()), &LogRate::new("s", "")).await;
         assert_eq!(result, ElicitResult::new(ElicitationAction::Cancel));
         assert_eq!(asked.0.load(Ordering::Relaxed), 0);
     }

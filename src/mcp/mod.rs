@@ -27,6 +27,8 @@ mod raw;
 mod readable;
 mod redaction;
 mod remote_work;
+#[cfg(test)]
+mod silent;
 mod sse;
 mod stderr;
 mod tool;

@@ -5,7 +5,7 @@ use super::offer::Sheet;
 use super::screen::{Form, Screen};
 use super::show::card_parts;
 use crate::domain::preview::Preview;
-use crate::domain::visible::shown_again::{pieces, read, read_json, stripped, stripped_json};
+use holdpoint_fuzz::shown_again::{pieces, read, read_json, stripped, stripped_json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

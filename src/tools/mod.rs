@@ -1,6 +1,57 @@
 //! Tools: the trait, the registry, and the gate.
 //!
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
+//!
+//! # Permits
+//!
+//! A tool runs only with a [`Permit`], which the store returns after the commit that lets the call run.
+//!
+//! Other code cannot create one:
+//!
+//! ```compile_fail,E0624
+//! let permit = holdpoint::tools::Permit::<()>::committed();
+//! ```
+//!
+//! Running a tool uses the permit up:
+//!
+//! ```compile_fail,E0599
+//! fn twice(permit: holdpoint::tools::Permit) {
+//!     let again = permit.clone();
+//! }
+//! ```
+//!
+//! A tool cannot run without a permit:
+//!
+//! ```compile_fail,E0061
+//! use holdpoint::tools::{Tool, ToolError};
+//! async fn run<T: Tool>(tool: &T, input: T::Input) -> Result<T::Output, ToolError> {
+//!     tool.execute(input).await
+//! }
+//! ```
+//!
+//! A tool with a permit cannot use it to run another tool:
+//!
+//! ```compile_fail,E0308
+//! use holdpoint::tools::{Permit, Tool, ToolError};
+//! async fn run<T: Tool, U: Tool>(tool: &U, input: U::Input, permit: Permit<T>) -> Result<U::Output, ToolError> {
+//!     tool.execute(input, permit).await
+//! }
+//! ```
+//!
+//! The [key](IdempotencyKey) of a permit goes to the services that the tool uses:
+//!
+//! ```no_run
+//! # use holdpoint::tools::{Permit, ToolError};
+//! # struct Charge;
+//! # async fn charge(http: reqwest::Client, permit: Permit<Charge>) -> Result<(), ToolError> {
+//! http.post("https://payments.example/charges")
+//!     .header("Idempotency-Key", permit.idempotency_key().as_str())
+//!     .send()
+//!     .await
+//!     .map_err(|error| ToolError::new(error.to_string()))?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod access;
 mod card_facts;
@@ -26,9 +77,9 @@ pub use crate::domain::call::RiskLevel;
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::input::Input;
 use crate::domain::owner::Owner;
-pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub(crate) use crate::domain::preview::Preview;
 pub use crate::domain::tool_request::Answer;
+pub use crate::store::permit::{IdempotencyKey, Permit, Requester};
 pub(crate) use current::{CurrentTools, SEPARATOR, SERVER_TOOLS_MAX, ServerTools};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 pub(crate) use registry::{InputError, OfServer, Registered, is_tool_name};

@@ -5,7 +5,7 @@ use super::registry::{ERRORS_MAX, MESSAGE_BYTES_MAX};
 use crate::domain::input::Input;
 use crate::domain::pointer;
 use crate::domain::text::cut;
-use crate::domain::waited::Waited;
+use crate::store::waited::Waited;
 use jsonschema::PatternOptions;
 use serde_json::Value;
 use std::time::Duration;

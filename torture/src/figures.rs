@@ -4,8 +4,8 @@ use crate::checks::{Records, Violation};
 use crate::clock::micros;
 use crate::http;
 use crate::json::At;
+use crate::mix::LEASE;
 use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Surface};
-use crate::world::LEASE;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The figures.

@@ -2,7 +2,8 @@
 //! violations.
 
 use crate::figures::Figures;
-use crate::world::{Db, REMOTE};
+use crate::mix::Db;
+use crate::world::REMOTE;
 
 /// A minimum for each minute of harm, on two cores with other load.
 struct Gate {
@@ -47,7 +48,7 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
     }
     let passed = |name: &str| figures.points.get(name).is_some_and(|(passed, _)| *passed > 0);
     // A run of less than a minute does not pass all failpoints.
-    let points: &[&str] = if minutes < 1.0 { &[] } else { &crate::nemesis::POINTS };
+    let points: &[&str] = if minutes < 1.0 { &[] } else { &crate::mix::POINTS };
     for point in points {
         for side in ["before", "after"] {
             let name = format!("{side}:{point}");
@@ -74,7 +75,7 @@ mod tests {
     fn enough() -> Figures {
         let states = ["succeeded", "failed", "interrupted", "rejected", "expired", "cancelled", "invalid"];
         let sides = ["before", "after"];
-        let points = crate::nemesis::POINTS.iter().flat_map(|it| sides.map(|side| format!("{side}:{it}")));
+        let points = crate::mix::POINTS.iter().flat_map(|it| sides.map(|side| format!("{side}:{it}")));
         Figures {
             decided: 1000,
             kills: 1000,

@@ -16,6 +16,7 @@ mod guards;
 mod history;
 mod json;
 mod load;
+mod mix;
 mod model;
 mod mutate;
 mod nemesis;
@@ -33,6 +34,7 @@ mod world;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use holdpoint_torture::http;
+use mix::Db;
 use progress::Progress;
 use run::{Outcome, Settings, Until};
 use std::path::{Path, PathBuf};
@@ -40,7 +42,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
-use world::Db;
 
 /// Tortures holdpoint servers and checks their promises.
 #[derive(Debug, Parser)]
@@ -112,7 +113,7 @@ async fn torture(cli: &Cli) -> Result<bool> {
         }
     }
     if cli.gentle {
-        settings.mix = nemesis::Mix::nothing();
+        settings.mix = mix::Mix::nothing();
         settings.until = Until::Time;
     }
     if cli.mutate {

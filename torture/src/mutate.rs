@@ -4,7 +4,7 @@
 
 use crate::bugs;
 use crate::checks::Violation;
-use crate::nemesis::{Harming, Mix};
+use crate::mix::{Harming, Mix};
 use crate::progress::Progress;
 use crate::run::{self, Settings, Until};
 use anyhow::Result;

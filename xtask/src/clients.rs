@@ -13,8 +13,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::no_more_arguments;
 use crate::openapi::{DOCUMENT, FULL_DOCUMENT};
 use crate::process::{capture, cargo, command_line, run};
+use crate::programs::{PROGRAMS, WITH_ALL};
 use crate::server::{Server, fresh_folder};
-use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
 
 const HERE: &str = "tests/clients";

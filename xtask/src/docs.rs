@@ -12,7 +12,17 @@ use crate::layout;
 const README_LINES: usize = 150;
 
 /// Where the test programs of the paths in `docs/invariants.md` and `docs/threats.md` have their sources.
-const SOURCES: [(&str, &str); 3] = [("it", "tests/it"), ("holdpoint", "src"), ("torture", "torture/src")];
+const SOURCES: [(&str, &str); 9] = [
+    ("it", "tests/it"),
+    ("holdpoint", "src"),
+    ("holdpoint_core", "crates/holdpoint-core/src"),
+    ("holdpoint_egress", "crates/holdpoint-egress/src"),
+    ("holdpoint_metrics", "crates/holdpoint-metrics/src"),
+    ("holdpoint_models", "crates/holdpoint-models/src"),
+    ("holdpoint_store", "crates/holdpoint-store/src"),
+    ("holdpoint_stream", "crates/holdpoint-stream/src"),
+    ("torture", "torture/src"),
+];
 
 /// Checks the length of the README, the links of all pages, the tests that pages name, and the words of comments.
 pub(crate) fn check(root: &Path) -> Result<()> {
@@ -62,8 +72,18 @@ fn private_words(root: &Path) -> Result<Vec<String>> {
 }
 
 /// The folders whose comments are in plain technical English.
-const PLAIN_ENGLISH: [&str; 9] =
-    ["src/", "serve/", "migrations/", "examples/", "packages/", "tests/", "torture/", "bench/", "xtask/"];
+const PLAIN_ENGLISH: [&str; 10] = [
+    "src/",
+    "crates/",
+    "serve/",
+    "migrations/",
+    "examples/",
+    "packages/",
+    "tests/",
+    "torture/",
+    "bench/",
+    "xtask/",
+];
 
 const PRIVATE_WORDS: [&str; 13] = [
     "whoever",
@@ -225,7 +245,7 @@ mod tests {
     fn only_paths_of_functions_name_a_test() {
         for (path, names) in [
             ("it::turns::a_turn", true),
-            ("holdpoint::domain::call::tests::ends", true),
+            ("holdpoint_core::call::tests::ends", true),
             ("holdpoint::config", false),
             ("holdpoint::tools::Tool", false),
             ("std::process::exit", false),

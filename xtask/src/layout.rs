@@ -21,9 +21,6 @@ use anyhow::{Context, Result};
 use self::names::Names;
 use crate::process;
 
-/// The sources of the crates in which imports form no circle.
-const CRATES: [&str; 2] = ["src/", "serve/src/"];
-
 /// The extensions of code files. The rules do not apply to data files, which may have any length.
 const CODE: &[&str] = &["rs", "ts", "tsx", "js", "jsx", "mjs"];
 
@@ -79,8 +76,8 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
         if extension(path) != "rs" {
             continue;
         }
-        let crate_root = CRATES.into_iter().find(|sources| path.starts_with(sources)).unwrap_or_default();
-        let module = names::module_of(path.strip_prefix(crate_root).unwrap_or(path));
+        let (crate_root, in_crate) = sources_of(path).unwrap_or(("", path));
+        let module = names::module_of(in_crate);
         match Names::read(module, &text) {
             Ok(names) => {
                 rules::names(path, &names, &mut report);
@@ -89,13 +86,20 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
             Err(error) => report(error.span().start().line, "syntax", error.to_string()),
         }
     }
-    for crate_root in CRATES {
-        for circle in circles::circles(crates.get(crate_root).map_or(&[], Vec::as_slice)) {
+    for (crate_root, files) in crates.iter().filter(|(crate_root, _)| !crate_root.is_empty()) {
+        for circle in circles::circles(files) {
             let what = format!("{} import each other", circle.join(", "));
-            violations.insert(Violation { path: crate_root.to_owned(), line: 1, rule: "circle", what });
+            violations.insert(Violation { path: (*crate_root).to_owned(), line: 1, rule: "circle", what });
         }
     }
     Ok(violations.into_iter().collect())
+}
+
+/// Returns the folder with the sources of a crate, `serve/src/` say, and the path of the file inside of it. `None` for a
+/// file that is not a part of a crate, such as a test.
+fn sources_of(path: &str) -> Option<(&str, &str)> {
+    let at = if path.starts_with("src/") { 0 } else { path.find("/src/")? + 1 };
+    Some(path.split_at(at + "src/".len()))
 }
 
 fn extension(path: &str) -> &str {

@@ -8,6 +8,7 @@ mod docs;
 mod layout;
 mod openapi;
 mod process;
+mod programs;
 mod schemathesis;
 mod server;
 mod steps;

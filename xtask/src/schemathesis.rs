@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::openapi::FULL_DOCUMENT;
 use crate::process::{capture, cargo, run};
+use crate::programs::{PROGRAMS, WITH_ALL};
 use crate::server::{Server, fresh_folder};
-use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
 
 const HERE: &str = "tests/schemathesis";

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
+use crate::programs::{PROGRAMS, WITH_ALL};
 use crate::{clients, docs, layout, no_more_arguments, schemathesis, suite, tooling, torture};
 
 /// One thing that has to hold before a change goes in.
@@ -21,26 +22,6 @@ pub(crate) struct Step {
     pub(crate) summary: &'static str,
     action: fn(&Path, &[String]) -> Result<()>,
 }
-
-/// The build of the programs that steps and tests start. As part of the workspace and with the examples, which use the
-/// dependencies of tests, so that every step has the same features and the library is built once.
-pub(crate) const PROGRAMS: [&str; 12] = [
-    "build",
-    "--workspace",
-    "--locked",
-    "--examples",
-    "--bin",
-    "holdpoint",
-    "--bin",
-    "holdpoint-torture",
-    "--bin",
-    "holdpoint-torture-server",
-    "--bin",
-    "holdpoint-torture-remote",
-];
-
-/// Every feature, in one build for all steps: what is off by default is tested too.
-pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/bench,holdpoint/otel"];
 
 /// Cheapest first, so that a slip costs seconds and not a build.
 pub(crate) const STEPS: &[Step] = &[

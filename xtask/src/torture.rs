@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::layout::git;
 use crate::no_more_arguments;
 use crate::process::{built, cargo, command_line, run};
-use crate::steps::{PROGRAMS, WITH_ALL};
+use crate::programs::{PROGRAMS, WITH_ALL};
 use crate::tooling;
 
 /// The runs without arguments: one minute on each database, always with the same seed.

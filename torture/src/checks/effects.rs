@@ -3,7 +3,8 @@
 use super::case::{Cases, hash};
 use super::{Records, Violation};
 use crate::clock::micros;
-use crate::world::{HTTP_TOOL, LEASE};
+use crate::mix::LEASE;
+use crate::world::HTTP_TOOL;
 use serde_json::json;
 use std::collections::HashMap;
 

@@ -570,7 +570,7 @@ fn errors_in_the_logs_are_found() {
     let log_line = |text: &str| LogLine { at: 0, replica: 0, text: text.to_owned() };
     let refusal = log_line("error returned from database: a decision is final");
     assert_eq!(broken(|it| it.logs.push(refusal)), ["G"]);
-    let own = log_line(r#"{"message":"something panicked","at":"src/store/mod.rs:1:1"}"#);
+    let own = log_line(r#"{"message":"something panicked","at":"crates/holdpoint-store/src/lib.rs:1:1"}"#);
     assert_eq!(broken(|it| it.logs.push(own)), ["P"]);
     let tool = log_line(r#"{"message":"something panicked","at":"torture/src/bin/server/tools.rs:1:1"}"#);
     assert_eq!(broken(|it| it.logs.push(tool)), Vec::<&str>::new());

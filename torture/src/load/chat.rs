@@ -3,14 +3,15 @@
 
 use super::held_calls::HeldCall;
 use super::users::User;
-use super::{Amount, Load, decide};
-use crate::http::{Disconnect, DisconnectKind, Request};
+use super::{Load, decide};
+use crate::http::Request;
 use crate::json::At;
+use crate::mix::LEASE;
 use crate::plan::{Plan, PlannedCall};
 use crate::random::Random;
 use crate::record::{Observation, Span, Turn};
 use crate::stream::{Dialect, FactKind, StreamContent};
-use crate::world::{HTTP_TOOL, LEASE, MCP_TOOL, WORKER_TOOLS};
+use crate::world::{HTTP_TOOL, MCP_TOOL, WORKER_TOOLS};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -230,7 +231,7 @@ impl Chat<'_> {
     async fn stream(&mut self, request: Request) {
         let replica = self.load.any_replica(self.random);
         let disconnects = self.random.percent(self.load.amount.disconnecting / 2);
-        let disconnect = disconnects.then(|| random_disconnect(&self.load.amount, self.random)).flatten();
+        let disconnect = disconnects.then(|| self.load.amount.disconnect(self.random)).flatten();
         let started = self.load.now();
         let attached = request.method == Method::GET;
         let request = Request { dialect: Some(self.dialect.name()), ..request }.disconnecting(disconnect);
@@ -289,11 +290,4 @@ impl Chat<'_> {
 fn calls(messages: &[Value]) -> impl Iterator<Item = &Value> {
     let parts = messages.iter().filter_map(|message| message.at("/parts").as_array()).flatten();
     parts.filter_map(|part| part.get("tool_call"))
-}
-
-/// Draws a disconnect.
-pub(super) fn random_disconnect(amount: &Amount, random: &mut Random) -> Option<Disconnect> {
-    let kind = *random.pick(&DisconnectKind::ALL)?;
-    let (from, to) = amount.disconnecting_ms;
-    Some(Disconnect { after: random.millis(from, to), kind })
 }

@@ -2,7 +2,6 @@
 //! their decisions, disconnect in the middle of a request, and decide at the last moment.
 
 use super::Load;
-use super::chat::random_disconnect;
 use super::held_calls::HeldCall;
 use super::users::User;
 use crate::clock::Micros;
@@ -179,8 +178,7 @@ impl Decider {
 
     async fn post(&mut self, replica: usize, path: String, body: Value, surface: Surface) -> bool {
         let disconnects = self.random.percent(self.load.amount.disconnecting);
-        let disconnect =
-            disconnects.then(|| random_disconnect(&self.load.amount, &mut self.random)).flatten();
+        let disconnect = disconnects.then(|| self.load.amount.disconnect(&mut self.random)).flatten();
         let recorded = self.record_request(&self.held.call, replica, surface);
         let request = Request::post(path, &self.user.token, Some(body)).disconnecting(disconnect);
         let response = self.load.try_send(replica, request).await;
@@ -353,7 +351,7 @@ async fn decide_on_the_page(load: Arc<Load>, held: HeldCall, mut random: Random)
     let body = json!({ "id": held.thread, "messages": [message], "trigger": "submit-message" });
     let replica = load.any_replica(&mut random);
     let disconnects = random.percent(load.amount.disconnecting);
-    let disconnect = disconnects.then(|| random_disconnect(&load.amount, &mut random)).flatten();
+    let disconnect = disconnects.then(|| load.amount.disconnect(&mut random)).flatten();
     let path = format!("/qa/chat_streamed/{}", held.thread);
     let request =
         Request { dialect: Some(Dialect::UiV6.name()), ..Request::post(path, &held.owner.token, Some(body)) };

@@ -9,7 +9,7 @@ mod users;
 pub(crate) use users::Users;
 
 use crate::clock::Micros;
-use crate::http::{Request, Response};
+use crate::http::{Disconnect, DisconnectKind, Request, Response};
 use crate::random::Random;
 use crate::record::{Book, FINAL_READ, Observation, Span};
 use crate::rows::{CallRow, Rows};
@@ -41,6 +41,15 @@ pub(crate) struct Amount {
     pub(crate) slow: u32,
     /// The range of the run times of slow calls, in milliseconds.
     pub(crate) slow_ms: (u64, u64),
+}
+
+impl Amount {
+    /// Draws a disconnect.
+    fn disconnect(&self, random: &mut Random) -> Option<Disconnect> {
+        let kind = *random.pick(&DisconnectKind::ALL)?;
+        let (from, to) = self.disconnecting_ms;
+        Some(Disconnect { after: random.millis(from, to), kind })
+    }
 }
 
 /// The shared state of the load.

@@ -11,13 +11,12 @@ pub(crate) use replica::{Replica, ReplicaCommand};
 
 use crate::clock::Clock;
 use crate::guards;
+use crate::mix::{Db, LEASE, Mix};
 use crate::model::Model;
-use crate::nemesis::Mix;
 use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::record::Book;
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use cluster::Cluster;
 use configuration::Configuration;
 use front_door::FrontDoor;
@@ -34,8 +33,6 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// The lease of a turn or an execution.
-pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// The interval of the sweeper.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
 /// The maximal time from an approval to the claim of the call.
@@ -64,15 +61,6 @@ pub(crate) const WORKER_TOOLS: [&str; 2] = ["pay_worker", "note_worker"];
 pub(crate) const REMOTE: [&str; 4] = [MCP_TOOL, HTTP_TOOL, WORKER_TOOLS[0], WORKER_TOOLS[1]];
 /// The time that the service has to report an outcome.
 pub(crate) const RESULT_DEADLINE: Duration = Duration::from_secs(5);
-
-/// The kind of database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Db {
-    /// A file with one server.
-    Sqlite,
-    /// A Postgres server of the run, with any number of replicas.
-    Postgres,
-}
 
 /// The shared state of all parts of a run.
 #[derive(Debug)]

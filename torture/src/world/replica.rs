@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::clock::Micros;
-use crate::nemesis::{self, Mix};
+use crate::mix::{self, Mix};
 use crate::random::Random;
 use crate::record::{Deed, DeedKind, LogLine};
 use anyhow::{Context, Result};
@@ -90,7 +90,7 @@ impl Keeper {
         mut arguments: Vec<String>,
     ) {
         loop {
-            let faults = nemesis::faults(&self.mix.borrow(), self.number, &mut self.random);
+            let faults = mix::faults(&self.mix.borrow(), self.number, &mut self.random);
             let arguments_now = [arguments.as_slice(), &faults].concat();
             let started = tokio::select! {
                 started = self.start(&address, &arguments_now) => started,

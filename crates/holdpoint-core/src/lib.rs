@@ -1,0 +1,84 @@
+//! The pure core: threads, calls, decisions and turns. This layer does not wait and does no I/O.
+//!
+//! The domain knows JSON values, because the inputs and outputs of tools are such values. It also knows that
+//! pages show calls, that a model reads texts, and that messages and calls are stored, but not in which form.
+//! The words and the JSON of the tables are in `store`, those of the streams in `stream`, and those of the
+//! models' servers in `llm`. A value has at most one name, the one in the documentation, for people, logs,
+//! metrics and routes. A change of that name changes neither a row nor a byte of a stream.
+
+#![warn(missing_docs)]
+
+pub mod assignment;
+pub mod call;
+pub mod call_times;
+pub mod canonical;
+pub mod card;
+pub mod clock;
+pub mod cut_outcomes;
+pub mod decision;
+pub mod definition;
+pub mod delegation;
+pub mod endpoint;
+pub mod event;
+pub mod grant;
+pub mod headline;
+pub mod hex;
+pub mod hold;
+pub mod id;
+pub mod input;
+pub mod input_bounds;
+pub mod link;
+pub mod message;
+pub mod model_texts;
+pub mod nesting;
+pub mod obstacle;
+pub mod output;
+pub mod owner;
+pub mod placeholders;
+pub mod pointer;
+pub mod policy;
+pub mod preview;
+pub mod quorum;
+pub mod remote;
+pub mod replay;
+pub mod run;
+mod script;
+pub mod secrets;
+mod shown;
+pub mod sign_in;
+pub mod strict_json;
+pub mod surrogates;
+pub mod text;
+pub mod tool_request;
+pub mod turn;
+pub mod visible;
+pub mod wire_id;
+
+/// The user of a request. Everything that is read or changed for the request belongs to this user, or is
+/// visible to this user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// The tenant. The data of another tenant does not exist for this principal.
+    pub tenant_id: String,
+    /// The user inside the tenant.
+    pub user_id: String,
+    /// The user's roles, by the operator's names. Roles grant rights that other users do not have.
+    pub roles: Vec<String>,
+}
+
+impl Principal {
+    /// Returns the one user of a server without authentication.
+    pub fn local() -> Self {
+        Self { tenant_id: "default".to_owned(), user_id: "local".to_owned(), roles: Vec::new() }
+    }
+
+    /// Whether the user has at least one role of the list.
+    pub fn has_one_of(&self, roles: &[String]) -> bool {
+        self.roles.iter().any(|role| roles.contains(role))
+    }
+
+    /// Returns this principal as the actor of an event or a decision.
+    pub fn actor(&self) -> String {
+        delegation::actor_of(&self.user_id)
+    }
+}

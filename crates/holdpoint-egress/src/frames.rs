@@ -1,0 +1,303 @@
+//! The framing of streamed responses: server-sent events (WHATWG HTML, "Server-sent events") and JSON lines.
+//!
+//! The size of an unfinished event is limited. Of an event the reader uses its name and its data. A server that
+//! answers with one JSON document in place of events is read as well.
+
+use super::chain;
+use bytes::{Buf, Bytes, BytesMut};
+use futures::stream::{BoxStream, Stream, StreamExt};
+use std::io;
+use tokio_util::codec::{Decoder, FramedRead};
+use tokio_util::io::StreamReader;
+
+/// The longest event. No server needs more, and an endless event would fill the memory.
+const EVENT_BYTES_MAX: usize = 8 << 20;
+
+/// The first length of the buffer, in bytes, which grows to the length of an event. Most events are shorter.
+const BUFFER_BYTES: usize = 1 << 10;
+
+/// The name of an event about a failure.
+pub const ERROR: &str = "error";
+
+/// The framing of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-Sent Events.
+    Sse,
+    /// One JSON value in each line.
+    JsonLines,
+}
+
+/// One frame of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// An event.
+    Event {
+        /// The name, or an empty text.
+        name: String,
+        /// The data of the event; its lines joined.
+        data: String,
+    },
+    /// A JSON document in place of events.
+    Document(String),
+    /// A sign of life.
+    Comment,
+}
+
+/// The error of a stream without a next frame.
+#[derive(Debug)]
+pub enum Broken {
+    /// The connection broke.
+    Stream(String),
+    /// An event cannot be read.
+    Event(&'static str),
+}
+
+type Chunks = BoxStream<'static, io::Result<Bytes>>;
+
+/// A stream of frames.
+pub struct Frames {
+    lines: FramedRead<StreamReader<Chunks, Bytes>, Lines>,
+    framing: Framing,
+    /// The name and the data lines of an unfinished event.
+    name: String,
+    data: Option<String>,
+    /// The lines of an unfinished document.
+    document: Option<String>,
+    started: bool,
+    /// Whether a line was no field of an event, so that the body may be no stream at all.
+    has_other_lines: bool,
+}
+
+impl Frames {
+    /// Reads the frames of a response.
+    pub fn new(bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static, framing: Framing) -> Self {
+        let chunks = bytes.map(|chunk| chunk.map_err(|error| io::Error::other(chain(error)))).boxed();
+        let lines = FramedRead::with_capacity(StreamReader::new(chunks), Lines::default(), BUFFER_BYTES);
+        Self {
+            lines,
+            framing,
+            name: String::new(),
+            data: None,
+            document: None,
+            started: false,
+            has_other_lines: false,
+        }
+    }
+
+    /// Returns whether the body has lines that belong to no event.
+    pub const fn has_other_lines(&self) -> bool {
+        self.has_other_lines
+    }
+
+    /// Returns the next frame. Returns `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<Result<Frame, Broken>> {
+        loop {
+            match self.lines.next().await {
+                Some(Ok(line)) => match self.line(line) {
+                    Ok(None) => {}
+                    Ok(Some(frame)) => return Some(Ok(frame)),
+                    Err(error) => return Some(Err(error)),
+                },
+                Some(Err(LineError::TooLong)) => return Some(Err(too_long())),
+                Some(Err(LineError::Io(error))) => {
+                    return Some(Err(Broken::Stream(format!("the stream broke: {error}"))));
+                }
+                // Some servers end the stream without a blank line.
+                None => return self.document.take().map(Frame::Document).or_else(|| self.event()).map(Ok),
+            }
+        }
+    }
+
+    fn line(&mut self, mut line: String) -> Result<Option<Frame>, Broken> {
+        if !self.started {
+            if line.starts_with('\u{feff}') {
+                line.remove(0);
+            }
+            self.started = !line.trim().is_empty();
+            if self.started && self.framing == Framing::Sse && line.trim_start().starts_with(['{', '[']) {
+                self.document = Some(line);
+                return Ok(None);
+            }
+        }
+        if self.framing == Framing::JsonLines {
+            let blank = line.trim().is_empty();
+            let event = |data| Frame::Event { name: String::new(), data };
+            return Ok(Some(if blank { Frame::Comment } else { event(line) }));
+        }
+        if let Some(document) = &mut self.document {
+            // Some servers end a document as they end a stream. No line of JSON begins with this name.
+            if !line.starts_with("data:") {
+                append(document, &line)?;
+                return Ok(None);
+            }
+            let document = self.document.take().map(Frame::Document);
+            self.field(line)?;
+            return Ok(document);
+        }
+        if line.is_empty() {
+            return Ok(self.event());
+        }
+        if line.starts_with(':') {
+            return Ok(Some(Frame::Comment));
+        }
+        self.field(line)?;
+        Ok(None)
+    }
+
+    fn field(&mut self, mut line: String) -> Result<(), Broken> {
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => match &mut self.data {
+                Some(data) => append(data, value)?,
+                None => {
+                    let before = line.len().saturating_sub(value.len());
+                    line.drain(..before);
+                    self.data = Some(line);
+                }
+            },
+            "event" => self.name = value.to_owned(),
+            // Old servers of llama.cpp report a failure in a field of its own.
+            ERROR => {
+                self.name = ERROR.to_owned();
+                self.data = Some(value.to_owned());
+            }
+            "id" | "retry" => {}
+            _ => self.has_other_lines = true,
+        }
+        Ok(())
+    }
+
+    /// Returns the finished event, if it has data.
+    fn event(&mut self) -> Option<Frame> {
+        let name = std::mem::take(&mut self.name);
+        let data = self.data.take().filter(|data| !data.trim().is_empty())?;
+        Some(Frame::Event { name, data })
+    }
+}
+
+/// Appends a line to the lines of an event.
+fn append(lines: &mut String, line: &str) -> Result<(), Broken> {
+    if lines.len().saturating_add(line.len()) >= EVENT_BYTES_MAX {
+        return Err(too_long());
+    }
+    lines.push('\n');
+    lines.push_str(line);
+    Ok(())
+}
+
+fn too_long() -> Broken {
+    Broken::Event("an event is too long")
+}
+
+/// Splits bytes into lines that end with CR, LF or both. Bytes that are no UTF-8 become U+FFFD, as the standard
+/// requires.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Whether the last line ended with CR, so that a LF belongs to its end.
+    after_return: bool,
+    /// The bytes of the unfinished line in which no end was found.
+    searched: usize,
+}
+
+#[derive(Debug)]
+enum LineError {
+    TooLong,
+    Io(io::Error),
+}
+
+impl From<io::Error> for LineError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Decoder for Lines {
+    type Item = String;
+    type Error = LineError;
+
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<String>, LineError> {
+        if self.after_return
+            && let Some(first) = bytes.first()
+        {
+            self.after_return = false;
+            if *first == b'\n' {
+                bytes.advance(1);
+            }
+        }
+        let unsearched = bytes.get(self.searched..).unwrap_or_default();
+        let Some(found) = unsearched.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            self.searched = bytes.len();
+            return if self.searched > EVENT_BYTES_MAX { Err(LineError::TooLong) } else { Ok(None) };
+        };
+        let line = bytes.split_to(self.searched.saturating_add(found));
+        self.searched = 0;
+        if line.len() > EVENT_BYTES_MAX {
+            return Err(LineError::TooLong);
+        }
+        self.after_return = bytes.get_u8() == b'\r';
+        Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+    }
+
+    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<String>, LineError> {
+        if let Some(line) = self.decode(bytes)? {
+            return Ok(Some(line));
+        }
+        self.searched = 0;
+        let line = bytes.split();
+        Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{FutureExt, stream};
+
+    fn read(text: &str, cut: usize) -> Vec<String> {
+        let pieces: Vec<_> = text.as_bytes().chunks(cut).map(|it| Ok(Bytes::copy_from_slice(it))).collect();
+        let mut frames = Frames::new(stream::iter(pieces), Framing::Sse);
+        let mut read = Vec::new();
+        while let Some(frame) = frames.next().now_or_never().unwrap() {
+            read.push(match frame.unwrap() {
+                Frame::Event { name, data } => format!("{name}={data}"),
+                Frame::Document(json) => format!("document={json}"),
+                Frame::Comment => ":".to_owned(),
+            });
+        }
+        read
+    }
+
+    #[test]
+    fn events_have_their_name_and_their_data_whatever_ends_the_lines() {
+        let text =
+            "\u{feff}: hi\nevent: a\nid: 1\ndata: x\ndata:y\n\nevent: b\n\ndata: z\n\ndata\n\ndata: end";
+        for end in ["\n", "\r\n", "\r"] {
+            for cut in [1, 7, 1000] {
+                let read = read(&text.replace('\n', end), cut);
+                assert_eq!(read, [":", "a=x\ny", "=z", "=end"], "{end:?} {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_with_an_error_is_an_error_event() {
+        assert_eq!(read("error: {\"code\":500}\n\ndata: x\n\n", 9), ["error={\"code\":500}", "=x"]);
+    }
+
+    #[test]
+    fn a_document_in_place_of_events_is_read_whole() {
+        assert_eq!(read("\n{\n \"a\": 1\n}\n", 3), ["document={\n \"a\": 1\n}"]);
+        assert_eq!(read("{\"a\":1}\n\ndata: [DONE]\n\n", 3), ["document={\"a\":1}\n", "=[DONE]"]);
+        assert_eq!(read("[{\"a\":1}]", 3), ["document=[{\"a\":1}]"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_become_the_replacement_character() {
+        let bytes = Bytes::from_static(b"data: a\xffb\n\n");
+        let mut frames = Frames::new(stream::iter([Ok(bytes)]), Framing::Sse);
+        let frame = frames.next().now_or_never().unwrap().unwrap().unwrap();
+        assert_eq!(frame, Frame::Event { name: String::new(), data: "a\u{fffd}b".to_owned() });
+    }
+}

@@ -1,0 +1,40 @@
+//! Requests of tests, which reach no person.
+
+use crate::domain::call::Execution;
+use crate::domain::clock::Timestamp;
+use crate::domain::id::{ExecId, ToolCallId};
+use crate::domain::tool_request::{Answer, Question};
+use crate::store::request_sender::{InputRequests, RequestSender};
+use crate::store::waited::Waited;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Answers nothing, and counts the questions.
+#[derive(Default)]
+pub(super) struct Silent(pub(super) AtomicU64);
+
+impl InputRequests for Silent {
+    fn send(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Answer::Cancel })
+    }
+
+    fn send_once(&self, _: (ToolCallId, Execution), _: String, _: Question) -> BoxFuture<'_, Option<Answer>> {
+        Box::pin(async { None })
+    }
+
+    fn withdraw(&self, _: (ToolCallId, Execution), _: String) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+impl Silent {
+    /// Returns the right of an execution that does not exist.
+    pub(super) fn sender(self: &Arc<Self>) -> RequestSender {
+        let id = uuid::Uuid::nil();
+        let started_at = Timestamp::from_micros(0);
+        let of = (ToolCallId::new(id), Execution { id: ExecId::new(id), attempt: 1, started_at });
+        RequestSender::new(Some(self.clone()), of, Waited::default())
+    }
+}
