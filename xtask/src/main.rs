@@ -5,12 +5,14 @@
 mod bench;
 mod clients;
 mod docs;
+mod lanes;
 mod layout;
 mod openapi;
 mod process;
 mod programs;
 mod schemathesis;
 mod server;
+mod shards;
 mod steps;
 mod suite;
 mod tooling;
@@ -42,7 +44,16 @@ fn dispatch(args: &[String]) -> Result<()> {
         "help" | "-h" | "--help" => print_help(),
         "test" => {
             no_more_arguments(command, rest)?;
-            steps::run_all(&root)?;
+            shards::ci(&root, &[])?;
+        }
+        "ci" => shards::ci(&root, rest)?,
+        "t0" | "t1" | "t2" => {
+            no_more_arguments(command, rest)?;
+            match command.as_str() {
+                "t0" => lanes::t0(&root)?,
+                "t1" => lanes::t1(&root)?,
+                _ => lanes::t2(&root)?,
+            }
         }
         "check" => {
             no_more_arguments(command, rest)?;
@@ -63,7 +74,11 @@ fn dispatch(args: &[String]) -> Result<()> {
 
 fn print_help() {
     println!("cargo xtask <command>\n");
-    println!("  {:<12} every step below, in this order, up to the first that fails", "test");
+    println!("  {:<12} the tests of the pure crates: seconds", "t0");
+    println!("  {:<12} t0, and the core of tests/it on SQLite: a minute", "t1");
+    println!("  {:<12} t0, and all of tests/it on SQLite: minutes", "t2");
+    println!("  {:<12} every step below, two at a time; --shard NAME: some of them", "ci");
+    println!("  {:<12} the same as ci", "test");
     for step in steps::STEPS {
         println!("  {:<12}   {}", step.command, step.summary);
     }

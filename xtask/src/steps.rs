@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -116,29 +115,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     run_steps(root, STEPS.iter().filter(|step| QUICK.contains(&step.command)))
 }
 
-/// Runs every step up to the first that fails.
-pub(crate) fn run_all(root: &Path) -> Result<()> {
-    // Minutes of compiling should not end with a missing program.
-    tooling::require_node()?;
-    tooling::require_postgres()?;
-    tooling::require_nginx()?;
-    tooling::require_chromium()?;
-    tooling::require_python()?;
-    tooling::require_java()?;
-    thread::scope(|scope| {
-        // The tools are installed beside the first steps, which compile on one core for a part of their time. If an
-        // installation fails, the step that needs the tool installs it again and reports the error.
-        scope.spawn(|| tooling::install_node_projects(root).is_ok());
-        scope.spawn(|| tooling::python_programs(root, &tooling::SCHEMATHESIS).is_ok());
-        scope.spawn(|| tooling::python_programs(root, &tooling::CLIENTS).is_ok());
-        scope.spawn(|| tooling::python_programs(root, &tooling::MCP).is_ok());
-        scope.spawn(|| tooling::python_programs(root, &tooling::MAIL).is_ok());
-        scope.spawn(|| tooling::python_programs(root, &tooling::DENY).is_ok());
-        run_steps(root, STEPS.iter())
-    })
-}
-
-fn run_steps<'a>(root: &Path, steps: impl Iterator<Item = &'a Step> + Clone) -> Result<()> {
+pub(crate) fn run_steps<'a>(root: &Path, steps: impl Iterator<Item = &'a Step> + Clone) -> Result<()> {
     let (mut times, all) = (Vec::new(), steps.clone().count());
     for (position, step) in steps.enumerate() {
         announce(&format!("[{}/{all}] {}: {}", position + 1, step.name, step.summary));
@@ -157,7 +134,7 @@ fn run_steps<'a>(root: &Path, steps: impl Iterator<Item = &'a Step> + Clone) -> 
 }
 
 /// Escape codes are for people; in a log file they are noise.
-fn announce(line: &str) {
+pub(crate) fn announce(line: &str) {
     if stdout().is_terminal() {
         println!("\x1b[1;36m{line}\x1b[0m");
     } else {
@@ -165,7 +142,7 @@ fn announce(line: &str) {
     }
 }
 
-fn summary(times: &[(&str, Duration)]) -> String {
+pub(crate) fn summary(times: &[(&str, Duration)]) -> String {
     let mut table = format!("\n{:<12} {:>8}\n", "step", "seconds");
     for (name, time) in times {
         table.push_str(&format!("{name:<12} {:>8.1}\n", time.as_secs_f64()));
@@ -237,6 +214,13 @@ fn test_only(root: &Path, args: &[String]) -> Result<()> {
         run(cargo(root, &["test", "--workspace", "--locked", "--doc"]).args(WITH_ALL))?;
     }
     Ok(())
+}
+
+/// Runs tests of the workspace with these further arguments.
+pub(crate) fn run_tests(root: &Path, args: &[String], for_tests: &[&str]) -> Result<()> {
+    prepare_tests(root)?;
+    let mut command = cargo(root, &["test", "--workspace", "--locked"]);
+    run_suite(command.args(WITH_ALL), args, for_tests)
 }
 
 /// Runs tests with these further arguments: those before `--` are for cargo, the others for the tests.

@@ -1,7 +1,7 @@
 //! The runner of the fuzz targets: checks a property with random cases for a limited time. And cases for the tests of
 //! several crates.
 //!
-//! `FUZZ_SECONDS` sets the time (default: 2). `FUZZ_SEED` sets the first seed, which reproduces a failure.
+//! `FUZZ_SECONDS` sets the time (default: 2; fractions are allowed). `FUZZ_SEED` sets the first seed, which reproduces a failure.
 //! The runner reduces a failing case to a minimal one.
 
 #![warn(missing_docs)]
@@ -12,6 +12,7 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestError, TestRng, TestRunner};
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 const SECONDS: &str = "FUZZ_SECONDS";
@@ -25,7 +26,7 @@ where
     S: Strategy,
     S::Value: Debug,
 {
-    let time = Duration::from_secs(number(SECONDS).unwrap_or(2));
+    let time = Duration::from_secs_f64(number(SECONDS).unwrap_or(2.0));
     let first = number(SEED).unwrap_or_else(|| u64::from(RandomState::new().hash_one(0) as u32));
     let started = Instant::now();
     let mut run = 0_u64;
@@ -50,6 +51,6 @@ where
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
-fn number(name: &str) -> Option<u64> {
+fn number<N: FromStr>(name: &str) -> Option<N> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
 }
