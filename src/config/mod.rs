@@ -15,6 +15,7 @@ mod limits;
 mod log;
 mod mail;
 mod mcp;
+mod mcp_oauth;
 mod model;
 mod notify;
 mod notify_post;
@@ -49,6 +50,7 @@ pub use log::{Log, LogFormat};
 pub use mail::{Mail, MailTls};
 pub use mcp::{McpProtocol, McpServer};
 pub(crate) use mcp::{Reached, key as mcp_key};
+pub use mcp_oauth::McpOauth;
 pub use model::Model;
 #[cfg(test)]
 pub(crate) use model::OWN_FIELDS;

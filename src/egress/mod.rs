@@ -3,11 +3,13 @@
 
 mod addresses;
 mod frames;
+mod oauth;
 mod post;
 mod reach;
 mod trace;
 
 pub(crate) use frames::{Broken, ERROR, Frame, Frames, Framing};
+pub(crate) use oauth::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
 pub(crate) use post::{Post, Unanswered};
 pub(crate) use reach::Reach;
 pub(crate) use trace::continue_trace;

@@ -1,5 +1,6 @@
 //! Tools of MCP servers, with servers from npm (`tests/mcp`).
 
+mod callers;
 mod configuration;
 mod conformance;
 mod crashes;
@@ -13,6 +14,7 @@ mod odd;
 mod pins;
 mod python;
 mod reach;
+mod rooms;
 mod rounds;
 mod schema;
 mod sessions;
