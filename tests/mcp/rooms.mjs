@@ -1,7 +1,8 @@
 // MCP servers over HTTP (protocol 2025-06-18), at the port of its argument, on no SDK: one for each first part of a path,
 // the room, each with its own issuer of tokens.
 //   /{room}/mcp       the server, with sessions. Its tool `delete_file` answers "done"; with the note "task" as a task, which is
-//                     completed once the state has { completed: true }; with the note "wait" after { go: true }
+//                     completed once the state has { completed: true }; with the note "wait" after { go: true }; with the
+//                     note "echo" by an error that repeats the token
 //   /{room}/sse       the same with the transport of earlier servers; its stream names { endpoint }, and messages are taken
 //                     at { messages }
 //   /{room}/issuer    the issuer of the room
@@ -97,9 +98,11 @@ createServer(async (request, response) => {
   }
   if (path.startsWith('issuer/')) return issuer(room, path.slice('issuer/'.length), request, response);
   if (path === 'sse' && request.method === 'GET') {
-    room.streams.push(response);
+    const token = request.headers.authorization?.replace('Bearer ', '');
+    if (state.guarded && !room.valid.has(token)) return response.writeHead(401).end();
+    const stream = room.streams.push(response) - 1;
     response.writeHead(200, { 'content-type': 'text/event-stream' });
-    return response.write(`event: endpoint\ndata: ${state.endpoint}\n\n`);
+    return response.write(`event: endpoint\ndata: ${state.endpoint}?stream=${stream}\n\n`);
   }
   if (path === 'sse') return response.writeHead(405).end();
   const isEarlier = url.pathname === state.messages;
@@ -133,8 +136,9 @@ createServer(async (request, response) => {
   const begun = method === 'initialize' ? randomUUID() : undefined;
   if (begun) room.known.set(begun, true);
   if (id === undefined) return response.writeHead(202).end();
+  if (params?.arguments?.note === 'echo') return response.writeHead(500).end(`bad token: ${token}`);
   const answer = { jsonrpc: '2.0', id, ...(await answerOf(room, message)) };
   if (!isEarlier) return json(200, answer, begun ? { 'mcp-session-id': begun } : {});
   response.writeHead(202).end();
-  return room.streams.at(-1).write(`event: message\ndata: ${JSON.stringify(answer)}\n\n`);
+  return room.streams[url.searchParams.get('stream')].write(`event: message\ndata: ${JSON.stringify(answer)}\n\n`);
 }).listen(port, '127.0.0.1');

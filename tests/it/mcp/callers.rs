@@ -129,6 +129,34 @@ async fn sessions_make_room_for_others_only_while_no_call_uses_them() {
 }
 
 #[tokio::test]
+async fn while_all_sessions_have_calls_a_call_of_one_more_caller_fails_and_nothing_of_it_is_sent() {
+    let rooms = Rooms::start().await;
+    let lines = json!({ "headers": { "x-user": "{user_id}", "x-key": "key-1" }, "timeout": "60s" });
+    let (mut server, ann, _) = rooms.server("a", &lines).await;
+    let mut calls = Vec::new();
+    for n in 0..64 {
+        let person = server.client.as_user("t1", &format!("user-{n}"), &[]);
+        let id = hold(&mut server, &person, "wait").await;
+        calls.push((person, id));
+    }
+    let ended = join_all(calls.iter().map(|(person, id)| person.approve(id)));
+    let (ended, ()) = tokio::join!(ended, async {
+        let called = async || (rooms.requests_of("a", "tools/call").await.len() == 64).then_some(());
+        eventually("the calls are made", called).await;
+        let call = approved(&mut server, &ann, "n").await;
+        let why = "The tool failed: its server has too many sessions now; the tool did not run";
+        assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(why)));
+        rooms.set("a", &json!({ "go": true })).await;
+    });
+    for ended in ended {
+        assert_eq!(ended.body["state"], "succeeded", "{:?}", ended.body);
+    }
+    assert_eq!(approved(&mut server, &ann, "n").await["state"], "succeeded");
+    let begun = rooms.requests_of("a", "initialize").await;
+    assert_eq!(begun.len(), 66, "one lists, and one made room");
+}
+
+#[tokio::test]
 async fn after_a_kill_the_next_process_polls_a_task_in_a_session_of_its_user() {
     let rooms = Rooms::start().await;
     let url = rooms.url("a/mcp");

@@ -82,6 +82,8 @@ impl Rooms {
             config.egress.allow = vec!["127.0.0.1".to_owned()];
             config.mcp = vec![entry];
             config.approval.sweep = Duration::from_millis(100);
+            (config.limits.turns_per_minute, config.limits.decisions_per_minute) = (Some(0), Some(0));
+            config.limits.requests_per_minute = Some(0);
         }))
         .await;
         let ann = server.client.as_user("t1", "ann", &[]);
