@@ -83,6 +83,25 @@ async fn a_session_of_a_user_that_has_ended_is_begun_again_for_the_same_user_and
 }
 
 #[tokio::test]
+async fn after_a_restart_of_the_server_each_user_has_a_session_again_and_no_other_one_is_used() {
+    let rooms = Rooms::start().await;
+    let (mut server, ann, bob) = rooms.server("a", &named()).await;
+    for (person, user) in [(&ann, "t1/ann"), (&bob, "t2/bob")] {
+        assert_eq!(approved(&mut server, person, user).await["state"], "succeeded");
+    }
+    let rooms = rooms.started_again().await;
+    for (person, user) in [(&bob, "t2/bob"), (&ann, "t1/ann"), (&bob, "t2/bob")] {
+        tool(person, TOOL).await;
+        let call = approved(&mut server, person, user).await;
+        assert_eq!((&call["state"], &call["output"]), (&json!("succeeded"), &json!("done")), "{call}");
+    }
+    let called = rooms.requests_of("a", "tools/call").await;
+    assert_eq!(called.len(), 3);
+    assert!(called.iter().all(|call| call["user"] == call["note"]), "{called:?}");
+    assert!(users(&rooms, "a").await.values().all(|users| users.len() == 1));
+}
+
+#[tokio::test]
 async fn a_user_that_no_header_can_name_has_a_failed_call_and_nothing_is_sent() {
     let rooms = Rooms::start().await;
     let (mut server, _, _) = rooms.server("a", &named()).await;

@@ -15,7 +15,7 @@ pub(super) const TOOL: &str = "s__delete_file";
 /// The process of the servers. Dropping it kills the process.
 pub(super) struct Rooms {
     child: Child,
-    port: u16,
+    client: Client,
 }
 
 impl Drop for Rooms {
@@ -27,27 +27,37 @@ impl Drop for Rooms {
 impl Rooms {
     pub(super) async fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::at(port).await
+    }
+
+    /// The same servers, which know nothing any more.
+    pub(super) async fn started_again(self) -> Self {
+        let port = self.client.base.rsplit(':').next().unwrap().parse().unwrap();
+        drop(self);
+        Self::at(port).await
+    }
+
+    async fn at(port: u16) -> Self {
         let mut node = Command::new("node");
         node.arg(packages().join("rooms.mjs")).arg(port.to_string()).stdin(Stdio::null());
-        let rooms = Self { child: node.spawn().unwrap(), port };
-        let answers = async || reqwest::get(rooms.url("a/state")).await.ok();
+        let client = Client::new(format!("http://127.0.0.1:{port}"));
+        let rooms = Self { child: node.spawn().unwrap(), client };
+        let answers = async || rooms.client.http.get(rooms.url("a/state")).send().await.ok();
         eventually("the servers answer", answers).await;
         rooms
     }
 
     pub(super) fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}/{path}", self.port)
+        self.client.url(&format!("/{path}"))
     }
 
     /// Changes the state of a room.
     pub(super) async fn set(&self, room: &str, state: &Value) {
-        let put = reqwest::Client::new().put(self.url(&format!("{room}/state")));
-        assert_eq!(put.body(state.to_string()).send().await.unwrap().status(), 200);
+        assert_eq!(self.client.put(&format!("/{room}/state"), state).await.status, 200);
     }
 
     async fn seen(&self, room: &str, what: &str) -> Vec<Value> {
-        let seen = reqwest::get(self.url(&format!("{room}/state"))).await.unwrap();
-        let seen: Value = serde_json::from_str(&seen.text().await.unwrap()).unwrap();
+        let seen = self.client.get(&format!("/{room}/state")).await.body;
         seen[what].as_array().unwrap().clone()
     }
 
