@@ -125,7 +125,7 @@ impl Executor {
         loop {
             next = match next {
                 Some(Next::Task(task)) => {
-                    return Ok(self.poll_task(&polled.server, &task, heartbeat, questions).await);
+                    return Ok(self.poll_task(polled, &task, heartbeat, questions).await);
                 }
                 Some(Next::Round(round)) => {
                     match self.play_round(polled, &round, heartbeat, &mut questions).await? {
@@ -143,7 +143,7 @@ impl Executor {
 
     async fn poll_task(
         &self,
-        server_name: &str,
+        PolledCall { server: server_name, conversation, .. }: &PolledCall,
         task: &TaskId,
         heartbeat: &Heartbeat,
         mut questions: Questions,
@@ -153,7 +153,7 @@ impl Executor {
             // The connection may be another one after each poll.
             let Some(server) = self.gate().remote_server(server_name) else { return End::Leave };
             let polled = tokio::select! {
-                polled = timeout(ANSWER_TIMEOUT, server.poll(task)) => polled.unwrap_or(Polled::Unanswered),
+                polled = timeout(ANSWER_TIMEOUT, server.poll(task, conversation)) => polled.unwrap_or(Polled::Unanswered),
                 () = self.tasks.stopping() => return End::Leave,
             };
             let again = match polled {
@@ -168,7 +168,7 @@ impl Executor {
                     questions.are(asks).await;
                     if is_stuck {
                         tracing::warn!("a task waits for what holdpoint does not have; it is asked to end");
-                        within(server.cancel(task)).await;
+                        within(server.cancel(task, conversation)).await;
                     }
                     again
                 }
@@ -178,7 +178,7 @@ impl Executor {
                 halt = heartbeat.halt(), if !is_cancelled => match halt {
                     Halt::Cancelled => {
                         is_cancelled = true;
-                        within(server.cancel(task)).await;
+                        within(server.cancel(task, conversation)).await;
                     }
                     Halt::Lost => return End::Lost,
                     Halt::Leaving => return End::Leave,
@@ -186,7 +186,7 @@ impl Executor {
                 Some(first) = questions.answers.next(), if !questions.answers.is_empty() => {
                     let answers = questions.answered(first);
                     if !answers.is_empty() {
-                        within(server.answer(task, answers)).await;
+                        within(server.answer(task, conversation, answers)).await;
                     }
                     // A server that asks without end is not polled without a pause.
                     sleep(POLLED_EVERY_MIN).await;

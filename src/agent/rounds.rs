@@ -38,7 +38,7 @@ impl Executor {
         let ready = async {
             let answers = answers(round, questions).await;
             let remote = Remote { server: polled.server.clone(), tool: round.tool.clone() };
-            (answers, self.ready_server(&polled.call.name, &remote).await)
+            (answers, self.ready_server(polled, &remote).await)
         };
         let (answers, server) = tokio::select! {
             biased;
@@ -84,13 +84,16 @@ impl Executor {
 
     /// Returns the server of a tool if it can get a call again now: the tool is still there, and its server has rounds.
     /// Waits before it returns `None`, so that polls that are left do not come back at once.
-    async fn ready_server(&self, name: &str, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
-        let found = || self.gate().server_with(name, remote).filter(|server| server.takes_rounds());
-        if let Some(server) = found() {
+    async fn ready_server(&self, polled: &PolledCall, remote: &Remote) -> Option<Arc<dyn RemoteServer>> {
+        let found = async || {
+            let server = self.gate().server_with(&polled.call.name, remote)?;
+            server.takes_rounds(&polled.conversation).await.then_some(server)
+        };
+        if let Some(server) = found().await {
             return Some(server);
         }
         sleep(LEFT_AFTER).await;
-        found()
+        found().await
     }
 }
 

@@ -56,8 +56,8 @@ pub struct Auth {
     /// `default_tenant`: the tenant of a token that names none. Without this key the server refuses such a
     /// token.
     pub default_tenant: Option<String>,
-    /// `roles_claim`: the claim with the roles, as a list or as words separated by spaces. A value that
-    /// begins with `/` is a JSON pointer (RFC 6901), as in `/realm_access/roles`.
+    /// `roles_claim`: the claim with the roles, as a list, as words separated by spaces, or as the keys of an object of
+    /// objects. A value that begins with `/` is a JSON pointer (RFC 6901), as in `/realm_access/roles`.
     pub roles_claim: String,
     /// `roles_key`: the field with the name of a role, for an issuer whose roles are objects.
     pub roles_key: Option<String>,

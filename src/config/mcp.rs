@@ -2,7 +2,7 @@
 
 use super::headers::{headers, with_files};
 use super::http_tools::RESULT_DEADLINE;
-use super::{ConfigError, Egress, ToolRisk, Tools, duration, shown, wrong};
+use super::{ConfigError, Egress, McpOauth, ToolRisk, Tools, duration, shown, wrong};
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,12 +52,15 @@ pub struct McpServer {
     /// `url`: the address of a server that is reached over HTTP.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// `headers`: headers of each request.
+    /// `headers`: headers of each request. A value may name who calls, as in `{user_id}`.
     #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// `header_files`: headers of each request, each with the file that has the value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub header_files: BTreeMap<String, PathBuf>,
+    /// `oauth`: how holdpoint gets access tokens for a server that is reached over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<McpOauth>,
     /// `tools`: the tools that the model may call, by their names at the server. Default: all.
     #[serde(
         default,
@@ -128,8 +131,6 @@ pub(crate) enum Reached {
     Http {
         /// The address.
         url: String,
-        /// The headers of each request.
-        headers: HeaderMap,
     },
 }
 
@@ -180,11 +181,10 @@ impl McpServer {
             let secrets = own.into_values().collect();
             return Ok(Reached::Process { command, args: self.args.clone(), env, secrets });
         }
-        let headers = self.headers(key)?;
-        Ok(Reached::Http { url: self.url.clone().unwrap_or_default(), headers })
+        Ok(Reached::Http { url: self.url.clone().unwrap_or_default() })
     }
 
-    /// Returns the headers of each request, with the values of the files as they are now.
+    /// Returns the headers of each request, with the values of the files as they are now. Placeholders stay as they are.
     pub(crate) fn headers(&self, key: &str) -> Result<HeaderMap, ConfigError> {
         headers(key, &self.headers, &self.header_files)
     }
@@ -207,12 +207,18 @@ impl McpServer {
                 if of_url {
                     return wrong(key("headers"), "expected none: a program gets no headers");
                 }
+                if self.oauth.is_some() {
+                    return wrong(key("oauth"), "expected none: a program gets no tokens");
+                }
             }
             (None, Some(url)) => {
                 egress.check_url(&key("url"), url)?;
                 let of_command = !(self.args.is_empty() && self.env.is_empty() && self.env_files.is_empty());
                 if of_command {
                     return wrong(key("command"), "expected this with args, env and env_files");
+                }
+                if let Some(oauth) = &self.oauth {
+                    oauth.check(&key("oauth"), egress)?;
                 }
             }
             _ => return wrong(key("command"), "expected either this or url"),
@@ -253,6 +259,9 @@ impl McpServer {
         for name in self.headers.keys().chain(self.header_files.keys()) {
             if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
                 return wrong(key("headers"), format!("{name}: the protocol sets this header"));
+            }
+            if self.oauth.is_some() && name.eq_ignore_ascii_case("authorization") {
+                return wrong(key("headers"), format!("{name}: expected either this header or oauth"));
             }
         }
         let Some(requires_approval) = &self.require_approval else { return Ok(()) };

@@ -61,7 +61,9 @@ pub(in crate::http) enum Unknown {
         "The token's claim {0} is not a name: expected 1 to 256 characters, none of them a control character."
     )]
     Name(String),
-    #[error("The token's claim {0} is not a list of texts, or of objects with auth.roles_key, or one text.")]
+    #[error(
+        "The token's claim {0} is not a list of texts, or of objects with auth.roles_key, or one text, or an object of objects."
+    )]
     Roles(String),
     #[error("The issuer gave no ID token (auth.session_from).")]
     NoIdToken,

@@ -45,6 +45,8 @@ pub(super) struct Connection {
     peer: Peer<RoleClient>,
     /// Cancelled when the connection is over, or has to be made again.
     over: CancellationToken,
+    /// Whether the tools are listed on this connection.
+    lists: bool,
     changed: Arc<Notify>,
     calls: Arc<Calls>,
     log: Arc<LogRate>,
@@ -80,21 +82,26 @@ pub(super) enum Called {
 impl Connection {
     /// Connects to a server. The error is for the log.
     pub(super) async fn open(opening: Opening<'_>) -> Result<Self, String> {
-        let tasks = opening.tasks;
+        let Opening { entry, tasks, lists, .. } = opening;
         let changed = Arc::new(Notify::new());
-        let calls = Arc::new(Calls::new(opening.timeout));
-        let handler = Handler::new(changed.clone(), opening.log.clone());
+        let calls = Arc::new(Calls::new(entry.timeout));
+        let handler = Handler::new(changed.clone(), entry.log.clone());
         let (running, process) = Box::pin(begin(opening, &handler, &calls)).await?;
         let (peer, over, closing) =
             (running.peer().clone(), CancellationToken::new(), CancellationToken::new());
         // What a server lists is read again, whatever it says about its freshness.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         tasks.spawn_background(keep(running, process, over.clone(), closing.clone()));
-        if has_no_handshake(&peer) {
+        if lists && has_no_handshake(&peer) {
             tasks.spawn_background(subscribe(peer.clone(), changed.clone(), over.clone()));
         }
-        let (log, redaction) = (opening.log.clone(), opening.redaction.clone());
-        Ok(Self { peer, over, changed, calls, log, redaction, _closing: closing.drop_guard() })
+        let (log, redaction) = (entry.log.clone(), entry.redaction.clone());
+        Ok(Self { peer, over, lists, changed, calls, log, redaction, _closing: closing.drop_guard() })
+    }
+
+    /// Whether the connection is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.over.is_cancelled()
     }
 
     /// Completes when the connection is lost.
@@ -219,9 +226,8 @@ impl Connection {
                 Err(error) => {
                     let is_first = params.input_responses.is_none() && params.request_state.is_none();
                     match &error {
-                        // A listing shows whether it has.
                         ServiceError::McpError(error) if failure::may_end_session(error) => {
-                            self.changed.notify_one();
+                            self.may_have_ended();
                         }
                         error if failure::is_lost(error) => self.over.cancel(),
                         _ => {}
@@ -232,6 +238,15 @@ impl Connection {
         }
         tracing::warn!("an MCP server answered a call in a way that holdpoint does not support");
         Err(Failure::Error(ToolError::outcome_unknown()))
+    }
+
+    /// The session may have ended. A listing shows whether it has; a session without listings is not used again, which does
+    /// no harm to one that goes on.
+    fn may_have_ended(&self) {
+        match self.lists {
+            true => self.changed.notify_one(),
+            false => self.over.cancel(),
+        }
     }
 
     /// Returns the state of a task.
@@ -256,8 +271,10 @@ impl Connection {
 
     /// Has the connection made again if this answer shows that it is lost.
     fn checked<T>(&self, answer: Result<T, ServiceError>) -> Result<T, ServiceError> {
-        if answer.as_ref().is_err_and(failure::is_lost) {
-            self.over.cancel();
+        match &answer {
+            Err(ServiceError::McpError(error)) if failure::may_end_session(error) => self.may_have_ended(),
+            Err(error) if failure::is_lost(error) => self.over.cancel(),
+            _ => {}
         }
         answer
     }

@@ -57,6 +57,7 @@ pub(super) fn of(error: ServiceError, is_first: bool, redaction: &Redaction) -> 
     match error {
         ServiceError::McpError(error) => match status(&error) {
             Some(403) => refused(&redaction.words(format!("its server refuses the call: {}", error.message))),
+            Some(401) => refused("its server wants other credentials"),
             Some(429) => {
                 let retry_after = error.data.as_ref().and_then(|data| data.get(RETRY_AFTER)?.as_str());
                 let when = retry_after.map(|it| format!(", and takes it again {}", when(it)));

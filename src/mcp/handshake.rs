@@ -1,12 +1,11 @@
 //! The beginning of a connection: which transport and which handshake a server has.
 
-use super::Route;
 use super::calls::Calls;
+use super::entry::{Endpoint, Entry, Route};
 use super::greeting::{Greeted, greet};
 use super::handler::Handler;
 use super::http::HttpClient;
 use super::lines::messages;
-use super::log_rate::LogRate;
 use super::process::Process;
 use super::raw::MESSAGE_BYTES_MAX;
 use super::redaction::Redaction;
@@ -14,9 +13,7 @@ use super::sse;
 use super::transport::{Watched, Work};
 use crate::agent::Tasks;
 use crate::config::McpProtocol;
-use crate::store::Store;
 use parking_lot::Mutex;
-use reqwest::Url;
 use reqwest::header::HeaderMap;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, RunningService};
@@ -59,20 +56,12 @@ impl Known {
 /// What a connection needs to begin.
 #[derive(Clone, Copy)]
 pub(super) struct Opening<'a> {
-    /// The name of the server.
-    pub(super) server: &'a str,
-    pub(super) route: &'a Route,
-    pub(super) known: &'a Known,
-    /// The protocol that is used, if the operator says which.
-    pub(super) protocol: Option<McpProtocol>,
+    pub(super) entry: &'a Entry,
+    /// The headers of each request over HTTP.
+    pub(super) headers: &'a HeaderMap,
     pub(super) tasks: &'a Tasks,
-    pub(super) redaction: &'a Redaction,
-    pub(super) store: &'a Store,
-    pub(super) log: &'a Arc<LogRate>,
-    /// How long the server has to answer.
-    pub(super) timeout: Duration,
-    /// How long the program of the server may take to start.
-    pub(super) start_timeout: Duration,
+    /// Whether the tools are listed on this connection.
+    pub(super) lists: bool,
 }
 
 /// A session with a server, and the process of the server if holdpoint started it.
@@ -84,16 +73,16 @@ pub(super) async fn begin(
     handler: &Handler,
     calls: &Arc<Calls>,
 ) -> Result<Session, String> {
-    let before = opening.known.get();
-    let begun = match opening.route {
+    let before = opening.entry.known.get();
+    let begun = match &opening.entry.route {
         Route::Process { .. } => begin_process(opening, handler, calls).await,
-        Route::Http { url, client, headers } => {
-            let at = Http { opening, handler, calls, url, client, headers };
+        Route::Http(endpoint) => {
+            let at = Http { opening, handler, calls, endpoint };
             Box::pin(at.begin()).await.map_err(NoHandshake::why)
         }
     };
     if begun.is_err() && before.is_some() {
-        opening.known.set(None);
+        opening.entry.known.set(None);
     }
     begun
 }
@@ -152,13 +141,14 @@ async fn begin_process(
     handler: &Handler,
     calls: &Arc<Calls>,
 ) -> Result<Session, String> {
-    let Opening { server, route, known, tasks, redaction, store, log, start_timeout, .. } = opening;
+    let (Entry { config, route, known, redaction, log, store, .. }, tasks) = (opening.entry, opening.tasks);
+    let (server, start_timeout) = (config.name.as_str(), config.start_timeout());
     let Route::Process { command, args, env } = route else { return Err("it has no program".to_owned()) };
     let (process, stdout, mut stdin) =
         Process::start(server, Path::new(command), args, env, (tasks, redaction))?;
     let mut stdout = BufReader::new(messages(stdout, tasks, log.clone()));
     let began = async {
-        let greeted = match opening.protocol.or_else(|| known.get()) {
+        let greeted = match config.protocol.or_else(|| known.get()) {
             Some(McpProtocol::Legacy) => Greeted::Initialize,
             Some(McpProtocol::Newest) => Greeted::Discover,
             None => greet(&mut stdout, &mut stdin, &handler.get_info(), start_timeout).await?,
@@ -222,15 +212,13 @@ struct Http<'a> {
     opening: Opening<'a>,
     handler: &'a Handler,
     calls: &'a Arc<Calls>,
-    url: &'a Url,
-    client: &'a reqwest::Client,
-    headers: &'a HeaderMap,
+    endpoint: &'a Endpoint,
 }
 
 impl Http<'_> {
     async fn begin(&self) -> Result<Session, NoHandshake> {
-        let known = self.opening.known;
-        let lifecycle = self.opening.protocol.or_else(|| known.get()).map(|protocol| match protocol {
+        let Entry { config, known, .. } = self.opening.entry;
+        let lifecycle = config.protocol.or_else(|| known.get()).map(|protocol| match protocol {
             McpProtocol::Legacy => ClientLifecycleMode::Initialize,
             McpProtocol::Newest => discover(),
         });
@@ -265,7 +253,9 @@ impl Http<'_> {
         made: Result<RunningService<RoleClient, Handler>, NoHandshake>,
     ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
         match made {
-            Err(why) if why.is_refusal() && self.opening.protocol != Some(McpProtocol::Newest) => {
+            Err(why)
+                if why.is_refusal() && self.opening.entry.config.protocol != Some(McpProtocol::Newest) =>
+            {
                 self.connect_earlier(why).await
             }
             made => made,
@@ -277,17 +267,17 @@ impl Http<'_> {
         lifecycle: ClientLifecycleMode,
         limit: Duration,
     ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
-        let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.as_str())
+        let mut config = StreamableHttpClientTransportConfig::with_uri(self.endpoint.url.as_str())
             .max_sse_event_size(MESSAGE_BYTES_MAX)
             .max_json_response_size(MESSAGE_BYTES_MAX)
             // A request that met the end of its session would be sent again.
             .reinit_on_expired_session(false);
-        config.custom_headers =
-            self.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let headers = self.opening.headers;
+        config.custom_headers = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         // Each of them may hold a long message.
         config.channel_buffer_capacity = 1;
         config.max_concurrent_requests = POSTS_MAX;
-        let client = HttpClient::new(self.client.clone(), self.opening.log.clone());
+        let client = HttpClient::new(self.endpoint, self.opening.entry.log.clone());
         let transport = StreamableHttpClientTransport::with_client(client, config);
         self.serve(transport, lifecycle, limit).await
     }
@@ -297,8 +287,8 @@ impl Http<'_> {
         &self,
         why: NoHandshake,
     ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
-        let Opening { tasks, log, redaction, .. } = self.opening;
-        let lines = sse::open(self.client, self.url, self.headers, tasks, log.clone()).await;
+        let Opening { entry, headers, tasks, .. } = self.opening;
+        let lines = sse::open(self.endpoint, headers, tasks, entry.log.clone()).await;
         match lines {
             Ok((messages, sent)) => {
                 let transport =
@@ -306,7 +296,7 @@ impl Http<'_> {
                 self.serve(transport, ClientLifecycleMode::Initialize, HANDSHAKE).await
             }
             Err(other) => {
-                let why = format!("{}; as an earlier server: {}", why.why(), redaction.text(other));
+                let why = format!("{}; as an earlier server: {}", why.why(), entry.redaction.text(other));
                 Err(NoHandshake::Failed(why))
             }
         }
@@ -318,9 +308,9 @@ impl Http<'_> {
         lifecycle: ClientLifecycleMode,
         limit: Duration,
     ) -> Result<RunningService<RoleClient, Handler>, NoHandshake> {
-        let Opening { server, tasks, redaction, store, log, .. } = self.opening;
-        let work = Work::of(server, store, tasks);
-        let transport = Watched::new(transport, self.calls.clone(), work, log.clone());
-        serve(self.handler.clone(), transport, lifecycle, limit, redaction).await
+        let Opening { entry, tasks, .. } = self.opening;
+        let work = Work::of(&entry.config.name, &entry.store, tasks);
+        let transport = Watched::new(transport, self.calls.clone(), work, entry.log.clone());
+        serve(self.handler.clone(), transport, lifecycle, limit, &entry.redaction).await
     }
 }

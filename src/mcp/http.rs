@@ -1,15 +1,15 @@
 //! The requests to a server over HTTP.
 
+use super::authorization::{self, Authorization, NoToken, Unsent, challenge_of};
+use super::entry::Endpoint;
 use super::failure;
 use super::log_rate::LogRate;
 use super::pace::Pace;
 use super::raw::admitted;
 use crate::egress::read;
 use futures::StreamExt;
-use reqwest::Response;
-use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{RequestBuilder, Response};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
@@ -35,6 +35,7 @@ const STREAMS_PER_SECOND: u32 = 1;
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
+    authorization: Option<Arc<Authorization>>,
     streams: Arc<Pace>,
     log: Arc<LogRate>,
     /// The address to which the server has redirected the handshake.
@@ -42,9 +43,28 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
-    pub(super) fn new(client: reqwest::Client, log: Arc<LogRate>) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, log: Arc<LogRate>) -> Self {
         let streams = Arc::new(Pace::new(STREAMS_AT_ONCE, STREAMS_PER_SECOND));
-        Self { client, streams, log, moved: Arc::default() }
+        let (client, authorization) = (endpoint.client.clone(), endpoint.authorization.clone());
+        Self { client, authorization, streams, log, moved: Arc::default() }
+    }
+
+    /// Has the library send a request with a token, and once more with another one if the server refuses it.
+    async fn authorized<T, F: Future<Output = Result<T, HttpError>>>(
+        &self,
+        send: impl Fn(Option<String>) -> F,
+    ) -> Result<T, HttpError> {
+        let Some(authorization) = &self.authorization else { return send(None).await };
+        let token = authorization.token().await.map_err(no_token)?;
+        let refused = match send(token.clone()).await {
+            Err(error) => error,
+            sent => return sent,
+        };
+        let Some(challenge) = refused_credentials(&refused) else { return Err(refused) };
+        match authorization.after_refusal(token.as_deref(), challenge).await.map_err(no_token)? {
+            next @ Some(_) => send(next).await,
+            None => Err(refused),
+        }
     }
 
     /// Returns the address of the server.
@@ -64,7 +84,7 @@ impl HttpClient {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let response = request.body(serde_json::to_vec(message)?).send().await?;
+        let response = self.send(request.body(serde_json::to_vec(message)?)).await?;
         let (from, to) = (response.url(), response.headers().get(LOCATION));
         let to = to.and_then(|to| from.join(to.to_str().ok()?).ok());
         let why = match to {
@@ -78,6 +98,14 @@ impl HttpClient {
             None => format!("HTTP {}", response.status()),
         };
         Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
+    }
+
+    /// Sends a request that is not one of the library.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
+        authorization::send(self.authorization.as_deref(), request).await.map_err(|unsent| match unsent {
+            Unsent::NoToken => no_token(NoToken),
+            Unsent::Failed(error) => error.into(),
+        })
     }
 
     /// Leaves out the events of a stream that are not read.
@@ -105,11 +133,10 @@ impl HttpClient {
         let text = |name: HeaderName| {
             headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
+        if let Some(challenge) = challenge_of(&response) {
+            return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
+        }
         match status.as_u16() {
-            401 => {
-                let challenge = text(WWW_AUTHENTICATE).unwrap_or_default();
-                return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
-            }
             202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
             404 if has_session => return Err(StreamableHttpError::SessionExpired),
             _ => {}
@@ -232,21 +259,24 @@ impl StreamableHttpClient for HttpClient {
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         // The library reads how a server answers the first request, and whether its answer is that of an older server.
         if begins(&message) {
-            let post = |uri, message| {
-                self.client.post_message_with_response_limits(
-                    uri,
-                    message,
-                    session_id.clone(),
-                    auth_header.clone(),
-                    headers.clone(),
-                    limits,
-                )
+            let post = |uri: Arc<str>, message: ClientJsonRpcMessage| {
+                let (session_id, headers) = (&session_id, &headers);
+                self.authorized(move |token| {
+                    self.client.post_message_with_response_limits(
+                        uri.clone(),
+                        message.clone(),
+                        session_id.clone(),
+                        token,
+                        headers.clone(),
+                        limits,
+                    )
+                })
             };
             let posted = match post(self.at(uri.clone()), message.clone()).await {
                 Err(error) if is_redirect(&error) => {
@@ -271,21 +301,21 @@ impl StreamableHttpClient for HttpClient {
         if let Some(session) = &session_id {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
         }
-        if let Some(token) = auth_header {
-            request = request.bearer_auth(token);
-        }
-        let response = request.header(CONTENT_TYPE, "application/json").body(body).send();
-        self.answer(response.await?, &message, session_id.is_some(), limits).await
+        let response = self.send(request.header(CONTENT_TYPE, "application/json").body(body)).await?;
+        self.answer(response, &message, session_id.is_some(), limits).await
     }
 
     async fn delete_session(
         &self,
         uri: Arc<str>,
         session_id: Arc<str>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         headers: Headers,
     ) -> Result<(), HttpError> {
-        self.client.delete_session(self.at(uri), session_id, auth_header, headers).await
+        let delete = |token| {
+            self.client.delete_session(self.at(uri.clone()), session_id.clone(), token, headers.clone())
+        };
+        self.authorized(delete).await
     }
 
     async fn get_stream(
@@ -306,7 +336,7 @@ impl StreamableHttpClient for HttpClient {
         uri: Arc<str>,
         session_id: Option<Arc<str>>,
         last_event_id: Option<String>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         headers: Headers,
         bytes_max: usize,
     ) -> Result<BoxedSseResponse, HttpError> {
@@ -314,15 +344,31 @@ impl StreamableHttpClient for HttpClient {
             self.log.too_many_streams();
             self.streams.one().await;
         }
-        let stream = self.client.get_stream_with_max_sse_event_size(
-            self.at(uri),
-            session_id,
-            last_event_id,
-            auth_header,
-            headers,
-            bytes_max,
-        );
-        Ok(self.events(stream.await?))
+        let open = |token| {
+            self.client.get_stream_with_max_sse_event_size(
+                self.at(uri.clone()),
+                session_id.clone(),
+                last_event_id.clone(),
+                token,
+                headers.clone(),
+                bytes_max,
+            )
+        };
+        Ok(self.events(self.authorized(open).await?))
+    }
+}
+
+/// The error of a request that was not sent for want of a token.
+fn no_token(NoToken: NoToken) -> HttpError {
+    StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
+}
+
+/// Returns the challenge of a server that refuses the credentials of a request.
+fn refused_credentials(error: &HttpError) -> Option<&str> {
+    match error {
+        StreamableHttpError::AuthRequired(challenge) => Some(&challenge.www_authenticate_header),
+        StreamableHttpError::UnexpectedServerResponse(why) if why.starts_with("HTTP 401") => Some(""),
+        _ => None,
     }
 }
 

@@ -2,14 +2,18 @@
 //!
 //! Each process of a deployment connects for itself. A server is not trusted: its hints change nothing, its
 //! definitions are checked before they are used and pinned as they were accepted, and it may ask for nothing but the
-//! fields of a form. One execution of a call is one `tools/call`, which is repeated only as the server requires, or after
+//! fields of a form. If its headers name who calls, each caller has a session, and the tools are listed on one without a
+//! caller. One execution of a call is one `tools/call`, which is repeated only as the server requires, or after
 //! the server refused it with the end of its session. A call whose answer is lost has an unknown outcome. If the answer is
 //! a task, or asks for input with a state, the call has an owner, and any process continues the call.
 
+mod authorization;
+mod caller;
 mod calls;
 mod connection;
 mod definition;
 mod elicitation;
+mod entry;
 mod failure;
 mod greeting;
 mod handler;
@@ -18,6 +22,7 @@ mod http;
 mod input_schema;
 mod lines;
 mod log_rate;
+mod metadata;
 mod names;
 mod output;
 mod pace;
@@ -27,6 +32,7 @@ mod raw;
 mod readable;
 mod redaction;
 mod remote_work;
+mod sessions;
 #[cfg(test)]
 mod silent;
 mod sse;
@@ -38,22 +44,19 @@ mod usable;
 pub(crate) use names::local_name;
 
 use crate::agent::Tasks;
-use crate::config::{self, Config, ConfigError, Reached};
+use crate::config::{self, Config, ConfigError};
 use crate::domain::definition::{Acceptance, LeftOut, Listed};
+use crate::store::permit::Conversation;
 use crate::egress::Reach;
 use crate::store::Store;
 use crate::tools::request_answer::TimeLimit;
-use crate::tools::{CurrentTools, Registered, ServerTools};
+use crate::tools::{CurrentTools, Registered, ServerTools, ToolError};
+use caller::Headers;
 use connection::{Connection, Listing, NoListing};
-use handshake::{Known, Opening};
-use log_rate::LogRate;
+use entry::Entry;
 use pins::{Look, Pinned, Pins};
-use redaction::Redaction;
-use reqwest::Url;
-use reqwest::header::HeaderMap;
+use sessions::Sessions;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -76,20 +79,9 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 
 /// A server of the configuration.
 pub(crate) struct Server {
+    entry: Arc<Entry>,
     definer: Arc<Definer>,
-    /// The key of its entry, for errors.
-    key: String,
-    route: Route,
-    /// What is known of the handshake of the server.
-    known: Known,
     tools: CurrentTools,
-    store: Store,
-}
-
-/// How a server is reached.
-enum Route {
-    Process { command: PathBuf, args: Vec<String>, env: BTreeMap<String, OsString> },
-    Http { url: Url, client: reqwest::Client, headers: HeaderMap },
 }
 
 /// What the tools of a server share.
@@ -116,6 +108,18 @@ struct Connected {
     connection: Arc<Connection>,
     /// The hashes of the definitions, by the names of the tools at the server.
     definitions: Arc<BTreeMap<String, String>>,
+    /// The sessions of callers, if the headers name them. Then no call uses the connection itself.
+    sessions: Option<Arc<Sessions>>,
+}
+
+impl Connected {
+    /// Returns the connection for the calls of this conversation. After an error nothing of the call was sent.
+    async fn of(&self, conversation: &Conversation) -> Result<Arc<Connection>, ToolError> {
+        match &self.sessions {
+            Some(sessions) => sessions.of(conversation).await,
+            None => Ok(self.connection.clone()),
+        }
+    }
 }
 
 /// Returns the names that the tools of a server of the configuration can have.
@@ -135,68 +139,36 @@ impl Server {
         tools: CurrentTools,
         store: Store,
     ) -> Result<Self, ConfigError> {
-        let key = config::mcp_key(place);
-        let mut secrets = Vec::new();
-        let route = match server.reached(&key)? {
-            Reached::Process { command, args, env, secrets: values } => {
-                secrets = values;
-                Route::Process { command, args, env }
-            }
-            Reached::Http { url: text, headers } => {
-                let wrong = |why: String| ConfigError::Value { key: format!("{key}.url"), why };
-                let url = Url::parse(&text).map_err(|_| wrong("it is not a valid URL".to_owned()))?;
-                let client = reach.client(&url).map_err(wrong)?;
-                secrets.extend(headers.values().filter_map(|value| value.to_str().ok()).map(str::to_owned));
-                secrets.extend([text, url.to_string()]);
-                Route::Http { url, client, headers }
-            }
-        };
+        let entry = Arc::new(Entry::new(config, place, server, reach, store)?);
         let link = Arc::new(Link {
             server: server.name.clone(),
             connection: watch::Sender::new(None),
-            timeout: server.timeout(&config.tools),
-            limit: TimeLimit { quiet: server.timeout(&config.tools), whole: config.tools.timeout_max() },
+            timeout: entry.timeout,
+            limit: TimeLimit { quiet: entry.timeout, whole: config.tools.timeout_max() },
             identity: server.identity,
             has_header_files: !server.header_files.is_empty(),
             result_deadline: server.result_deadline(),
         });
-        let redaction = Redaction::new(secrets);
-        let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
+        let (redaction, log) = (entry.redaction.clone(), entry.log.clone());
         let definer = Arc::new(Definer { config: server.clone(), link, redaction, log });
-        Ok(Self { definer, key, route, known: Known::default(), tools, store })
+        Ok(Self { entry, definer, tools })
     }
 
     /// Connects, and connects again after a loss, until the work of this process has ended.
     pub(crate) async fn run(self, tasks: Tasks) {
-        let Definer { config, link, log, .. } = &*self.definer;
+        let Definer { config, link, .. } = &*self.definer;
         let (server, mut pause) = (config.name.as_str(), PAUSE_MIN);
-        let mut now = (self.definer.redaction.clone(), None);
-        let pins = Pins::new(self.store.clone(), tasks.clone(), server);
+        let pins = Pins::new(self.entry.store.clone(), tasks.clone(), server);
         loop {
             let began = Instant::now();
-            self.read_headers(&mut now);
-            let (redaction, route) = (&now.0, now.1.as_ref().unwrap_or(&self.route));
-            let opening = Opening {
-                server,
-                route,
-                known: &self.known,
-                protocol: config.protocol,
-                start_timeout: config.start_timeout(),
-                tasks: &tasks,
-                redaction,
-                store: &self.store,
-                log,
-                timeout: link.timeout,
-            };
-            let opened = Connection::open(opening);
             let opened = tokio::select! {
-                opened = Box::pin(opened) => opened,
+                opened = Box::pin(self.entry.open(&tasks, None)) => opened,
                 () = tasks.over() => return,
             };
             match opened {
                 Ok(connection) => {
                     let lost = tokio::select! {
-                        why = self.serve(Arc::new(connection), &pins) => Some(why),
+                        why = self.serve(Arc::new(connection), &tasks, &pins) => Some(why),
                         () = tasks.over() => None,
                     };
                     link.connection.send_replace(None);
@@ -221,30 +193,11 @@ impl Server {
         }
     }
 
-    /// Reads the files of the headers again: their values may have changed since the last connection. Values that cannot be
-    /// read stay as they are.
-    fn read_headers(&self, (redaction, now): &mut (Redaction, Option<Route>)) {
-        let (Definer { config, .. }, Route::Http { url, client, .. }) = (&*self.definer, &self.route) else {
-            return;
-        };
-        if config.header_files.is_empty() {
-            return;
-        }
-        match config.headers(&self.key) {
-            Ok(headers) => {
-                let values = headers.values().filter_map(|value| value.to_str().ok()).map(str::to_owned);
-                *redaction = self.definer.redaction.with(values);
-                *now = Some(Route::Http { url: url.clone(), client: client.clone(), headers });
-            }
-            Err(error) => {
-                tracing::warn!(server = config.name, %error, "the headers of an MCP server could not be read again");
-            }
-        }
-    }
-
     /// Keeps the tools of a connection up to date, until the connection is lost. Returns why it is given up.
-    async fn serve(&self, connection: Arc<Connection>, pins: &Pins) -> String {
+    async fn serve(&self, connection: Arc<Connection>, tasks: &Tasks, pins: &Pins) -> String {
         let Definer { config, link, log, .. } = &*self.definer;
+        let name_callers = self.entry.headers().is_some_and(|headers: Headers| headers.name_callers());
+        let sessions = name_callers.then(|| Arc::new(Sessions::new(self.entry.clone(), tasks.clone())));
         let (mut before, mut refusals): (Option<[u8; 32]>, u32) = (None, 0);
         let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<LeftOut>) = (Arc::default(), Vec::new());
         let mut pinned = None;
@@ -281,7 +234,8 @@ impl Server {
                     Some((usable.tool.remote.as_ref()?.tool.clone(), usable.listed.hash.clone()))
                 };
                 let definitions = Arc::new(usable.iter().filter_map(hash_of).collect());
-                let connected = Connected { connection: connection.clone(), definitions };
+                let sessions = sessions.clone();
+                let connected = Connected { connection: connection.clone(), definitions, sessions };
                 link.connection.send_replace(Some(connected));
                 before = Some(hash);
                 pinned = None;

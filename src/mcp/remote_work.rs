@@ -9,6 +9,7 @@ use crate::domain::call::Outcome;
 use crate::domain::owner::{Round, TaskId};
 use crate::domain::tool_request::Answer;
 use crate::store::permit::Conversation;
+use crate::tools::ToolError;
 use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -29,9 +30,17 @@ const IDENTITY: &str = "holdpoint/identity";
 const ASKS_MAX: usize = 16;
 
 impl Link {
-    /// Returns the connection, if there is one now.
-    pub(super) fn connected(&self) -> Option<Arc<Connection>> {
-        self.connection.borrow().as_ref().map(|now| now.connection.clone())
+    /// Returns the connection for the calls of this conversation, if the server is connected now. After an error nothing was
+    /// sent.
+    pub(super) async fn connection_of(
+        &self,
+        conversation: &Conversation,
+    ) -> Result<Option<Arc<Connection>>, ToolError> {
+        let connected = self.connection.borrow().clone();
+        match connected {
+            Some(connected) => connected.of(conversation).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the parameters of a call. They name the user and the conversation if the operator wants that.
@@ -56,9 +65,9 @@ impl Link {
 }
 
 impl RemoteServer for Link {
-    fn poll<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Polled> {
+    fn poll<'a>(&'a self, id: &'a TaskId, of: &'a Conversation) -> BoxFuture<'a, Polled> {
         async move {
-            let Some(connection) = self.connected() else { return Polled::Unanswered };
+            let Ok(Some(connection)) = self.connection_of(of).await else { return Polled::Unanswered };
             match connection.task(id).await {
                 Ok(task) => polled(task),
                 // The server has answered that there is no such task.
@@ -72,9 +81,14 @@ impl RemoteServer for Link {
         .boxed()
     }
 
-    fn answer<'a>(&'a self, id: &'a TaskId, answers: Vec<(String, Answer)>) -> BoxFuture<'a, ()> {
+    fn answer<'a>(
+        &'a self,
+        id: &'a TaskId,
+        of: &'a Conversation,
+        answers: Vec<(String, Answer)>,
+    ) -> BoxFuture<'a, ()> {
         async move {
-            let Some(connection) = self.connected() else { return };
+            let Ok(Some(connection)) = self.connection_of(of).await else { return };
             if connection.update_task(id, responses(answers)).await.is_err() {
                 tracing::warn!(server = self.server, "an MCP server did not take an answer to its task");
             }
@@ -82,9 +96,9 @@ impl RemoteServer for Link {
         .boxed()
     }
 
-    fn cancel<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, ()> {
+    fn cancel<'a>(&'a self, id: &'a TaskId, of: &'a Conversation) -> BoxFuture<'a, ()> {
         async move {
-            let Some(connection) = self.connected() else { return };
+            let Ok(Some(connection)) = self.connection_of(of).await else { return };
             if connection.cancel_task(id).await.is_err() {
                 tracing::warn!(server = self.server, "an MCP server did not take the cancel of its task");
             }
@@ -92,8 +106,9 @@ impl RemoteServer for Link {
         .boxed()
     }
 
-    fn takes_rounds(&self) -> bool {
-        self.connected().is_some_and(|connection| connection.has_rounds())
+    fn takes_rounds<'a>(&'a self, of: &'a Conversation) -> BoxFuture<'a, bool> {
+        async move { matches!(self.connection_of(of).await, Ok(Some(connection)) if connection.has_rounds()) }
+            .boxed()
     }
 
     fn send_again<'a>(
@@ -103,8 +118,12 @@ impl RemoteServer for Link {
         answers: BTreeMap<String, Answer>,
     ) -> BoxFuture<'a, Again> {
         async move {
-            let connection = self.connected().filter(|connection| connection.has_rounds());
-            let Some(connection) = connection else { return Again::Unknown };
+            let Ok(Some(connection)) = self.connection_of(call.conversation).await else {
+                return Again::Unknown;
+            };
+            if !connection.has_rounds() {
+                return Again::Unknown;
+            }
             let mut params = self.params(&round.tool, call);
             params.input_responses = Some(responses(answers));
             params.request_state = round.state.clone();

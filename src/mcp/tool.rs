@@ -4,6 +4,7 @@ use super::connection::{Called, Connection};
 use super::failure::{Failure, Refused};
 use super::{Connected, Link};
 use crate::domain::owner::{Owner, RemoteWork};
+use crate::store::permit::Conversation;
 use crate::tools::remote_work::SentCall;
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a call waits for the next session of its server.
+/// How long a call waits for the next connection to its server.
 const NEXT_SESSION: Duration = Duration::from_secs(30);
 
 pub(super) struct McpTool {
@@ -32,14 +33,21 @@ impl McpTool {
         if cancellation.is_cancelled() {
             return Err(ToolError::new("it was stopped before it began; it did not run"));
         }
-        let connection = self.link.connected();
-        let Some(connection) = connection else {
+        let conversation = permit.conversation();
+        let begun = tokio::select! {
+            biased;
+            begun = self.link.connection_of(&conversation) => begun,
+            () = cancellation.cancelled() => {
+                return Err(ToolError::new("it was stopped before it began; it did not run"));
+            }
+        };
+        let Some(connection) = begun? else {
             return Err(ToolError::new("its server is not connected; the tool did not run"));
         };
         // A dropped call tells the server that the answer is not wanted any more.
         tokio::select! {
             biased;
-            answered = self.call(connection, &permit) => match answered? {
+            answered = self.call(connection, &permit, &conversation) => match answered? {
                 Called::Result(output) => Ok(output),
                 Called::Next(next) => {
                     let work = RemoteWork { server: self.link.server.clone(), next };
@@ -55,11 +63,14 @@ impl McpTool {
 impl McpTool {
     /// Calls the tool. A server that refuses the request because its session has ended, or because of credentials that have
     /// changed in their file, has not executed it: it gets the request once more, over the next connection.
-    async fn call(&self, connection: Arc<Connection>, permit: &Permit) -> Result<Called, ToolError> {
-        let conversation = permit.conversation();
+    async fn call(
+        &self,
+        connection: Arc<Connection>,
+        permit: &Permit,
+        conversation: &Conversation,
+    ) -> Result<Called, ToolError> {
         let (tool_call_id, input) = (permit.tool_call_id(), permit.input());
-        let params =
-            || self.link.params(&self.name, SentCall { tool_call_id, conversation: &conversation, input });
+        let params = || self.link.params(&self.name, SentCall { tool_call_id, conversation, input });
         let refused = match connection.call(params(), permit.request_sender()).await {
             Ok(called) => return Ok(called),
             Err(Failure::Error(error)) => return Err(error),
@@ -68,22 +79,28 @@ impl McpTool {
         if refused == Refused::Credentials && !self.link.has_header_files {
             return Err(refused.into_error());
         }
-        let mut connections = self.link.connection.subscribe();
-        let is_next = |now: &Option<Connected>| {
-            now.as_ref().is_some_and(|now| !Arc::ptr_eq(&now.connection, &connection))
-        };
-        let next = timeout(NEXT_SESSION.min(self.link.timeout / 2), connections.wait_for(is_next)).await;
-        let next = next.ok().and_then(Result::ok).and_then(|next| next.clone());
-        let Some(Connected { connection, definitions }) = next else { return Err(refused.into_error()) };
+        let Some(next) = self.next_of(&connection).await else { return Err(refused.into_error()) };
         // The approval was for this definition.
-        if definitions.get(&self.name) != Some(&self.definition_hash) {
+        if next.definitions.get(&self.name) != Some(&self.definition_hash) {
             return Err(ToolError::new("its definition has changed; the tool did not run"));
         }
+        let connection = next.of(conversation).await?;
         match connection.call(params(), permit.request_sender()).await {
             Ok(called) => Ok(called),
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::Connection(refused)) => Err(refused.into_error()),
         }
+    }
+
+    /// Returns the connection after this one. The session of a caller is begun again without the one that lists the tools.
+    async fn next_of(&self, connection: &Arc<Connection>) -> Option<Connected> {
+        let mut connections = self.link.connection.subscribe();
+        let is_next = |now: &Option<Connected>| {
+            now.as_ref()
+                .is_some_and(|now| now.sessions.is_some() || !Arc::ptr_eq(&now.connection, connection))
+        };
+        let next = timeout(NEXT_SESSION.min(self.link.timeout / 2), connections.wait_for(is_next)).await;
+        next.ok().and_then(Result::ok).and_then(|next| next.clone())
     }
 }
 

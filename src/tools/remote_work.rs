@@ -13,18 +13,23 @@ use std::time::Duration;
 
 /// A server that continues calls after its first answer.
 pub(crate) trait RemoteServer: Send + Sync {
-    /// Asks for the state of a task.
-    fn poll<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Polled>;
+    /// Asks for the state of a task, of a call in this conversation.
+    fn poll<'a>(&'a self, id: &'a TaskId, of: &'a Conversation) -> BoxFuture<'a, Polled>;
 
     /// Sends answers to questions of a task, by their keys. What the server does not get, it asks again.
-    fn answer<'a>(&'a self, id: &'a TaskId, answers: Vec<(String, Answer)>) -> BoxFuture<'a, ()>;
+    fn answer<'a>(
+        &'a self,
+        id: &'a TaskId,
+        of: &'a Conversation,
+        answers: Vec<(String, Answer)>,
+    ) -> BoxFuture<'a, ()>;
 
     /// Asks the server to end a task. The server may refuse.
-    fn cancel<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, ()>;
+    fn cancel<'a>(&'a self, id: &'a TaskId, of: &'a Conversation) -> BoxFuture<'a, ()>;
 
-    /// Whether the server can get a call again now: it is connected, and its protocol has rounds. Another server would
-    /// take the call for a new one.
-    fn takes_rounds(&self) -> bool;
+    /// Whether the server can get a call of this conversation again now: it is connected, and its protocol has rounds.
+    /// Another server would take the call for a new one.
+    fn takes_rounds<'a>(&'a self, of: &'a Conversation) -> BoxFuture<'a, bool>;
 
     /// Sends a call again, once, with its inputs, the state of the round, and the answers by their keys. A dropped
     /// future tells the server that the result is not wanted any more.

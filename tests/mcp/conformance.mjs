@@ -12,7 +12,10 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const url = process.argv.at(-1);
-const { toolCalls } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
+const { toolCalls, client_id, client_secret } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
+const oauth = client_secret
+  ? `[mcp.oauth]\nclient_id = ${JSON.stringify(client_id)}\nclient_secret = ${JSON.stringify(client_secret)}\n`
+  : '';
 
 /** The call that the model makes next, and the tools of its last request. */
 let wanted;
@@ -117,7 +120,7 @@ base_url = "http://127.0.0.1:${model.address().port}/v1"
 name = "s"
 url = "${url}"
 timeout = "10s"
-`,
+${oauth}`,
 );
 const server = spawn(process.env.HOLDPOINT, { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
 const ended = once(server, 'exit');

@@ -6,6 +6,7 @@
 mod addresses;
 pub mod callback;
 mod frames;
+mod oauth;
 mod post;
 mod reach;
 pub mod signed_post;
@@ -13,6 +14,7 @@ pub mod standard_webhooks;
 mod trace;
 
 pub use frames::{Broken, ERROR, Frame, Frames, Framing};
+pub use oauth::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
 pub use post::{Post, Unanswered};
 pub use reach::Reach;
 pub use trace::continue_trace;

@@ -61,9 +61,9 @@ impl Claims {
         Ok(Principal { tenant_id, user_id, roles })
     }
 
-    /// Returns the roles. An item of their list that names no role is left out: no setting can name it. `None` if the
-    /// claim is no list and no text, or has objects and no setting says which of their fields is the role: a rule
-    /// about such a role would have no effect.
+    /// Returns the roles. An item of their list that names no role is left out: no setting can name it. An object of
+    /// objects has the roles by key. `None` if the claim is of another form, or a list of objects and no setting says
+    /// which of their fields is the role: a rule about such a role would have no effect.
     fn roles(&self, claims: &Map<String, Value>) -> Option<Vec<String>> {
         let items = match self.find_roles(claims) {
             None | Some(Value::Null) => return Some(Vec::new()),
@@ -71,6 +71,10 @@ impl Claims {
                 return Some(words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect());
             }
             Some(Value::Array(items)) => items,
+            // `{"approver": false}` would say the opposite of what its key says.
+            Some(Value::Object(roles)) if roles.values().all(Value::is_object) => {
+                return Some(roles.keys().cloned().collect());
+            }
             Some(_) => return None,
         };
         let mut roles = Vec::new();

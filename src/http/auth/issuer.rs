@@ -2,18 +2,16 @@
 
 use crate::config::{self, Config};
 use crate::domain::clock::{Clock, Timestamp};
-use crate::egress;
+use crate::egress::{self, ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
 use crate::http::auth_failure::AuthFailure;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use oauth2::basic::{
     BasicErrorResponse, BasicErrorResponseType, BasicRevocationErrorResponse,
     BasicTokenIntrospectionResponse, BasicTokenType,
 };
 use oauth2::{
-    AsyncHttpClient, AuthUrl, AuthorizationCode, Client, ClientId, CsrfToken, ExtraTokenFields, HttpRequest,
-    HttpResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope,
-    StandardRevocableToken, StandardTokenResponse, TokenResponse, TokenUrl,
+    AuthUrl, AuthorizationCode, Client, ClientId, CsrfToken, ExtraTokenFields, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, StandardRevocableToken,
+    StandardTokenResponse, TokenResponse, TokenUrl,
 };
 use parking_lot::Mutex;
 use poem::http::header;
@@ -27,9 +25,7 @@ use std::time::Duration;
 /// How long the addresses of the issuer are cached.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// Timeout for each response of the issuer.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a response of the issuer, in bytes.
-const BYTES_MAX: usize = 256 << 10;
+pub(super) const TIMEOUT: Duration = ISSUER_TIMEOUT;
 /// How long the server does not ask for the addresses again after a failure.
 const REST: Duration = Duration::from_secs(1);
 /// The one method of RFC 7636 that the server uses.
@@ -74,12 +70,8 @@ struct Found {
     /// Where the issuer says what a token is worth (RFC 7662), if there is such an address.
     introspection: Option<Url>,
     /// Sends the requests to the address of tokens.
-    client: Sender,
+    client: TokenRequests,
 }
-
-/// Sends requests to an address of the issuer.
-#[derive(Debug, Clone)]
-struct Sender(reqwest::Client);
 
 /// The part of the discovery document that the server reads (OpenID Connect Discovery 1.0, 3).
 #[derive(Deserialize)]
@@ -114,11 +106,6 @@ pub(super) enum NotGranted {
     /// The issuer answered something else, such as an error of its own.
     Failed,
 }
-
-/// A failed request to the issuer.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Unreachable(String);
 
 /// The field that OpenID Connect adds to the answer for tokens.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -236,7 +223,7 @@ impl Issuer {
         let form = "application/x-www-form-urlencoded";
         let response = request.header(header::CONTENT_TYPE, form).body(body).send().await?;
         match response.status().as_u16() {
-            200..=299 => egress::read(response, BYTES_MAX).await.map_err(Unreachable),
+            200..=299 => egress::read(response, ISSUER_BYTES_MAX).await.map_err(Unreachable),
             status => Err(Unreachable(format!("status {status}"))),
         }
     }
@@ -299,7 +286,7 @@ impl Issuer {
         if response.status() != 200 {
             return Err(Unreachable(format!("status {}", response.status().as_u16())));
         }
-        let body = egress::read(response, BYTES_MAX).await.map_err(Unreachable)?;
+        let body = egress::read(response, ISSUER_BYTES_MAX).await.map_err(Unreachable)?;
         let document: Document =
             serde_json::from_slice(&body).map_err(|error| Unreachable(error.to_string()))?;
         // A document of another issuer could send people elsewhere (OpenID Connect Discovery 1.0, 4.3).
@@ -318,7 +305,7 @@ impl Issuer {
         let wrong = |error: url::ParseError| Unreachable(error.to_string());
         let (authorization, token) =
             (AuthUrl::new(authorization).map_err(wrong)?, TokenUrl::new(token).map_err(wrong)?);
-        let client = Sender(egress::client(token.url()).map_err(Unreachable)?);
+        let client = TokenRequests::by(egress::client(token.url()).map_err(Unreachable)?);
         let revocation = usable("revocation_endpoint", document.revocation_endpoint);
         let end_session = usable("end_session_endpoint", document.end_session_endpoint);
         let introspection = usable("introspection_endpoint", document.introspection_endpoint);
@@ -341,39 +328,11 @@ fn is_within(moment: Timestamp, length: Duration, now: Timestamp) -> bool {
     moment <= now && now < moment.plus(length)
 }
 
-impl From<reqwest::Error> for Unreachable {
-    fn from(error: reqwest::Error) -> Self {
-        Self(egress::chain(error))
-    }
-}
-
-impl Sender {
-    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Unreachable> {
-        let mut request = reqwest::Request::try_from(request)?;
-        *request.timeout_mut() = Some(TIMEOUT);
-        let response = self.0.execute(request).await?;
-        let mut shaped = HttpResponse::new(Vec::new());
-        *shaped.status_mut() = response.status();
-        *shaped.headers_mut() = response.headers().clone();
-        *shaped.body_mut() = egress::read(response, BYTES_MAX).await.map_err(Unreachable)?;
-        Ok(shaped)
-    }
-}
-
-impl<'c> AsyncHttpClient<'c> for Sender {
-    type Error = Unreachable;
-    type Future = BoxFuture<'c, Result<HttpResponse, Unreachable>>;
-
-    fn call(&'c self, request: HttpRequest) -> Self::Future {
-        self.send(request).boxed()
-    }
-}
-
 type AnsweredTokens = Result<Tokens, RequestTokenError<Unreachable, BasicErrorResponse>>;
 
 fn granted(answered: AnsweredTokens, asked_with: &str) -> Result<Granted, NotGranted> {
     let tokens = answered.map_err(|error| {
-        tracing::warn!(asked_with, why = cause(&error), "the issuer gave no tokens");
+        tracing::warn!(asked_with, why = token_error(&error), "the issuer gave no tokens");
         match &error {
             RequestTokenError::Request(_) => NotGranted::Unreachable,
             RequestTokenError::ServerResponse(response)
@@ -390,15 +349,4 @@ fn granted(answered: AnsweredTokens, asked_with: &str) -> Result<Granted, NotGra
         id_token: tokens.extra_fields().id_token.clone(),
         expires_in: tokens.expires_in(),
     })
-}
-
-/// Returns the cause of a failed request. The text of the issuer is left out, because it may contain the code or a
-/// token.
-fn cause(error: &RequestTokenError<Unreachable, BasicErrorResponse>) -> String {
-    match error {
-        RequestTokenError::Request(Unreachable(why)) => why.clone(),
-        RequestTokenError::ServerResponse(response) => response.error().to_string(),
-        RequestTokenError::Parse(why, _) => why.path().to_string(),
-        RequestTokenError::Other(why) => why.clone(),
-    }
 }

@@ -142,7 +142,9 @@ async fn roles_may_be_objects_and_an_item_that_is_no_role_is_left_out() {
         (&plain, &Value::Null, Some(json!([]))),
         // No rule could name these roles, so the token has to be refused.
         (&plain, &objects, None),
-        (&plain, &json!({ "chief": {} }), None),
+        (&plain, &json!({ "chief": { "1": "a.example" }, "desk": true }), None),
+        (&plain, &json!({ "chief": null }), None),
+        (&plain, &json!({ "chief": ["1"] }), None),
         (&plain, &json!(7), None),
     ] {
         let mut claims = claims("acme", "ann", &[]);
@@ -154,6 +156,27 @@ async fn roles_may_be_objects_and_an_item_that_is_no_role_is_left_out() {
                 assert_eq!(answer.status, 401, "{roles}");
                 assert!(cause(&answer).contains("auth.roles_key"), "{}", cause(&answer));
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn roles_may_be_the_keys_of_an_object_of_objects() {
+    const CLAIM: &str = "urn:zitadel:iam:org:project:roles";
+    let roles = json!({ "chief": { "170001": "acme.example", "170002": "b.example" }, "desk": {} });
+    for key in [None, Some("name".to_owned())] {
+        let app = Embedded::with(|config| {
+            with_tokens(config);
+            config.auth.roles_claim = CLAIM.to_owned();
+            config.auth.operator_roles = vec!["chief".to_owned()];
+            config.auth.roles_key = key.clone();
+        })
+        .await;
+        for (value, known) in [(&roles, json!(["chief", "desk"])), (&json!({}), json!([]))] {
+            let mut claims = claims("acme", "ann", &[]);
+            claims[CLAIM] = value.clone();
+            let answer = app.client.with_token(&signed(&claims)).get("/auth/session").await;
+            assert_eq!((answer.status, &answer.body["roles"]), (200, &known), "{key:?} {value}");
         }
     }
 }

@@ -31,7 +31,7 @@ fn refused_claims() -> Vec<(Value, &'static str)> {
         (json!({ "tenant": ["canary"] }), &*format!("The token's claim tenant {name}").leak()),
         (
             json!({ "roles": { "canary": 1 } }),
-            "The token's claim roles is not a list of texts, or of objects with auth.roles_key, or one text.",
+            "The token's claim roles is not a list of texts, or of objects with auth.roles_key, or one text, or an object of objects.",
         ),
         (json!({ "at_hash": "canary" }), "The token is an ID token, not an access token."),
         (json!({ "token_use": "refresh" }), "The token is not an access token."),

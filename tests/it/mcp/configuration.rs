@@ -12,6 +12,10 @@ fn config(toml: &str) -> Result<String, String> {
     if ended.status.success() { Ok(text(ended.stdout)) } else { Err(text(ended.stderr)) }
 }
 
+/// The beginning of an entry, and of its section for tokens.
+const HTTP: &str = "name = \"a\"\nurl = \"https://x.example\"\n";
+const OAUTH: &str = "\n[mcp.oauth]\nclient_secret = \"hunter2\"\nclient_id = ";
+
 #[test]
 fn a_wrong_entry_is_refused_with_its_key() {
     for (lines, expected) in [
@@ -29,6 +33,42 @@ fn a_wrong_entry_is_refused_with_its_key() {
             "mcp[0].command: expected this with args",
         ),
         ("name = \"a\"\ncommand = \"x\"\nheaders = { a = \"b\" }", "mcp[0].headers: expected none"),
+        ("name = \"a\"\ncommand = \"x\"\nheaders = { a = \"{user_id}\" }", "mcp[0].headers: expected none"),
+        (&format!("name = \"a\"\ncommand = \"x\"\n{OAUTH}\"b\""), "mcp[0].oauth: expected none"),
+        (&format!("{HTTP}{OAUTH}\"\""), "mcp[0].oauth.client_id: expected the name"),
+        (
+            &format!("{HTTP}[mcp.oauth]\nclient_id = \"a\""),
+            "mcp[0].oauth.client_secret: expected either this",
+        ),
+        (
+            &format!("{HTTP}{OAUTH}\"b\"\nclient_secret_file = \"token\""),
+            "mcp[0].oauth.client_secret: expected either this",
+        ),
+        (&format!("{HTTP}{OAUTH}\"b\"\nissuer = \"x\""), "mcp[0].oauth.issuer: expected an https:// URL"),
+        (
+            &format!("{HTTP}{OAUTH}\"b\"\ntoken_url = \"http://a.example\""),
+            "mcp[0].oauth.token_url: expected an https:// URL, or http:// on this machine",
+        ),
+        (
+            &format!("{HTTP}{OAUTH}\"b\"\ntoken_url = \"http://127.0.0.1/token\""),
+            "mcp[0].oauth.token_url: expected an https:// URL, or http:// to a host that egress.allow names",
+        ),
+        (
+            &format!(
+                "{HTTP}{OAUTH}\"b\"\nissuer = \"https://a.example\"\ntoken_url = \"https://a.example/t\""
+            ),
+            "mcp[0].oauth.token_url: expected either this or issuer",
+        ),
+        (&format!("{HTTP}{OAUTH}\"b\"\nresource = \"a\""), "mcp[0].oauth.resource: expected a URL"),
+        (
+            &format!("{HTTP}{OAUTH}\"b\"\nresource = \"https://a.example/#b\""),
+            "mcp[0].oauth.resource: expected a URL without a fragment",
+        ),
+        (&format!("{HTTP}{OAUTH}\"b\"\nscopes = \"a\""), "mcp[0].oauth.scopes"),
+        (
+            &format!("{HTTP}headers = {{ Authorization = \"a\" }}\n{OAUTH}\"b\""),
+            "mcp[0].headers: Authorization: expected either this header or oauth",
+        ),
         ("name = \"a\"\nurl = \"https://x.example\"\nheaders = { Accept = \"b\" }", "mcp[0].headers: Accept"),
         ("name = \"a\"\ncommand = \"x\"\nenv = { \"a=b\" = \"c\" }", "mcp[0].env: expected the names"),
         (
@@ -58,6 +98,31 @@ fn a_wrong_entry_is_refused_with_its_key() {
     ] {
         let said = config(&format!("[[mcp]]\n{lines}\n")).unwrap_err();
         assert!(said.contains(expected), "{lines}\n{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+#[test]
+fn a_placeholder_that_would_stay_as_it_is_keeps_the_server_from_starting() {
+    for (lines, expected) in [
+        (
+            format!("{HTTP}headers = {{ x-user = \"{{user}}\" }}"),
+            "mcp[0].headers: x-user: placeholder {user}: expected one of {tenant_id}, {user_id}, {thread_id}, {session_id}",
+        ),
+        (
+            "name = \"a\"\ncommand = \"x\"\nenv = { USER = \"{user_id}\" }".to_owned(),
+            "mcp[0].env: expected no {user_id}: only the headers of a url name who calls",
+        ),
+        (
+            "name = \"a\"\ncommand = \"x\"\nargs = [\"--for={tenant_id}\"]".to_owned(),
+            "mcp[0].args: expected no {tenant_id}",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("holdpoint.toml"), format!("[[mcp]]\n{lines}\n")).unwrap();
+        let ended = holdpoint(dir.path(), "sqlite://x.db", &[]).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success() && said.contains(expected), "{lines}\n{said}");
     }
 }
 
@@ -75,6 +140,13 @@ fn the_configuration_in_force_names_variables_and_headers_without_their_values()
         url = "https://x.example/mcp?token=hunter2"
         headers = { Authorization = "Bearer hunter2" }
         tools = []
+        [[mcp]]
+        name = "c"
+        url = "https://x.example/mcp"
+        [mcp.oauth]
+        client_id = "holdpoint"
+        client_secret = "hunter2"
+        token_url = "https://x.example/token?key=hunter2"
         "#,
     )
     .unwrap();

@@ -1,18 +1,22 @@
 //! Tools of MCP servers, with servers from npm (`tests/mcp`).
 
+mod callers;
 mod configuration;
 mod conformance;
 mod crashes;
+mod earlier;
 mod elicitation;
 mod everything;
 mod exact;
 mod files;
 mod floods;
 mod hostile;
+mod oauth;
 mod odd;
 mod pins;
 mod python;
 mod reach;
+mod rooms;
 mod rounds;
 mod schema;
 mod sessions;

@@ -2,7 +2,7 @@
 
 use super::sessions::Session;
 use super::{Steered, approved, entry, hold, packages, tool, with};
-use crate::support::{Embedded, Process, UNKNOWN, eventually};
+use crate::support::{Client, Embedded, Process, UNKNOWN, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::net::TcpListener;
@@ -33,7 +33,7 @@ impl Odd {
     }
 
     fn client(&self) -> reqwest::Client {
-        reqwest::Client::new()
+        Client::new(String::new()).http
     }
 
     fn url(&self, path: &str) -> String {

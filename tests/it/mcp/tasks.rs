@@ -101,7 +101,7 @@ pub(super) async fn owned_in_as(client: &Client, inputs: &Value) -> String {
 }
 
 /// A call in a process of holdpoint that is approved, and does not end before the answer to its approval.
-async fn approved_in(client: &Client, inputs: &Value) -> String {
+pub(super) async fn approved_in(client: &Client, inputs: &Value) -> String {
     tool(client, "s__delete_file").await;
     let turn = client.send_message(&client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };

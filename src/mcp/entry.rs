@@ -1,0 +1,124 @@
+//! A server of the configuration, and how it is reached.
+
+use super::authorization::Authorization;
+use super::caller::{Caller, Headers, check_program};
+use super::connection::Connection;
+use super::handshake::{Known, Opening};
+use super::log_rate::LogRate;
+use super::redaction::Redaction;
+use crate::agent::Tasks;
+use crate::config::{Config, ConfigError, McpServer, Reached, mcp_key};
+use crate::egress::Reach;
+use crate::store::Store;
+use parking_lot::Mutex;
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What every connection to a server needs.
+pub(super) struct Entry {
+    pub(super) config: McpServer,
+    /// The key of the entry, for errors.
+    key: String,
+    pub(super) route: Route,
+    /// What is known of the handshake of the server.
+    pub(super) known: Known,
+    pub(super) redaction: Redaction,
+    pub(super) log: Arc<LogRate>,
+    pub(super) store: Store,
+    /// How long the server has to answer.
+    pub(super) timeout: Duration,
+}
+
+/// How a server is reached.
+pub(super) enum Route {
+    Process { command: PathBuf, args: Vec<String>, env: BTreeMap<String, OsString> },
+    Http(Endpoint),
+}
+
+/// A server over HTTP.
+pub(super) struct Endpoint {
+    pub(super) url: Url,
+    pub(super) client: reqwest::Client,
+    /// The headers, with the values of the files as they were read last.
+    headers: Mutex<Headers>,
+    pub(super) authorization: Option<Arc<Authorization>>,
+}
+
+impl Entry {
+    /// Reads the entry at this place of the configuration. Starts and sends nothing.
+    pub(super) fn new(
+        config: &Config,
+        place: usize,
+        server: &McpServer,
+        reach: &Reach,
+        store: Store,
+    ) -> Result<Self, ConfigError> {
+        let key = mcp_key(place);
+        let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
+        let (route, redaction) = match server.reached(&key)? {
+            Reached::Process { command, args, env, secrets } => {
+                check_program(server, &key)?;
+                (Route::Process { command, args, env }, Redaction::new(secrets))
+            }
+            Reached::Http { url: text } => {
+                let wrong = |why: String| ConfigError::Value { key: format!("{key}.url"), why };
+                let url = Url::parse(&text).map_err(|_| wrong("it is not a valid URL".to_owned()))?;
+                let client = reach.client(&url).map_err(wrong)?;
+                let headers = Headers::of(server, &key)?;
+                let redaction = Redaction::new(headers.secrets().chain([text, url.to_string()]));
+                let authorization = match &server.oauth {
+                    Some(oauth) => {
+                        let of = (server, key.as_str());
+                        Some(Arc::new(Authorization::new(of, oauth, &url, reach, redaction.clone())?))
+                    }
+                    None => None,
+                };
+                let headers = Mutex::new(headers);
+                (Route::Http(Endpoint { url, client, headers, authorization }), redaction)
+            }
+        };
+        let timeout = server.timeout(&config.tools);
+        let config = server.clone();
+        Ok(Self { config, key, route, known: Known::default(), redaction, log, store, timeout })
+    }
+
+    /// Returns the headers as they were read last. A program has none.
+    pub(super) fn headers(&self) -> Option<Headers> {
+        match &self.route {
+            Route::Process { .. } => None,
+            Route::Http(endpoint) => Some(endpoint.headers.lock().clone()),
+        }
+    }
+
+    /// Connects: as the session that lists the tools, or as that of a caller. The error is for the log.
+    pub(super) async fn open(&self, tasks: &Tasks, caller: Option<&Caller>) -> Result<Connection, String> {
+        self.read_header_files();
+        let headers = self.headers().map_or_else(HeaderMap::new, |headers| headers.for_session(caller));
+        let opening = Opening { entry: self, headers: &headers, tasks, lists: caller.is_none() };
+        Box::pin(Connection::open(opening)).await
+    }
+
+    /// Reads the files of the headers again: their values may have changed since the last connection. Values that cannot be
+    /// read stay as they are.
+    fn read_header_files(&self) {
+        let Route::Http(endpoint) = &self.route else { return };
+        if self.config.header_files.is_empty() {
+            return;
+        }
+        match Headers::of(&self.config, &self.key) {
+            Ok(headers) => {
+                headers.secrets().for_each(|secret| self.redaction.learn(secret));
+                *endpoint.headers.lock() = headers;
+            }
+            Err(error) => {
+                let server = &self.config.name;
+                tracing::warn!(server, %error, "the headers of an MCP server could not be read again");
+            }
+        }
+    }
+}
