@@ -4,8 +4,8 @@
 //! one without these headers that lists the tools.
 
 use crate::config::{ConfigError, McpServer};
-use crate::store::permit::Conversation;
 use crate::domain::placeholders::{self, Piece};
+use crate::store::permit::Conversation;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ macro_rules! legal {
     };
 }
 
-include!("../../crates/holdpoint-store/src/legal_transitions.rs");
+include!("../../crates/holdpoint-store/src/call/legal_transitions.rs");
 
 macro_rules! legal_runs {
     ($($from:ident => $to:ident;)+) => {
@@ -22,7 +22,7 @@ macro_rules! legal_runs {
     };
 }
 
-include!("../../crates/holdpoint-store/src/legal_run_transitions.rs");
+include!("../../crates/holdpoint-store/src/run/legal_run_transitions.rs");
 
 /// The assignments that bring a row of a call into this state, with every column that the state requires.
 fn assignments(state: &str) -> String {

@@ -94,7 +94,8 @@ fn require_programs() -> Result<()> {
     tooling::require_nginx()?;
     tooling::require_chromium()?;
     tooling::require_python()?;
-    tooling::require_java()
+    tooling::require_java()?;
+    Ok(())
 }
 
 fn run_shards(root: &Path, shards: &[&Shard]) -> Result<()> {
@@ -202,9 +203,6 @@ mod tests {
     #[test]
     fn an_unknown_shard_is_named_with_the_known_ones() {
         let error = ci(Path::new("."), &["--shard".to_owned(), "x".to_owned()]).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "no shard `x`; expected quick, lints, sqlite, postgres, faults, clients"
-        );
+        assert_eq!(error, "no shard `x`; expected quick, lints, sqlite, postgres, faults, clients");
     }
 }

@@ -51,7 +51,7 @@ fn a_clean_tree_has_no_violation() {
         ("src/main.rs", "use holdpoint::{app, config::Config};\nfn main() { holdpoint::http::serve() }\n"),
         ("src/app.rs", "use crate::{approvals::decide, chat, http::Api, store::Runs};\n"),
         ("src/config.rs", "fn f() { std::env::var(\"A\"); config::Environment::default(); }\n"),
-        ("crates/holdpoint-store/src/runs.rs", "use crate::entity;\nuse sea_orm::EntityTrait;\n"),
+        ("crates/holdpoint-store/src/run/runs.rs", "use crate::entity;\nuse sea_orm::EntityTrait;\n"),
         ("crates/holdpoint-fuzz/src/lib.rs", "fn f() { std::env::var(\"A\"); }\n"),
         ("src/tools/gate.rs", "use crate::store::Permit;\nfn f(permit: Permit) { run(permit); }\n"),
         ("src/approvals/execute.rs", "use crate::agent;\nfn f() { agent::run(); }\n"),
@@ -202,7 +202,7 @@ fn sql_is_made_of_constants_alone() {
         Statement::from_sql_and_values(DbBackend::Postgres, LOCK, [name.into()]);
         join!(tx.execute_unprepared(LOCK), all(vec![Expr::cust(\"now()\")])); }\n";
     assert_eq!(found(&[("crates/holdpoint-store/src/lib.rs", constants)]), none);
-    for file in ["crates/holdpoint-store/src/tx.rs", "crates/holdpoint-store/src/schema.rs"] {
+    for file in ["crates/holdpoint-store/src/sql/tx.rs", "crates/holdpoint-store/src/sql/schema.rs"] {
         assert_eq!(found(&[(file, "fn f() { db.execute_unprepared(sql) }\n")]), none, "{file}");
     }
     assert_eq!(found(&[("src/http/x.rs", "fn f() { Name::from_string(text) }\n")]), none, "no SQL there");
@@ -221,10 +221,10 @@ fn sql_is_made_of_constants_alone() {
         "vec![Expr::cust(&format!(\"{id}\"))]",
     ] {
         let file = format!("fn f() {{\n    {made}\n}}\n");
-        let lines = found(&[("crates/holdpoint-store/src/calls.rs", &file)]);
+        let lines = found(&[("crates/holdpoint-store/src/call/calls.rs", &file)]);
         assert_eq!(
             lines.first().map(String::as_str),
-            Some("crates/holdpoint-store/src/calls.rs:2 [raw-sql]"),
+            Some("crates/holdpoint-store/src/call/calls.rs:2 [raw-sql]"),
             "{made}"
         );
     }

@@ -1,0 +1,495 @@
+//! Executions of calls: claim, renew, settle, reap.
+
+use crate::call::permit::{CommittedCall, Permit};
+use crate::call::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
+use crate::entity::{message, run, tool_call};
+use crate::event::events::{NewEvent, OfCall, Subject};
+use crate::sql::words::Word;
+use crate::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Thread, Write, sql::rows};
+use holdpoint_core::call::{End, Execution, Outcome, State, StateKind, ToolCall};
+use holdpoint_core::decision::Surface;
+use holdpoint_core::event::{EventType, system};
+use holdpoint_core::id::{ExecId, ToolCallId};
+use holdpoint_core::message::MessageStatus;
+use holdpoint_core::run::RunStatus;
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The result of a claim whose transaction is open.
+pub enum Claim {
+    /// The transaction claims the call.
+    Made(Box<OpenClaim>),
+    /// The call cannot be claimed, or its start deadline is reached. The transaction is as before.
+    Refused(Box<Write>),
+}
+
+/// A transaction that claims a call. Only its commit gives the permit, and a drop rolls it back.
+pub struct OpenClaim {
+    write: Write,
+    call: CommittedCall,
+}
+
+/// The result of the commit of a claim.
+#[derive(Debug)]
+pub enum Claimed {
+    /// This execution holds the call.
+    Permitted(Box<Permit>),
+    /// The database did not confirm the commit. The process may run the call only after it finds this
+    /// execution in the row.
+    Unknown(Execution, StoreError),
+}
+
+/// The claimant of a call.
+#[derive(Debug, Clone, Copy)]
+pub enum Claimant<'a> {
+    /// A process of a server, for its own tool.
+    Process(&'a str),
+    /// A worker.
+    Worker {
+        /// The actor of its token.
+        actor: &'a str,
+        /// The hash of the permit token that the worker gets.
+        permit_hash: &'a str,
+    },
+}
+
+/// Whether a call that was claimed before may run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// The tool declares that a second run is harmless.
+    Harmless,
+    /// A second run is not harmless.
+    Never,
+}
+
+/// The way in which the outcome of an interrupted call was found out.
+#[derive(Debug, Clone, Copy)]
+pub enum ResolvedBy<'a> {
+    /// An operator established the outcome.
+    Operator {
+        /// The operator.
+        actor: &'a str,
+        /// The operator's reason.
+        reason: Option<&'a str>,
+        /// Where the operator said so.
+        surface: Surface,
+    },
+    /// The tool reported the outcome when the server asked.
+    Tool,
+}
+
+/// The result of a settlement.
+#[derive(Debug)]
+pub enum Settled {
+    /// The execution has ended the call, which has this state now.
+    Ended(Box<State>),
+    /// The call may be claimed again.
+    Again,
+    /// Another execution holds the call, or the call was settled without this one.
+    Nothing,
+}
+
+/// The result of a reap of a call whose execution went away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reaped {
+    /// Another execution holds the call, or the call had ended.
+    Nothing,
+    /// The call may be claimed again.
+    Repeatable,
+    /// The outcome is unknown, and the call never runs again.
+    Interrupted,
+}
+
+impl Read {
+    /// Reads decided calls again. Their decisions stay as they are.
+    pub async fn update_decided(&self, calls: &mut [&mut ToolCall]) -> Result<(), StoreError> {
+        let ids = calls.iter().map(|call| call.id.to_string());
+        let found = tool_call::Entity::find().filter(tool_call::Column::ToolCallId.is_in(ids));
+        for row in found.all(&self.tx).await? {
+            let now = rows::call(row, None)?;
+            if let Some(call) = calls.iter_mut().find(|call| call.id == now.id) {
+                let decision = call.decision.take();
+                **call = ToolCall { decision, ..now };
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a call by its id, whatever its owner, for work of the server itself.
+    pub async fn any_call(&self, id: ToolCallId) -> Result<Option<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
+        Ok(self.with_decisions(found).await?.pop())
+    }
+}
+
+impl Write {
+    /// Returns the id of a new execution.
+    pub(crate) fn fresh_execution(&self) -> ExecId {
+        ExecId::new(self.clock.uuid())
+    }
+
+    /// Claims an approved call. The row stores whether the tool was idempotent, and whether workers executed its
+    /// calls, when the model made the call. `again` is whether the tool is idempotent now.
+    pub async fn claim(
+        self,
+        locked: &LockedCall,
+        claimant: Claimant<'_>,
+        lease: Duration,
+        again: Again,
+    ) -> Result<Claim, StoreError> {
+        let LockedCall { call, thread, attempts, .. } = locked;
+        let (owner, permit_hash) = match claimant {
+            Claimant::Process(owner) => (owner, None),
+            Claimant::Worker { actor, permit_hash } => (actor, Some(permit_hash)),
+        };
+        // A call with unreadable inputs has no permit.
+        if call.unreadable || (again == Again::Never && *attempts > 0) {
+            return Ok(Claim::Refused(Box::new(self)));
+        }
+        let execution = Execution {
+            id: ExecId::new(self.clock.uuid()),
+            attempt: attempts.saturating_add(1),
+            started_at: self.now,
+        };
+        let claimed = Move::of::<Approved, Executing>()
+            .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
+            .set(tool_call::Column::ExecOwner, Expr::value(owner))
+            .set(tool_call::Column::PermitHash, Expr::value(permit_hash))
+            .set(tool_call::Column::ExecAttempt, Expr::value(execution.attempt))
+            .set(tool_call::Column::StartedAt, Expr::value(self.now.as_micros()))
+            .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
+            .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()))
+            .only(tool_call::Column::ExecAttempt.eq(*attempts));
+        let data = match claimant {
+            Claimant::Process(_) => json!({ "tool_name": call.name, "attempt": execution.attempt }),
+            Claimant::Worker { actor, .. } => {
+                json!({ "tool_name": call.name, "attempt": execution.attempt, "worker": actor })
+            }
+        };
+        let subject = Subject::call(thread, call);
+        let event_type = EventType::ToolStarted;
+        let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
+        if !self.apply_with_event(call.id, claimed, &started).await? {
+            return Ok(Claim::Refused(Box::new(self)));
+        }
+        let call = committed(thread, call.clone(), locked.approved_by.clone(), execution);
+        Ok(Claim::Made(Box::new(OpenClaim { write: self, call })))
+    }
+
+    /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
+    /// the call and no cancel is requested. If the commit arrives later, it fails, or leaves a call that no
+    /// process runs.
+    pub async fn find_claim(
+        self,
+        call: ToolCallId,
+        execution: Execution,
+        lease: Duration,
+    ) -> Result<Option<Permit>, StoreError> {
+        // Waits for the transaction in doubt, as long as the database keeps it open.
+        let Some(locked) = self.lock_call(call).await? else { return Ok(None) };
+        let held = match self.renew_call(call, execution, lease).await? {
+            Renewed::Lost => return Ok(None),
+            Renewed::Held => true,
+            Renewed::CancelRequested => {
+                let unknown = &Outcome::Interrupted;
+                self.settle(call, execution, unknown, locked.call.unknown_outcome(), Duration::ZERO).await?;
+                false
+            }
+        };
+        self.commit().await?;
+        // A call with unreadable inputs has no permit.
+        let held = held && !locked.call.unreadable;
+        let LockedCall { thread, call, approved_by, .. } = locked;
+        Ok(held.then(|| Permit::committed(committed(&thread, call, approved_by, execution))))
+    }
+
+    /// Renews the lease of an execution.
+    pub async fn renew_call(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        lease: Duration,
+    ) -> Result<Renewed, StoreError> {
+        self.name_commit("call.renewed", Some(call));
+        let renewal = Query::update()
+            .table(tool_call::Entity.table_ref())
+            .value(tool_call::Column::LeaseUntil, self.now.plus(lease).as_micros())
+            .and_where(tool_call::Column::ToolCallId.eq(call.to_string()))
+            .and_where(tool_call::Column::ExecId.eq(execution.id.to_string()))
+            .and_where(tool_call::Column::State.eq(StateKind::Executing.word()))
+            .and_where(tool_call::Column::ChildRunId.is_null())
+            .and_where(tool_call::Column::ResultDeadline.is_null())
+            .returning_col(tool_call::Column::CancelRequestedAt)
+            .to_owned();
+        self.renewed(&renewal).await
+    }
+
+    /// Settles an execution with its outcome. The outcome may come late, after the call was interrupted.
+    pub async fn settle(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: String,
+        start_deadline: Duration,
+    ) -> Result<Settled, StoreError> {
+        match self.lock_row(call).await? {
+            Some(locked) => self.settle_row(&locked, execution, outcome, result, start_deadline).await,
+            None => Ok(Settled::Nothing),
+        }
+    }
+
+    /// Settles an execution of a locked call.
+    pub(crate) async fn settle_row(
+        &self,
+        locked: &LockedRow,
+        execution: Execution,
+        outcome: &Outcome,
+        result: String,
+        start_deadline: Duration,
+    ) -> Result<Settled, StoreError> {
+        let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
+        let own = tool_call::Column::ExecId.eq(execution.id.to_string());
+        // The end of a child run ends the call that the child executes.
+        let own = own.and(tool_call::Column::ChildRunId.is_null());
+        let settling = match outcome {
+            Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) => {
+                Some(self.unknown(result.clone()))
+            }
+            Outcome::Lost => {
+                return Ok(match self.reap(locked, own, start_deadline, actor).await? {
+                    Reaped::Nothing => Settled::Nothing,
+                    Reaped::Repeatable => Settled::Again,
+                    Reaped::Interrupted => {
+                        let result = rows::call(locked.call.clone(), None)?.unknown_outcome();
+                        Settled::Ended(Box::new(self.settled(locked, outcome, result)?))
+                    }
+                });
+            }
+        };
+        let late = self.known::<Interrupted>(outcome, &result);
+        for Settling { moved, event } in settling.into_iter().chain(late) {
+            let moved = moved.only(own.clone());
+            if self.move_row(locked, moved, event, actor, json!({})).await? {
+                return Ok(Settled::Ended(Box::new(self.settled(locked, outcome, result)?)));
+            }
+        }
+        Ok(Settled::Nothing)
+    }
+
+    /// Returns the state of a call that this transaction settles.
+    fn settled(&self, locked: &LockedRow, outcome: &Outcome, result: String) -> Result<State, StoreError> {
+        rows::settled(&locked.call, outcome, End { result, at: self.now })
+    }
+
+    /// Settles an interrupted call after its outcome was found out. Returns false if the call is no longer
+    /// interrupted.
+    pub async fn resolve(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: &str,
+        by: ResolvedBy<'_>,
+    ) -> Result<bool, StoreError> {
+        let Some(locked) = self.lock_row(call).await? else { return Ok(false) };
+        let Some(Settling { moved, event }) = self.known::<Interrupted>(outcome, result) else {
+            return Ok(false);
+        };
+        let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
+        let (actor, facts) = by.recorded();
+        self.move_row(&locked, moved, event, actor, facts).await
+    }
+
+    /// Reaps an execution that went away, if the call matches the guard. An idempotent call becomes approved
+    /// again, unless the call is no longer wanted. Any other call becomes interrupted.
+    pub(crate) async fn reap(
+        &self,
+        locked: &LockedRow,
+        guard: SimpleExpr,
+        start_deadline: Duration,
+        actor: &str,
+    ) -> Result<Reaped, StoreError> {
+        let row = &locked.call;
+        if row.idempotent && self.is_current(&locked.thread, row).await? {
+            let until = self.now.plus(start_deadline);
+            let again = unleased(Move::of::<Executing, Approved>())
+                .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
+                .only(tool_call::Column::CancelRequestedAt.is_null())
+                .only(same_execution(row))
+                .only(guard.clone());
+            let attempt = json!({ "attempt": row.exec_attempt });
+            if self.move_row(locked, again, EventType::ToolInterrupted, actor, attempt).await? {
+                return Ok(Reaped::Repeatable);
+            }
+        }
+        let moved = self.interrupt(locked, guard, actor).await?;
+        Ok(if moved { Reaped::Interrupted } else { Reaped::Nothing })
+    }
+
+    /// Whether the call is still wanted: its thread is not deleted, its message not superseded, and its run
+    /// not cancelled. The thread must be locked.
+    pub(crate) async fn is_current(
+        &self,
+        thread: &LockedThread,
+        row: &tool_call::Model,
+    ) -> Result<bool, StoreError> {
+        let stopped = run::Column::Status
+            .eq(RunStatus::Cancelled.word())
+            .or(run::Column::CancelRequestedAt.is_not_null());
+        let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
+        let cut_off = message::Column::Status.eq(MessageStatus::Superseded.word());
+        let cut_off =
+            message::Entity::find_by_id(row.message_id.clone()).filter(cut_off).count(&self.tx).await?;
+        Ok(stopped + cut_off == 0 && !thread.is_deleted)
+    }
+
+    /// Interrupts an execution if the call matches the guard: its outcome is unknown.
+    pub(crate) async fn interrupt(
+        &self,
+        locked: &LockedRow,
+        guard: SimpleExpr,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        let row = &locked.call;
+        let result = rows::call(row.clone(), None)?.unknown_outcome();
+        let Settling { moved, event } = self.unknown(result);
+        let moved = moved.only(same_execution(row)).only(guard);
+        self.move_row(locked, moved, event, actor, json!({})).await
+    }
+
+    /// Builds the transition to a known outcome, or returns `None` for an unknown one. An erased call keeps
+    /// its state.
+    pub(crate) fn known<From: Becomes<Succeeded> + Becomes<Failed>>(
+        &self,
+        outcome: &Outcome,
+        result: &str,
+    ) -> Option<Settling> {
+        let result = result.to_owned();
+        let (moved, event) = match outcome {
+            Outcome::Succeeded(output) => {
+                let output = Expr::value(output.as_value().to_string());
+                let moved = self.ended::<From, Succeeded>(result).set(tool_call::Column::Output, output);
+                (moved, EventType::ToolSucceeded)
+            }
+            Outcome::Failed(_) => (self.ended::<From, Failed>(result), EventType::ToolFailed),
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::InterruptedWith(_) | Outcome::Lost => {
+                return None;
+            }
+        };
+        Some(Settling { moved: unleased(moved).only(tool_call::Column::ErasedAt.is_null()), event })
+    }
+
+    /// Builds the transition of an execution whose outcome is unknown.
+    pub(crate) fn unknown(&self, result: String) -> Settling {
+        let moved = unleased(self.ended::<Executing, Interrupted>(result));
+        Settling { moved, event: EventType::ToolInterrupted }
+    }
+
+    /// Moves a call, with its event: the actor, and these facts besides the state.
+    pub(crate) async fn move_row(
+        &self,
+        locked: &LockedRow,
+        moved: Move,
+        event: EventType,
+        actor: &str,
+        mut facts: Value,
+    ) -> Result<bool, StoreError> {
+        let LockedRow { call: row, thread, is_passed, .. } = locked;
+        let ends = moved.to != StateKind::Approved && row.finished_at.is_none();
+        let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
+        if let Some(facts) = facts.as_object_mut() {
+            facts.insert("tool_name".to_owned(), json!(row.name));
+            facts.insert("state".to_owned(), json!(moved.to.word()));
+        }
+        let held_tool = row.held.then_some(row.name.as_str());
+        let subject = Subject { thread, run_id, call: Some(OfCall { id, held_tool }) };
+        let event = NewEvent { event_type: event, actor, subject: &subject, data: facts };
+        if !self.apply_with_event(id, moved, &event).await? {
+            return Ok(false);
+        }
+        if ends && row.by_worker && !row.held {
+            // No client decided the call, so none knows that the run can resume.
+            self.set_server_resumes(thread, run_id).await?;
+        }
+        if *is_passed {
+            self.complete_if_passed(thread, run_id).await?;
+        }
+        Ok(true)
+    }
+}
+
+impl<'a> ResolvedBy<'a> {
+    /// Returns the actor and the facts of the event.
+    fn recorded(self) -> (&'a str, Value) {
+        match self {
+            Self::Operator { actor, reason, surface } => {
+                let mut facts = json!({ "surface": surface.word(), "resolved_by": "operator" });
+                if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
+                    facts.insert("reason".to_owned(), json!(reason));
+                }
+                (actor, facts)
+            }
+            Self::Tool => (system::SWEEPER, json!({ "surface": Surface::Sweeper.word() })),
+        }
+    }
+}
+
+/// A transition that settles a call, and its event.
+pub(crate) struct Settling {
+    pub(crate) moved: Move,
+    pub(crate) event: EventType,
+}
+
+/// Matches the call if the execution of this row still holds it.
+fn same_execution(row: &tool_call::Model) -> SimpleExpr {
+    tool_call::Column::ExecId.eq(row.exec_id.clone())
+}
+
+fn unleased(moved: Move) -> Move {
+    moved
+        .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
+        .set(tool_call::Column::InputRound, Expr::value(None::<String>))
+        .set(tool_call::Column::PolledBy, Expr::value(None::<String>))
+        .set(tool_call::Column::PolledUntil, Expr::value(None::<i64>))
+}
+
+impl OpenClaim {
+    /// Commits the claim, and with it everything else that its transaction wrote.
+    pub async fn commit(self) -> Claimed {
+        let Self { write, call } = self;
+        match write.commit().await {
+            Ok(()) => Claimed::Permitted(Box::new(Permit::committed(call))),
+            Err(error) => Claimed::Unknown(call.execution, error),
+        }
+    }
+}
+
+/// Returns what a permit says about a call, for the time after its commit as executing.
+fn committed(
+    thread: &Thread,
+    call: ToolCall,
+    approved_by: Vec<String>,
+    execution: Execution,
+) -> CommittedCall {
+    let (input, edit) = (call.effective_input().clone(), call.edit());
+    let conversation = thread.conversation(call.run_id);
+    CommittedCall {
+        tool_call_id: call.id,
+        tool_name: call.name,
+        conversation,
+        input,
+        edit,
+        execution,
+        approved_by,
+    }
+}
+
+/// Returns the actor that caused the start of an approved call.
+fn owner_actor(call: &ToolCall) -> &str {
+    call.decision.as_ref().map_or(system::POLICY, |decision| decision.by.as_str())
+}

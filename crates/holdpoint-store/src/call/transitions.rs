@@ -1,0 +1,92 @@
+//! The legal transitions of a call, as types. No other transition compiles.
+
+use crate::entity::tool_call;
+use crate::sql::words::Word;
+use holdpoint_core::call::{ATTEMPTS_MAX, StateKind};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
+
+/// A state of a call that has transitions.
+pub(crate) trait CallState {
+    /// The state.
+    const KIND: StateKind;
+}
+
+/// Implemented for a pair of states if a call may move from `Self` to `To`.
+pub(crate) trait Becomes<To: CallState>: CallState {
+    /// Returns the condition besides the state.
+    fn guard() -> SimpleExpr;
+}
+
+macro_rules! states {
+    ($($state:ident),+ $(,)?) => { $(
+        pub(crate) struct $state;
+
+        impl CallState for $state {
+            const KIND: StateKind = StateKind::$state;
+        }
+    )+ };
+}
+
+states! { Pending, Approved, Executing, Succeeded, Failed, Interrupted, Rejected, Expired, Cancelled }
+
+macro_rules! legal {
+    ($($from:ident => $to:ident if $guard:ident;)+) => { $(
+        impl Becomes<$to> for $from {
+            fn guard() -> SimpleExpr {
+                $guard()
+            }
+        }
+    )+ };
+}
+
+include!("legal_transitions.rs");
+
+fn always() -> SimpleExpr {
+    Expr::value(true)
+}
+
+fn never_claimed() -> SimpleExpr {
+    tool_call::Column::ExecAttempt.eq(0)
+}
+
+fn claimed_before() -> SimpleExpr {
+    tool_call::Column::ExecAttempt.gt(0)
+}
+
+/// Matches a first claim, or a repeated claim of an idempotent call.
+fn startable() -> SimpleExpr {
+    ExprTrait::or(never_claimed(), repeatable())
+}
+
+fn repeatable() -> SimpleExpr {
+    tool_call::Column::Idempotent.eq(true).and(tool_call::Column::ExecAttempt.lt(ATTEMPTS_MAX))
+}
+
+/// One guarded statement that moves a call.
+pub(crate) struct Move {
+    pub(crate) update: UpdateMany<tool_call::Entity>,
+    /// The new state.
+    pub(crate) to: StateKind,
+}
+
+impl Move {
+    /// Builds the transition from one state to another.
+    pub(crate) fn of<From: Becomes<To>, To: CallState>() -> Self {
+        let expected = tool_call::Column::State.eq(From::KIND.word()).and(From::guard());
+        let update = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::State, Expr::value(To::KIND.word()))
+            .filter(expected);
+        Self { update, to: To::KIND }
+    }
+
+    /// Also sets this column.
+    pub(crate) fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
+        Self { update: self.update.col_expr(column, value.into()), ..self }
+    }
+
+    /// Adds a condition.
+    pub(crate) fn only(self, guard: SimpleExpr) -> Self {
+        Self { update: self.update.filter(guard), ..self }
+    }
+}

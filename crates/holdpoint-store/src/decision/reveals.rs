@@ -1,0 +1,23 @@
+//! The record of people that read the secret inputs of a call.
+
+use crate::event::events::Subject;
+use crate::{LockedCall, Write};
+use holdpoint_core::event::EventType;
+use serde_json::json;
+
+impl Write {
+    /// Records that this actor reads the secrets of a locked call, whose card has this hash.
+    pub fn inputs_revealed(
+        &self,
+        LockedCall { call, thread, .. }: &LockedCall,
+        actor: &str,
+        input_hash: &str,
+    ) {
+        let data = json!({
+            "tool_name": call.name,
+            "input_hash": input_hash,
+            "secret_paths": call.secrets.patterns(),
+        });
+        self.event(EventType::ToolInputsRevealed, actor, &Subject::call(thread, call), data);
+    }
+}

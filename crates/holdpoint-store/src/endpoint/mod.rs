@@ -1,0 +1,5 @@
+//! Endpoints of deliveries, and what they remember of a message.
+
+pub(crate) mod endpoints;
+pub(crate) mod links;
+pub(crate) mod slack_messages;

@@ -1,0 +1,545 @@
+//! Events: one row for each change, in the transaction of the change. Events hold hashes, never inputs or
+//! results. A reader of an event gets these from the call, in its current state.
+
+use crate::decision::inbox::{held, visible_calls};
+use crate::decision::opened::{is_delegated, is_escalated};
+use crate::entity::{event, run, thread, tool_call};
+use crate::event::reached::{CallIds, Reached};
+use crate::sql::batch::Guarded;
+use crate::sql::words::Word;
+use crate::thread::threads::{of_tenant, threads_where};
+use crate::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, sql::rows};
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::event::{Event, EventType};
+use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
+use sea_orm::ActiveValue::{NotSet, Set};
+use sea_orm::sea_query::{
+    Expr, ExprTrait, IntoColumnRef, Order, Query, SelectStatement, SimpleExpr, UnionType,
+};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
+    PaginatorTrait, QueryFilter, UpdateMany,
+};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Maximum number of events that one statement inserts. SQLite limits the number of parameters.
+const EVENTS_PER_INSERT: usize = 1000;
+/// Rows that one statement scans for each event that it is to find.
+const ROWS_PER_EVENT: u64 = 10;
+/// Maximum number of tools for which an approver's events are looked up tool by tool. An approver of more
+/// tools scans the events of the tenant.
+const TOOLS_MAX: usize = 50;
+
+/// The subject of an event.
+pub(crate) struct Subject<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) run_id: RunId,
+    pub(crate) call: Option<OfCall<'a>>,
+}
+
+/// The call of an event.
+pub(crate) struct OfCall<'a> {
+    pub(crate) id: ToolCallId,
+    /// The tool of the call, if the call is held.
+    pub(crate) held_tool: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn run(thread: &'a Thread, run_id: RunId) -> Self {
+        Self { thread, run_id, call: None }
+    }
+
+    pub(crate) fn call(thread: &'a Thread, call: &'a ToolCall) -> Self {
+        let held_tool = call.held.then_some(call.name.as_str());
+        Self { thread, run_id: call.run_id, call: Some(OfCall { id: call.id, held_tool }) }
+    }
+}
+
+/// An event that a transaction adds.
+pub(crate) struct NewEvent<'a> {
+    pub(crate) event_type: EventType,
+    pub(crate) actor: &'a str,
+    pub(crate) subject: &'a Subject<'a>,
+    pub(crate) data: Value,
+}
+
+/// The events of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// The events that are not inserted yet, in order.
+    pub(crate) waiting: Vec<event::ActiveModel>,
+    /// Whether the transaction has inserted events.
+    pub(crate) inserted: bool,
+}
+
+impl Write {
+    /// Adds an event. The commit inserts the events of the transaction with one statement.
+    pub(crate) fn event(&self, event_type: EventType, actor: &str, subject: &Subject<'_>, data: Value) {
+        self.add_event(&NewEvent { event_type, actor, subject, data });
+    }
+
+    /// Updates a row that matches a guard, and adds an event. Returns false if no row matches: then the event is not
+    /// added. On Postgres one statement updates the row and inserts the events that wait, and this event after them.
+    pub(crate) async fn update_with_event<E: EntityTrait>(
+        &self,
+        update: UpdateMany<E>,
+        new: &NewEvent<'_>,
+    ) -> Result<bool, StoreError> {
+        if self.tx.get_database_backend() != DbBackend::Postgres {
+            let moved = update.exec(&self.tx).await?.rows_affected == 1;
+            if moved {
+                self.add_event(new);
+            }
+            return Ok(moved);
+        }
+        if self.events.lock().waiting.len() >= EVENTS_PER_INSERT {
+            let waiting = std::mem::take(&mut self.events.lock().waiting);
+            self.insert_events(waiting).await?;
+            self.events.lock().inserted = true;
+        }
+        let mut rows = self.events.lock().waiting.clone();
+        rows.push(self.event_row(new));
+        let moved = self.tx.guarded(Guarded::new(update, &rows)).await?;
+        if moved {
+            *self.events.lock() = Events { waiting: Vec::new(), inserted: true };
+            self.record_event(new);
+        }
+        Ok(moved)
+    }
+
+    /// Inserts these events in as few statements as possible.
+    pub(crate) async fn insert_events(&self, mut events: Vec<event::ActiveModel>) -> Result<(), StoreError> {
+        while !events.is_empty() {
+            let later = events.split_off(events.len().min(EVENTS_PER_INSERT));
+            self.insert_later(events).await?;
+            events = later;
+        }
+        Ok(())
+    }
+
+    fn add_event(&self, new: &NewEvent<'_>) {
+        self.events.lock().waiting.push(self.event_row(new));
+        self.record_event(new);
+    }
+
+    fn event_row(&self, new: &NewEvent<'_>) -> event::ActiveModel {
+        let NewEvent { event_type, actor, subject, data } = new;
+        event::ActiveModel {
+            event_id: Set(self.clock.uuid().to_string()),
+            seq: NotSet,
+            event_type: Set(event_type.word().to_owned()),
+            at: Set(self.now.as_micros()),
+            actor: Set((*actor).to_owned()),
+            tenant_id: Set(subject.thread.tenant_id.clone()),
+            user_id: Set(subject.thread.user_id.clone()),
+            held_tool: Set(subject.call.as_ref().and_then(|call| call.held_tool).map(str::to_owned)),
+            session_id: Set(subject.thread.session_id.to_string()),
+            thread_id: Set(subject.thread.id.to_string()),
+            run_id: Set(Some(subject.run_id.to_string())),
+            tool_call_id: Set(subject.call.as_ref().map(|call| call.id.to_string())),
+            data: Set(data.to_string()),
+        }
+    }
+
+    /// Notes what the commit reports of an event.
+    fn record_event(&self, NewEvent { event_type, actor, subject, data }: &NewEvent<'_>) {
+        self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
+        if let Some(OfCall { id, .. }) = subject.call {
+            let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
+            let of_tenant = (subject.thread.tenant_id.as_str(), call);
+            self.reached.lock().extend(Reached::by(*event_type, actor, of_tenant, data));
+        }
+    }
+}
+
+/// A reader of events: of all events of the reader's own threads, and of the visible events of other threads.
+#[derive(Debug, Clone)]
+pub struct EventReader {
+    pub principal: Principal,
+    pub visibility: Visibility,
+}
+
+/// A filter of events. An absent field does not filter.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EventFilter {
+    pub session: Option<ThreadId>,
+    pub thread: Option<ThreadId>,
+    pub run: Option<RunId>,
+    pub call: Option<ToolCallId>,
+}
+
+impl EventReader {
+    /// Whether the reader may see events of other users.
+    pub fn sees_others(&self) -> bool {
+        !matches!(&self.visibility, Visibility::Approver { tools, .. } if tools.is_empty())
+    }
+
+    /// Returns the predicate over an event.
+    fn sees(&self) -> SimpleExpr {
+        let mut of_thread = Query::select();
+        of_thread
+            .expr(Expr::val(1))
+            .from(thread::Entity.table_ref())
+            .and_where(thread::Column::ThreadId.into_expr().equals((event::Entity, event::Column::ThreadId)))
+            .cond_where(of_tenant(&self.principal));
+        if let Visibility::Approver { tools, .. } = &self.visibility {
+            let own = Condition::any().add(thread::Column::UserId.eq(&self.principal.user_id));
+            let of_call =
+                tool_call::Column::ToolCallId.into_expr().equals((event::Entity, event::Column::ToolCallId));
+            let theirs = Query::select()
+                .expr(Expr::val(1))
+                .from(tool_call::Entity.table_ref())
+                .and_where(of_call)
+                .cond_where(held().add(tool_call::Column::Name.is_in(tools)))
+                .to_owned();
+            // The delegate of a call sees what happened to the call until the end of the delegation.
+            let call = || (event::Entity, event::Column::ToolCallId).into_column_ref();
+            let delegated =
+                is_delegated(&self.principal, call(), Expr::col((event::Entity, event::Column::At)));
+            let of_tools = self.sees_others().then(|| Expr::exists(theirs));
+            let escalated = (!self.principal.roles.is_empty()).then(|| is_escalated(&self.principal, call()));
+            of_thread.cond_where(own.add_option(of_tools).add(delegated).add_option(escalated));
+        }
+        Expr::exists(of_thread)
+    }
+
+    /// Returns conditions that each match one index. Together they cover all events that the reader may see,
+    /// and as few others as the indexes can exclude.
+    fn indexes(&self, about: &EventFilter) -> EventIndexes {
+        let EventFilter { session, thread, run, call } = about;
+        let named = call
+            .map(|id| event::Column::ToolCallId.eq(id.to_string()))
+            .or_else(|| run.map(|id| event::Column::RunId.eq(id.to_string())))
+            .or_else(|| thread.map(|id| event::Column::ThreadId.eq(id.to_string())))
+            .or_else(|| session.map(|id| event::Column::SessionId.eq(id.to_string())));
+        if let Some(named) = named {
+            return EventIndexes::one(Condition::all().add(named));
+        }
+        let Principal { tenant_id, user_id, .. } = &self.principal;
+        let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
+        let tools = match &self.visibility {
+            // A call of any tool and any user may be opened to the reader.
+            Visibility::Approver { delegated_at: Some(_), .. }
+            | Visibility::Approver { escalated: true, .. } => {
+                return EventIndexes::one(tenant());
+            }
+            Visibility::Approver { tools, .. } if tools.len() <= TOOLS_MAX => tools,
+            Visibility::Approver { .. } | Visibility::Operator => return EventIndexes::one(tenant()),
+        };
+        let held = tools.iter().map(|tool| {
+            // The first condition covers the reader's own events.
+            let of_others = event::Column::UserId.ne(user_id);
+            tenant().add(event::Column::HeldTool.eq(tool)).add(of_others)
+        });
+        EventIndexes { first: tenant().add(event::Column::UserId.eq(user_id)), others: held.collect() }
+    }
+}
+
+/// Conditions that each match one index. No event matches two of them.
+struct EventIndexes {
+    first: Condition,
+    others: Vec<Condition>,
+}
+
+impl EventIndexes {
+    fn one(first: Condition) -> Self {
+        Self { first, others: Vec::new() }
+    }
+}
+
+impl EventFilter {
+    /// Whether the filter names anything.
+    fn is_named(&self) -> bool {
+        let Self { session, thread, run, call } = self;
+        session.is_some() || thread.is_some() || run.is_some() || call.is_some()
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        let Self { session, thread, run, call } = self;
+        Condition::all()
+            .add_option(session.map(|id| event::Column::SessionId.eq(id.to_string())))
+            .add_option(thread.map(|id| event::Column::ThreadId.eq(id.to_string())))
+            .add_option(run.map(|id| event::Column::RunId.eq(id.to_string())))
+            .add_option(call.map(|id| event::Column::ToolCallId.eq(id.to_string())))
+    }
+}
+
+/// The events after a number, at least up to another number. The range may have later events too.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    pub after: i64,
+    pub last: i64,
+}
+
+impl Range {
+    /// All events after this number.
+    pub fn after(after: i64) -> Self {
+        Self { after, last: i64::MAX }
+    }
+
+    /// Whether the range has no number.
+    pub fn is_empty(self) -> bool {
+        self.last <= self.after
+    }
+
+    /// Returns up to `most` rows in the order of their numbers, whatever their visibility.
+    fn rows(self, indexes: EventIndexes, most: u64) -> SelectStatement {
+        let from_index = |index: Condition| {
+            Query::select()
+                .columns(event::Column::iter())
+                .from(event::Entity.table_ref())
+                .cond_where(index)
+                // No upper bound: with two bounds SQLite would consider any index as good.
+                .and_where(event::Column::Seq.gt(self.after))
+                .to_owned()
+        };
+        let mut rows = from_index(indexes.first);
+        for index in indexes.others {
+            rows.union(UnionType::All, from_index(index));
+        }
+        rows.order_by(event::Column::Seq, Order::Asc).limit(most).to_owned()
+    }
+}
+
+/// The result of one scan.
+#[derive(Debug)]
+pub struct EventsRead {
+    pub events: Vec<Event>,
+    /// The number up to which the scan went, if the scan did not reach the end of its range.
+    pub up_to: Option<i64>,
+}
+
+/// Selects the first events of a range that the reader may see, from a limited number of rows.
+fn seen(reader: &EventReader, about: &EventFilter, range: Range, size: u64) -> SelectStatement {
+    let rows = range.rows(reader.indexes(about), rows_for(size));
+    Query::select()
+        .columns(event::Column::iter())
+        .from_subquery(rows, event::Entity)
+        .cond_where(about.condition())
+        .and_where(reader.sees())
+        .order_by(event::Column::Seq, Order::Asc)
+        .limit(size.saturating_add(1))
+        .to_owned()
+}
+
+fn rows_for(size: u64) -> u64 {
+    size.saturating_mul(ROWS_PER_EVENT)
+}
+
+impl Read {
+    /// Returns a page of the events after this number.
+    pub async fn events_page(
+        &self,
+        reader: &EventReader,
+        about: &EventFilter,
+        after: i64,
+        page: PageSize,
+    ) -> Result<EventsRead, StoreError> {
+        let range = Range::after(after);
+        let bytes = self.event_bytes(seen(reader, about, range, page.items), page.items).await?;
+        // If no event is visible, the scan covers as many rows as for a whole page.
+        let size = if bytes.is_empty() { page.items } else { page.fitting(bytes) };
+        self.events(reader, about, range, size).await
+    }
+
+    /// Returns the events in this range, in the order of their numbers: at most `size`, from at most ten
+    /// times as many rows.
+    pub async fn events(
+        &self,
+        reader: &EventReader,
+        about: &EventFilter,
+        range: Range,
+        size: u64,
+    ) -> Result<EventsRead, StoreError> {
+        let reader = &self.narrowed_reader(reader, about).await?;
+        let seen = self.tx.get_database_backend().build(&seen(reader, about, range, size));
+        let found = event::Model::find_by_statement(seen).all(&self.tx).await?;
+        let Page { items, has_more } = Page::of(found, size);
+        let up_to = match items.last() {
+            Some(last) if has_more => last.seq,
+            _ => self.end_of_look(reader, about, range, size).await?,
+        };
+        let calls = self.calls_of(&items).await?;
+        let events = items.into_iter().filter_map(|row| event(row, &calls)).collect();
+        Ok(EventsRead { events, up_to })
+    }
+
+    /// Returns the reader without the parts by which the reader sees no call, for a scan of all threads.
+    async fn narrowed_reader(
+        &self,
+        reader: &EventReader,
+        about: &EventFilter,
+    ) -> Result<EventReader, StoreError> {
+        let EventReader { principal, visibility } = reader.clone();
+        let visibility = match about.is_named() {
+            true => visibility,
+            false => self.narrowed(&principal, &visibility).await?,
+        };
+        Ok(EventReader { principal, visibility })
+    }
+
+    /// Returns the number of the last row of a scan, if more rows may follow.
+    async fn end_of_look(
+        &self,
+        reader: &EventReader,
+        about: &EventFilter,
+        range: Range,
+        size: u64,
+    ) -> Result<Option<i64>, StoreError> {
+        let most = rows_for(size);
+        // Numbers have no gaps, so a range has at most as many rows as numbers.
+        if u64::try_from(range.last.saturating_sub(range.after)).is_ok_and(|rows| rows < most) {
+            return Ok(None);
+        }
+        let rows = range.rows(reader.indexes(about), most);
+        let last = Query::select()
+            .column(event::Column::Seq)
+            .from_subquery(rows, event::Entity)
+            .order_by(event::Column::Seq, Order::Asc)
+            .offset(most.saturating_sub(1))
+            .limit(1)
+            .to_owned();
+        let found = self.tx.query_one_raw(self.tx.get_database_backend().build(&last)).await?;
+        Ok(found.map(|row| row.try_get_by_index(0)).transpose()?)
+    }
+
+    /// Whether the reader may see any event of this run or call.
+    pub async fn is_seen(&self, reader: &EventReader, about: &EventFilter) -> Result<bool, StoreError> {
+        let EventReader { principal, visibility } = reader;
+        let calls = Condition::all()
+            .add_option(about.call.map(|id| tool_call::Column::ToolCallId.eq(id.to_string())))
+            .add_option(about.run.map(|id| tool_call::Column::RunId.eq(id.to_string())));
+        if visible_calls(principal, visibility).filter(calls).one(&self.tx).await?.is_some() {
+            return Ok(true);
+        }
+        let Some(run) = about.run else { return Ok(false) };
+        let mut threads = of_tenant(principal);
+        if matches!(visibility, Visibility::Approver { .. }) {
+            threads = threads.add(thread::Column::UserId.eq(&principal.user_id));
+        }
+        let own = run::Entity::find_by_id(run.to_string())
+            .filter(run::Column::ThreadId.in_subquery(threads_where(threads)));
+        Ok(own.count(&self.tx).await? > 0)
+    }
+
+    pub(crate) async fn calls_of(
+        &self,
+        events: &[event::Model],
+    ) -> Result<HashMap<String, ToolCall>, StoreError> {
+        let mut ids: Vec<&String> = events.iter().filter_map(|row| row.tool_call_id.as_ref()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let named = tool_call::Entity::find().filter(tool_call::Column::ToolCallId.is_in(ids));
+        let calls = self.listed_with_decisions(named.all(&self.tx).await?).await?;
+        Ok(calls.into_iter().map(|call| (call.id.to_string(), call)).collect())
+    }
+}
+
+/// Builds an event from all parts of its row that can be read, because a reader waits for the number that
+/// follows. Returns `None` for an event without a number.
+pub(crate) fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> {
+    const TABLE: &str = "events";
+    let event::Model { seq, thread_id, tool_call_id, .. } = &row;
+    let unreadable = |column, error: &StoreError| {
+        tracing::error!(
+            table = TABLE, seq, thread_id, tool_call_id, column, %error, "{}", rows::UNREADABLE
+        );
+    };
+    let known = EventType::of_word(&row.event_type);
+    if known.is_none() {
+        unreadable("type", &rows::inconsistent(TABLE, format_args!("{:?} is not a type", row.event_type)));
+    }
+    let data = rows::json(TABLE, &row.data).unwrap_or_else(|error| {
+        unreadable("data", &error);
+        Map::new()
+    });
+    Some(Event {
+        event_id: row.event_id,
+        seq: row.seq?,
+        event_type: known.ok_or(row.event_type),
+        at: Timestamp::from_micros(row.at),
+        actor: row.actor,
+        session_id: row.session_id,
+        thread_id: row.thread_id,
+        run_id: row.run_id,
+        data,
+        call: row.tool_call_id.as_ref().and_then(|id| calls.get(id).cloned()),
+        tool_call_id: row.tool_call_id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+    use holdpoint_core::clock::SystemClock;
+    use holdpoint_metrics::Metrics;
+    use sea_orm::{DbBackend, Statement};
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    fn reader(visibility: Visibility) -> EventReader {
+        let principal =
+            Principal { tenant_id: "acme".to_owned(), user_id: "alice".to_owned(), roles: Vec::new() };
+        EventReader { principal, visibility }
+    }
+
+    #[tokio::test]
+    async fn on_sqlite_the_rows_of_a_query_come_from_an_index_in_the_order_of_their_numbers() {
+        let store =
+            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store = store.await.unwrap();
+        store.migrate().await.unwrap();
+        let of_tools = |tools: &[&str]| Visibility::Approver {
+            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            delegated_at: None,
+            escalated: false,
+        };
+        let opened =
+            |delegated_at, escalated| Visibility::Approver { tools: Vec::new(), delegated_at, escalated };
+        let (delegate, role) = (opened(Some(Timestamp::from_micros(1)), false), opened(None, true));
+        let (user, operator) = (of_tools(&[]), Visibility::Operator);
+        let approver = of_tools(&["pay", "refund"]);
+        let id = Uuid::nil();
+        let about = EventFilter::default();
+        let thread = EventFilter { thread: Some(ThreadId::new(id)), ..about };
+        let session = EventFilter { session: Some(ThreadId::new(id)), ..about };
+        let run = EventFilter { run: Some(RunId::new(id)), ..about };
+        let call = EventFilter { call: Some(ToolCallId::new(id)), ..about };
+        for (visibility, about, indexes) in [
+            (&user, about, &["events_user"][..]),
+            (&operator, about, &["events_tenant"]),
+            (&delegate, about, &["events_tenant"]),
+            (&role, about, &["events_tenant"]),
+            (&approver, about, &["events_held", "events_held", "events_user"]),
+            (&user, thread, &["events_thread"]),
+            (&approver, thread, &["events_thread"]),
+            (&operator, session, &["events_session"]),
+            (&approver, run, &["events_run"]),
+            (&approver, call, &["events_call"]),
+        ] {
+            let statement = seen(&reader(visibility.clone()), &about, Range::after(7), 16);
+            let read = store.read().await.unwrap();
+            let Statement { sql, values, .. } = DbBackend::Sqlite.build(&statement);
+            let sql = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan = Statement { sql, values, db_backend: DbBackend::Sqlite };
+            let plan = read.tx.query_all_raw(plan).await.unwrap();
+            let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+            let mut used: Vec<&str> = plan
+                .iter()
+                .filter_map(|step| step.strip_prefix("SEARCH events USING INDEX "))
+                .map(|step| step.split(' ').next().unwrap())
+                .collect();
+            used.sort_unstable();
+            assert_eq!(used, indexes, "{plan:#?}");
+            let ranges = plan.iter().filter(|step| step.ends_with("seq>?)"));
+            assert_eq!(ranges.count(), indexes.len(), "{plan:#?}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Events, their numbers, and what is counted with them.
+
+pub(crate) mod events;
+pub(crate) mod numbering;
+pub(crate) mod reached;

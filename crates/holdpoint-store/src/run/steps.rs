@@ -1,0 +1,530 @@
+//! Steps: opened with the record of the texts for the model, and written once with their calls.
+
+use crate::call::earlier_calls::EarlierCalls;
+use crate::call::permit::{CommittedCall, Permit};
+use crate::entity::{decision, sent_answer, step, tool_call};
+use crate::event::events::{OfCall, Subject};
+use crate::run::held_turn::HeldTurn;
+use crate::sql::parts::write_parts;
+use crate::sql::words::Word;
+use crate::{Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, sql::rows, sql::words};
+use holdpoint_core::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
+use holdpoint_core::call_times::CallTimes;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::decision::{Surface, Verdict};
+use holdpoint_core::event::{EventType, system};
+use holdpoint_core::id::{MessageId, ToolCallId};
+use holdpoint_core::input::Input;
+use holdpoint_core::message::{Part, StepStatus, Usage};
+use holdpoint_core::model_texts;
+use holdpoint_core::policy::Judgement;
+use holdpoint_core::policy::Source;
+use holdpoint_core::preview::Preview;
+use holdpoint_core::run::Run;
+use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::text::without_nul;
+use holdpoint_core::turn::FinishReason;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
+const ROWS_PER_INSERT: usize = 1000;
+
+/// A step to write.
+#[derive(Debug)]
+pub struct NewStep<'a> {
+    pub n: i32,
+    pub result: &'a StepResult,
+    pub calls: Vec<NewCall>,
+    pub earlier: EarlierCalls,
+}
+
+/// A committed step.
+#[derive(Debug)]
+pub struct CommittedStep {
+    pub calls: Vec<ToolCall>,
+    /// The permits of the calls that run at once: permits exist only after the commit.
+    pub permits: Vec<Permit>,
+    /// How the turn ended, if it ended with this step.
+    pub ended: Option<TurnEnd>,
+}
+
+/// The content of a step.
+#[derive(Debug, Clone)]
+pub struct StepResult {
+    /// Texts, reasoning and calls, in order.
+    pub parts: Vec<Part>,
+    /// Why the step ended.
+    pub reason: FinishReason,
+    /// The tokens that the step used.
+    pub usage: Option<Usage>,
+    /// The provider, address and model that wrote the step.
+    pub origin: String,
+    /// The state that this origin wants back.
+    pub provider_state: Option<Value>,
+}
+
+/// A call that the model made, with the judgement of the gate.
+#[derive(Debug)]
+pub struct NewCall {
+    pub id: ToolCallId,
+    pub provider_call_id: String,
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub arguments: String,
+    /// The parsed arguments.
+    pub input: Input,
+    /// The parsed arguments before their repair, if they were repaired.
+    pub model_input: Option<Input>,
+    pub secrets: SecretPaths,
+    pub schema_hash: String,
+    pub idempotent: bool,
+    /// Whether a worker executes the calls of the tool.
+    pub by_worker: bool,
+    pub risk: RiskLevel,
+    /// What the tool says that the call would do, if the call is held and its tool has previews.
+    pub preview: Option<Preview>,
+    pub judgement: Judgement,
+}
+
+impl NewCall {
+    /// Postgres text columns refuse U+0000, and a provider's text may contain it.
+    fn scrub(&mut self) {
+        let scrub = |text: &mut String| {
+            if text.contains('\0') {
+                *text = without_nul(text);
+            }
+        };
+        scrub(&mut self.provider_call_id);
+        scrub(&mut self.name);
+        scrub(&mut self.arguments);
+        if let Judgement::Invalid(why) = &mut self.judgement {
+            scrub(why);
+        }
+    }
+}
+
+impl Read {
+    /// Returns the calls of a step.
+    pub async fn calls_of_step(&self, message_id: MessageId, n: i32) -> Result<Vec<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find()
+            .filter(tool_call::Column::MessageId.eq(message_id.to_string()))
+            .filter(tool_call::Column::Step.eq(n))
+            .order_by_asc(tool_call::Column::Ordinal)
+            .all(&self.tx)
+            .await?;
+        self.with_decisions(found).await
+    }
+}
+
+impl Write {
+    /// Opens a step of a run's message, and records the texts that the model reads in it. The turn of the run
+    /// begins in this transaction, or the transaction holds it.
+    pub async fn open_step(&self, run: &Run, n: i32, seals: &[Seal]) -> Result<(), StoreError> {
+        self.name_commit("step.opened", None);
+        let message_id = run.assistant_message_id.to_string();
+        let row = step::ActiveModel {
+            message_id: Set(message_id.clone()),
+            n: Set(n),
+            status: Set(StepStatus::Streaming.word().to_owned()),
+            parts: Set("[]".to_owned()),
+            created_at: Set(self.now.as_micros()),
+            ..Default::default()
+        };
+        self.insert_later([row]).await?;
+        for seals in seals.chunks(ROWS_PER_INSERT) {
+            let rows = seals.iter().map(|seal| sent_answer::ActiveModel {
+                tool_call_id: Set(seal.tool_call_id.to_string()),
+                n: Set(seal.n),
+                kind: Set(seal.kind.word().to_owned()),
+                text: Set(seal.text.clone()),
+                message_id: Set(message_id.clone()),
+                step: Set(n),
+                at: Set(self.now.as_micros()),
+                erased_at: Set(None),
+            });
+            self.insert_later(rows).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a step with its calls, and commits. If nothing follows the step, the turn ends in the same
+    /// transaction: `completed` without a call, and `waiting` if `may_wait` is set, a call is held or waits for
+    /// a worker, and none runs.
+    pub async fn commit_step(
+        self,
+        turn: &HeldTurn<'_>,
+        NewStep { n, result, mut calls, mut earlier }: NewStep<'_>,
+        times: &CallTimes,
+        may_wait: bool,
+    ) -> Result<CommittedStep, StoreError> {
+        for call in &mut calls {
+            call.scrub();
+        }
+        let Lease { thread, run, .. } = turn.lease();
+        if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held { .. })) {
+            self.name_commit(EventType::ToolRequiresApproval.word(), Some(held.id));
+        }
+        self.write_step(run, n, StepStatus::Complete, result).await?;
+        let mut new = NewRows::default();
+        for (ordinal, call) in (0..).zip(calls) {
+            let wire_call_id = earlier.take_wire_id(call.id, &call.provider_call_id);
+            let position = CallPosition { lease: turn.lease(), n, ordinal, wire_call_id };
+            self.add_call(&mut new, &position, call, times);
+        }
+        let NewRows { calls, decisions, running } = new;
+        let calls = self.insert_calls(calls, decisions).await?;
+        let end = match calls.iter().any(|call| call.pauses() && call.end().is_none()) {
+            _ if calls.is_empty() => Some(TurnEnd::Completed),
+            true if may_wait && running.is_empty() => Some(TurnEnd::Waiting),
+            _ => None,
+        };
+        if let Some(end) = &end {
+            self.end_held_turn(turn, end).await?;
+        }
+        let committed = self.commit().await;
+        if committed.as_ref().is_err_and(|error| !error.is_unavailable()) {
+            // The database refused the changes, so the turn has not ended.
+            turn.lease().may_have_ended.store(false, Ordering::Relaxed);
+        }
+        committed?;
+        let conversation = thread.conversation(run.id);
+        let permits = running
+            .into_iter()
+            .map(|it| {
+                Permit::committed(CommittedCall {
+                    tool_call_id: it.id,
+                    tool_name: it.name,
+                    conversation: conversation.clone(),
+                    input: it.input,
+                    edit: None,
+                    execution: it.execution,
+                    // The policy alone lets these calls run.
+                    approved_by: Vec::new(),
+                })
+            })
+            .collect();
+        Ok(CommittedStep { calls, permits, ended: end })
+    }
+
+    /// Inserts calls with their decisions, and returns the calls as they are stored.
+    async fn insert_calls(
+        &self,
+        calls: Vec<tool_call::Model>,
+        decisions: Vec<decision::Model>,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        self.insert_later(calls.iter().cloned().map(IntoActiveModel::into_active_model)).await?;
+        self.insert_later(decisions.iter().cloned().map(IntoActiveModel::into_active_model)).await?;
+        let mut of_calls = HashMap::new();
+        for row in decisions {
+            of_calls.insert(row.tool_call_id.clone(), rows::decision(row)?);
+        }
+        calls
+            .into_iter()
+            .map(|row| {
+                let decision = of_calls.remove(&row.tool_call_id);
+                rows::call(row, decision)
+            })
+            .collect()
+    }
+
+    /// Writes the partial content of a step that broke off.
+    pub async fn break_step(
+        &self,
+        turn: &HeldTurn<'_>,
+        n: i32,
+        result: &StepResult,
+    ) -> Result<(), StoreError> {
+        self.name_commit("step.broken", None);
+        self.write_step(&turn.lease().run, n, StepStatus::Interrupted, result).await
+    }
+
+    async fn write_step(
+        &self,
+        run: &Run,
+        n: i32,
+        status: StepStatus,
+        result: &StepResult,
+    ) -> Result<(), StoreError> {
+        let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let state = result.provider_state.as_ref().map(Value::to_string);
+        let written = step::Entity::update_many()
+            .col_expr(step::Column::Status, Expr::value(status.word()))
+            .col_expr(step::Column::Parts, Expr::value(write_parts(&result.parts)))
+            .col_expr(step::Column::FinishReason, Expr::value(result.reason.word()))
+            .col_expr(step::Column::InputTokens, Expr::value(result.usage.map(|u| tokens(u.input_tokens))))
+            .col_expr(step::Column::OutputTokens, Expr::value(result.usage.map(|u| tokens(u.output_tokens))))
+            .col_expr(step::Column::Origin, Expr::value(result.origin.clone()))
+            .col_expr(step::Column::ProviderState, Expr::value(state))
+            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
+            .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
+            .filter(step::Column::N.eq(n))
+            .filter(step::Column::Status.eq(StepStatus::Streaming.word()));
+        self.update_later(written, "a step to write is not open").await
+    }
+
+    /// Adds the rows of a call with its judgement.
+    fn add_call(&self, new: &mut NewRows, position: &CallPosition<'_>, call: NewCall, times: &CallTimes) {
+        let (id, execution) =
+            (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
+        new.calls.push(self.call_row(position, &call, execution, times));
+
+        let NewCall { name, input, schema_hash, by_worker, risk, preview, judgement, .. } = call;
+        let Lease { thread, run, .. } = position.lease;
+        let held_tool = matches!(judgement, Judgement::Held { .. }).then_some(name.as_str());
+        let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
+        let hash = input_hash(&name, &input, &schema_hash, preview.as_ref());
+        let facts = json!({ "tool_name": name, "risk_level": risk.word(), "input_hash": hash });
+        self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone());
+        let repeats = match &judgement {
+            Judgement::ExpiredBefore(_) => "expired_before",
+            _ => "duplicate_of",
+        };
+        match judgement {
+            Judgement::Cleared(_, source) => {
+                let (event, data) = if by_worker {
+                    let data = json!({
+                        "tool_name": name,
+                        "risk_level": risk.word(),
+                        "input_hash": hash,
+                        "decision": Verdict::Approve.word(),
+                        "source": words::source(&source),
+                    });
+                    (EventType::ToolApproved, data)
+                } else {
+                    let data = json!({
+                        "tool_name": name,
+                        "risk_level": risk.word(),
+                        "input_hash": hash,
+                        "attempt": execution.attempt,
+                        "source": words::source(&source),
+                    });
+                    (EventType::ToolStarted, data)
+                };
+                let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
+                new.decisions.push(self.decision_row(id, &cleared));
+                self.event(event, system::POLICY, &subject, data);
+                if !by_worker {
+                    new.running.push(Running { id, name, input, execution });
+                }
+            }
+            Judgement::Held { reason, source } => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.word(),
+                    "input_hash": hash,
+                    "reason": reason,
+                    "source": words::source(&source),
+                    "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
+                });
+                self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data);
+            }
+            Judgement::Blocked { reason, source } => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.word(),
+                    "input_hash": hash,
+                    "decision": Verdict::Reject.word(),
+                    "reason": reason,
+                    "source": words::source(&source),
+                });
+                let blocked = NewDecision::of_policy(Verdict::Reject, source, Some(reason), hash);
+                new.decisions.push(self.decision_row(id, &blocked));
+                self.event(EventType::ToolBlocked, system::POLICY, &subject, data);
+            }
+            Judgement::Duplicate(of) | Judgement::ExpiredBefore(of) => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.word(),
+                    "input_hash": hash,
+                    "decision": Verdict::Cancel.word(),
+                    repeats: of,
+                });
+                let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
+                new.decisions.push(self.decision_row(id, &cancelled));
+                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
+            }
+            Judgement::RejectedBefore { call, reason } => {
+                // The words of the person are in the decision alone.
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.word(),
+                    "input_hash": hash,
+                    "decision": Verdict::Reject.word(),
+                    "rejected_before": call,
+                });
+                let rejected = NewDecision::new(Verdict::Reject, system::REJECTED, Surface::Policy, hash);
+                new.decisions.push(self.decision_row(id, &NewDecision { reason, ..rejected }));
+                self.event(EventType::ToolBlocked, system::REJECTED, &subject, data);
+            }
+            Judgement::Invalid(_) => {
+                self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
+            }
+        }
+    }
+
+    fn call_row(
+        &self,
+        position: &CallPosition<'_>,
+        call: &NewCall,
+        execution: Execution,
+        times: &CallTimes,
+    ) -> tool_call::Model {
+        let now = self.now.as_micros();
+        let (preview, preview_failed) = rows::preview_columns(call.preview.as_ref());
+        let mut row = tool_call::Model {
+            tool_call_id: call.id.to_string(),
+            thread_id: position.lease.thread.id.to_string(),
+            tenant_id: position.lease.thread.tenant_id.clone(),
+            message_id: position.lease.run.assistant_message_id.to_string(),
+            step: position.n,
+            ordinal: position.ordinal,
+            run_id: position.lease.run.id.to_string(),
+            provider_call_id: call.provider_call_id.clone(),
+            wire_call_id: position.wire_call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            model_arguments: call.model_input.as_ref().map(|input| Value::Object(input.clone()).to_string()),
+            secret_paths: call.secrets.to_json(),
+            schema_hash: call.schema_hash.clone(),
+            held: false,
+            listed_for: None,
+            idempotent: call.idempotent,
+            risk_level: call.risk.word().to_owned(),
+            reason: None,
+            preview,
+            preview_failed,
+            state: String::new(),
+            validated: None,
+            validated_inputs: None,
+            validated_preview: None,
+            validated_preview_failed: None,
+            decided_by: None,
+            decided_at: None,
+            expires_at: None,
+            remind_at: None,
+            escalate_at: None,
+            escalate_to: None,
+            escalated_at: None,
+            start_deadline: None,
+            exec_id: None,
+            exec_owner: None,
+            exec_attempt: 0,
+            lease_until: None,
+            started_at: None,
+            child_run_id: None,
+            by_worker: call.by_worker,
+            permit_hash: None,
+            result_deadline: None,
+            mcp_server: None,
+            task_id: None,
+            input_round: None,
+            polled_by: None,
+            polled_until: None,
+            cancel_requested_at: None,
+            output: None,
+            result: None,
+            created_at: now,
+            finished_at: None,
+            erased_at: None,
+        };
+        let decided = |row: &mut tool_call::Model, validated: bool, by: &str| {
+            row.validated = Some(validated);
+            row.decided_by = Some(by.to_owned());
+            row.decided_at = Some(now);
+        };
+        match &call.judgement {
+            Judgement::Cleared(..) if call.by_worker => {
+                decided(&mut row, true, system::POLICY);
+                row.state = StateKind::Approved.word().to_owned();
+                row.start_deadline = Some(self.now.plus(times.start_deadline).as_micros());
+            }
+            Judgement::Cleared(..) => {
+                decided(&mut row, true, system::POLICY);
+                row.state = StateKind::Executing.word().to_owned();
+                row.exec_id = Some(execution.id.to_string());
+                row.exec_owner = Some(position.lease.holder.clone());
+                row.exec_attempt = 1;
+                row.started_at = Some(now);
+                row.lease_until = Some(self.now.plus(times.lease).as_micros());
+            }
+            Judgement::Held { reason, source } => {
+                let expires_at = self.now.plus(times.pending_ttl);
+                let rule = match source {
+                    Source::Rule(name) => Some(name.as_str()),
+                    _ => None,
+                };
+                if let Some(escalation) = times.escalation(rule) {
+                    row.escalate_at = Some(self.now.plus(escalation.after).as_micros());
+                    row.escalate_to = Some(json!(escalation.to).to_string());
+                }
+                row.remind_at = self.reminder(expires_at, times.remind_before).map(Timestamp::as_micros);
+                row.state = StateKind::Pending.word().to_owned();
+                row.held = true;
+                row.listed_for = Some(position.lease.thread.user_id.clone());
+                row.reason = Some(reason.clone());
+                row.expires_at = Some(expires_at.as_micros());
+            }
+            Judgement::Blocked { reason, .. } => {
+                decided(&mut row, false, system::POLICY);
+                row.state = StateKind::Rejected.word().to_owned();
+                row.reason = Some(reason.clone());
+                row.result = Some(format!("{} {reason}.", model_texts::BLOCKED));
+                row.finished_at = Some(now);
+            }
+            Judgement::Duplicate(_) => {
+                decided(&mut row, false, system::DUPLICATE);
+                row.state = StateKind::Cancelled.word().to_owned();
+                row.result = Some(model_texts::DUPLICATE.to_owned());
+                row.finished_at = Some(now);
+            }
+            Judgement::ExpiredBefore(_) => {
+                decided(&mut row, false, system::DUPLICATE);
+                row.state = StateKind::Cancelled.word().to_owned();
+                row.result = Some(model_texts::EXPIRED_BEFORE.to_owned());
+                row.finished_at = Some(now);
+            }
+            Judgement::RejectedBefore { reason, .. } => {
+                decided(&mut row, false, system::REJECTED);
+                row.state = StateKind::Rejected.word().to_owned();
+                row.result = Some(repeated_rejection(reason.as_deref()));
+                row.finished_at = Some(now);
+            }
+            Judgement::Invalid(why) => {
+                decided(&mut row, false, system::INVALID);
+                row.state = StateKind::Invalid.word().to_owned();
+                row.result = Some(why.clone());
+                row.finished_at = Some(now);
+            }
+        }
+        row
+    }
+}
+
+/// The rows of the calls of a step.
+#[derive(Default)]
+struct NewRows {
+    calls: Vec<tool_call::Model>,
+    decisions: Vec<decision::Model>,
+    /// The calls that run at once.
+    running: Vec<Running>,
+}
+
+/// A call that was stored as executing.
+struct Running {
+    id: ToolCallId,
+    name: String,
+    input: Input,
+    execution: Execution,
+}
+
+/// The position of a call in its thread.
+struct CallPosition<'a> {
+    lease: &'a Lease,
+    n: i32,
+    ordinal: i32,
+    wire_call_id: String,
+}
