@@ -2,6 +2,9 @@
 //!
 //! Pages post their whole state. A text longer than its limit is cut to a text that is still too long, so the
 //! cut text never equals a stored text.
+//!
+//! Nothing that a client sends is authority. Of a posted history the server reads the text of user messages, ids, and
+//! decisions.
 
 use super::partial_json::{Found, Kept, Reader};
 pub(super) use super::posted_part::Parts;

@@ -3,6 +3,15 @@
 //! Slack signs its requests and sends no token. It wants an answer within three seconds and repeats nothing, so the
 //! decision is made first, and a notice about it follows, which only that user sees. The button that rejects opens a
 //! form for the reason, and the form decides.
+//!
+//! # One press of a button
+//!
+//! 1. [`Unverified::of`] recognizes the request in place of the authentication, and checks its headers before the body
+//!    is read. [`Interactions`] verifies the signature over the bytes, and only then reads them.
+//! 2. `slack::people` maps the Slack user to a principal, in the tenant of the endpoint that the value of the button
+//!    names. `Approvals::decide` decides with the hash of that value.
+//! 3. The answer follows the decision, after two seconds at the latest. A notice for the user goes to the
+//!    `response_url` (`Slack::reply`), if it is an address of Slack. The message itself changes by its delivery.
 
 use super::auth_failure::Unknown;
 use super::error::ApiError;

@@ -15,6 +15,9 @@
 //!
 //! The conversation is sent as it is stored, in its order. The form of a message depends only on that
 //! message. So sent bytes never change, and prompt caches work.
+//!
+//! No client library does this: such libraries assemble answers and repair histories. The id of a call is needed when
+//! the call begins, and a provider's items have to return byte for byte.
 
 mod answer;
 mod anthropic;

@@ -1,4 +1,8 @@
 //! Permits: the rights to run tools. No tool can run without one.
+//!
+//! A tool takes a [`Permit`] of its own type by value. `Permit::committed` is private to this crate: it is called after
+//! the commit that made the row `executing`, inserted with a `Cleared` of the policy, or moved from `approved`. The
+//! permit names the user of the thread and carries the stored inputs. No permit exists for inputs that cannot be read.
 
 use crate::call::request_sender::{InputRequests, RequestSender};
 use crate::call::waited::Waited;

@@ -1,5 +1,8 @@
 //! The legal transitions of a run, as types. No other transition compiles, and each state carries the facts that the
 //! database requires of it.
+//!
+//! Each state is a struct with the facts that its row needs, such as the holder of the lease or the error. The triggers
+//! `runs_moves` have the same list, and a test compares the two.
 
 use crate::entity::run;
 use crate::sql::words::Word;

@@ -1,4 +1,8 @@
 //! The schema of Postgres that holds the tables.
+//!
+//! The entities and the SQL of the store name the schema `holdpoint`. [`Schema::qualify`] puts the configured name in
+//! place of it (on SQLite nothing) before a [`Tx`](super::tx::Tx) executes the statement. The migrator finds the schema
+//! by the search path of its transaction, which the functions of the triggers keep.
 
 use crate::StoreError;
 use sea_orm::sqlx::AssertSqlSafe;

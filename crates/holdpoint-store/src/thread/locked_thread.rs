@@ -3,6 +3,25 @@
 //! A transaction locks a thread before it changes the thread's messages, runs or calls, and the root thread before it
 //! changes the policy or the grants of the session: first the thread, then the root. The changes take the locked
 //! thread, so none of them can forget the lock or read again what the lock has read.
+//!
+//! # Locks
+//!
+//! The lock order of a transaction is: child's thread, parent's thread, root thread of the session, and of the grants
+//! whose uses it counts one after the other by id (`Write::lock_counted`). A lock returns a [`LockedThread`] with what
+//! its statement has read: the thread, its size, whether it is deleted, and the policy of the session.
+//! `Write::lock_turn` locks the thread and the run of a turn with one statement. A decision, a claim and an outcome
+//! lock the thread, then the run, then the call, also with one statement (`locked_call`). Postgres reads a row again
+//! after it waited for the lock of that row, but no other row of the statement.
+//!
+//! `Write::hold_session` locks the root in shared mode, for a transaction that reads the session's policy and grants.
+//! So when a call is stored, approved or claimed, both stay as they are from the evaluation of the policy to the
+//! commit. A change of these, and `Write::delegate`, lock the root exclusively. `Write::delegate` locks the parent
+//! before it creates the child, which no other transaction knows yet.
+//!
+//! `Write::running_turns` takes an advisory lock per user, after the thread. `Store::record_listing` takes one per MCP
+//! server, and no thread. A numbering pass holds the row of `event_sequence` and no thread. `Write::draft_steps` locks
+//! no threads, because a draft moves nothing. On SQLite all writers queue in the process and begin with `BEGIN
+//! IMMEDIATE`.
 
 use crate::entity::thread;
 use crate::sql::with::{not_built, with_parts};
