@@ -181,7 +181,7 @@ pub(super) const ERRORS_MAX: usize = 16;
 pub(super) const MESSAGE_BYTES_MAX: usize = 512;
 
 /// The reason why a tool cannot be registered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// The name is not 1 to 64 of `a-z A-Z 0-9 _ -`.
     #[error("tool name {0:?}: expected 1 to 64 of a-z, A-Z, 0-9, _ and -")]
@@ -201,6 +201,13 @@ pub enum RegistryError {
     /// The headline has a placeholder that is no property of the inputs, or a single brace.
     #[error("tool {0:?}: the headline: {1}")]
     Headline(String, String),
+}
+
+/// Prints the text: an error that `main` returns is printed with `Debug`.
+impl fmt::Debug for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// One error in proposed or edited inputs.
