@@ -21,7 +21,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(8);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written<T> {
     pub(crate) value: T,
-    /// Whether an earlier attempt failed. Its commit may have succeeded all the same.
+    /// Whether an earlier attempt failed. Its commit may have succeeded even so.
     pub(crate) tried_before: bool,
 }
 

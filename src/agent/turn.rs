@@ -214,7 +214,7 @@ impl Agent {
             let (reason, committed) = Box::pin(self.commit(turn, step, output)).await?;
             let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
-            // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends all the same.
+            // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends even so.
             let mut elsewhere = calls.iter().any(|call| call.ends_elsewhere() && call.end().is_none());
             if !permits.is_empty() {
                 elsewhere |= Box::pin(self.run_cleared(turn, permits, emit)).await?;

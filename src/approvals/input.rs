@@ -1,8 +1,9 @@
 //! Requests of tools that run: a tool asks those that may decide its call, and gets one answer.
 //!
 //! The request is stored first. The handler of this process is asked about it, and the routes of every process accept
-//! an answer. One answer counts: the first, or with a quorum the one that its people agree on. The tool waits in the process that runs it, so the request ends with the
-//! execution of the call: the schema withdraws it in the transaction that ends the execution.
+//! an answer. One answer counts: the first, or with a quorum the one that its people agree on. The tool waits in the
+//! process that runs it, so the request ends with the execution of the call: the schema withdraws it in the transaction
+//! that ends the execution.
 //!
 //! # One request
 //!
@@ -191,7 +192,7 @@ impl Approvals {
         let time = asked.request.expires_at.since(write.now());
         if let Err(error) = write.commit().await {
             if key.is_none() {
-                // If the commit was made all the same, no person may answer a request that no tool waits for.
+                // If the commit was made even so, no person may answer a request that no tool waits for.
                 self.end_request(&asked.request, RequestState::Withdrawn).await?;
             }
             return Err(error);

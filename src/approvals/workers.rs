@@ -73,7 +73,7 @@ pub(crate) struct WorkerClaim {
 impl fmt::Debug for WorkerClaim {
     /// Leaves out the token, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandedOver").field("permit", &self.permit).finish_non_exhaustive()
+        f.debug_struct("WorkerClaim").field("permit", &self.permit).finish_non_exhaustive()
     }
 }
 

@@ -218,7 +218,7 @@ pub trait Tool: Send + Sync + 'static {
     /// is dropped then, and when the turn stops.
     ///
     /// # Errors
-    /// There is no preview, for this reason. The approver reads the reason, and can decide all the same.
+    /// There is no preview, for this reason. The approver reads the reason, and can decide even so.
     fn preview(
         &self,
         _input: Self::Input,

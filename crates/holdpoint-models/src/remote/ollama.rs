@@ -40,7 +40,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("stream".to_owned(), true.into());
     body.insert("messages".to_owned(), messages.into());
     // Ollama has no choice of tools. Without tools a model answers with text, and Ollama takes calls in the
-    // conversation all the same.
+    // conversation even so.
     if !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto {
         let tools = schema::OLLAMA.tools(&request.tools).map(openai::written_tool);
         body.insert("tools".to_owned(), tools.collect());
