@@ -138,7 +138,6 @@ impl DraftWriter {
     }
 }
 
-/// The drafts of one step.
 #[derive(Debug)]
 pub(super) struct Drafts {
     writer: DraftWriter,

@@ -24,9 +24,7 @@ const RENEWALS_CAPACITY: usize = 64;
 /// Work under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// The turn of a run.
     Turn(RunId),
-    /// The execution of a call.
     Call(ToolCallId),
 }
 

@@ -81,7 +81,6 @@ struct OpenedStep {
     outline: Outline,
 }
 
-/// The open first step of a turn.
 #[derive(Debug)]
 pub(crate) struct FirstStep {
     opened: OpenedStep,

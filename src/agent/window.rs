@@ -40,7 +40,6 @@ impl Limits {
         Self { configured, learned: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Returns the limit of this model, if there is one.
     pub(crate) fn known(&self, model: &str) -> Option<u64> {
         let learned = self.learned.lock().get(model).copied();
         self.configured.into_iter().chain(learned).min()
@@ -433,7 +432,6 @@ mod tests {
         messages.iter().any(|message| format!("{message:?}").contains(words))
     }
 
-    /// The result of the call of a turn.
     fn result(messages: &[ModelMessage], turn: usize) -> Option<&str> {
         messages.iter().find_map(|message| match message {
             ModelMessage::Tool { call_id, text, .. } if *call_id == format!("call {turn}") => {

@@ -53,7 +53,6 @@ const SCHEMA_BYTES_MAX: usize = 16 * 1024;
 /// An accepted answer, or a vote for one.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// The state of the request.
     pub(crate) state: RequestState,
     /// Whether the request had this answer, or this vote, already.
     pub(crate) replayed: bool,

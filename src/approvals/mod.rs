@@ -110,7 +110,6 @@ use handlers::ApprovalHandler;
 use std::sync::Arc;
 use verify::Verifications;
 
-/// The approvals of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Approvals {
     store: Store,
@@ -119,7 +118,6 @@ pub(crate) struct Approvals {
     /// This process, as the owner of its executions.
     owner: String,
     approval: config::Approval,
-    /// The times of calls.
     times: CallTimes,
     /// The rate limit of decisions per user.
     rate_limit: Arc<RateLimit>,

@@ -38,7 +38,6 @@ pub(crate) enum Report {
     Failed(String),
 }
 
-/// An accepted report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reported {
     /// The state of the call now.

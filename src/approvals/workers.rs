@@ -77,7 +77,6 @@ impl fmt::Debug for WorkerClaim {
     }
 }
 
-/// A renewed lease of a worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RenewedLease {
     pub(crate) lease_until: Timestamp,

@@ -69,7 +69,6 @@ use std::sync::Arc;
 use tail::TailedTurns;
 use turn_log::{LiveTurns, TurnLog};
 
-/// The chat of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Chat {
     store: Store,

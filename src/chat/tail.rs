@@ -198,7 +198,6 @@ enum Successor {
     Nothing,
     /// Another step of the turn.
     Step,
-    /// The end of the turn.
     End,
 }
 

@@ -57,7 +57,6 @@ struct Batch {
     touched: Option<Touched>,
 }
 
-/// The feed of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     store: Store,

@@ -207,7 +207,6 @@ pub(super) fn operations(document: &Value) -> impl Iterator<Item = (&str, Vec<(M
     })
 }
 
-/// Returns the names of the query parameters of an operation.
 pub(super) fn query_names(operation: &Value) -> impl Iterator<Item = &str> {
     let parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
     let of_query =

@@ -144,7 +144,6 @@ impl Api {
         PageSize { items, bytes: u64::try_from(self.page_bytes).unwrap_or(u64::MAX) }
     }
 
-    /// Returns the principal as a reader of events.
     fn reader(&self, principal: &Principal) -> EventReader {
         EventReader { principal: principal.clone(), visibility: self.approvals.visibility(principal) }
     }

@@ -98,7 +98,6 @@ impl Message {
         self.content.as_is().is_some()
     }
 
-    /// Returns the name of the message, if it has one.
     pub(super) fn name(&self) -> Option<&Name> {
         self.id.as_is()
     }

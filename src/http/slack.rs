@@ -32,7 +32,6 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::Span;
 
-/// The path of the route.
 pub(super) const PATH: &str = "/slack/interactions";
 /// The same, as pages reach the routes.
 pub(super) const API_PATH: &str = "/api/slack/interactions";
@@ -40,7 +39,6 @@ pub(super) const API_PATH: &str = "/api/slack/interactions";
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The longest time for a form to open. Slack takes the id of a press for three seconds.
 const OPEN_WITHIN: Duration = Duration::from_secs(3);
-/// The field of the form.
 const FIELD: &str = "payload";
 
 /// A request that Slack seems to have sent. The middleware puts it into the request.

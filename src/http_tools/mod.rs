@@ -50,7 +50,6 @@ struct Reports {
     within: Duration,
 }
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 struct Request<'a> {
     r#type: &'static str,

@@ -30,7 +30,6 @@ use std::time::Duration;
 pub(crate) struct OfServer {
     /// Its place.
     pub(crate) remote: Remote,
-    /// The hash of its definition.
     pub(crate) definition_hash: String,
     /// Maximum size of each compiled pattern of its schema, in bytes.
     pub(crate) pattern_bytes_max: usize,
@@ -84,7 +83,6 @@ impl ToolSpec {
         }
     }
 
-    /// Returns the constants, if there are any.
     pub(crate) fn constants(&self) -> Option<Input> {
         Some(&self.constants).filter(|constants| !constants.is_empty()).cloned()
     }
@@ -230,7 +228,6 @@ pub(super) enum Does {
     Worker(Duration),
 }
 
-/// One registered tool.
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,

@@ -40,7 +40,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -181,7 +180,6 @@ struct Numbered {
     is_unannounced: bool,
 }
 
-/// The content of a block.
 enum AnswerBlock {
     Text(Said),
     Thinking {
@@ -208,7 +206,6 @@ impl AnswerBlock {
         }
     }
 
-    /// Returns the type of the block.
     const fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",

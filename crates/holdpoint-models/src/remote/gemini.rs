@@ -33,7 +33,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     if let Some(system) = &request.system {

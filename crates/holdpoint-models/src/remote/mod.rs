@@ -97,7 +97,6 @@ impl Wire {
         format!("{}{}", base_url.trim_end_matches('/'), self.path.replace("{model}", model))
     }
 
-    /// Returns the headers of the wire, with the key.
     fn headers(self, key: Option<&str>) -> Result<HeaderMap, RemoteError> {
         let mut headers = HeaderMap::new();
         if let Some(key) = key {

@@ -27,7 +27,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = openai::messages(
         request.system.as_deref(),

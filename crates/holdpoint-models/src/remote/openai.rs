@@ -28,7 +28,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let entries = entries(&request.messages, Ids::Own);
     let messages = messages(
@@ -155,7 +154,6 @@ struct Reader {
     has_deltas: bool,
 }
 
-/// A call of the answer.
 struct Call {
     index: usize,
     wire_index: Option<u64>,
@@ -206,7 +204,6 @@ impl Reading for Reader {
     }
 }
 
-/// Returns the failure in a chunk, if there is one.
 fn failures(chunk: &Chunk) -> Result<(), ModelError> {
     error_in_stream(chunk.error.as_ref())?;
     if let Some(result) = &chunk.base_resp

@@ -32,7 +32,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -156,7 +155,6 @@ impl Kind {
     }
 }
 
-/// An item of the answer.
 struct Item {
     kind: Kind,
     id: Option<String>,
@@ -181,7 +179,6 @@ struct Call {
 struct Place {
     item_id: Option<String>,
     output_index: Option<u64>,
-    /// The index of the part.
     part: Option<u64>,
 }
 

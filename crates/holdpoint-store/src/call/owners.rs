@@ -44,7 +44,6 @@ pub struct Polls {
 pub struct PolledCall {
     pub polls: Polls,
     pub call: ToolCall,
-    /// The conversation of the call.
     pub conversation: Conversation,
     /// The name of the server in the configuration.
     pub server: String,

@@ -29,9 +29,7 @@ pub struct Permit<T: ?Sized = ()> {
 /// A call that is committed as executing.
 #[derive(Debug)]
 pub(crate) struct CommittedCall {
-    /// The id of the call.
     pub(crate) tool_call_id: ToolCallId,
-    /// The tool of the call.
     pub(crate) tool_name: String,
     /// The user and the conversation of the call.
     pub(crate) conversation: Conversation,
@@ -50,11 +48,9 @@ pub(crate) struct CommittedCall {
 pub struct Conversation {
     /// The user of the thread.
     pub requester: Requester,
-    /// The thread of the call.
     pub thread_id: ThreadId,
     /// The root thread above the thread.
     pub session_id: ThreadId,
-    /// The run of the call.
     pub run_id: RunId,
 }
 
@@ -168,7 +164,6 @@ impl Permit {
 }
 
 impl<T: ?Sized> Permit<T> {
-    /// Returns the id of the call.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.call.tool_call_id
     }

@@ -9,9 +9,7 @@ use holdpoint_core::call::{ATTEMPTS_MAX, StateKind};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 
-/// A state of a call that has transitions.
 pub(crate) trait CallState {
-    /// The state.
     const KIND: StateKind;
 }
 

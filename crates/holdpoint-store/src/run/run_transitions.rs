@@ -13,9 +13,7 @@ use sea_orm::sea_query::{Expr, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 use std::marker::PhantomData;
 
-/// A state of a run.
 pub(crate) trait RunState {
-    /// The status.
     const STATUS: RunStatus;
 
     /// Returns what the row has in this state.
@@ -141,7 +139,6 @@ impl<To: RunState> RunMove<To> {
         Self { update: self.update.filter(guard), ..self }
     }
 
-    /// Returns the statement.
     pub(crate) fn statement(self) -> UpdateMany<run::Entity> {
         self.update.filter(run::Column::Status.is_in(self.from.iter().map(|it| it.word())))
     }

@@ -42,7 +42,6 @@ pub struct NewStep<'a> {
     pub earlier: EarlierCalls,
 }
 
-/// A committed step.
 #[derive(Debug)]
 pub struct CommittedStep {
     pub calls: Vec<ToolCall>,
@@ -52,7 +51,6 @@ pub struct CommittedStep {
     pub ended: Option<TurnEnd>,
 }
 
-/// The content of a step.
 #[derive(Debug, Clone)]
 pub struct StepResult {
     /// Texts, reasoning and calls, in order.
@@ -108,7 +106,6 @@ impl NewCall {
 }
 
 impl Read {
-    /// Returns the calls of a step.
     pub async fn calls_of_step(&self, message_id: MessageId, n: i32) -> Result<Vec<ToolCall>, StoreError> {
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::MessageId.eq(message_id.to_string()))
@@ -504,7 +501,6 @@ impl Write {
     }
 }
 
-/// The rows of the calls of a step.
 #[derive(Default)]
 struct NewRows {
     calls: Vec<tool_call::Model>,

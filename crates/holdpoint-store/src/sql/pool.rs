@@ -114,7 +114,6 @@ impl ConnectionPool {
         }
     }
 
-    /// Returns the most connections of this pool.
     pub(crate) fn size_max(&self) -> usize {
         match self {
             Self::Postgres { connections, .. } => connections.status().max_size,

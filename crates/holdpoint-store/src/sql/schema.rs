@@ -29,7 +29,6 @@ const LIES_IN_PUBLIC: &str = "SELECT $1 <> 'public' AND EXISTS (SELECT FROM pg_n
     JOIN pg_class ON relnamespace = pg_namespace.oid JOIN pg_proc ON pronamespace = pg_namespace.oid
     WHERE nspname = 'public' AND relname = 'tool_calls' AND proname = 'holdpoint_tool_call_moves')";
 
-/// Whether the schema exists.
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
 
 /// The schema of the tables, chosen by the configuration. SQLite has no schemas.

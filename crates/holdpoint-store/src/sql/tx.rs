@@ -115,7 +115,6 @@ impl Tx {
         Self { backend: pool.backend(), schema: schema.clone(), session, spare: None }
     }
 
-    /// Returns the schema of the tables.
     pub(crate) fn schema(&self) -> &Schema {
         &self.schema
     }

@@ -40,7 +40,6 @@ use std::ops::Deref;
 const FOUND: &str = "found";
 const MADE: &str = "made";
 
-/// The size of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
     /// The number of messages, superseded ones included.
@@ -53,9 +52,7 @@ pub struct Extent {
 #[derive(Debug, Clone)]
 pub struct LockedThread {
     thread: Thread,
-    /// The size of the thread.
     pub extent: Extent,
-    /// Whether the thread is deleted.
     pub is_deleted: bool,
     /// The policy of the session, if the thread is its root and has one.
     pub(crate) policy: Option<String>,
@@ -75,7 +72,6 @@ impl LockedThread {
         Self { thread, extent: Extent::default(), is_deleted: false, policy: None }
     }
 
-    /// Returns the thread of a locked row.
     pub(crate) fn of(row: thread::Model) -> Result<Self, StoreError> {
         let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
         let extent = Extent { messages: count(row.messages), bytes: count(row.bytes) };
