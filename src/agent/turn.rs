@@ -170,6 +170,7 @@ impl Agent {
         }
     }
 
+    /// Runs the steps. Each is committed before it is emitted: a held call is a row before the stream reports it.
     // What a turn does beside reading from the model is boxed: the memory of a task is that of its largest future, and most
     // of its time a turn waits for the next token.
     async fn steps(

@@ -254,7 +254,8 @@ impl DecideError {
 }
 
 impl Approvals {
-    /// Decides a call and, after an approval, starts to run it. Does not wait for the run.
+    /// Decides a call and, after an approval, starts to run it. Does not wait for the run. `POST /qa/validate_tool` and
+    /// every other surface end here.
     pub(crate) async fn decide(
         &self,
         by: Decider<'_>,

@@ -210,8 +210,8 @@ impl Gate {
         self.settings.timeout.saturating_add(self.settings.cancel_grace)
     }
 
-    /// Judges one call. `offered` holds for the tools that the model was shown; a call of any other tool is
-    /// invalid.
+    /// Judges one call. For a call that needs a person it returns the HIL marker, [`Judgement::Held`], and nothing is
+    /// executed. `offered` holds for the tools that the model was shown; a call of any other tool is invalid.
     pub(crate) fn judge(
         &self,
         tool_name: &str,

@@ -449,6 +449,7 @@ impl Write {
                 row.lease_until = Some(self.now.plus(times.lease).as_micros());
             }
             Judgement::Held { reason, source } => {
+                // `validated` stays NULL until a decision.
                 let expires_at = self.now.plus(times.pending_ttl);
                 let rule = match source {
                     Source::Rule(name) => Some(name.as_str()),
