@@ -11,7 +11,7 @@ use crate::config::{ApprovalMode, AuthMode, Config, ConfigError, Provider};
 pub use crate::domain::clock::{Clock, SystemClock, Timestamp};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::feed::Feed;
-use crate::http::health::Scrape;
+use crate::http::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, DialectHint, Rates, Streaming, Tickets};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};

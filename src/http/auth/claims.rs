@@ -2,7 +2,7 @@
 
 use crate::config::Auth;
 use crate::domain::Principal;
-use crate::http::auth_failure::Unknown;
+use crate::http::auth::failure::Unknown;
 use serde_json::{Map, Value};
 
 /// Maximum length of the name of a user or a tenant, in characters.

@@ -6,7 +6,7 @@ use super::validity::LEEWAY_SECONDS;
 use super::{Expiry, Known};
 use crate::config::SessionFrom;
 use crate::domain::clock::Clock;
-use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::http::auth::failure::{AuthFailure, Unknown};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use crate::config::{self, Config};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::egress::{self, ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
-use crate::http::auth_failure::AuthFailure;
+use crate::http::auth::failure::AuthFailure;
 use oauth2::basic::{
     BasicErrorResponse, BasicErrorResponseType, BasicRevocationErrorResponse,
     BasicTokenIntrospectionResponse, BasicTokenType,

@@ -6,9 +6,9 @@
 use crate::callback::{Callback, EXECUTION, MAC, TOOL};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, ToolCallId};
-use crate::http::auth_failure::Unknown;
-use crate::http::error::ApiError;
-use crate::http::templates::without_api;
+use crate::http::auth::failure::Unknown;
+use crate::http::body::templates::without_api;
+use crate::http::failure::error::ApiError;
 use crate::standard_webhooks::{ID, Refused, SIGNATURE, Signed, Signer, TIMESTAMP};
 use crate::tools::ToolRegistry;
 use poem::http::Method;

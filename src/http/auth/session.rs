@@ -8,7 +8,7 @@ use super::signing::{Purpose, SigningKey};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::SignInId;
 use crate::domain::sign_in::SecretHash;
-use crate::http::error::ApiError;
+use crate::http::failure::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use poem::Request;

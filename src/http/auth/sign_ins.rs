@@ -19,7 +19,7 @@ use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::SignInId;
 use crate::domain::sign_in::{self, SealedTokens, SignIn};
 use crate::entropy::Entropy;
-use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::http::auth::failure::{AuthFailure, Unknown};
 use crate::rate_limit::{RateLimit, User};
 use crate::store::{Asking, EndedSignIn, NewSignIn, RenewedTokens, Store, StoreError};
 use poem::http::HeaderValue;

@@ -12,7 +12,7 @@ use crate::agent::Tasks;
 use crate::config::Auth;
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::http::auth::failure::{AuthFailure, Unknown};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Header};

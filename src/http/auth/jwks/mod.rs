@@ -11,7 +11,7 @@ mod tests;
 use crate::agent::Tasks;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
-use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::http::auth::failure::{AuthFailure, Unknown};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use key::{Key, KeyRef};
 use parking_lot::{Mutex, MutexGuard};
