@@ -26,7 +26,10 @@ const PASSED: [(&str, &[&str]); 9] = [
 
 /// The scenarios that do not apply, by the beginning of their name, and why.
 const NOT_APPLICABLE: [(&str, &str); 5] = [
-    ("auth/", "the others need a person at a browser, or signed assertions; holdpoint has client credentials alone"),
+    (
+        "auth/",
+        "the others need a person at a browser, or signed assertions; holdpoint has client credentials alone",
+    ),
     ("initialize", "its server answers `server/discover`, which it does not know, with an empty result"),
     ("sse-retry", "the same, and holdpoint requests no answer twice"),
     ("json-schema-2020-12-preservation", "its tool has `$anchor`, and holdpoint leaves out such a tool"),
