@@ -15,10 +15,10 @@ const VALUE_BYTES_MAX: usize = 256;
 /// A fact about the call of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Placeholder {
-    TenantId,
-    UserId,
-    ThreadId,
-    SessionId,
+    Tenant,
+    User,
+    Thread,
+    Session,
 }
 
 /// The headers of an entry.
@@ -35,10 +35,10 @@ pub(super) struct Caller(BTreeMap<Placeholder, String>);
 
 impl Placeholder {
     const ALL: [(&'static str, Self); 4] = [
-        ("tenant_id", Self::TenantId),
-        ("user_id", Self::UserId),
-        ("thread_id", Self::ThreadId),
-        ("session_id", Self::SessionId),
+        ("tenant_id", Self::Tenant),
+        ("user_id", Self::User),
+        ("thread_id", Self::Thread),
+        ("session_id", Self::Session),
     ];
 
     fn named(name: &str) -> Result<Self, String> {
@@ -55,10 +55,10 @@ impl Placeholder {
 
     fn value(self, of: &Conversation) -> String {
         match self {
-            Self::TenantId => of.requester.tenant_id().to_owned(),
-            Self::UserId => of.requester.user_id().to_owned(),
-            Self::ThreadId => of.thread_id.to_string(),
-            Self::SessionId => of.session_id.to_string(),
+            Self::Tenant => of.requester.tenant_id().to_owned(),
+            Self::User => of.requester.user_id().to_owned(),
+            Self::Thread => of.thread_id.to_string(),
+            Self::Session => of.session_id.to_string(),
         }
     }
 }
