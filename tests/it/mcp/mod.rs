@@ -16,7 +16,10 @@ mod reach;
 mod rounds;
 mod schema;
 mod sessions;
+mod stock;
 mod tasks;
+
+pub(crate) use stock::STOCK;
 
 use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen, sqlite};
 use holdpoint::config::{Config, McpServer};
