@@ -125,8 +125,12 @@ impl Stock {
     pub(crate) fn entry(&self, variable: Option<(&str, &str)>) -> McpServer {
         let program = packages().join("node_modules").join(self.program).display().to_string();
         let args: Vec<&str> = [program.as_str()].into_iter().chain(self.args.iter().copied()).collect();
-        let env: serde_json::Map<_, _> =
-            self.variable.into_iter().chain(variable).map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        let env: serde_json::Map<_, _> = self
+            .variable
+            .into_iter()
+            .chain(variable)
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
         entry(&json!({ "name": self.name, "command": "node", "args": args, "env": env }))
     }
 
@@ -184,7 +188,11 @@ async fn server_sequential_thinking_takes_a_thought() {
     let thought =
         json!({ "thought": "One.", "thoughtNumber": 1, "totalThoughts": 1, "nextThoughtNeeded": false });
     let call = approved(&server, "thinking__sequentialthinking", &thought).await;
-    assert_eq!((&call["state"], &call["output"]["thoughtNumber"]), (&json!("succeeded"), &json!(1)), "{call}");
+    assert_eq!(
+        (&call["state"], &call["output"]["thoughtNumber"]),
+        (&json!("succeeded"), &json!(1)),
+        "{call}"
+    );
 }
 
 #[tokio::test]

@@ -45,7 +45,10 @@ fn part_refusal(wire: &str, root: &Value, schema: &Value) -> Option<String> {
         match (key.as_str(), value) {
             ("$ref", _) if matches!(wire, "gemini" | "ollama") => return Some("a reference".to_owned()),
             ("enum", Value::Array(values)) if wire == "gemini" => {
-                if values.iter().any(|value| !(value.is_number() || value.as_str().is_some_and(|it| it != ""))) {
+                if values
+                    .iter()
+                    .any(|value| !(value.is_number() || value.as_str().is_some_and(|it| it != "")))
+                {
                     return Some("enum: cannot be empty".to_owned());
                 }
             }
@@ -231,9 +234,8 @@ fn what_is_deeper_than_the_server_accepts_is_said_in_words() {
         "properties": { "k": { "type": "string" } } });
     let around = (0..3).fold(object, |within, _| json!({ "type": "array", "items": within }));
     let sent = GEMINI.tool(&tool(json!({ "type": "object", "properties": { "a": around } }))).parameters;
-    let expected = words(
-        r#"{"required":["k"],"additionalProperties":false,"properties":{"k":{"type":"string"}}}"#,
-    );
+    let expected =
+        words(r#"{"required":["k"],"additionalProperties":false,"properties":{"k":{"type":"string"}}}"#);
     assert_eq!(
         last(&sent),
         json!({ "type": "object", "title": "T", "description": format!("D.\n{expected}") })

@@ -13,8 +13,8 @@ use super::strict::StrictServer;
 use super::valid_history::faults::Wrong;
 use super::{Conversation, Entry, conversation};
 use holdpoint::config::Provider;
-use serde_json::Value;
 use offered::ToolRules;
+use serde_json::Value;
 use std::fmt::Debug;
 
 /// Calls a macro with these tokens, followed by the names of the wires.

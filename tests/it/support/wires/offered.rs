@@ -183,7 +183,11 @@ mod tests {
             let facts = wire.facts();
             for (schema, by) in &faults {
                 let refused = refusal(&facts.tools, schema);
-                assert_eq!(refused.is_some(), by.contains(&facts.provider), "{wire:?}: {schema}: {refused:?}");
+                assert_eq!(
+                    refused.is_some(),
+                    by.contains(&facts.provider),
+                    "{wire:?}: {schema}: {refused:?}"
+                );
             }
             assert_eq!((facts.tools.tool)("3d__cut"), facts.provider != "gemini");
         }
