@@ -22,6 +22,10 @@ fn refusal(wire: &str, schema: &Value) -> Option<String> {
     part_refusal(wire, schema, schema)
 }
 
+fn is_listed(value: &Value) -> bool {
+    value.is_number() || value.as_str().is_some_and(|text| !text.is_empty())
+}
+
 /// The number of schemas within each other.
 fn depth(schema: &mut Map<String, Value>) -> usize {
     1 + parts(schema).into_iter().map(depth).max().unwrap_or(0)
@@ -44,13 +48,8 @@ fn part_refusal(wire: &str, root: &Value, schema: &Value) -> Option<String> {
         }
         match (key.as_str(), value) {
             ("$ref", _) if matches!(wire, "gemini" | "ollama") => return Some("a reference".to_owned()),
-            ("enum", Value::Array(values)) if wire == "gemini" => {
-                if values
-                    .iter()
-                    .any(|value| !(value.is_number() || value.as_str().is_some_and(|it| it != "")))
-                {
-                    return Some("enum: cannot be empty".to_owned());
-                }
+            ("enum", Value::Array(values)) if wire == "gemini" && !values.iter().all(is_listed) => {
+                return Some("enum: cannot be empty".to_owned());
             }
             ("required", Value::Array(names)) if wire == "gemini" => {
                 let properties = fields.get("properties").and_then(Value::as_object);
