@@ -20,7 +20,10 @@ mod rooms;
 mod rounds;
 mod schema;
 mod sessions;
+mod stock;
 mod tasks;
+
+pub(crate) use stock::STOCK;
 
 use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen, sqlite};
 use holdpoint::config::{Config, McpServer};
