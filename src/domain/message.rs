@@ -99,8 +99,33 @@ pub(crate) struct Step {
     pub(crate) origin: Option<String>,
     /// State that this origin needs back unchanged: thought signatures, item ids.
     pub(crate) provider_state: Option<serde_json::Value>,
+    /// What the request left out of a long conversation.
+    pub(crate) window: Window,
     /// The time at which the step was opened.
     pub(crate) created_at: Timestamp,
+}
+
+/// The part of a long conversation that the model did not get with a step. A turn is a message of the user with all that
+/// follows up to the next one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// How many of the oldest turns are left out, but for those with an outcome that the model has yet to read.
+    pub(crate) left_out: usize,
+    /// Of how many of the oldest turns the results are shortened.
+    pub(crate) shortened: usize,
+    /// The fewest tokens of a longer request that the server refused.
+    pub(crate) refused: Option<u64>,
+}
+
+impl Window {
+    /// Returns the window that is as narrow as both.
+    pub(crate) fn narrowed_by(self, other: Self) -> Self {
+        Self {
+            left_out: self.left_out.max(other.left_out),
+            shortened: self.shortened.max(other.shortened),
+            refused: self.refused.into_iter().chain(other.refused).min(),
+        }
+    }
 }
 
 /// Whether a step was written whole.

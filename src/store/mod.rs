@@ -113,7 +113,7 @@ pub(crate) use runs::{NewRun, Question};
 pub(crate) use sessions::{ListedSession, SessionScope};
 pub(crate) use sign_ins::{Asking, EndedSignIn, NewSignIn, RenewedTokens};
 pub(crate) use slack_messages::SlackMessage;
-pub(crate) use steps::{CommittedStep, NewCall, NewStep, StepResult};
+pub(crate) use steps::{CommittedStep, NewCall, NewStep, OpeningStep, StepResult};
 pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, DueCall, Recovered, Swept};
 pub(crate) use sweep_work::Due;

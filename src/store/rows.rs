@@ -16,7 +16,7 @@ use crate::domain::decision::{Choice, Decision};
 use crate::domain::grant::{CoveredInputs, Grant, Uses};
 use crate::domain::hex::hex;
 use crate::domain::input::Input;
-use crate::domain::message::{Body, Message, Part, Step, Usage};
+use crate::domain::message::{Body, Message, Part, Step, Usage, Window};
 use crate::domain::model_texts;
 use crate::domain::preview::Preview;
 use crate::domain::run::{Run, RunOptions, TurnError};
@@ -122,6 +122,11 @@ pub(super) fn step(row: StepRow<'_>, calls: Vec<ToolCall>) -> Result<Step, Store
         usage,
         origin: row.origin.map(str::to_owned),
         provider_state,
+        window: Window {
+            left_out: usize::try_from(row.turns_left_out).unwrap_or_default(),
+            shortened: usize::try_from(row.turns_shortened).unwrap_or_default(),
+            refused: row.refused_tokens.map(i64::unsigned_abs),
+        },
         created_at: Timestamp::from_micros(row.created_at),
     })
 }

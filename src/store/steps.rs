@@ -14,7 +14,7 @@ use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::message::{Part, StepStatus, Usage};
+use crate::domain::message::{Part, StepStatus, Usage, Window};
 use crate::domain::model_texts;
 use crate::domain::permit::{CommittedCall, Permit};
 use crate::domain::policy::Judgement;
@@ -32,6 +32,18 @@ use std::sync::atomic::Ordering;
 
 /// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
 const ROWS_PER_INSERT: usize = 1000;
+
+/// A step to open.
+#[derive(Debug)]
+pub(crate) struct OpeningStep<'a> {
+    pub(crate) n: i32,
+    /// The provider, address and model that will write the step.
+    pub(crate) origin: &'a str,
+    /// What the request leaves out of the conversation, if the step is the first one of a turn.
+    pub(crate) window: Window,
+    /// The texts that the model reads in the step.
+    pub(crate) seals: &'a [Seal],
+}
 
 /// A step to write.
 #[derive(Debug)]
@@ -65,6 +77,8 @@ pub(crate) struct StepResult {
     pub(crate) origin: String,
     /// The state that this origin wants back.
     pub(crate) provider_state: Option<Value>,
+    /// The window of the request that the server took, if it refused a longer one.
+    pub(crate) narrowed: Option<Window>,
 }
 
 /// A call that the model made, with the judgement of the gate.
@@ -127,14 +141,19 @@ impl Read {
 impl Write {
     /// Opens a step of a run's message, and records the texts that the model reads in it. The turn of the run
     /// begins in this transaction, or the transaction holds it.
-    pub(crate) async fn open_step(&self, run: &Run, n: i32, seals: &[Seal]) -> Result<(), StoreError> {
+    pub(crate) async fn open_step(&self, run: &Run, new: &OpeningStep<'_>) -> Result<(), StoreError> {
         self.name_commit("step.opened", None);
+        let OpeningStep { n, origin, window, seals } = *new;
+        let [left_out, shortened] = [window.left_out, window.shortened].map(turns);
         let message_id = run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
             n: Set(n),
             status: Set(StepStatus::Streaming.word().to_owned()),
             parts: Set("[]".to_owned()),
+            origin: Set(Some(origin.to_owned())),
+            turns_left_out: Set(left_out),
+            turns_shortened: Set(shortened),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };
@@ -255,7 +274,7 @@ impl Write {
     ) -> Result<(), StoreError> {
         let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let state = result.provider_state.as_ref().map(Value::to_string);
-        let written = step::Entity::update_many()
+        let mut written = step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value(status))
             .col_expr(step::Column::Parts, Expr::value(write_parts(&result.parts)))
             .col_expr(step::Column::FinishReason, Expr::value(result.reason))
@@ -267,6 +286,12 @@ impl Write {
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .filter(step::Column::N.eq(n))
             .filter(step::Column::Status.eq(StepStatus::Streaming));
+        if let Some(window) = result.narrowed {
+            written = written
+                .col_expr(step::Column::TurnsLeftOut, Expr::value(turns(window.left_out)))
+                .col_expr(step::Column::TurnsShortened, Expr::value(turns(window.shortened)))
+                .col_expr(step::Column::RefusedTokens, Expr::value(window.refused.map(tokens)));
+        }
         self.update_later(written, "a step to write is not open").await
     }
 
@@ -523,6 +548,11 @@ struct Running {
     name: String,
     input: Input,
     execution: Execution,
+}
+
+/// Returns a number of turns as the database has it.
+fn turns(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// The position of a call in its thread.

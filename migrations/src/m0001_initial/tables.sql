@@ -77,11 +77,17 @@ CREATE TABLE message_steps (
     output_tokens  BIGINT,
     origin         TEXT,
     provider_state TEXT,
+    -- The window of the request: of how many of the oldest turns the model got nothing, and of how many the results
+    -- shortened. And the tokens of a longer request that the server refused before this one.
+    turns_left_out  INTEGER NOT NULL DEFAULT 0,
+    turns_shortened INTEGER NOT NULL DEFAULT 0,
+    refused_tokens  BIGINT,
     created_at     BIGINT NOT NULL,
     finished_at    BIGINT,
     erased_at      BIGINT,
     PRIMARY KEY (message_id, n),
     CHECK (n >= 0),
+    CHECK (turns_left_out >= 0 AND turns_shortened >= 0 AND (refused_tokens IS NULL OR refused_tokens > 0)),
     CHECK (status IN ('streaming', 'complete', 'interrupted')),
     CHECK ((status = 'streaming') = (finished_at IS NULL))
 );

@@ -8,7 +8,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::decision::{self, Decision, Surface};
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage, Window};
 use crate::domain::model_texts;
 use crate::domain::nesting::Nesting;
 use crate::domain::preview::Preview;
@@ -209,6 +209,7 @@ impl<'a> Simulator<'a> {
             usage: None,
             origin: None,
             provider_state: None,
+            window: Window::default(),
             created_at: AT,
         };
         self.part_ended = false;
