@@ -501,7 +501,8 @@ fn fill(block: &mut AnswerBlock, whole: Block, answer: &mut Answer) {
             let is_empty =
                 |input: &str| serde_json::from_str::<Map<String, Value>>(input).is_ok_and(|it| it.is_empty());
             let given = lenient::arguments(whole.input).filter(|input| !is_empty(input));
-            if answer.arguments_of(*index).is_empty() && given.is_some() {
+            let has_none = matches!(answer.arguments_of(*index).trim(), "" | "{}");
+            if has_none && given.is_some() {
                 *input = given;
             }
         }
