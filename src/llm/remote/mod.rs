@@ -26,6 +26,7 @@ mod fuzz;
 mod gemini;
 mod kept;
 mod lenient;
+mod names;
 mod ollama;
 mod openai;
 mod openai_message;
@@ -42,6 +43,7 @@ use crate::egress::{Broken, ERROR, Frame, Frames, Framing};
 use answer::{Answer, Reading};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use names::SentNames;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
@@ -263,7 +265,8 @@ impl LanguageModel for Remote {
     }
 
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        let (http, request, wire) = (self.http.clone(), self.request(request), self.wire);
+        let (request, names) = SentNames::of(request, self.wire.tools);
+        let (http, request, wire) = (self.http.clone(), self.request(&request), self.wire);
         let last_words = self.idle_timeout / 2;
         let answer = {
             let http = http.clone();
@@ -273,7 +276,8 @@ impl LanguageModel for Remote {
                 Ok::<_, ModelError>(events(wire, response.bytes_stream(), other_type, last_words))
             }
         };
-        stream::once(answer).try_flatten().map_err(move |error| http.harmless(error)).boxed()
+        let read = stream::once(answer).try_flatten().map_ok(move |event| names.read(event));
+        read.map_err(move |error| http.harmless(error)).boxed()
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod anthropic;
 mod gemini;
+mod notes;
 mod ollama;
 mod openai;
 pub(super) mod parts;
