@@ -186,6 +186,7 @@ fn call(turn: u32) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }

@@ -36,6 +36,7 @@ pub(crate) mod placeholders;
 pub(crate) mod pointer;
 pub(crate) mod policy;
 pub(crate) mod preview;
+pub(crate) mod progress;
 pub(crate) mod quorum;
 pub(crate) mod remote;
 pub(crate) mod replay;

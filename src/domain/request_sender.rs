@@ -2,6 +2,7 @@
 
 use super::call::Execution;
 use super::id::ToolCallId;
+use super::progress::Progress;
 use super::tool_request::{Answer, Question};
 use super::waited::{Unsettled, Waited};
 use futures::future::BoxFuture;
@@ -89,8 +90,8 @@ impl RequestSender {
     }
 
     /// The tool has reported progress: its time begins again.
-    pub(crate) fn report_progress(&self) {
-        self.waited.report();
+    pub(crate) fn report_progress(&self, progress: Option<Progress>) {
+        self.waited.report(progress);
     }
 
     /// Whether the execution may ask at least once more.

@@ -44,6 +44,7 @@ mod paging;
 mod parts;
 mod pool;
 mod process_lock;
+mod progress;
 mod purge;
 mod quorum;
 mod reached;

@@ -19,9 +19,11 @@ use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, Part, Step, Usage, Window};
 use crate::domain::model_texts;
 use crate::domain::preview::Preview;
+use crate::domain::progress::{Progress, ReportedProgress};
 use crate::domain::run::{Run, RunOptions, TurnError};
 use crate::domain::secrets::SecretPaths;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -267,6 +269,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         remind_at: row.remind_at.filter(|_| kind == StateKind::Pending).map(Timestamp::from_micros),
         escalation: escalation(&row)?,
         executed_by: executed_by(&row)?,
+        progress: progress(&row),
         unreadable,
         state: state(row, kind, approval)?,
     })
@@ -298,6 +301,28 @@ fn preview(text: Option<String>, failed: Option<bool>) -> Result<Option<Preview>
         (None, None) => Ok(None),
         _ => Err(inconsistent("tool_calls", "half of a preview is missing")),
     }
+}
+
+/// A report as the row has it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredProgress {
+    pub(super) message: Option<String>,
+    pub(super) done: Option<f64>,
+    pub(super) total: Option<f64>,
+    pub(super) at: i64,
+    pub(super) event_at: i64,
+}
+
+/// Returns the last report of a call. One that cannot be read is left out.
+pub(super) fn progress(row: &tool_call::Model) -> Option<ReportedProgress> {
+    let stored = row.progress.as_deref().map(|text| json::<StoredProgress>("tool_calls", text));
+    let StoredProgress { message, done, total, at, event_at } =
+        stored.and_then(|stored| listed("tool_calls", &row.tool_call_id, stored))?;
+    Some(ReportedProgress {
+        progress: Progress { message, done, total },
+        at: Timestamp::from_micros(at),
+        event_at: Timestamp::from_micros(event_at),
+    })
 }
 
 fn executed_by(row: &tool_call::Model) -> Result<ExecutedBy, StoreError> {

@@ -453,6 +453,7 @@ impl Write {
             input_round: None,
             polled_by: None,
             polled_until: None,
+            progress: None,
             cancel_requested_at: None,
             output: None,
             result: None,

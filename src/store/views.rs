@@ -166,6 +166,7 @@ whole_rows! {
         input_round: InputRound,
         polled_by: PolledBy,
         polled_until: PolledUntil,
+        progress: Progress,
         cancel_requested_at: CancelRequestedAt,
         output: Output,
         result: Result,

@@ -8,6 +8,7 @@ use crate::domain::Principal;
 use crate::domain::call::{Execution, Outcome, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::ToolCallId;
+use crate::domain::progress::Progress;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait};
 use std::time::Duration;
@@ -110,6 +111,15 @@ impl Write {
             Renewed::Held | Renewed::CancelRequested => Some(until),
             Renewed::Lost => None,
         })
+    }
+
+    /// Stores what a worker reports about its execution.
+    pub(crate) async fn report_permitted(
+        &self,
+        permitted: &PermittedCall,
+        progress: &Progress,
+    ) -> Result<(), StoreError> {
+        self.report_progress_of(&permitted.row, permitted.execution, progress).await
     }
 
     /// Settles a worker's execution with its outcome: [`Write::settle`].

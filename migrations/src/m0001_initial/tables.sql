@@ -196,6 +196,8 @@ CREATE TABLE tool_calls (
     input_round         TEXT,
     polled_by           TEXT,
     polled_until        BIGINT,
+    -- The last stored report of progress of the last execution (JSON).
+    progress            TEXT,
     cancel_requested_at BIGINT,
     output              TEXT,
     result              TEXT,
@@ -260,6 +262,7 @@ CREATE TABLE tool_calls (
                                    AND length(input_round) <= 524288)),
     CHECK ((polled_until IS NOT NULL) = (state = 'executing' AND mcp_server IS NOT NULL)),
     CHECK ((polled_until IS NULL) = (polled_by IS NULL)),
+    CHECK (progress IS NULL OR (exec_id IS NOT NULL AND length(progress) <= 8192)),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- A call has a text for the model if and only if the call has ended.

@@ -54,6 +54,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) input_round: Option<String>,
     pub(in crate::store) polled_by: Option<String>,
     pub(in crate::store) polled_until: Option<i64>,
+    pub(in crate::store) progress: Option<String>,
     pub(in crate::store) cancel_requested_at: Option<i64>,
     pub(in crate::store) output: Option<String>,
     pub(in crate::store) result: Option<String>,

@@ -469,6 +469,7 @@ fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: 
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }

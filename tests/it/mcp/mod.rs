@@ -11,6 +11,7 @@ mod floods;
 mod hostile;
 mod odd;
 mod pins;
+mod progress;
 mod python;
 mod reach;
 mod rounds;
