@@ -355,17 +355,12 @@ impl Agent {
 
     fn tools_of(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
         let gate = self.executor.gate();
-        gate.registry()
-            .specs()
-            .filter(|spec| lease.run.options.offers(&spec.name))
-            .map(|spec| {
-                Arc::new(ToolDefinition {
-                    name: spec.name.clone(),
-                    description: spec.description.clone(),
-                    input_schema: spec.input_schema.clone(),
-                })
-            })
-            .collect()
+        let offered = gate
+            .registry()
+            .registered()
+            .map(|tool| &tool.definition)
+            .filter(|tool| lease.run.options.offers(&tool.name));
+        offered.cloned().collect()
     }
 
     /// Judges the calls of a step, and commits the step with them. Held calls of tools with previews are

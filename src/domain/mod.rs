@@ -49,6 +49,7 @@ pub(crate) mod sign_in;
 pub(crate) mod strict_json;
 pub(crate) mod surrogates;
 pub(crate) mod text;
+pub(crate) mod tool_definition;
 pub(crate) mod tool_request;
 pub(crate) mod turn;
 pub(crate) mod visible;

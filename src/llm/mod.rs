@@ -8,6 +8,7 @@ pub mod scripted;
 
 pub use crate::domain::input::Input;
 pub use crate::domain::message::Usage;
+pub use crate::domain::tool_definition::ToolDefinition;
 pub use crate::domain::turn::FinishReason;
 
 use futures::stream::BoxStream;
@@ -109,17 +110,6 @@ pub struct ModelCall {
     pub tool_name: String,
     /// The inputs.
     pub input: Input,
-}
-
-/// A tool in the form that a model reads.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolDefinition {
-    /// The name of the tool.
-    pub name: String,
-    /// The purpose of the tool.
-    pub description: String,
-    /// A JSON Schema of the inputs.
-    pub input_schema: Value,
 }
 
 /// One event of an answer. `index` identifies a call within this stream.

@@ -35,6 +35,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod written;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest, ToolDefinition};
 use crate::config::Provider;
@@ -47,7 +48,7 @@ use names::SentNames;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
-use schema::SchemaRules;
+use schema::{SchemaRules, WireTool};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -57,6 +58,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::Http;
+use written::WrittenTools;
 
 /// The wires. A new wire is a file beside the others and an entry here.
 pub const WIRES: [Wire; 5] = [openai::WIRE, responses::WIRE, anthropic::WIRE, gemini::WIRE, ollama::WIRE];
@@ -75,8 +77,10 @@ pub struct Wire {
     framing: Framing,
     /// The tools that its servers accept.
     tools: &'static SchemaRules,
+    /// Writes a tool of a request.
+    write_tool: fn(WireTool<'_>) -> Value,
     /// Writes the body of a request to this model.
-    body: fn(model: &str, request: &ModelRequest) -> Map<String, Value>,
+    body: fn(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value>,
     /// Returns the reader of one answer.
     reading: fn() -> Box<dyn Reading>,
 }
@@ -90,6 +94,10 @@ impl Wire {
     /// Returns the name of the wire in the configuration.
     pub const fn as_str(self) -> &'static str {
         self.provider.as_str()
+    }
+
+    fn written_tools(self) -> WrittenTools {
+        WrittenTools::new(self.tools, self.write_tool)
     }
 
     fn url(self, base_url: &str, model: &str) -> String {
@@ -164,6 +172,7 @@ pub struct Remote {
     options: Map<String, Value>,
     idle_timeout: Duration,
     http: Http,
+    tools: WrittenTools,
     /// What the log says about tools already, so that it says so once.
     noted: Mutex<BTreeSet<String>>,
 }
@@ -196,7 +205,8 @@ impl Remote {
         let headers = wire.headers(key)?;
         let origin = format!("{} {url} {id}", wire.as_str());
         let http = Http::new(&url, api_key).map_err(RemoteError::Client)?;
-        Ok(Self { wire, id, origin, url, headers, options, idle_timeout, http, noted: Mutex::default() })
+        let (tools, noted) = (wire.written_tools(), Mutex::default());
+        Ok(Self { wire, id, origin, url, headers, options, idle_timeout, http, tools, noted })
     }
 
     /// Names the tools that the servers of the wire refuse, in the log.
@@ -230,7 +240,7 @@ impl Remote {
 
     fn request(&self, request: &ModelRequest) -> Request {
         self.note_tools(&request.tools);
-        let mut body = (self.wire.body)(&self.id, request);
+        let mut body = (self.wire.body)(&self.id, request, &self.tools);
         for (field, value) in &self.options {
             if value.is_null() {
                 body.shift_remove(field);
