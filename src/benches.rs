@@ -7,7 +7,7 @@ use crate::domain::call::{Approval, End, ExecutedBy, Execution, RiskLevel, State
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus};
+use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Window};
 use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::secrets::SecretPaths;
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
@@ -151,6 +151,7 @@ fn step(call: ToolCall) -> Step {
         usage: None,
         origin: Some(ORIGIN.to_owned()),
         provider_state: None,
+        window: Window::default(),
         created_at: AT,
     }
 }
@@ -185,6 +186,7 @@ fn call(turn: u32) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }

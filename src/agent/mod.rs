@@ -12,6 +12,7 @@ mod judge;
 mod offer;
 mod polling;
 mod previews;
+mod progress;
 mod retry;
 mod rounds;
 mod step;

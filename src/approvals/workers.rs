@@ -13,6 +13,7 @@ use crate::domain::call::{Outcome, State, StateKind};
 use crate::domain::clock::Timestamp;
 use crate::domain::hex::hex;
 use crate::domain::id::ToolCallId;
+use crate::domain::progress::Progress;
 use crate::store::permit::Permit;
 use crate::store::{ApprovedCall, Claimant, Settled, StoreError};
 use sha2::{Digest, Sha256};
@@ -223,6 +224,7 @@ impl Approvals {
         worker: &Principal,
         id: ToolCallId,
         token: &str,
+        progress: Option<&Progress>,
     ) -> Result<RenewedLease, WorkerError> {
         self.workers.check(worker)?;
         let write = self.store.urgent_write().await?;
@@ -231,6 +233,9 @@ impl Approvals {
         let Some(lease_until) = write.renew_permitted(&permitted, self.times.lease, timeout).await? else {
             return Err(WorkerError::Over(Box::new(permitted.call.state)));
         };
+        if let Some(progress) = progress {
+            write.report_permitted(&permitted, progress).await?;
+        }
         let lease = lease_until.since(write.now());
         write.commit().await?;
         Ok(RenewedLease { lease_until, lease, cancel_requested: permitted.is_cancel_requested })

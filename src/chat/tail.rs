@@ -405,6 +405,7 @@ mod tests {
                 usage: None,
                 origin: None,
                 provider_state: None,
+                window: crate::domain::message::Window::default(),
                 created_at: Timestamp::from_micros(0),
             };
             let before = emitted_events.borrow().len();

@@ -251,7 +251,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                             }
                         }
                         ServerNotification::ProgressNotification(progress) => {
-                            self.calls.progressed(&progress.params.progress_token);
+                            self.calls.progressed(&progress.params);
                         }
                         _ => {}
                     }

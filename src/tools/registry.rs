@@ -15,6 +15,7 @@ use crate::domain::pointer;
 use crate::domain::remote::Remote;
 use crate::domain::secrets::{SecretPaths, ShownInput};
 use crate::domain::text::cut;
+use crate::domain::tool_definition::ToolDefinition;
 use crate::standard_webhooks::Signer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -227,6 +228,8 @@ pub(super) enum Does {
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
+    /// What models read of the spec. The same value for each step, so that it is adapted to a wire once.
+    pub(crate) definition: Arc<ToolDefinition>,
     /// The hash of what a decision covers besides the inputs: the schema with the constants. For a tool of an MCP
     /// server, the whole definition.
     pub(crate) schema_hash: String,
@@ -285,6 +288,7 @@ impl Registered {
         let server = None;
         Ok(Self {
             secrets: SecretPaths::of_schema(&spec.input_schema),
+            definition: Arc::new(ToolDefinition::new(name, &spec.description, &spec.input_schema)),
             spec,
             schema_hash,
             remote,

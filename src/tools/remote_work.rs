@@ -4,6 +4,7 @@ use crate::domain::call::Outcome;
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::owner::{Next, Round, TaskId};
+use crate::domain::progress::Progress;
 use crate::domain::tool_request::{Answer, Question};
 use crate::store::permit::Conversation;
 use futures::future::BoxFuture;
@@ -63,6 +64,8 @@ pub(crate) enum Polled {
         is_stuck: bool,
         /// The time until the next poll, as the server wants it.
         again: Option<Duration>,
+        /// What the server says about the state of the task.
+        progress: Option<Progress>,
     },
     /// The task has ended with this output, or failed for this reason.
     Ended(Result<Value, String>),

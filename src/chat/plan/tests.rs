@@ -5,6 +5,7 @@ use crate::domain::call::{Approval, End, ExecutedBy, Execution, RiskLevel};
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
+use crate::domain::message::Window;
 use crate::domain::run::RunOptions;
 use crate::domain::secrets::SecretPaths;
 use RunStatus::{Cancelled, Completed, Failed, Running, Waiting};
@@ -60,6 +61,7 @@ fn call(step: i32, state: State) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }
@@ -92,6 +94,7 @@ fn step(n: i32, calls: Vec<ToolCall>) -> Step {
         usage: None,
         origin: None,
         provider_state: None,
+        window: Window::default(),
         created_at: AT,
     }
 }

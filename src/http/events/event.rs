@@ -5,7 +5,7 @@ use crate::domain::event::{self, Event};
 use crate::http::approvals::decision_view;
 use crate::http::body::formats::{Id, Text, Time};
 use crate::http::body::strict::JsonObject;
-use crate::http::routes::call::{CallState, PreviewView, RiskLevel};
+use crate::http::routes::call::{CallState, PreviewView, ProgressView, RiskLevel};
 use bytes::{BufMut, BytesMut};
 use poem_openapi::types::ToJSON;
 use poem_openapi::{Enum, Object};
@@ -47,6 +47,8 @@ pub(in crate::http) enum EventType {
     ToolStarted,
     #[oai(rename = "tool.accepted")]
     ToolAccepted,
+    #[oai(rename = "tool.progressed")]
+    ToolProgressed,
     #[oai(rename = "tool.input_requested")]
     ToolInputRequested,
     #[oai(rename = "tool.input_proposed")]
@@ -95,7 +97,7 @@ pub(in crate::http) struct EventView {
     tool_call_id: Option<Id>,
     /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable (with `•••` in place of each secret), `risk_level`, `input_hash`,
     /// and `reason`, `expires_at` and the `preview` of `args` if the call has them; from the decision on also `decision`, and at the
-    /// end of the call also `state`.
+    /// end of the call also `state`. `tool.progressed` and the end of a call that reported progress: also the last `progress`.
     data: JsonObject,
 }
 
@@ -150,6 +152,7 @@ fn data(event: &Event) -> Map<String, Value> {
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),
+        ("progress", progress(event, call)),
         ("state", final_state(event).and_then(|state| state.to_json())),
         ("input_hash", args.as_ref().map(|_| json!(hash))),
     ];
@@ -177,6 +180,14 @@ fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
     let decision = call.decision.as_ref()?;
     let in_force = decision.at <= event.at && !is_before_decision(event);
     in_force.then(|| decision_view::decision(decision))
+}
+
+/// Returns the last report of progress of the call, for an event about it or about the end of the execution.
+fn progress(event: &Event, call: &ToolCall) -> Option<Value> {
+    use event::EventType::{ToolFailed, ToolInterrupted, ToolProgressed, ToolSucceeded};
+    let is_about =
+        matches!(event.event_type, Ok(ToolProgressed | ToolSucceeded | ToolFailed | ToolInterrupted));
+    call.progress.as_ref().filter(|_| is_about).and_then(|reported| ProgressView::of(reported).to_json())
 }
 
 /// Returns the final state of the call if the event ended the call.

@@ -4,6 +4,7 @@ use crate::approvals::EditPreview;
 use crate::domain::call::{self, State, ToolCall};
 use crate::domain::input::Input;
 use crate::domain::preview::Preview;
+use crate::domain::progress::{Progress, ReportedProgress};
 use crate::http::Api;
 use crate::http::approvals::decision_view::DecisionView;
 use crate::http::auth::Caller;
@@ -74,6 +75,29 @@ impl PreviewView {
     }
 }
 
+/// How far the tool says that a call has come: its last stored report. While the call runs, a report is stored after a pause
+/// of 5 seconds, or of a twentieth of the time that the call has run. The last one stays after the end. Absent if
+/// the tool reports nothing.
+#[derive(Debug, Object)]
+#[oai(rename = "Progress", skip_serializing_if_is_none)]
+pub(in crate::http) struct ProgressView {
+    /// Plain text of the tool, at most 500 characters.
+    message: Option<String>,
+    /// How much is done, in a unit of the tool.
+    done: Option<f64>,
+    /// How much there is to do, in the same unit.
+    total: Option<f64>,
+    /// When the report was stored.
+    at: Time,
+}
+
+impl ProgressView {
+    pub(in crate::http) fn of(reported: &ReportedProgress) -> Self {
+        let ReportedProgress { progress: Progress { message, done, total }, at, .. } = reported;
+        Self { message: message.clone(), done: *done, total: *total, at: (*at).into() }
+    }
+}
+
 /// A call of a tool by the model, from the proposal to the outcome.
 #[derive(Debug, Object)]
 #[oai(rename = "ToolCall", skip_serializing_if_is_none)]
@@ -131,6 +155,7 @@ pub(in crate::http) struct CallView {
     /// Present if the tool's service accepted the call (202), or an MCP server continues the call: the time until
     /// which the outcome has to come. After it the outcome is unknown, until the service reports it.
     result_deadline: Option<Time>,
+    progress: Option<ProgressView>,
     /// The text that the model reads.
     result: Option<String>,
     /// The output of the tool.
@@ -216,6 +241,7 @@ impl CallView {
             decision: call.decision.as_ref().map(DecisionView::of),
             child_run_id: call.child_run_id().map(Id::of),
             result_deadline: call.result_deadline().map(Time::from),
+            progress: call.progress.as_ref().map(ProgressView::of),
             result: call.text_for_model().map(Cow::into_owned),
             output,
             created_at: call.created_at.into(),

@@ -1,6 +1,7 @@
 //! The routes of workers, which execute the calls of worker tools.
 
 use crate::approvals::{Report, Reported, WorkerClaim};
+use crate::domain::progress::Progress;
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Time};
@@ -123,11 +124,34 @@ impl From<WorkerClaim> for Claim {
 struct RenewCall {
     /// The `permit` of the claim.
     permit: String,
+    progress: Option<ReportedByWorker>,
 }
 
 impl Example for RenewCall {
     fn example() -> Self {
-        Self { permit: example_permit() }
+        let message = Some("3 of 7 refunds".to_owned());
+        let progress = ReportedByWorker { message, done: Some(3.0), total: Some(7.0) };
+        Self { permit: example_permit(), progress: Some(progress) }
+    }
+}
+
+/// How far an execution has come, for the people who watch it. At least one field is set.
+#[derive(Debug, Object, Deserialize)]
+#[oai(rename = "ProgressReport", deny_unknown_fields, skip_serializing_if_is_none)]
+#[serde(deny_unknown_fields)]
+struct ReportedByWorker {
+    /// Plain text. More than 500 characters are cut.
+    message: Option<String>,
+    /// How much is done, in a unit of the worker.
+    done: Option<f64>,
+    /// How much there is to do, in the same unit.
+    total: Option<f64>,
+}
+
+impl ReportedByWorker {
+    fn read(&self) -> Result<Progress, ApiError> {
+        Progress::new(self.message.as_deref(), self.done, self.total)
+            .ok_or_else(|| ApiError::bad_request("progress: expected a message, done or total"))
     }
 }
 
@@ -264,7 +288,7 @@ impl Workers {
     /// Renew the lease of a call
     ///
     /// Keeps the execution alive, until the `timeout` of the tool after the claim at the latest. A worker renews
-    /// about three times per lease. It gets 409 `execution_over` if the execution is over, and 404 if the permit
+    /// about three times per lease, and may report its `progress` with it. It gets 409 `execution_over` if the execution is over, and 404 if the permit
     /// is not the one of the call's last claim.
     #[oai(path = "/tool_calls/:tool_call_id/renew", method = "post", operation_id = "renewToolCall")]
     async fn renew(
@@ -275,7 +299,9 @@ impl Workers {
         body: Strict<RenewCall>,
     ) -> Result<Json<RenewResult>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
-        let renewed = self.0.approvals.renew_for_worker(&caller.0, id, &body.0.permit).await?;
+        let RenewCall { permit, progress } = body.0;
+        let progress = progress.as_ref().map(ReportedByWorker::read).transpose()?;
+        let renewed = self.0.approvals.renew_for_worker(&caller.0, id, &permit, progress.as_ref()).await?;
         Ok(Json(RenewResult {
             lease_until: renewed.lease_until.into(),
             lease_ms: millis(renewed.lease),

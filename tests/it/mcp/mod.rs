@@ -14,6 +14,7 @@ mod hostile;
 mod oauth;
 mod odd;
 mod pins;
+mod progress;
 mod python;
 mod reach;
 mod rooms;

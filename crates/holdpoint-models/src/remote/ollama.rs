@@ -4,6 +4,7 @@ use super::Wire;
 use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
 use super::conversation::{Ids, Step, ToolResult, entries};
 use super::lenient::{self, List, Text};
+use super::written::WrittenTools;
 use super::{openai, schema};
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest, ToolChoice};
@@ -23,12 +24,13 @@ pub(super) const WIRE: Wire = Wire {
     headers: &[],
     framing: Framing::JsonLines,
     tools: &schema::OLLAMA,
+    write_tool: openai::write_tool,
     body,
     reading: || Box::<Reader>::default(),
 };
 
 /// The body of a request.
-fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let messages = openai::messages(
         request.system.as_deref(),
         &entries(&request.messages, Ids::Own),
@@ -42,8 +44,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     // Ollama has no choice of tools. Without tools a model answers with text, and Ollama takes calls in the
     // conversation all the same.
     if !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto {
-        let tools = schema::OLLAMA.tools(&request.tools).map(openai::written_tool);
-        body.insert("tools".to_owned(), tools.collect());
+        body.insert("tools".to_owned(), tools.list(&request.tools));
     }
     body
 }

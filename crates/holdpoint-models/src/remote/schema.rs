@@ -10,7 +10,6 @@ use crate::ToolDefinition;
 use holdpoint_core::text::cut;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// The most schemas in the schema of one tool, with references in place.
 const PARTS_MAX: usize = 5_000;
@@ -183,11 +182,6 @@ impl SchemaRules {
             None => Cow::Borrowed(description.as_str()),
         };
         WireTool { name, description, parameters: Value::Object(parameters) }
-    }
-
-    /// Returns the tools whose names the servers of the wire accept.
-    pub(super) fn tools<'a>(&self, tools: &'a [Arc<ToolDefinition>]) -> impl Iterator<Item = WireTool<'a>> {
-        tools.iter().filter(|tool| self.accepts_name(&tool.name)).map(|tool| self.tool(tool))
     }
 
     fn has(&self, keyword: &str) -> bool {
