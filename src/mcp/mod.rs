@@ -162,7 +162,7 @@ impl Server {
         loop {
             let began = Instant::now();
             let opened = tokio::select! {
-                opened = Box::pin(self.entry.open(&tasks, None)) => opened,
+                opened = Box::pin(Connection::open(&self.entry, &tasks, None)) => opened,
                 () = tasks.over() => return,
             };
             match opened {

@@ -1,6 +1,6 @@
 //! The sessions of a server whose headers name who calls: one for each caller.
 //!
-//! A session is used for the caller whose values it was begun with, and for no other one. Sessions that no call uses are
+//! A session is used for the caller whose values it began with, and for no other one. Sessions that no call uses are
 //! closed to make room, the one that was used longest ago first.
 
 use super::caller::Caller;
@@ -33,7 +33,7 @@ struct Session {
     used_at: Instant,
 }
 
-/// The connection of a session, once it has begun.
+/// The connection of a session, once it is open.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
 impl Session {
@@ -77,7 +77,7 @@ impl Sessions {
         }
         // The lost one closes before the next one begins, unless a call waits for its answer.
         *now = None;
-        let connection = Arc::new(self.entry.open(&self.tasks, Some(caller)).await?);
+        let connection = Arc::new(Box::pin(Connection::open(&self.entry, &self.tasks, Some(caller))).await?);
         *now = Some(connection.clone());
         Ok(connection)
     }

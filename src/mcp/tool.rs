@@ -92,7 +92,7 @@ impl McpTool {
         }
     }
 
-    /// Returns the connection after this one. The session of a caller is begun again without the one that lists the tools.
+    /// Returns the connection after this one. The session of a caller begins again without the one that lists the tools.
     async fn next_of(&self, connection: &Arc<Connection>) -> Option<Connected> {
         let mut connections = self.link.connection.subscribe();
         let is_next = |now: &Option<Connected>| {
