@@ -138,7 +138,7 @@ impl Approvals {
     /// it.
     fn execute(&self, call: &ToolCall) {
         let (approvals, call) = (self.clone(), call.clone());
-        self.tasks().spawn(async move { approvals.claim_and_run(&call).await });
+        self.tasks().spawn(async move { Box::pin(approvals.claim_and_run(&call)).await });
     }
 
     pub(super) async fn claim_and_run(&self, call: &ToolCall) {

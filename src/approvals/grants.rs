@@ -193,7 +193,7 @@ impl Approvals {
                     // Each call that the request names is a decision of its own, as in a request with several.
                     is_available = is_available && (covered.shown.is_none() || self.counts(by));
                     let is_approved = is_available
-                        && self.decide_covered_call(by, covered, request).await.unwrap_or_else(|error| {
+                        && Box::pin(self.decide_covered_call(by, covered, request)).await.unwrap_or_else(|error| {
                             tracing::warn!(tool_call_id = %id, %error, "could not approve all calls of a grant");
                             is_available = false;
                             false
