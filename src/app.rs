@@ -1,20 +1,21 @@
 //! The composition root: the only module that names concrete components and connects them.
 
 mod deliveries;
+mod error;
 mod tools;
 
 use crate::agent::{Agent, Executor, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
-use crate::config::{ApprovalMode, AuthMode, Config, ConfigError, Provider};
+use crate::config::{ApprovalMode, AuthMode, Config, Provider};
 pub use crate::domain::clock::{Clock, SystemClock, Timestamp};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::feed::Feed;
 use crate::http::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, DialectHint, Rates, Streaming, Tickets};
 use crate::llm::LanguageModel;
-use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
+use crate::llm::remote::{Remote, RemoteConfig, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
 pub use crate::operator::{
@@ -25,7 +26,8 @@ pub use crate::startup::summary;
 use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
 pub use crate::store::{Commit, CommitFailed, CommitHook};
 use crate::tools::gate::Gates;
-use crate::tools::{CurrentTools, RegistryError, ToolRegistry, Unmatched};
+use crate::tools::{CurrentTools, ToolRegistry, Unmatched};
+pub use error::AppError;
 #[doc(inline)]
 pub use holdpoint_serve::Deadlines;
 use holdpoint_serve::WriteDeadline;
@@ -55,49 +57,6 @@ pub struct App {
     auth: Arc<Authenticator>,
     tasks: Tasks,
     deadlines: Deadlines,
-}
-
-/// The error of a server that cannot be built or served. The texts are for the operator.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {why}")]
-pub struct AppError {
-    what: &'static str,
-    why: String,
-}
-
-impl AppError {
-    fn new(what: &'static str, why: impl ToString) -> Self {
-        Self { what, why: why.to_string() }
-    }
-}
-
-impl From<ConfigError> for AppError {
-    fn from(error: ConfigError) -> Self {
-        Self::new("configuration", error)
-    }
-}
-
-impl From<StoreError> for AppError {
-    fn from(error: StoreError) -> Self {
-        Self::new("database.url", error)
-    }
-}
-
-impl From<RegistryError> for AppError {
-    fn from(error: RegistryError) -> Self {
-        Self::new("tools", error)
-    }
-}
-
-impl From<RemoteError> for AppError {
-    fn from(error: RemoteError) -> Self {
-        let key = match &error {
-            RemoteError::BaseUrl(_) => "model.base_url",
-            RemoteError::ApiKey => "model.api_key",
-            RemoteError::Client(_) => "model",
-        };
-        Self::new(key, error)
-    }
 }
 
 /// Returns the model that the configuration names.

@@ -16,7 +16,6 @@ use tokio::net::TcpStream;
 /// The end of every stream.
 const DONE: &[u8] = b"[DONE]";
 
-/// A client of one server.
 pub(crate) struct Client {
     address: SocketAddr,
     connection: Option<SendRequest<Full<Bytes>>>,

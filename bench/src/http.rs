@@ -12,7 +12,6 @@ use hyper_util::rt::TokioIo;
 use std::net::Ipv4Addr;
 use tokio::net::TcpListener;
 
-/// A response of these servers.
 pub(crate) type Answer = Response<BoxBody<Bytes, hyper::Error>>;
 
 /// The path that every server answers with 200 when it is ready.

@@ -29,7 +29,6 @@ pub(crate) struct Processes {
     pub(crate) model: u32,
 }
 
-/// The figures of a step.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Figures {
     pub(crate) step: &'static str,
@@ -50,7 +49,6 @@ pub(crate) struct Figures {
     pub(crate) times: BTreeMap<&'static str, Times>,
 }
 
-/// The distribution of a time.
 #[derive(Debug, Serialize)]
 pub(crate) struct Times {
     pub(crate) count: usize,

@@ -9,7 +9,6 @@ pub(crate) struct Step {
     pub(crate) work: Work,
 }
 
-/// The load of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
     /// Clients, each with one new chat after another.

@@ -32,7 +32,6 @@ pub(crate) struct Postgres {
     shell: Child,
 }
 
-/// The effects of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Effects {
     pub(crate) runs: i64,

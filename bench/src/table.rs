@@ -23,7 +23,6 @@ pub(crate) struct Run {
     pub(crate) effects: Option<Effects>,
 }
 
-/// The servers of one repeat.
 pub(crate) type Repeat = BTreeMap<&'static str, Run>;
 
 struct Row {
@@ -125,7 +124,6 @@ fn per(value: f64, count: u32) -> f64 {
 }
 
 impl Row {
-    /// Returns the median of the repeats.
     fn median(&self, server: &str, repeats: &[Repeat]) -> Option<f64> {
         let none = Run::default();
         let value =

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The activity of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
     now: Mutex<Now>,
@@ -45,7 +44,6 @@ pub(crate) enum Fate {
 }
 
 impl Activity {
-    /// The activity of a new connection.
     pub(crate) fn new() -> Arc<Self> {
         let now = Now {
             open: 0,

@@ -61,7 +61,6 @@ pub(crate) fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// One connection.
 pub(crate) struct Connection<E> {
     pub(crate) builder: auto::Builder<TokioExecutor>,
     pub(crate) endpoint: Arc<E>,

@@ -30,7 +30,6 @@ pub(crate) struct ConnectionLimits {
     of_addresses: ConcurrencyLimit<IpAddr>,
 }
 
-/// A permit of the total limit.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit(
     #[expect(dead_code, reason = "the permit is released on drop")] OwnedSemaphorePermit,

@@ -138,7 +138,6 @@ impl DraftWriter {
     }
 }
 
-/// The drafts of one step.
 #[derive(Debug)]
 pub(super) struct Drafts {
     writer: DraftWriter,
@@ -165,7 +164,7 @@ impl Drafts {
             sleep_until(self.next).await;
         }
         if let Some(write_in_progress) = &mut self.write_in_progress {
-            // The writer sends nothing. After a failed draft, the next one is written all the same.
+            // The writer sends nothing. After a failed draft, the next one is written even so.
             let _ended = write_in_progress.await;
             self.write_in_progress = None;
         }

@@ -1,4 +1,7 @@
 //! Heartbeats: they renew a lease while work is in progress, and report when the work should end.
+//!
+//! A heartbeat is a task of its own. Polled beside the work, it would be dropped with the work, in the middle of a
+//! renewal.
 
 use super::{Tasks, Work};
 use crate::metrics::Metrics;

@@ -24,7 +24,6 @@ pub(super) struct PendingCalls {
     expired: Vec<ToolCall>,
     /// The time of the transaction. A call whose deadline is reached is no duplicate.
     now: Timestamp,
-    /// The policy of the session.
     session: SessionPolicy,
     /// The grants of the session for the tools of the step.
     grants: Vec<Grant>,
@@ -98,7 +97,6 @@ impl PendingCalls {
         Ok(())
     }
 
-    /// Returns the earlier calls.
     pub(super) fn into_earlier(self) -> EarlierCalls {
         self.earlier
     }

@@ -1,4 +1,7 @@
 //! Retries: of writes that a busy or restarting database must not lose, and the pauses between calls of a model.
+//!
+//! Models are called again here and not in their wires: only the agent knows whether a delta was emitted, and a stop of
+//! the turn has to stop the pause too.
 
 use crate::entropy::Entropy;
 use crate::store::StoreError;
@@ -18,7 +21,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(8);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written<T> {
     pub(crate) value: T,
-    /// Whether an earlier attempt failed. Its commit may have succeeded all the same.
+    /// Whether an earlier attempt failed. Its commit may have succeeded even so.
     pub(crate) tried_before: bool,
 }
 

@@ -34,7 +34,6 @@ const ALIVE_TIMES: u32 = 10;
 /// A model that asks for a longer pause is not called again, because a user is waiting.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// The output of a model in one step.
 #[derive(Debug, Default)]
 pub(super) struct ModelOutput {
     pub(super) parts: Vec<Part>,
@@ -48,7 +47,6 @@ pub(super) struct ModelOutput {
     sources: Vec<Source>,
 }
 
-/// The end of a step.
 #[derive(Debug)]
 pub(super) struct StepEnd {
     pub(super) reason: FinishReason,
@@ -74,7 +72,6 @@ pub(super) struct ProposedCall {
 /// The reason why a turn stops.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// The turn failed.
     Failed(TurnError),
     /// The turn has to end.
     Halted(Halt),

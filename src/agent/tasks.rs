@@ -1,4 +1,7 @@
 //! The tasks of this process, and how they end.
+//!
+//! Requests, turns, tools and database work run in tracked tasks. A connection only reads. Work that stops early stops
+//! while it waits for a model, a tool or a client, so no work of the database is dropped halfway.
 
 use crate::domain::id::{RunId, ToolCallId};
 use std::future::Future;
@@ -21,9 +24,7 @@ const RENEWALS_CAPACITY: usize = 64;
 /// Work under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// The turn of a run.
     Turn(RunId),
-    /// The execution of a call.
     Call(ToolCallId),
 }
 

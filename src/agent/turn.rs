@@ -81,7 +81,6 @@ struct OpenedStep {
     outline: Outline,
 }
 
-/// The open first step of a turn.
 #[derive(Debug)]
 pub(crate) struct FirstStep {
     opened: OpenedStep,
@@ -171,6 +170,7 @@ impl Agent {
         }
     }
 
+    /// Runs the steps. Each is committed before it is emitted: a held call is a row before the stream reports it.
     // What a turn does beside reading from the model is boxed: the memory of a task is that of its largest future, and most
     // of its time a turn waits for the next token.
     async fn steps(
@@ -214,7 +214,7 @@ impl Agent {
             let (reason, committed) = Box::pin(self.commit(turn, step, output, narrowed)).await?;
             let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
-            // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends all the same.
+            // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends even so.
             let mut elsewhere = calls.iter().any(|call| call.ends_elsewhere() && call.end().is_none());
             if !permits.is_empty() {
                 elsewhere |= Box::pin(self.run_cleared(turn, permits, emit)).await?;

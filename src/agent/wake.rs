@@ -1,4 +1,21 @@
 //! The wake signal of a process.
+//!
+//! A signal means that reading the rows may pay. A lost signal costs time only. Waiters for calls and runs share one
+//! loop, `Wait`: look, wait for the signal or a second, and look for the last time at the limit. They also share one
+//! signal, [`Wake`]. The other signals of the program stay separate, because waking all their receivers for each change
+//! would cost reads or writes of the database:
+//!
+//! | Signal | Sent when | Received by | Without it |
+//! |---|---|---|---|
+//! | [`Wake`] | in this process: a call was decided, claimed, settled, swept or asked to stop; a turn paused or was cancelled; a child run was created or moved, or its turn ended; a run was asked to stop | everything that waits for a call or a run: deciders (`Approvals::await_ends`), continuations (`TurnTask::wait`), turns that ask a handler (`Approvals::ask_handler`); the resumer | 1 s; resumer: `approval.sweep` |
+//! | `Running` of `approvals` | an execution of this process is over; carries the state of its call | the decider whose decision claimed the call (`Approvals::await_outcomes`) | `approval.wait`, then the rows |
+//! | `Offer` | a tool has returned; carries the outcome, and back the state that a commit gave the call | the request that posted the decision (`Approvals::await_at_once`); back: the executor | 1 s or a third of the lease, then the executor stores the outcome |
+//! | `Tasks::renew_now` | a run or a call was asked to stop (`cancel_requested_at`), or a report settled a call | only the `Heartbeat` of that work, which renews and finds the request | a third of the lease |
+//! | `Store::committed_signal` | events were committed | the sequencer | 1 s, or 3 s while notifications arrive |
+//! | `Store::approved_signal` | a commit of this process approved a call; carries the call, its tool and its tenant | `Approvals::run_claims`, which wakes one waiting claim of this tool | 1 s |
+//! | `Feed::batches`, `NOTIFY` | events have numbers; a batch names whom they touch (`Touched`) | subscriptions and deliveries; the sequencers of other processes | the same |
+//! | `Receiver::enabled` | an operator enabled the endpoint in this process | the task of the endpoint | 5 s |
+//! | `TurnLog` | an event was emitted, or the turn is over | the readers of the log; at its end also `Chat::cancel`, and a continuation that decides a call of that turn | none: the log is in memory |
 
 use crate::domain::id::ThreadId;
 use std::future::pending;

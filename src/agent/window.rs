@@ -42,7 +42,6 @@ impl Limits {
         Self { configured, learned: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Returns the limit of this model, if there is one.
     pub(crate) fn known(&self, model: &str) -> Option<u64> {
         let learned = self.learned.lock().get(model).copied();
         self.configured.into_iter().chain(learned).min()

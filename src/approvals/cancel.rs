@@ -1,4 +1,6 @@
 //! Cancellation of calls: a call that has not started is withdrawn; a running call is asked to stop.
+//!
+//! A request to stop changes nothing yet, so it is no event. The transition that follows is one.
 
 use super::{Approvals, DecideError};
 use crate::agent::Work;

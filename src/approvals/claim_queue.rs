@@ -13,7 +13,6 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 /// The claims of a process that look at the rows at once. Each uses a connection of chats.
 const LOOKS_MAX: usize = 4;
 
-/// A tool of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct ToolOf {
     tenant_id: String,
@@ -32,7 +31,6 @@ enum Wake {
 /// The wakes that a claim has not used, at most one for each tool.
 type Wakes = BTreeMap<ToolOf, Wake>;
 
-/// A waiting claim.
 #[derive(Debug, Default)]
 struct Waiting {
     /// The wakes since the beginning of its last look.
@@ -99,7 +97,6 @@ impl ClaimQueue {
         WaitingClaim { queue: self.clone(), id, tools, signal }
     }
 
-    /// Wakes a claim for this call.
     pub(super) fn wake(&self, tenant_id: String, tool: String, call: ToolCallId) {
         self.queue.lock().wake(&ToolOf { tenant_id, tool }, Wake::One(call));
     }
@@ -201,7 +198,6 @@ mod tests {
         queue.wake("acme".to_owned(), tool.to_owned(), call(n));
     }
 
-    /// Which of these claims are woken.
     fn woken(claims: &[&WaitingClaim]) -> Vec<bool> {
         claims.iter().map(|claim| claim.woken().now_or_never().is_some()).collect()
     }

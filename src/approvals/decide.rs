@@ -28,7 +28,6 @@ use tracing::Instrument;
 /// A request to decide a call.
 #[derive(Debug, Clone)]
 pub(crate) struct DecisionRequest {
-    /// The call.
     pub(crate) tool_call_id: ToolCallId,
     /// Approve or reject.
     pub(crate) choice: Choice,
@@ -38,7 +37,6 @@ pub(crate) struct DecisionRequest {
     pub(crate) preview_hash: Option<String>,
     /// The link by which the decider came to the call, if the request names one. The decision uses it up.
     pub(crate) link: Option<LinkToken>,
-    /// The surface of the decision.
     pub(crate) surface: Surface,
     /// What the approval covers beyond the call, if it is remembered.
     pub(crate) remember: Option<GrantRequest>,
@@ -66,10 +64,8 @@ impl DecisionRequest {
     }
 }
 
-/// The author of a decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decider<'a> {
-    /// A person.
     Person(&'a Principal),
     /// The approval handler of this process. It is part of the program, and no role restricts it.
     Handler {
@@ -134,16 +130,13 @@ impl Decided {
 /// The grant of an approval, and the waiting calls that were to be approved with it.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    /// The grant.
     pub(crate) grant: GrantId,
-    /// The calls that are approved.
     pub(crate) approved: Vec<ToolCallId>,
     /// The calls that still wait or were decided otherwise: they have changed since they were shown, or the grant does
     /// not cover them.
     pub(crate) left: Vec<ToolCallId>,
 }
 
-/// A committed decision.
 struct Committed {
     decided: Decided,
     thread: Thread,
@@ -217,7 +210,6 @@ pub(crate) enum DecideError {
     NotRemembered {
         /// The place in the request for a grant, such as `.when[0]`. Empty for the request as a whole.
         place: String,
-        /// What was expected there.
         expected: String,
     },
     /// The database failed. Whether the call is decided is unknown; a retry is safe.
@@ -262,7 +254,8 @@ impl DecideError {
 }
 
 impl Approvals {
-    /// Decides a call and, after an approval, starts to run it. Does not wait for the run.
+    /// Decides a call and, after an approval, starts to run it. Does not wait for the run. `POST /qa/validate_tool` and
+    /// every other surface end here.
     pub(crate) async fn decide(
         &self,
         by: Decider<'_>,

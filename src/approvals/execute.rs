@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The result of a claim.
 #[derive(Debug)]
 pub(super) enum ClaimResult {
     /// The call is claimed.
@@ -250,7 +249,6 @@ impl Approvals {
         }
     }
 
-    /// Returns the permit of a claim.
     pub(super) async fn permit(
         &self,
         call: ToolCallId,

@@ -100,7 +100,6 @@ struct Covered {
     id: ToolCallId,
     /// The hash of what the decider was shown, if the decider was shown the call.
     shown: Option<String>,
-    /// The session of the approval.
     session: ThreadId,
     /// The grant of the approval. `None` if the approval is repeated: any grant of the decider.
     grant: Option<GrantId>,

@@ -1,8 +1,26 @@
 //! Requests of tools that run: a tool asks those that may decide its call, and gets one answer.
 //!
 //! The request is stored first. The handler of this process is asked about it, and the routes of every process accept
-//! an answer. One answer counts: the first, or with a quorum the one that its people agree on. The tool waits in the process that runs it, so the request ends with the
-//! execution of the call: the schema withdraws it in the transaction that ends the execution.
+//! an answer. One answer counts: the first, or with a quorum the one that its people agree on. The tool waits in the
+//! process that runs it, so the request ends with the execution of the call: the schema withdraws it in the transaction
+//! that ends the execution.
+//!
+//! # One request
+//!
+//! 1. `mcp` makes a `Question` of a form that a server sends: in an answer to the call (2026-07-28; with a state it is
+//!    a round, see `report`), or as a request of its own, which belongs to the only call that is possible when it
+//!    arrives. `Permit::ask` makes one of what a tool in Rust asks. `RequestSender`, which has the execution of the
+//!    permit, asks through the trait `InputRequests`. [`Approvals`] implements it, and `Executor::run` gives it to the
+//!    permit.
+//! 2. This module stores the request (`Write::ask`), asks the handler of the process, and looks at the row until it has
+//!    an answer, `approval.answer_timeout` is over, or the tool gives up. Meanwhile the heartbeat renews the lease, and
+//!    the clocks of the call stop.
+//! 3. The route calls `Approvals::answer` in any process. One transaction locks the call under the condition of
+//!    visibility, checks the decider as for a decision and the content by the schema, and answers by compare-and-set.
+//!    If the call needed several people, `proposals` counts the votes of `tool_request_votes` in that transaction
+//!    first: a vote that does not complete the answer is stored, and the request stays open.
+//! 4. The trigger `tool_requests_ended` removes what was proposed when the request ends. The trigger
+//!    `tool_calls_answered` withdraws what is open when the call leaves `executing`.
 
 use super::handlers::{InputAnswer, InputRequest};
 use super::proposals::{Agreed, CountError, Proposed};
@@ -35,7 +53,6 @@ const SCHEMA_BYTES_MAX: usize = 16 * 1024;
 /// An accepted answer, or a vote for one.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// The state of the request.
     pub(crate) state: RequestState,
     /// Whether the request had this answer, or this vote, already.
     pub(crate) replayed: bool,
@@ -174,7 +191,7 @@ impl Approvals {
         let time = asked.request.expires_at.since(write.now());
         if let Err(error) = write.commit().await {
             if key.is_none() {
-                // If the commit was made all the same, no person may answer a request that no tool waits for.
+                // If the commit was made even so, no person may answer a request that no tool waits for.
                 self.end_request(&asked.request, RequestState::Withdrawn).await?;
             }
             return Err(error);

@@ -17,7 +17,6 @@ pub(crate) enum OpenLinkError {
     Store(#[from] StoreError),
 }
 
-/// The call of a link.
 #[derive(Debug)]
 pub(crate) struct OpenedLink {
     /// The call in its current state.

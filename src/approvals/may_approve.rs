@@ -20,7 +20,6 @@ use std::collections::HashMap;
 /// Why the policy now forbids a call, despite any approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// The reason.
     pub(crate) why: String,
     /// Whether the policy might let the call run with other inputs.
     pub(crate) by_inputs: bool,

@@ -15,6 +15,36 @@
 //! ```
 //!
 //! Every surface for decisions ends in [`Approvals::decide`].
+//!
+//! # One decision
+//!
+//! 1. A route reads a strict body and calls [`Approvals::decide`]. So do the WebSocket, Slack, the posted parts of
+//!    pages (`chat`) and the handler of the process (`ask_handler`).
+//! 2. `Approvals::commit_decision` is one transaction. Its first statement locks the thread, the run and the call under
+//!    the condition of visibility, and reads them. So of several decisions at once the first one counts, and the others
+//!    find it. The checks follow in this order: scope, `check_decider`, a decision in force (replay or conflict),
+//!    expiry, `check` (readable inputs, tool, hash, schema), `check_policy`, the preview of an edit, the grant,
+//!    `count_vote`. An edit that needs its preview rolls the transaction back, asks the tool (`previews`), and begins
+//!    again. A vote below the quorum is a row that is not final.
+//! 3. `Write::decide` of the store moves the call by compare-and-set, with the decision row and the event.
+//! 4. `Approvals::commit_decided` commits. If this process runs the tool, the same transaction claims the call:
+//!    `Write::claim` moves the call to `executing`, and the commit of that claim gives the permit. A stopping process,
+//!    and a process that lacks the tool, leave the call `approved`; the call of a sub-agent is claimed later too.
+//!    `Approvals::take` is a claim in a transaction of its own. It locks the call and evaluates the policy again.
+//! 5. `Executor::run` runs the tool in a task of its own (`Gate::run`) and settles the call by its execution id
+//!    (`Write::settle`). The decider waits at most `approval.wait`: in [`Approvals::await_outcomes`] for the task of
+//!    this process, which hands the outcome over in memory, or in `Approvals::await_ends`, which reads the rows. If a
+//!    page posted the decision and the tool answers at once, the executor offers the outcome to that request, and
+//!    `Chat::admit` stores it in the transaction that resumes the run. If that transaction is not committed soon, the
+//!    executor stores the outcome itself.
+//! 6. `Approvals::decide_covered` decides the other pending calls that a remembered approval covers, each in a
+//!    transaction of its own.
+//! 7. The client's next POST resumes the run, or the resumer of `chat` does if the decision set `server_resumes`. Both
+//!    use the compare-and-set of `Write::resume_run`.
+//!
+//! The policy is evaluated again at the decision, and at a claim in another transaction. Only a tighter verdict counts,
+//! except that an approval answers an `ask`. If the commit of a claim is not confirmed, `Write::find_claim` looks for
+//! its execution id in the row, over another connection. Without that id the tool does not run.
 
 mod ask_handler;
 mod cancel;
@@ -80,7 +110,6 @@ use handlers::ApprovalHandler;
 use std::sync::Arc;
 use verify::Verifications;
 
-/// The approvals of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Approvals {
     store: Store,
@@ -89,7 +118,6 @@ pub(crate) struct Approvals {
     /// This process, as the owner of its executions.
     owner: String,
     approval: config::Approval,
-    /// The times of calls.
     times: CallTimes,
     /// The rate limit of decisions per user.
     rate_limit: Arc<RateLimit>,

@@ -28,7 +28,7 @@ impl DecideError {
 }
 
 impl Approvals {
-    /// Records a refused decision of a person. If the record cannot be stored, the decision is refused all the same.
+    /// Records a refused decision of a person. If the record cannot be stored, the decision is refused even so.
     pub(super) async fn record_refusal(
         &self,
         by: Decider<'_>,

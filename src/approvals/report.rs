@@ -1,5 +1,25 @@
 //! Reports: outcomes from outside of the servers. The services that own calls report them here, and workers by
 //! settling their calls (`workers`).
+//!
+//! # One outcome that comes later
+//!
+//! 1. An HTTP tool sends its `callback_url` with the call. After a 202 it returns `ToolError::accepted`, and
+//!    `Executor::hand_over` calls `Write::hand_over` of the store: `result_deadline` in place of the lease. The call
+//!    has an owner now, and no process waits for it.
+//! 2. A report passes `Reporter::of` of `http` in place of the authentication: the HMAC of the URL, before the body is
+//!    read. The route verifies the signature of the body. Neither asks the database.
+//! 3. [`Approvals::report`] settles the execution that the URL names, with `Write::settle` like every outcome. If the
+//!    call had an owner, its run is marked `server_resumes`, and the resumer resumes it.
+//! 4. `Write::end_unreported` interrupts a call after its deadline. A later report still settles it.
+//! 5. If an MCP server answers with a task, its tool returns the same error with a `RemoteWork`, and `hand_over` stores
+//!    it. `Executor::keep_polling` polls it through the trait `RemoteServer`, which `mcp` implements, under a lease of
+//!    its own (`Write::renew_polls`), and settles the call with `Write::settle_polled`. The sweeper gives work that no
+//!    process polls to this process (`Write::take_polls`), if it is connected to the server. Questions of a task are
+//!    requests with a key (`InputRequests::send_once`): each process that polls finds the same row.
+//! 6. If an MCP server asks for input with a state, the `RemoteWork` has a `Round` in place of a task.
+//!    `Executor::play_round` asks its questions, removes the round from the row (`Write::take_round`), sends the call
+//!    again, and stores the next round or task (`Write::store_next`). A row without both belongs to a process that sent
+//!    the call again. If its polls end, the next process interrupts the call.
 
 use super::Approvals;
 use crate::agent::Work;
@@ -18,7 +38,6 @@ pub(crate) enum Report {
     Failed(String),
 }
 
-/// An accepted report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reported {
     /// The state of the call now.

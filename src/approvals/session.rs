@@ -12,12 +12,9 @@ use crate::tools::gate::{Gate, PolicyContext, Recheck};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The policy in force in a session.
 #[derive(Debug)]
 pub(crate) struct PolicyInForce<'a> {
-    /// The session.
     pub(crate) session_id: ThreadId,
-    /// The policy of the session itself.
     pub(crate) session: SessionPolicy,
     /// The mode for tools that ask.
     pub(crate) mode: ApprovalMode,
@@ -27,10 +24,8 @@ pub(crate) struct PolicyInForce<'a> {
     pub(crate) tools: Vec<ToolInForce<'a>>,
 }
 
-/// The policy in force for one tool.
 #[derive(Debug)]
 pub(crate) struct ToolInForce<'a> {
-    /// The tool.
     pub(crate) tool: &'a ToolSpec,
     /// The ruling on a call that none of the rules covers.
     pub(crate) ruling: Ruling,

@@ -1,5 +1,40 @@
 //! The sweeper: moves calls and turns after a deadline, a crash or the stop of a process. Every process has a
 //! sweeper. If several of them find a call or a turn, one moves it.
+//!
+//! # Crashes and recovery
+//!
+//! A turn and an execution each hold a lease under a name of its own, and renew it three times per `approval.lease`
+//! (`Heartbeat`). The sweeper and the resumer of every process look every `approval.sweep`, each with one statement
+//! that asks whether there is work (`Store::sweep_work`, `Read::resumer_work`). Each move is a transaction of its own
+//! that checks the row again. The page of the operations describes the same for operators.
+//!
+//! | Found | Function | Result |
+//! |---|---|---|
+//! | `pending`, `expires_at` reached | `Write::expire` | `expired` |
+//! | `executing`, lease ended | `Write::reap` | `approved` again if idempotent, started fewer than three times, and call, run, message and thread are still current; else `interrupted` |
+//! | `executing`, `result_deadline` reached | `Write::end_unreported` | `interrupted` |
+//! | `executing`, a task or a round, `polled_until` reached, server connected here | `Write::take_polls` | polled by this process |
+//! | `executing`, sent again, `polled_until` reached | `Write::take_polls` | `interrupted` |
+//! | `interrupted` for less than `approval.start_deadline`, tool here | `Approvals::verify_doubtful` | the outcome that the tool's `verify` reports, if any |
+//! | `approved`, start deadline reached | `Write::not_started` | `failed`, or `interrupted` after an earlier claim |
+//! | `approved` for longer than a lease, not for a worker | `Approvals::take` | claimed and run, by a process that has the tool as decided |
+//! | a turn, lease ended | `Write::close_dead_turn` | `completed` if the answer was whole, `cancelled` if a cancel was requested, else `failed` with `interrupted` |
+//! | a link of a message, `expires_at` reached | `Write::delete_links` | deleted |
+//! | a sign-in, `ends_at` reached | `Write::delete_sign_ins` | deleted |
+//! | a run with `server_resumes` and no open call | `Chat::resume_all` | resumed, once. An expiry sets the mark once, until a person acts (`runs.resumed_alone`) |
+//! | a delegated call whose child is ready, ended or unwanted | `Chat::drive_children` | child resumed, call settled, or child cancelled |
+//!
+//! | Case | Behaviour |
+//! |---|---|
+//! | Late outcome | A tool runs in a task of its own. A cancel, `tools.timeout`, a lost lease and a stop of the process trigger the permit's token. After a cancel or `tools.timeout` the output within `tools.cancel_grace` is the outcome; then the call is `interrupted`. A later output of the same execution still settles the call, unless a verification, an operator or another attempt was faster. |
+//! | Write after an effect | `agent::retry` retries an outcome and the end of a turn for the time of a lease, and at least once. So does the executor with an outcome that a request was offered and did not commit. |
+//! | Start on SQLite | One process serves, so a start waits for no lease: `Write::recover` reaps every executing call without a child, a worker or an owner, and closes every running turn. |
+//! | Postgres away or slow | Writing transactions wait for the disk (`BEGIN_WRITE`). Decisions, outcomes and renewals use reserved connections (`Store::urgent_write`). The session of the store (`Tx`) gives a silent connection up. |
+//! | Transaction left open on a connection | `Tx` rolls a transaction back that was dropped, before the pool gets its connection. It closes a connection that does not answer, and one whose server became a standby or ends its sessions. |
+//! | SQLite without disk space | SQLite ends a transaction whose COMMIT fails. `Tx` then finds nothing to roll back, and keeps the connection. |
+//! | Pooler that shares sessions | No statement stays prepared, and each transaction begins with `DEALLOCATE ALL`. |
+//! | Stop of the process | `Tasks::finish` starts nothing new, waits `server.grace`, then aborts: tools get one second, turns keep their text. An approval that arrives meanwhile is stored, and another process runs the call. |
+//! | Restore of the database | `holdpoint fence` closes all open work, one transaction per thread, revokes all grants, and ends all sign-ins. A child whose call was fenced does not continue. |
 
 use super::Approvals;
 use crate::domain::call::ToolCall;

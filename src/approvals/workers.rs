@@ -3,6 +3,22 @@
 //!
 //! The claim, its checks and the settlement are those of the server's own tools. No process of a server executes
 //! the call.
+//!
+//! # One call of a worker
+//!
+//! 1. The call of a worker tool (`Does::Worker`, `[[worker_tools]]`) is judged, held and decided like every call. The
+//!    row records that (`by_worker`), so no process claims the call, also after a change of the tools. A cleared call
+//!    is inserted as `approved`, and its turn ends as `waiting`.
+//! 2. [`Approvals::claim_for_worker`] looks for approved calls of the tenant with one statement, and claims the oldest
+//!    with `Approvals::claim_for`, as a process claims its own, over the connections of chats. It waits in the queue of
+//!    `claim_queue`. [`Approvals::run_claims`] wakes one claim there for each call of `Store::approved_signal`, and one
+//!    for each tool in a second. If the client disconnects, its claim claims nothing.
+//! 3. The claim stores the hash of the permit token beside the execution id. A renewal and a settlement lock the call
+//!    with one statement that requires this hash and the tenant of the worker (`Write::lock_permitted`). The settlement
+//!    is that of the server's own tools (`Write::settle_row`), late outcomes included.
+//! 4. The sweeper reaps the execution after its lease. The recovery at a start on SQLite leaves it alone, because a
+//!    worker does not stop with its server.
+//! 5. The end of a call that was never held marks its run `server_resumes` (`Write::move_row`, `Write::closed`).
 
 use super::Approvals;
 use super::execute::ClaimResult;
@@ -58,11 +74,10 @@ pub(crate) struct WorkerClaim {
 impl fmt::Debug for WorkerClaim {
     /// Leaves out the token, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandedOver").field("permit", &self.permit).finish_non_exhaustive()
+        f.debug_struct("WorkerClaim").field("permit", &self.permit).finish_non_exhaustive()
     }
 }
 
-/// A renewed lease of a worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RenewedLease {
     pub(crate) lease_until: Timestamp,

@@ -77,7 +77,6 @@ impl EarlierMessages {
         self.before.as_deref()
     }
 
-    /// Returns the number of messages with a text.
     pub(super) fn count_of_texts(&self) -> usize {
         self.newest_first.iter().filter(|message| message.text.is_ok()).count()
     }

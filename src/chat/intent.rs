@@ -115,7 +115,6 @@ impl Action {
     }
 }
 
-/// A stored thread.
 struct Stored<'a> {
     transcript: &'a Transcript,
     /// The user messages that are not superseded, with their texts, oldest first.

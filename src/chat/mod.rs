@@ -3,6 +3,32 @@
 //! [`Chat::admit`] takes a [`TurnRequest`], finds or creates its run in one transaction, and starts the turn
 //! in a task of its own. The turn continues if the client disconnects. A [`TurnLog`] keeps the events of the
 //! turn, and any number of clients read from it.
+//!
+//! # One request of a turn
+//!
+//! 1. The middleware of `http` checks the caller and the rate limits, and reads the body. `ChatBody` makes a
+//!    [`TurnRequest`] of the body, read in one pass by `partial_json`: it keeps the fields of `posted`, with the parts
+//!    of `posted_part`, and finds repeated keys. The route chooses the `Dialect` and calls [`Chat::admit`] with the
+//!    traits of its clients (`ClientTraits`). The chat knows no dialects. A turn as JSON is admitted in the same way,
+//!    and its answer is the rows at the end of its [`TurnLog`].
+//! 2. [`Chat::admit`] applies the posted decisions, each in a transaction of its own. Then one transaction finds and
+//!    locks the thread, or creates it, reads its transcript (with one statement, in a long thread with a few), and
+//!    compares the request with it (`intent`): a new message, an edit, a regenerate or a continuation.
+//! 3. For a continuation, `continuation` makes a `StoredView` of the transcript, the pure function `plan` decides, and
+//!    `Chat::execute` carries the plan out: attach to the running turn, resume the run, or wait for calls. A GET, the
+//!    resumer and the end of a wait (`pending_continuation`) get their plans from the same function. While a turn runs,
+//!    only a continuation is accepted.
+//! 4. A turn that begins here also opens its first step in that transaction (`Agent::open_first`).
+//!    `Chat::commit_and_start` commits and starts `TurnTask::turn` in a task. The response reads the [`TurnLog`] of
+//!    that task from its beginning.
+//! 5. `TurnTask::end` commits an end that no step has committed (`Write::end_turn`) before the last event. A failed run
+//!    keeps its text; a continuation writes the next step of the same message.
+//!
+//! Pages of AI SDK 6 and 7 put their decisions into the next POST, and repeat that POST as long as a part that they
+//! answered shows no outcome. So a continuation in a UI dialect stays open until each answered call has ended, reports
+//! the calls again, or fails (`ClientTraits::reposts_until_settled`). Of a posted part the server reads the id of the
+//! call, the verdict and the reason, and whether the page shows the call without an end. From that `report` reports the
+//! decisions made elsewhere to a page; the encoder marks an answer that came too late.
 
 mod admit;
 mod attach;
@@ -43,7 +69,6 @@ use std::sync::Arc;
 use tail::TailedTurns;
 use turn_log::{LiveTurns, TurnLog};
 
-/// The chat of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Chat {
     store: Store,

@@ -14,7 +14,6 @@ mod tests;
 /// A request to continue a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Request {
-    /// A POST.
     Post {
         /// The last step with a held call that the client decides. The client has nothing after this step.
         decided: Option<i32>,

@@ -120,7 +120,6 @@ pub(super) fn backfill_before_turn(steps: &[Step], known: i32) -> Vec<TurnEvent<
     if steps.last().is_some_and(|step| step.n == known) { Vec::new() } else { backfill(steps, known) }
 }
 
-/// Returns the held calls of a step.
 pub(super) fn held_at(steps: &[Step], n: i32) -> impl Iterator<Item = &ToolCall> {
     let calls = steps.iter().find(|step| step.n == n).map(|step| step.calls.as_slice());
     calls.unwrap_or_default().iter().filter(|call| call.held)

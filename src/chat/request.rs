@@ -11,9 +11,7 @@ use std::collections::HashSet;
 /// A request for a turn: the action, and the decisions that the client posts with it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TurnRequest {
-    /// The action.
     pub(crate) action: Action,
-    /// The options of the run.
     pub(crate) options: RunOptions,
     /// The decisions about held calls among the posted parts, new and repeated ones.
     pub(crate) decisions: Vec<PostedDecision>,
@@ -36,12 +34,10 @@ pub(crate) struct ShownCalls {
     pub(crate) on_time: HashSet<ToolCallId>,
 }
 
-/// The action of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// A new user message.
     New {
-        /// The text of the message.
         text: String,
         /// The client's name for the message. If a message with this name and text is stored, the client posts
         /// that message again.
@@ -57,7 +53,6 @@ pub(crate) enum Action {
     Edit {
         /// The message: its id, or the client's name for it.
         message: String,
-        /// The new text.
         text: String,
     },
     /// Another answer to a user message.
@@ -78,7 +73,6 @@ pub(crate) enum Action {
 /// A decision about a held call, as a client posts it. The call itself is read from the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PostedDecision {
-    /// The call.
     pub(crate) tool_call_id: ToolCallId,
     /// Whether the client approves the call.
     pub(crate) approved: bool,
@@ -122,10 +116,8 @@ pub(crate) struct PostedMessage {
     pub(crate) id: Option<String>,
 }
 
-/// The thread that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadName {
-    /// An existing thread.
     Known(String),
     /// A thread under the caller's own name. It is created if it does not exist.
     OrNew(String),
@@ -140,7 +132,6 @@ pub(crate) enum AdmitError {
     /// Another turn of the thread is running.
     #[error("a turn of this thread is under way")]
     TurnInProgress,
-    /// There is nothing to continue.
     #[error("there is nothing to continue")]
     NothingToContinue,
     /// The server is stopping and starts nothing.
@@ -151,7 +142,6 @@ pub(crate) enum AdmitError {
     TooManyTurns {
         /// The owner of the limit: `user` or `tenant`.
         of: &'static str,
-        /// The limit.
         max: u32,
     },
     /// The user exceeded the rate limit of turns.
@@ -166,7 +156,6 @@ pub(crate) enum AdmitError {
     /// The thread has no room for a new message.
     #[error("the thread holds up to {max} {of}")]
     ThreadFull {
-        /// The limit.
         max: u64,
         /// The unit of the limit: `messages` or `bytes`.
         of: &'static str,

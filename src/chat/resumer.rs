@@ -26,7 +26,6 @@ pub(crate) enum ResumeRunError {
     /// The run has ended, or the user sent a later message.
     #[error("the run does not wait")]
     NotWaiting(Box<Run>),
-    /// A call of the run is open.
     #[error("a call of the run is open")]
     OpenCalls,
     /// The turn is not admitted.

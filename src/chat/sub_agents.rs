@@ -1,6 +1,21 @@
 //! Calls that child runs execute. The resumer begins and resumes each child, stops a child whose call has to
 //! stop, and settles the call with the end of its child. Each action is a transaction of its own. A second
 //! process finds the action done.
+//!
+//! # One sub-agent
+//!
+//! 1. The call is judged, held, decided and claimed like every call. `Gate::assignment` makes the task of the child
+//!    from the inputs, and `Executor::delegate` calls `Write::delegate` of the store.
+//! 2. `Write::delegate` is one transaction: child thread, user message, `waiting` run, `child_run_id` in the call,
+//!    lease removed. It counts the depth, and with the session's root locked also the sub-agents below the root run.
+//! 3. `Chat::run_resumer` calls `Chat::drive_children` in every process. One query finds the children to start, resume,
+//!    stop or settle. The compare-and-set of every run also starts a child.
+//! 4. `Write::settle_child` ends the call with the end of the child: `completed` is `succeeded` with the text of the
+//!    last step, `failed` is `failed`, and a cancelled or interrupted run is `interrupted`. The run of the call is
+//!    marked `server_resumes`.
+//! 5. `Write::stop_child` cancels the child's run if the call, its run or its session is cancelled, its message is
+//!    superseded, or a thread of the two is deleted. The next pass stops the child's own children. While a call waits,
+//!    the child's thread takes no message of the user (`Read::is_delegated_to`).
 
 use super::Chat;
 use crate::agent::Work;

@@ -3,6 +3,9 @@
 //! The process that runs a turn stores its progress: drafts of a step, then the step with its calls, the ends
 //! of the calls, and the end of the turn. A tail polls that progress and emits new content as if the turn ran
 //! here. All readers of the turn in this process share the log. The log ends when it has no readers.
+//!
+//! Any process may serve an address, and processes do not know each other. The rows have to hold the text anyway, in
+//! case the process dies.
 
 use super::Chat;
 use super::turn_log::TurnLog;
@@ -195,7 +198,6 @@ enum Successor {
     Nothing,
     /// Another step of the turn.
     Step,
-    /// The end of the turn.
     End,
 }
 

@@ -18,7 +18,6 @@ const GROWTH_TIME: Duration = Duration::from_millis(1);
 /// The approximate size of a text event, in bytes, for a reader that catches up.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// The events of one turn.
 #[derive(Debug, Default)]
 pub(crate) struct TurnLog(watch::Sender<Entries>);
 
@@ -220,7 +219,6 @@ mod tests {
     use futures::FutureExt;
     use uuid::Uuid;
 
-    /// Returns all new events of a reader.
     fn all(reader: &mut Reader) -> Vec<TurnEvent<'static>> {
         let mut read_events = Vec::new();
         let each = |event: &TurnEvent<'_>| {

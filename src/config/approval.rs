@@ -179,7 +179,6 @@ pub enum WhilePending {
 }
 
 impl Approval {
-    /// Returns the times of calls.
     pub(crate) fn times(&self) -> CallTimes {
         let rule = |after: Option<Duration>, to: &[String]| {
             after.map(|after| EscalationRule { after, to: to.to_vec() })

@@ -101,7 +101,6 @@ impl HttpTool {
         text_of_file(&format!("{key}.secret_file"), &self.secret_file)
     }
 
-    /// Returns the description of the tool.
     pub(crate) fn entry(&self) -> ToolEntry<'_> {
         ToolEntry {
             name: &self.name,

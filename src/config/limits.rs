@@ -127,7 +127,6 @@ pub(crate) struct Caps {
 }
 
 impl Caps {
-    /// Returns the limits of a listener.
     pub(crate) fn of_listener(&self) -> holdpoint_serve::Limits {
         holdpoint_serve::Limits { connections: self.connections, connections_per_ip: self.connections_per_ip }
     }

@@ -89,7 +89,6 @@ impl Mail {
         Ok((host, url.and_then(|url| url.port()).unwrap_or(usual)))
     }
 
-    /// Returns the address of the sender.
     pub(crate) fn sender(&self) -> Result<Mailbox, ConfigError> {
         mailbox("mail.from", &self.from)
     }

@@ -127,9 +127,7 @@ pub(crate) enum Reached {
         /// The values among them that may be secret.
         secrets: Vec<String>,
     },
-    /// An address.
     Http {
-        /// The address.
         url: String,
     },
 }

@@ -67,6 +67,7 @@ pub(crate) use worker_tools::key as worker_tool_key;
 
 use config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ pub struct Flags {
 }
 
 /// The error of an invalid configuration.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ConfigError {
     /// A file, a variable or a flag that cannot be parsed as the type of its key.
     #[error(transparent)]
@@ -145,6 +146,13 @@ pub enum ConfigError {
         /// The expected value.
         why: String,
     },
+}
+
+/// Prints the text for the operator: an error that `main` returns is printed with `Debug`.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Config {

@@ -85,7 +85,6 @@ pub(crate) enum NotifyBy {
 /// A daily time, which may include midnight. The two ends differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuietHours {
-    /// The beginning.
     pub(crate) from: Time,
     /// The end, which is not a part of the time.
     pub(crate) to: Time,

@@ -29,7 +29,6 @@ pub(crate) struct NotifyPost {
     pub(crate) headers: HeaderMap,
     /// How the template is read.
     pub(crate) format: TemplateFormat,
-    /// The text of the template.
     pub(crate) template: String,
     /// The key of the template, for errors.
     pub(crate) template_key: String,

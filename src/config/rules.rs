@@ -104,7 +104,7 @@ pub(super) fn names(key: &str, names: &[String]) -> Result<(), ConfigError> {
     }
 }
 
-/// Refuses a time without roles, and roles without a time. `place` is the beginning of the keys.
+/// Refuses a time without roles, and roles without a time. `prefix` is the beginning of the keys.
 pub(super) fn escalation(prefix: &str, after: Option<Duration>, to: &[String]) -> Result<(), ConfigError> {
     let key = |name: &str| format!("{prefix}{name}");
     match after {

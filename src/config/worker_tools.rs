@@ -48,7 +48,6 @@ pub struct WorkerTool {
 }
 
 impl WorkerTool {
-    /// Returns the description of the tool.
     pub(crate) fn entry(&self) -> ToolEntry<'_> {
         ToolEntry {
             name: &self.name,

@@ -2,7 +2,6 @@
 
 use crate::domain::endpoint::{Failure, FailureAction};
 
-/// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) failure: Failure,

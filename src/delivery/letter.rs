@@ -160,7 +160,6 @@ impl Letter {
         format!("{}: {}", self.occasion.title(), self.short_title())
     }
 
-    /// Returns the title of the tool.
     pub(super) fn short_title(&self) -> String {
         shown(&self.title, TITLE_BYTES)
     }

@@ -2,6 +2,26 @@
 //!
 //! The numbered events are the queue. The row of an endpoint has a cursor, and one process at a time holds the row
 //! while it delivers. A delivery that succeeds moves the cursor, by compare-and-set.
+//!
+//! # One delivery
+//!
+//! 1. [`Deliveries::start`] gives each endpoint of the configuration (`receiver`) its row, at the end of the events if
+//!    it is new or has another tenant or channel, and starts a task for each. Without endpoints nothing is read.
+//! 2. The task (`rounds`) waits for new events of the tenant, for the time of the next attempt, or for an operator. A
+//!    round reads the row and the next wanted event after the cursor with one view.
+//! 3. If an attempt is due and no other process holds the row, `Write::claim_endpoint` takes it for `timeout` and 5 s.
+//!    A webhook gets the public form of the event (`http::public_form`, which `app` hands over), sent within the reach.
+//!    For a person, `Approvals::decision_status` decides whether the event concerns the `recipient`, and `letter` has
+//!    the words of the message. Before each attempt `Outgoing::make_link` stores a link for a message to one person,
+//!    and a decision that names the link uses it up in its transaction. `mail` sends the message by `smtp`; `post`
+//!    fills the `template` with it; or `slack` posts its `blocks`, or changes the message about the same call that the
+//!    row of `slack_messages` names. In the quiet hours of a recipient a round sends nothing before an urgent event is
+//!    among those that wait.
+//! 4. A success moves the cursor, and renews or releases the row in the same statement (`Write::delivered`). Its
+//!    transaction records a message that is new in Slack. The events follow each other until none is left. A failure
+//!    stores the state that `domain::endpoint` computes, and releases the row.
+//!
+//! Nothing here decides what an event looks like to its readers: that is the event of `http`.
 
 mod blocks;
 #[cfg(test)]

@@ -62,11 +62,10 @@ enum Form<'a> {
 
 /// What the receiver gets of an event.
 pub(super) enum Prepared<'a> {
-    /// This.
     Outgoing(Box<Outgoing<'a>>),
-    /// Nothing: the event does not concern the receiver.
+    /// The event does not concern the receiver.
     Nothing,
-    /// Not known before the server has the tool of the call again.
+    /// The server lacks the tool of the call. Only with its roles it is known whom the event concerns.
     Unknown,
 }
 

@@ -39,11 +39,11 @@ pub(super) struct Recipient {
 
 /// What an event means for a recipient.
 pub(super) enum Meaning {
-    /// This message. A message to one person about a call that waits gets a link to its card.
+    /// A message. One to one person about a call that waits gets a link to its card.
     Letter(Box<Letter>, Option<LinkTarget>),
-    /// Nothing.
+    /// The event does not concern the recipient.
     Nothing,
-    /// Not known before the server has the tool of the call again.
+    /// The server lacks the tool of the call. Only with its roles it is known whom the event concerns.
     Unknown,
 }
 

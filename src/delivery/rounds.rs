@@ -34,9 +34,8 @@ enum Again {
 
 /// What the receiver gets next.
 enum Next<'a> {
-    /// This.
     Send(Box<Outgoing<'a>>),
-    /// Nothing up to this number.
+    /// The receiver gets none of the events up to `passed`.
     NoneUpTo {
         passed: i64,
         /// Whether later rows were not looked at.
@@ -44,7 +43,7 @@ enum Next<'a> {
         /// Whether events of wanted types are among the passed ones. They are not looked at again.
         skipped: bool,
     },
-    /// Nothing before the server has the tool of a call again.
+    /// The next event is about a call whose tool the server lacks. The round waits for the tool.
     NoTool,
 }
 

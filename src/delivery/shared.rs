@@ -31,16 +31,13 @@ pub(super) struct Shared {
     pub(super) inputs: String,
     /// The inputs that the operator sets, as JSON.
     pub(super) constants: Option<String>,
-    /// The preview of the inputs.
     pub(super) preview: Option<Preview>,
 }
 
 /// What a decider says about a decision.
 #[derive(Debug)]
 pub(super) enum Said {
-    /// The reason of a rejection.
     Reason(String),
-    /// The note of an approval.
     Note(String),
 }
 

@@ -23,7 +23,6 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// The status of a refusal whose status is not known.
 const UNNAMED: u16 = 500;
 
-/// The mail server of the configuration.
 pub(super) struct MailServer {
     host: String,
     port: u16,

@@ -13,7 +13,6 @@ use serde_json::{Map, Value};
 /// The deepest nesting of a template in JSON.
 const DEPTH_MAX: usize = 64;
 
-/// A template.
 #[derive(Debug)]
 pub(super) enum Template {
     Json(Node),

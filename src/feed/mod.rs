@@ -8,6 +8,28 @@
 //!
 //! The rows are the source of the events, and a batch only announces them. A notification may be lost, so the
 //! sequencer also polls.
+//!
+//! # One event
+//!
+//! 1. `Write::event` of the store adds the event to the transaction of the change. The row holds hashes. Readers get
+//!    inputs, with masks in place of secrets, and reasons, from the call.
+//! 2. `Write::commit` inserts the events with one statement, without numbers, and commits. On SQLite the transaction
+//!    numbers its own events first. On Postgres a pass numbers events after the commit, so that a long transaction
+//!    cannot insert a low number late.
+//! 3. The sequencer (`Feed::run_numbering`) runs the passes (`Store::number_events`) after commits of this process, at
+//!    most every 50 ms. A pass is one statement. It locks the one row of `event_sequence` and numbers up to 1000
+//!    events, in the order of their insertion. After a full pass the next one starts at once. A pass gives no number if
+//!    another process numbers, or has numbered since the moment whose rows the statement sees. For events of dead
+//!    processes one statement looks every second, or every three seconds while notifications arrive.
+//! 4. The commit of a pass notifies the other processes. Subscriptions of the same process get a `Batch` directly. A
+//!    batch only means that reading may pay; the rows are the truth.
+//! 5. `Subscription::next` reads the rows that the subscriber may see (`Read::events`). One index serves each filter:
+//!    call, run, thread, session, user, tenant, or held tool. One statement reads at most ten rows per requested event
+//!    and reports how far it read. The columns `user_id` and `held_tool` of an event only serve the indexes; thread and
+//!    call determine the visibility.
+//! 6. The routes write the events. A request for the events of a run or a call, and a subscription without a start,
+//!    first run one pass if events lack numbers (`Feed::read`). Passes, and the reads of subscriptions, use the
+//!    reserved connections one at a time.
 
 mod sequencer;
 mod subscription;
@@ -35,7 +57,6 @@ struct Batch {
     touched: Option<Touched>,
 }
 
-/// The feed of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     store: Store,

@@ -21,7 +21,6 @@ const TOUCHED_MAX: i64 = 1000;
 /// The work that is due.
 #[derive(Debug, Clone, Copy)]
 enum Due {
-    /// A numbering pass.
     Pass,
     /// A look at the events that another process has numbered.
     Look,

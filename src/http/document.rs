@@ -207,7 +207,6 @@ pub(in crate::http) fn operations(document: &Value) -> impl Iterator<Item = (&st
     })
 }
 
-/// Returns the names of the query parameters of an operation.
 pub(in crate::http) fn query_names(operation: &Value) -> impl Iterator<Item = &str> {
     let parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
     let of_query =

@@ -22,7 +22,6 @@ pub(super) enum ServiceResponse {
     NotSent(String),
     /// The request may have been read, and there is no answer, for this reason.
     Unknown(String),
-    /// The service answered.
     Status {
         status: u16,
         body: String,

@@ -3,6 +3,10 @@
 //! One execution of a call is one signed POST. An answer with status 200 is the result, and a refusal in words is
 //! a failure. With 202 the service accepts the call, and reports the outcome later. After any other answer, and without
 //! an answer, the outcome is unknown. A preview is a POST of its own.
+//!
+//! A repeated request is a repeated execution, with its attempt and its events in the record: retries inside of the
+//! tool would be invisible there. There is no pool of connections and no proxy. A new connection is resolved and
+//! checked, and an error before it exists proves that nothing was sent; a proxy resolves names itself.
 
 mod answer;
 mod service;
@@ -46,7 +50,6 @@ struct Reports {
     within: Duration,
 }
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 struct Request<'a> {
     r#type: &'static str,

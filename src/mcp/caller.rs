@@ -21,7 +21,6 @@ enum Placeholder {
     Session,
 }
 
-/// The headers of an entry.
 #[derive(Clone)]
 pub(super) struct Headers {
     /// Those without placeholders.

@@ -69,7 +69,6 @@ pub(super) struct Listing {
 
 /// Why there is no listing. The text is for the log.
 pub(super) enum NoListing {
-    /// The connection is lost.
     Lost(String),
     /// The server answered with something else. The connection is as good as before.
     Refused(String),
@@ -77,7 +76,6 @@ pub(super) enum NoListing {
 
 /// What a server answered to a call.
 pub(super) enum Called {
-    /// The result.
     Result(Value),
     /// The call continues in this way.
     Next(Next),
@@ -106,7 +104,6 @@ impl Connection {
         Ok(Self { peer, over, lists, changed, calls, log, redaction, _closing: closing.drop_guard() })
     }
 
-    /// Whether the connection is lost.
     pub(super) fn is_lost(&self) -> bool {
         self.over.is_cancelled()
     }
@@ -256,7 +253,6 @@ impl Connection {
         }
     }
 
-    /// Returns the state of a task.
     pub(super) async fn task(&self, id: &TaskId) -> Result<DetailedTask, ServiceError> {
         let found = self.peer.get_task(GetTaskParams::new(id.as_str())).await;
         Ok(self.checked(found)?.task)

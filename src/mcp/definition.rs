@@ -26,7 +26,6 @@ pub(super) struct Definition {
     pub(super) title: Option<String>,
     /// What the tool does.
     pub(super) description: String,
-    /// The schema of the inputs.
     pub(super) input_schema: Value,
     /// The hash of the whole definition.
     pub(super) hash: String,

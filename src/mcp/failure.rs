@@ -113,7 +113,6 @@ pub(super) fn may_end_session(error: &ErrorData) -> bool {
     status(error).is_some_and(|status| (400..500).contains(&status) && !matches!(status, 403 | 429))
 }
 
-/// Returns the message of an error with its data.
 pub(super) fn message(error: &ErrorData) -> String {
     let data = match &error.data {
         None | Some(Value::Null) => None,

@@ -4,7 +4,6 @@
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Maximum depth of a schema.
 const DEPTH_MAX: usize = 32;
 /// Maximum number of subschemas, each counted as often as references name it.
 const SUBSCHEMAS_MAX: usize = 10_000;
@@ -182,7 +181,6 @@ fn target<'a>(root: &'a Value, at: &str) -> Result<&'a Value, String> {
     root.pointer(&decoded).ok_or_else(|| "its schema refers to a part that it does not have".to_owned())
 }
 
-/// The size of a schema.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     parts: usize,

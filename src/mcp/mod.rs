@@ -77,7 +77,6 @@ const LISTED_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// How often the rows are read while a definition is not accepted. An operator may accept it in another process.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
 
-/// A server of the configuration.
 pub(crate) struct Server {
     entry: Arc<Entry>,
     definer: Arc<Definer>,

@@ -1,4 +1,16 @@
 //! What is accepted of the definitions of a server, read again while something is not.
+//!
+//! # One definition
+//!
+//! 1. `Server::serve` lists the tools, and [`Pins::look`] records the listing (`Store::record_listing`) and reads what
+//!    is accepted. A listing that is recorded already writes nothing. Of a server without accepted definitions the
+//!    whole listing is accepted in the same transaction.
+//! 2. `Server::publish` gives each tool its `Acceptance`, and `CurrentTools::replace` makes them the tools of this
+//!    moment. If the database fails, no definition counts as accepted.
+//! 3. `Policy::evaluate` asks where it would let a call of an unaccepted definition run.
+//! 4. `Approvals::accept_definition` locks the listed row, compares the hash, adds the row of the acceptance and, after
+//!    the commit, marks the tool in this process. While a definition is not accepted, each process reads the accepted
+//!    hashes of its server every second.
 
 use crate::agent::Tasks;
 use crate::domain::definition::{Acceptance, Cause, Listed, Unaccepted};

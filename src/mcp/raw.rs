@@ -109,7 +109,6 @@ fn beyond(tools: &[&RawValue], text: &str) -> Option<Range<usize>> {
     (start < end).then_some(start..end)
 }
 
-/// Returns the place of a part of a text.
 fn place(part: &str, text: &str) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     Some(start..start.checked_add(part.len())?)

@@ -33,7 +33,6 @@ pub(super) enum Expected {
     Call,
     /// A page of the listed tools.
     Tools,
-    /// The state of a task.
     Task,
     /// Anything else. It counts as the library reads it.
     Other,
@@ -206,7 +205,6 @@ fn task(answer: Value) -> Option<GetTaskResult> {
     Some(GetTaskResult::new(DetailedTask::new(task, payload)))
 }
 
-/// Returns the readable requests for input.
 fn inputs(requests: Value) -> InputRequests {
     let Value::Object(requests) = requests else { return InputRequests::new() };
     requests.into_iter().filter_map(|(key, request)| Some((key, input(request)?))).collect()

@@ -19,7 +19,6 @@ const SESSIONS_MAX: usize = 64;
 /// A session that was not used for as long is closed with the next call of anybody.
 const UNUSED_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The sessions of one server.
 pub(super) struct Sessions {
     entry: Arc<Entry>,
     tasks: Tasks,

@@ -22,7 +22,6 @@ pub(super) struct McpTool {
     pub(super) spec: ToolSpec,
     /// The name at the server.
     pub(super) name: String,
-    /// The hash of the definition.
     pub(super) definition_hash: String,
     pub(super) link: Arc<Link>,
 }

@@ -16,7 +16,6 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// Returns the `action_id` of the button.
     pub(crate) const fn action_id(self) -> &'static str {
         match self {
             Self::Approve => APPROVE,
@@ -33,9 +32,7 @@ impl Decision {
 /// The value of a button: what the message is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Button {
-    /// The endpoint of the message.
     pub(crate) endpoint: String,
-    /// The call.
     call: String,
     /// The hash of the inputs of the call at the time of the message.
     pub(crate) input_hash: String,
@@ -46,7 +43,6 @@ impl Button {
         Self { endpoint: endpoint.to_owned(), call: call.to_owned(), input_hash: input_hash.to_owned() }
     }
 
-    /// Returns the text of the value.
     pub(crate) fn text(&self) -> String {
         serde_json::json!(self).to_string()
     }

@@ -29,7 +29,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// A method of the Web API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Posts a message.
     PostMessage,
     /// Changes a message.
     Update,

@@ -1,6 +1,9 @@
 //! The telemetry of a server: log lines, and traces in a build with the feature `otel`.
 //!
 //! For `main`. An app that embeds the server sets up `tracing` itself, and gets the same spans.
+//!
+//! Spans of requests, turns and tools have the level ERROR. With a filter for errors, log lines would otherwise not
+//! name their request.
 
 mod lines;
 #[cfg(feature = "otel")]

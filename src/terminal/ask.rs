@@ -12,7 +12,6 @@ pub(super) fn has_person() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// The keyboard of the terminal.
 #[derive(Debug)]
 pub(super) struct Keyboard(Arc<Mutex<BufReader<Stdin>>>);
 
@@ -61,7 +60,6 @@ impl Keyboard {
     }
 }
 
-/// Returns the line that was typed.
 pub(super) fn typed(
     line: Result<io::Result<Option<String>>, oneshot::error::RecvError>,
 ) -> Result<Option<String>, Failure> {

@@ -197,7 +197,6 @@ pub(super) struct Preview {
     pub(super) failed: Option<String>,
 }
 
-/// The preview of an edit.
 #[derive(Debug, Deserialize)]
 pub(super) struct EditPreview {
     pub(super) preview: Option<Preview>,
@@ -219,7 +218,6 @@ pub(super) struct Decision {
     pub(super) input_hash: Option<String>,
 }
 
-/// The result of a decision.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outcome {
@@ -241,7 +239,6 @@ pub(super) struct Event {
     pub(super) data: EventData,
 }
 
-/// The data of an event of a call.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct EventData {
     pub(super) tool_name: Option<String>,
@@ -252,7 +249,6 @@ pub(super) struct EventData {
     pub(super) missing: Option<u64>,
     /// The delegate.
     pub(super) to: Option<String>,
-    /// The roles of an escalation.
     #[serde(default)]
     pub(super) roles: Vec<String>,
     /// The end of the delegation.

@@ -22,7 +22,6 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 /// The size of a page: the maximum of a server.
 const PAGE_SIZE: &str = "200";
 
-/// A client of one server.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
@@ -40,7 +39,6 @@ pub(super) struct Decided {
     pub(super) replayed: bool,
 }
 
-/// A page of a list.
 #[derive(Debug, Deserialize)]
 struct Page {
     results: Vec<Box<RawValue>>,
@@ -52,7 +50,6 @@ struct ErrorBody {
     error: ErrorDetail,
 }
 
-/// A parameter of a query.
 pub(super) type Parameter<'a> = (&'a str, &'a str);
 
 impl Client {

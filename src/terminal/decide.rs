@@ -243,7 +243,6 @@ pub(super) async fn show(
     Ok(Question { hash, lacks: sheet.lacks(&card.call) })
 }
 
-/// Returns the result of a decision.
 pub(super) fn report(decided: &Decided, approves: bool, form: Form) -> Result<String, Failure> {
     let outcome: Outcome = parsed(decided.body.get().as_bytes())?;
     let mut screen = Screen::new(form);

@@ -88,7 +88,6 @@ pub struct Refusal {
     pub(super) decides: bool,
 }
 
-/// The body of an error.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ErrorDetail {
     #[serde(default)]

@@ -19,7 +19,6 @@ const WIDTH_MIN: usize = 20;
 /// The mark before each row of a block. No row of a block looks like a line of this program.
 const MARK: &str = "  | ";
 
-/// The form of the output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     colours: bool,
@@ -30,7 +29,6 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Returns the form for this output.
     pub(super) fn of(output: &(impl IsTerminal + AsFd), colours: bool, full: bool) -> Self {
         let is_terminal = output.is_terminal();
         let size = rustix::termios::tcgetwinsize(output).ok().filter(|_| is_terminal);
@@ -192,7 +190,6 @@ impl Screen {
     }
 }
 
-/// Returns the colour of a state.
 fn colour(state: &str) -> AnsiColor {
     match state {
         "pending" | "interrupted" => AnsiColor::Yellow,

@@ -4,6 +4,9 @@
 //! current request, so a lost role has no effect from the next request on. Only a run keeps its requester's
 //! roles, from the time when the run last started or resumed. A call that an approver approves runs under
 //! these roles.
+//!
+//! A tool that does not run for the caller leaves the tools of a run at its start and at each resume. A grant keeps the
+//! roles of its giver.
 
 use super::ToolRegistry;
 use super::registry::Registered;

@@ -84,7 +84,6 @@ impl CurrentTools {
         Self(Arc::new(RwLock::new(Arc::new(fixed))))
     }
 
-    /// Returns the tools of this moment.
     pub(crate) fn now(&self) -> Arc<ToolRegistry> {
         self.0.read().clone()
     }

@@ -47,7 +47,6 @@ pub(crate) struct Gate {
     pub(super) settings: Arc<Settings>,
 }
 
-/// The settings of a gate.
 #[derive(Debug)]
 pub(super) struct Settings {
     limits: Limits,
@@ -70,9 +69,7 @@ pub(super) struct Settings {
 /// The user and the session of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicyContext<'a> {
-    /// The roles of the user.
     pub(crate) roles: &'a [String],
-    /// The policy of the session.
     pub(crate) session: &'a SessionPolicy,
     /// The user, as an actor.
     pub(crate) requester: &'a str,
@@ -89,7 +86,6 @@ pub(crate) enum Recheck {
     NotUnasked,
     /// The policy forbids the call now, despite any approval.
     Never {
-        /// The reason.
         why: String,
         /// The part of the policy that forbids the call.
         source: Source,
@@ -214,8 +210,8 @@ impl Gate {
         self.settings.timeout.saturating_add(self.settings.cancel_grace)
     }
 
-    /// Judges one call. `offered` holds for the tools that the model was shown; a call of any other tool is
-    /// invalid.
+    /// Judges one call. For a call that needs a person it returns the HIL marker, [`Judgement::Held`], and nothing is
+    /// executed. `offered` holds for the tools that the model was shown; a call of any other tool is invalid.
     pub(crate) fn judge(
         &self,
         tool_name: &str,

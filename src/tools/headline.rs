@@ -31,7 +31,6 @@ impl Headline {
         placeholders::parse(template, known).map(Self)
     }
 
-    /// Returns the headline with these inputs.
     pub(super) fn filled(&self, input: &Input) -> FilledHeadline {
         FilledHeadline::new(self.0.iter().map(|piece| match piece {
             Piece::Text(text) => Piece::Text(text.clone()),

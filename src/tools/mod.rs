@@ -168,7 +168,8 @@ pub trait Tool: Send + Sync + 'static {
     const NAME: &'static str;
     /// The description, for the model and for the approver.
     const DESCRIPTION: &'static str;
-    /// Human in the loop: whether a person has to approve each call.
+    /// Human in the loop: whether a person has to approve each call. If so, the gate returns a marker instead of
+    /// executing the call, unless the policy of the operator or a grant lets it run.
     const HIL: bool;
     /// Whether running a call twice has the same effect as running it once. The value is stored with each
     /// call. Only idempotent calls run again: a call that was cut off is started at most three times in all,
@@ -218,7 +219,7 @@ pub trait Tool: Send + Sync + 'static {
     /// is dropped then, and when the turn stops.
     ///
     /// # Errors
-    /// There is no preview, for this reason. The approver reads the reason, and can decide all the same.
+    /// There is no preview, for this reason. The approver reads the reason, and can decide even so.
     fn preview(
         &self,
         _input: Self::Input,

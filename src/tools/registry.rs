@@ -31,7 +31,6 @@ use std::time::Duration;
 pub(crate) struct OfServer {
     /// Its place.
     pub(crate) remote: Remote,
-    /// The hash of its definition.
     pub(crate) definition_hash: String,
     /// Maximum size of each compiled pattern of its schema, in bytes.
     pub(crate) pattern_bytes_max: usize,
@@ -85,7 +84,6 @@ impl ToolSpec {
         }
     }
 
-    /// Returns the constants, if there are any.
     pub(crate) fn constants(&self) -> Option<Input> {
         Some(&self.constants).filter(|constants| !constants.is_empty()).cloned()
     }
@@ -182,7 +180,7 @@ pub(super) const ERRORS_MAX: usize = 16;
 pub(super) const MESSAGE_BYTES_MAX: usize = 512;
 
 /// The reason why a tool cannot be registered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// The name is not 1 to 64 of `a-z A-Z 0-9 _ -`.
     #[error("tool name {0:?}: expected 1 to 64 of a-z, A-Z, 0-9, _ and -")]
@@ -202,6 +200,13 @@ pub enum RegistryError {
     /// The headline has a placeholder that is no property of the inputs, or a single brace.
     #[error("tool {0:?}: the headline: {1}")]
     Headline(String, String),
+}
+
+/// Prints the text: an error that `main` returns is printed with `Debug`.
+impl fmt::Debug for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// One error in proposed or edited inputs.
@@ -224,7 +229,6 @@ pub(super) enum Does {
     Worker(Duration),
 }
 
-/// One registered tool.
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,

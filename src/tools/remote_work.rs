@@ -45,11 +45,8 @@ pub(crate) trait RemoteServer: Send + Sync {
 /// A call that is sent again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SentCall<'a> {
-    /// The id of the call.
     pub(crate) tool_call_id: ToolCallId,
-    /// The conversation of the call.
     pub(crate) conversation: &'a Conversation,
-    /// The inputs.
     pub(crate) input: &'a Input,
 }
 

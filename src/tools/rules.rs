@@ -3,7 +3,6 @@
 use crate::config::{self, Approval, ApprovalRule, RuleCondition, RuleEffect};
 use crate::domain::policy::{ApprovalMode, Condition, Effect, Policy, Rule, Test, Tools};
 
-/// Returns the policy of a server.
 pub(super) fn policy(approval: &Approval) -> Policy {
     let mode = match approval.mode {
         config::ApprovalMode::Manual => ApprovalMode::Manual,

@@ -16,7 +16,6 @@ use std::panic::AssertUnwindSafe;
 /// What a tool returned.
 #[derive(Debug)]
 pub(crate) enum Returned {
-    /// The outcome of the call.
     Outcome(Outcome),
     /// A service owns the call now, and the outcome comes later.
     Accepted(Owner),

@@ -11,7 +11,6 @@ const DEPTH_MAX: usize = 64;
 /// A part of the policy that matches less than it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unmatched {
-    /// The configuration key.
     pub(crate) key: String,
     /// The reason, with the names that do not match.
     pub(crate) why: String,

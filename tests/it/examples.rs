@@ -32,6 +32,25 @@ async fn ends(mut process: Process) {
 }
 
 #[tokio::test]
+async fn an_example_that_cannot_start_prints_the_text_of_its_error() {
+    for (variable, wrong, text) in [
+        ("HOLDPOINT_DATABASE__SCHEMA", "my-app", "Error: database.schema: expected "),
+        (
+            "HOLDPOINT_DATABASE__URL",
+            "sqlite:///dev/null/holdpoint.db",
+            "Error: database.url: /dev/null/holdpoint.db: ",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = command("own_tool", &dir).await;
+        let ended =
+            command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").env(variable, wrong).output().unwrap();
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && printed.starts_with(text), "{printed}");
+    }
+}
+
+#[tokio::test]
 async fn the_custom_tool_example_holds_its_tool_and_runs_it_once_approved() {
     let (_dir, process) = start("own_tool").await;
     let client = &process.client;

@@ -5,7 +5,6 @@ use crate::support::wires::{WIRES, on_each_wire};
 use crate::support::{Client, Entry, Home, Process, RecordedRequest, Turn, Wire};
 use serde_json::Value;
 
-/// A server with this model.
 fn start(home: &Home, model: &Strict, sealer: &StrictServer, name: &str) -> Process {
     home.start(sealer.wire.facts().provider, name, &model.base_url(), "{}")
 }

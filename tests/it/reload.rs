@@ -63,7 +63,6 @@ async fn a_call_that_a_page_approves_too_late_stays_in_error_when_the_page_resum
     }
 }
 
-/// A step of a model.
 #[derive(Debug, Clone)]
 struct ModelStep {
     pieces: Vec<Piece>,

@@ -21,7 +21,6 @@ struct Calls {
     ungated: String,
     /// A thread with two waiting runs.
     waiting_thread: String,
-    /// A completed run.
     completed_run: String,
 }
 

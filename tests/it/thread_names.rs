@@ -206,7 +206,6 @@ async fn a_stream_of_events_selects_a_thread_by_its_name() {
     }
 }
 
-/// Stops the thread with this name.
 async fn stop(client: &Client, name: &str) -> (u16, Vec<Value>) {
     let stopped = client.send(client.http.post(client.url(&format!("/threads/{name}/cancel")))).await;
     (stopped.status, stopped.body["results"].as_array().cloned().unwrap_or_default())

@@ -8,7 +8,6 @@ use crate::mix::LEASE;
 use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Surface};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The figures.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
     /// Decisions by users.

@@ -38,7 +38,6 @@ pub(crate) struct LedgerLine {
     pub(crate) outcome: Option<String>,
 }
 
-/// A hit of a failpoint.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Hit {
     pub(crate) at: i64,

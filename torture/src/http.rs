@@ -33,7 +33,6 @@ pub enum DisconnectKind {
 }
 
 impl DisconnectKind {
-    /// All ways.
     pub const ALL: [Self; 3] = [Self::Fin, Self::Rst, Self::Http2];
 }
 
@@ -42,22 +41,16 @@ impl DisconnectKind {
 pub struct Disconnect {
     /// The time after the request.
     pub after: Duration,
-    /// The way.
     pub kind: DisconnectKind,
 }
 
-/// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The method.
     pub method: Method,
     /// The path with the query.
     pub path: String,
-    /// The bearer token.
     pub token: String,
-    /// The body.
     pub body: Option<Value>,
-    /// The dialect of the stream.
     pub dialect: Option<&'static str>,
     /// Further headers.
     pub headers: Vec<(&'static str, String)>,
@@ -68,9 +61,7 @@ pub struct Request {
 /// The received part of a response.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The status.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
     /// The body.
     pub text: String,
@@ -84,7 +75,6 @@ impl Response {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// Returns a header.
     pub fn header(&self, name: &str) -> Option<String> {
         Some(self.headers.get(name)?.to_str().ok()?.to_owned())
     }

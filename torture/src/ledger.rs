@@ -35,7 +35,6 @@ struct Settled {
 /// The row of a call when its tool began.
 #[derive(Debug, Serialize, FromQueryResult)]
 pub struct Seen {
-    /// Its state.
     #[serde(rename = "seen_state")]
     pub state: String,
     /// Its verdict.
@@ -46,7 +45,6 @@ pub struct Seen {
     pub exec_id: Option<String>,
 }
 
-/// One line of the ledger.
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {
     /// `start`, `effect` or `end`. `told`: a server acknowledged the reported outcome. `refused` is a promise that the
@@ -55,7 +53,6 @@ pub struct Line<'a> {
     /// The idempotency key, by which a downstream service knows the call: the id of the call. Empty in a line of an
     /// MCP server, which learns neither the call nor its user.
     pub key: &'a str,
-    /// The name of the tool.
     pub tool: &'a str,
     /// The user on whose behalf the call runs, with the tenant.
     #[serde(flatten)]
@@ -71,9 +68,7 @@ pub struct Line<'a> {
 /// The user on whose behalf a call runs.
 #[derive(Debug, Serialize)]
 pub struct Requester {
-    /// The tenant of the user.
     pub tenant: String,
-    /// The user.
     pub user: String,
 }
 
@@ -85,7 +80,6 @@ pub struct Execution {
     /// The number of the execution among those of its process, if the tool does not know the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nth: Option<u64>,
-    /// The number of the attempt.
     pub attempt: u32,
     /// The SHA-256 hash of the inputs in canonical JSON (RFC 8785).
     pub args_sha256: String,

@@ -48,7 +48,6 @@ pub(crate) enum Harming {
     Pause,
     /// `kill -9` of a remote tool.
     KillRemote,
-    /// A pause of a remote tool.
     PauseRemote,
     Deploy,
     Outage,

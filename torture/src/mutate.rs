@@ -17,9 +17,7 @@ const TIME: Duration = Duration::from_secs(25);
 /// The approximate number of held calls after which a run ends.
 const ENOUGH: usize = 40;
 
-/// A planted bug.
 struct Planted {
-    /// The name of the patch.
     name: &'static str,
     /// The errors of the guards that refuse the bug. Empty if no guard can see the bug.
     refused: &'static [&'static str],

@@ -10,7 +10,6 @@ pub(crate) struct Plan {
     pub(crate) conversation: String,
     /// The number of the message in the conversation.
     pub(crate) number: u32,
-    /// The calls of each step.
     pub(crate) steps: Vec<Vec<PlannedCall>>,
 }
 
@@ -61,7 +60,6 @@ pub(crate) fn current(messages: &[Value]) -> Option<(Plan, usize)> {
     Some((plan, steps))
 }
 
-/// Returns the name of a conversation.
 pub(crate) fn conversation(messages: &[Value]) -> Option<String> {
     current(messages).map(|(plan, _)| plan.conversation)
 }

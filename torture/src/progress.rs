@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 /// The interval of the lines without a terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The display of the progress.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     name: String,

@@ -9,7 +9,6 @@ use std::time::Duration;
 pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
-    /// Returns the stream of an actor.
     pub(crate) fn of(seed: u64, actor: impl Hash) -> Self {
         // The keys of this hasher are zeros, so every process computes the same hash.
         let mut hasher = DefaultHasher::new();

@@ -19,7 +19,6 @@ pub(crate) struct Span {
 pub(crate) enum Verdict {
     /// An approval, with these inputs in place of the model's inputs if there are any.
     Approve(Option<Value>),
-    /// A rejection.
     Reject,
 }
 
@@ -45,7 +44,6 @@ pub(crate) enum Answer {
     Unknown(String),
 }
 
-/// A requested decision.
 #[derive(Debug, Clone)]
 pub(crate) struct DecisionRequest {
     pub(crate) call: String,
@@ -97,11 +95,9 @@ pub(crate) struct Intrusion {
     pub(crate) route: String,
     pub(crate) at: Micros,
     pub(crate) status: u16,
-    /// The body of the answer.
     pub(crate) body: Value,
 }
 
-/// A request to the model.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelRequest {
     pub(crate) at: Micros,
@@ -124,10 +120,8 @@ pub(crate) struct Deed {
     pub(crate) what: String,
 }
 
-/// The kind of a deed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum DeedKind {
-    /// A process started.
     Start,
     /// `kill -9`.
     Kill,
@@ -155,7 +149,6 @@ pub(crate) struct LogLine {
     pub(crate) text: String,
 }
 
-/// All records of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) decision_requests: Mutex<Vec<DecisionRequest>>,

@@ -14,7 +14,6 @@ const HISTORIES: usize = 2;
 /// The maximal number of violations of each promise in the report.
 const EACH: usize = 3;
 
-/// Returns the table of a run.
 pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> String {
     let broken = |ids: &[&str]| figures::broken(violations, ids).to_string();
     let milliseconds = |of_hundred| {

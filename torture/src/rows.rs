@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-/// A call.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CallRow {
     pub(crate) tool_call_id: String,
@@ -39,7 +38,6 @@ pub(crate) struct CallRow {
     pub(crate) finished_at: Option<i64>,
 }
 
-/// A decision.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DecisionRow {
     pub(crate) tool_call_id: String,
@@ -48,12 +46,10 @@ pub(crate) struct DecisionRow {
     #[serde(rename = "final", deserialize_with = "boolean")]
     pub(crate) is_final: bool,
     pub(crate) input_hash: String,
-    /// The surface of the decision.
     pub(crate) surface: String,
     pub(crate) at: i64,
 }
 
-/// An event.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct EventRow {
     #[serde(rename = "type")]
@@ -72,14 +68,12 @@ pub(crate) struct SentRow {
     pub(crate) text: String,
 }
 
-/// A run.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct RunRow {
     pub(crate) run_id: String,
     pub(crate) status: String,
 }
 
-/// A thread.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ThreadRow {
     pub(crate) thread_id: String,
@@ -87,14 +81,12 @@ pub(crate) struct ThreadRow {
     pub(crate) user_id: String,
 }
 
-/// A message.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct MessageRow {
     pub(crate) thread_id: String,
     pub(crate) content: Option<String>,
 }
 
-/// A step of an answer.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct StepRow {
     pub(crate) message_id: String,
@@ -102,7 +94,6 @@ pub(crate) struct StepRow {
     pub(crate) parts: String,
 }
 
-/// All rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
     pub(crate) calls: Vec<CallRow>,
@@ -127,7 +118,6 @@ impl CallRow {
 }
 
 impl StepRow {
-    /// Returns the text of the step.
     pub(crate) fn text(&self) -> String {
         let parts: Value = serde_json::from_str(&self.parts).unwrap_or_default();
         let texts = parts.as_array().into_iter().flatten().filter(|part| part.at("/type") == "text");
@@ -156,7 +146,6 @@ async fn all<T: DeserializeOwned>(db: &DatabaseConnection, sql: &'static str) ->
     rows.into_iter().map(|row| serde_json::from_value(row).context(sql)).collect()
 }
 
-/// Returns the result of a counting query.
 pub(crate) async fn count(db: &DatabaseConnection, sql: &'static str) -> Result<i64> {
     let statement = Statement::from_string(db.get_database_backend(), sql);
     let row = db.query_one_raw(statement).await?.context("a count gives a row")?;

@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The number of concurrent reads for each replica.
 const READS: usize = 4;
 
-/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) db: Db,
@@ -56,7 +55,6 @@ pub(crate) struct Settings {
 /// The condition that ends the harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The time of the settings.
     Time,
     /// The time of the settings, and longer if a slow machine has not reached the minimum of `gates`.
     Seen,
@@ -64,7 +62,6 @@ pub(crate) enum Until {
     Calls(usize),
 }
 
-/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) records: Records,
     pub(crate) violations: Vec<Violation>,

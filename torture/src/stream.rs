@@ -3,7 +3,6 @@
 use crate::json::At;
 use serde_json::Value;
 
-/// The dialect of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Lines for pages of AI SDK 4.
@@ -28,7 +27,6 @@ pub(crate) struct Fact {
     pub(crate) kind: FactKind,
 }
 
-/// The content of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FactKind {
     /// The call is stored, with these inputs.

@@ -21,7 +21,6 @@ pub struct Work {
 pub enum Then {
     /// It succeeds.
     Ok,
-    /// It fails.
     Fail,
     /// It breaks: a tool of a server panics, and the process of a remote tool ends.
     Crash,

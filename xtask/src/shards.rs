@@ -23,7 +23,6 @@ use crate::tooling;
 struct Shard {
     /// The name for `cargo xtask ci --shard`.
     name: &'static str,
-    /// The commands of the steps.
     steps: &'static [&'static str],
 }
 

@@ -12,8 +12,8 @@
 //!
 //! A lost execution leaves its call `interrupted`, or `approved` again if the tool is idempotent.
 //!
-//! This module defines the facts of each state. The transitions are in `store/legal_transitions.rs`, because a
-//! transition is one guarded statement.
+//! This module defines the facts of each state. The transitions are in `legal_transitions` of the store, because
+//! a transition is one guarded statement.
 
 use super::canonical::canonical_hash;
 use super::clock::Timestamp;

@@ -16,7 +16,7 @@ const FAILURE_BYTES_MAX: usize = 512;
 pub enum Preview {
     /// What the call would do.
     Text(String),
-    /// There is no preview, for this reason. The call can be decided all the same.
+    /// There is no preview, for this reason. The call can be decided even so.
     Failed(String),
 }
 

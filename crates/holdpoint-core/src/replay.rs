@@ -37,7 +37,6 @@ pub fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
     events
 }
 
-/// Returns the event of a stored call.
 fn stored(call: &ToolCall) -> TurnEvent<'static> {
     let (tool_call_id, tool_name) = (call.id, call.name.clone());
     TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input() }

@@ -231,7 +231,6 @@ fn has_same_lists(edited: &Input, proposed: &Input, at: &str) -> bool {
     })
 }
 
-/// Whether the schema itself marks its values as secret.
 fn marks_secret(schema: &Map<String, Value>) -> bool {
     let is_password = schema.get("format").and_then(Value::as_str) == Some("password");
     is_password || schema.get("writeOnly") == Some(&Value::Bool(true))
@@ -337,7 +336,6 @@ impl<'s> Finder<'s> {
     }
 }
 
-/// Returns the references of a schema.
 fn references(fields: &Map<String, Value>) -> impl Iterator<Item = &str> {
     ["$ref", "$dynamicRef", "$recursiveRef"].into_iter().filter_map(|key| fields.get(key)?.as_str())
 }

@@ -248,7 +248,6 @@ impl Gap {
     }
 }
 
-/// Returns the text with its notes.
 fn noted(text: &str, form: Form) -> String {
     let mut shown = String::with_capacity(text.len());
     let (mut word, mut gap) = (String::new(), Gap::default());

@@ -3,7 +3,6 @@
 
 use sha2::{Digest, Sha256};
 
-/// The length of an id.
 const LENGTH: usize = 9;
 /// The number of different characters of an id.
 const DIGITS: u32 = 36;

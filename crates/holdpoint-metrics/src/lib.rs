@@ -3,6 +3,9 @@
 //! A server has one [`Metrics`], created at start-up and passed on. Labels have few values: routes, fixed
 //! names of this program, and names of tools and models that the operator chose. Labels contain no tenant,
 //! user or id, and no text that a client or a model chose.
+//!
+//! Calls are counted with their events: every transition writes an event in its transaction. Counted there and reported
+//! after the commit, no transition is missed and no rolled-back one counts.
 
 #![warn(missing_docs)]
 

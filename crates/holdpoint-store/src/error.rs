@@ -36,10 +36,7 @@ pub enum StoreError {
          database.schema = \"public\" to use them there, or move them to {schema} with migrations/move_postgres.sql \
          (see docs/operations.md)"
     )]
-    InPublic {
-        /// The configured schema.
-        schema: String,
-    },
+    InPublic { schema: String },
     /// The lock file could not be opened.
     #[error("the lock file {path}: {why}")]
     LockFile {
@@ -51,7 +48,6 @@ pub enum StoreError {
     /// A row that the checks of the schema forbid.
     #[error("inconsistent row in {table}: {what}")]
     Inconsistent {
-        /// The table of the row.
         table: &'static str,
         /// The error in the row.
         what: String,

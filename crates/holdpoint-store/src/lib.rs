@@ -1,10 +1,23 @@
-//! The store: the only module with SQL.
+//! The store: the only crate with SQL.
 //!
 //! [`Store::read`] begins a consistent view, [`Store::write`] a transaction. Every change of a state is a
 //! method of [`Write`]: one guarded statement that names the old state, and its event row. If the statement
 //! changes no row, another transaction won the race. The method returns this as a value, not as an error. The
 //! statements also check visibility: every read on behalf of a user takes the
 //! [`Principal`](holdpoint_core::Principal).
+//!
+//! These rules hold too:
+//!
+//! - The schema repeats the rules of the types: CHECKs tie a state to its facts, and triggers refuse illegal
+//!   transitions, changed decisions, changed texts and deletions.
+//! - A read for a caller takes a `Principal`, or a `Thread` that was read for one. The `Thread` of another user's held
+//!   call serves its decision only.
+//! - Only an `Output` is stored, which measured its depth before anything serialised it. A text sent to the model is
+//!   sealed in `sent_answers`, so the history is computed from rows and those texts.
+//! - Times in rows are the database's on Postgres, the process's on SQLite.
+//! - No transaction is open while a model answers, a tool runs or a handler decides.
+//! - There is no trait for the store, because sea-orm abstracts the database. `locked_thread` has the order of the
+//!   locks.
 
 mod call;
 mod decision;

@@ -54,7 +54,8 @@ impl DataV1 {
         data(out, &parts.collect::<Vec<_>>());
     }
 
-    /// Writes the results of the calls that have ended, the labels of all calls, then the decisions.
+    /// Writes the results of the calls that have ended, the labels of all calls, then the decisions. The labels are the
+    /// line `8:`, with `pending` for a held call.
     fn validations(&mut self, calls: &[HeldCallStatus], out: &mut BytesMut) {
         for call in calls {
             if let HoldProgress::Ended(shown) = &call.progress {

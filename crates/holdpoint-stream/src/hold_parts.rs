@@ -18,9 +18,7 @@ use holdpoint_core::turn::HeldCallStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The part of a card.
 const HOLD: &str = "data-tool-hold";
-/// The part of a decision.
 const DECISION: &str = "data-tool-decision";
 
 /// A data part. A page replaces an earlier part of the same type and id.
@@ -77,7 +75,6 @@ pub(super) struct HoldPart<'a> {
     unaccepted_definition: Option<DefinitionPart>,
 }
 
-/// A piece of a headline.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum HeadlinePart {
@@ -177,7 +174,6 @@ impl DefinitionPart {
     }
 }
 
-/// Returns the card of a held call.
 pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> DataPart<HoldPart<'a>> {
     let card = cards.card(hold);
     let Card { title, description, headline, parts, mcp, constants, input_hash, requested_by, .. } = card;
@@ -210,7 +206,6 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
     DataPart { r#type: HOLD, id, data }
 }
 
-/// Returns the part of the decision in force.
 pub(super) fn decision(id: ToolCallId, decided: &DecisionInForce, late: bool) -> DataPart<DecisionPart<'_>> {
     let DecisionInForce { decision, inputs } = decided;
     let Decision { verdict, by, at, edited, reason, .. } = decision;

@@ -15,7 +15,6 @@ use serde_json::Value;
 pub(super) enum Readable<'a> {
     /// The named inputs of a call.
     Input(&'a ShownInput),
-    /// The output of a tool.
     Output(&'a Value),
 }
 
@@ -69,7 +68,6 @@ pub(super) struct Validation {
     pub(super) validated: &'static str,
 }
 
-/// The metadata of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct Metadata {
     usage: Tokens,

@@ -20,7 +20,6 @@ pub(super) const fn label(label: StateKind) -> &'static str {
     }
 }
 
-/// Returns the risk of a call.
 pub(super) const fn risk(risk: RiskLevel) -> &'static str {
     match risk {
         RiskLevel::Low => "low",
@@ -29,7 +28,6 @@ pub(super) const fn risk(risk: RiskLevel) -> &'static str {
     }
 }
 
-/// Returns the verdict of a decision.
 pub(super) const fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Approve => "approve",
@@ -69,7 +67,6 @@ pub(super) const fn finish_reason(reason: FinishReason) -> &'static str {
     }
 }
 
-/// Returns the code of a failed turn.
 pub(super) const fn error_code(code: TurnErrorCode) -> &'static str {
     match code {
         TurnErrorCode::UpstreamTimeout => "upstream_timeout",

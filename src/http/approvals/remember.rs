@@ -134,7 +134,6 @@ impl RememberedView {
 }
 
 impl RememberBody {
-    /// Returns the request for a grant.
     pub(in crate::http) fn request(&self) -> Result<GrantRequest, ApiError> {
         match self {
             Self::Session => Ok(GrantRequest::Session),

@@ -351,13 +351,13 @@ impl Validate {
 }
 
 impl ValidateTool {
-    /// Checks a decision before it is committed. `place` is the position of the decision in the body.
+    /// Checks a decision before it is committed. `prefix` is the place of the decision in the body.
     fn check(&self, prefix: &str) -> Result<(), ApiError> {
         check_reason(prefix, self.reason.as_deref())
     }
 }
 
-/// Checks the length of a reason. `place` is the position of the decision in the body.
+/// Checks the length of a reason. `prefix` is the place of the decision in the body.
 pub(in crate::http) fn check_reason(prefix: &str, reason: Option<&str>) -> Result<(), ApiError> {
     if reason.is_some_and(|reason| reason.chars().count() > REASON_MAX) {
         let message = format!("{prefix}reason: expected at most {REASON_MAX} characters");

@@ -247,7 +247,6 @@ impl Issuer {
         Client::new(self.client_id.clone())
     }
 
-    /// Returns the addresses of the issuer.
     async fn found(&self) -> Result<Found, NotGranted> {
         if let Some(found) = self.fresh() {
             return Ok(found);

@@ -1,4 +1,7 @@
 //! Authentication. The middleware authenticates each request before it reads the body.
+//!
+//! Of this module only `sign_ins` reads rows, for a cookie with a signature of the servers: bad credentials cost the
+//! database nothing. A token does not choose how it is verified.
 
 mod begun;
 mod claims;

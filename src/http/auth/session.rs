@@ -59,7 +59,6 @@ pub(super) struct KeptCookie {
 }
 
 impl KeptCookie {
-    /// Returns the signed value of the cookie.
     pub(super) fn signed(&self, key: &SigningKey) -> Option<String> {
         let text = format!("{}.{}", self.secret, self.ends_at.as_micros());
         let signature = URL_SAFE_NO_PAD.encode(key.sign(Purpose::Session, &text)?);
@@ -82,7 +81,6 @@ impl KeptCookie {
     }
 }
 
-/// Returns the value of the session cookie of a request.
 pub(super) fn value(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, NAME)
 }

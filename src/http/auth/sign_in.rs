@@ -96,7 +96,6 @@ impl From<AuthFailure> for Failed {
     }
 }
 
-/// Whether the path is a step of a sign-in.
 pub(super) fn is_step(path: &str) -> bool {
     matches!(path, PATH | CALLBACK_PATH)
 }

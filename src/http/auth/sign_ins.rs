@@ -5,6 +5,20 @@
 //! for the next one, encrypted. When the access token ends, one process asks the issuer for new tokens; the lease in the
 //! row chooses it. A refusal of the issuer (`invalid_grant`) ends the sign-in. If the issuer fails, the sign-in stays, and
 //! the person is known again when the issuer is.
+//!
+//! # One sign-in
+//!
+//! 1. `SignIn::begin` signs `state`, the PKCE verifier and the time into a cookie, and sends the browser to the issuer.
+//!    `SignIn::end` recognizes the cookie, ends the sign-in in this process once (`Ended`), waits for a place
+//!    (`places`), and exchanges the code.
+//! 2. Without `auth.session_key` the cookie of `session` has the access token. With it [`SignIns::begin`] finds out the
+//!    person (`identity`), encrypts the tokens (`sealed`) and adds the row. The cookie has the secret of the row,
+//!    signed.
+//! 3. [`SignIns::resume`] reads the row of a request with one statement. If the access token has ended,
+//!    `Write::begin_renewal` takes the lease in the row by compare-and-set, a task asks the issuer without a
+//!    transaction, and `Write::end_renewal` stores the tokens under the same lease. Other requests and processes look
+//!    at the row until it has them. A row that was deleted meanwhile stays deleted, and the new refresh token is
+//!    revoked.
 
 use super::identity::Identity;
 use super::issuer::{Granted, Issuer, NotGranted};

@@ -72,7 +72,6 @@ impl Tickets {
         Self { key: SigningKey::new(key), clock }
     }
 
-    /// Returns the key of the signatures.
     pub(super) fn key(&self) -> &SigningKey {
         &self.key
     }

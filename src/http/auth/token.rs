@@ -151,7 +151,6 @@ impl Tokens {
     }
 }
 
-/// Returns the bytes of a part of a token.
 fn decoded(part: &str) -> Result<Vec<u8>, Unknown> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| Unknown::Unreadable)
 }
@@ -167,7 +166,6 @@ fn accepted_until(claims: &Map<String, Value>) -> Timestamp {
     Timestamp::from_micros(micros as i64)
 }
 
-/// Returns the one token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Unknown> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let only = all.next().ok_or(Unknown::NoToken)?;

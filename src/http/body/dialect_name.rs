@@ -16,11 +16,8 @@ pub(in crate::http) struct Named<N> {
 
 /// A kind of names.
 pub(in crate::http) trait Names: Send + Sync {
-    /// The name of the schema.
     const SCHEMA: &'static str;
-    /// The description of the schema.
     const DESCRIPTION: &'static str;
-    /// Returns the name of a dialect.
     fn name(dialect: &Dialect) -> &'static str;
 }
 

@@ -16,7 +16,6 @@ use std::fmt::{Debug, Display};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// An id.
 pub(in crate::http) type Id = Text<Uuid>;
 /// A moment, in RFC 3339.
 pub(in crate::http) type Time = Text<DateTime>;
@@ -35,7 +34,6 @@ pub(in crate::http) struct Text<F> {
 
 /// A description of texts.
 pub(in crate::http) trait TextFormat {
-    /// Returns the schema of a text with this format.
     fn schema_ref() -> MetaSchemaRef;
 
     /// Registers the schema if it has a name.

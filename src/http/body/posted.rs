@@ -2,6 +2,9 @@
 //!
 //! Pages post their whole state. A text longer than its limit is cut to a text that is still too long, so the
 //! cut text never equals a stored text.
+//!
+//! Nothing that a client sends is authority. Of a posted history the server reads the text of user messages, ids, and
+//! decisions.
 
 use crate::http::body::partial_json::{Found, Kept, Reader};
 pub(in crate::http) use crate::http::body::posted_part::Parts;
@@ -95,7 +98,6 @@ impl Message {
         self.content.as_is().is_some()
     }
 
-    /// Returns the name of the message, if it has one.
     pub(in crate::http) fn name(&self) -> Option<&Name> {
         self.id.as_is()
     }

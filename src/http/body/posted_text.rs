@@ -35,7 +35,6 @@ impl Words {
         Self { text: cut(text, with.message_bytes).to_owned(), nul_at }
     }
 
-    /// Adds the text of the part with the index `place`.
     pub(in crate::http) fn add(&mut self, part: &Self, index: usize, with: Bounds) {
         if part.text.is_empty() {
             return;

@@ -11,7 +11,6 @@ enum Segment {
 }
 
 impl<T> Templates<T> {
-    /// The values of these templates.
     pub(in crate::http) fn of<'a>(values: impl Iterator<Item = (&'a str, T)>) -> Self {
         Self(values.map(|(template, value)| (segments(template), value)).collect())
     }

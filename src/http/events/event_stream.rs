@@ -22,7 +22,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub(in crate::http) const MEDIA_TYPE: &str = "text/event-stream";
 /// The first comment. A proxy may hold the head of a response back until the first byte of the body.
 const OPEN: Bytes = Bytes::from_static(b": open\n\n");
-/// The keep-alive comment.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// One client's stream.
@@ -81,7 +80,6 @@ impl IntoResponse for EventStream {
     }
 }
 
-/// Returns the documentation of the stream.
 pub(in crate::http) fn stream_response(description: &'static str) -> MetaResponse {
     let content = vec![MetaMediaType {
         content_type: MEDIA_TYPE,

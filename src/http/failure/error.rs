@@ -329,12 +329,10 @@ pub(in crate::http) fn shaped(error: poem::Error) -> Response {
     ours.into_response()
 }
 
-/// Whether the response refuses the method.
 pub(in crate::http) fn refuses_method(response: &Response) -> bool {
     response.status() == StatusCode::METHOD_NOT_ALLOWED
 }
 
-/// The response of the readiness probe.
 pub(in crate::http) fn readiness(ready: bool) -> Response {
     if ready {
         return "ok".into_response();

@@ -12,7 +12,6 @@ use poem::http::{HeaderValue, Method, StatusCode};
 use poem::{IntoResponse, Request, Response};
 use std::sync::Arc;
 
-/// The methods of the routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 /// The request headers that a page may send. AI SDK pages send a user agent of their own.
 const SENT: HeaderValue = HeaderValue::from_static(
@@ -40,7 +39,6 @@ impl Cors {
         Self(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect())
     }
 
-    /// Returns the origin of the request if it is allowed.
     pub(in crate::http) fn allowed_origin(&self, request: &Request) -> Option<AllowedOrigin> {
         let mut origins = request.headers().get_all(ORIGIN).iter();
         let origin = origins.next().filter(|origin| self.0.contains(origin))?;

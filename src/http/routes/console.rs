@@ -2,6 +2,10 @@
 //!
 //! The page is the files of `src/console`, served as they are. It uses the public routes alone, and it has no rights of
 //! its own.
+//!
+//! The files are ES modules of a browser, without a build step, a framework, or a rule about who may decide. `app`
+//! chooses the view; `list`, `card` and `tool-requests` are views, and `remember` is the dialog of a remembered
+//! approval. `text` and `values` are the one way from a text to the page, and `inert` guards the buttons that decide.
 
 use crate::domain::hex::hex;
 use poem::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};

@@ -254,7 +254,6 @@ impl Qa {
     }
 }
 
-/// Returns the dialect that the header names, if it names one.
 fn named(protocol: DialectHeader) -> Option<&'static Dialect> {
     protocol.0.map(|named| named.dialect)
 }

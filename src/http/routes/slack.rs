@@ -3,6 +3,15 @@
 //! Slack signs its requests and sends no token. It wants an answer within three seconds and repeats nothing, so the
 //! decision is made first, and a notice about it follows, which only that user sees. The button that rejects opens a
 //! form for the reason, and the form decides.
+//!
+//! # One press of a button
+//!
+//! 1. [`Unverified::of`] recognizes the request in place of the authentication, and checks its headers before the body
+//!    is read. [`Interactions`] verifies the signature over the bytes, and only then reads them.
+//! 2. `slack::people` maps the Slack user to a principal, in the tenant of the endpoint that the value of the button
+//!    names. `Approvals::decide` decides with the hash of that value.
+//! 3. The answer follows the decision, after two seconds at the latest. A notice for the user goes to the
+//!    `response_url` (`Slack::reply`), if it is an address of Slack. The message itself changes by its delivery.
 
 use crate::agent::Tasks;
 use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Scope};
@@ -23,7 +32,6 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::Span;
 
-/// The path of the route.
 pub(in crate::http) const PATH: &str = "/slack/interactions";
 /// The same, as pages reach the routes.
 pub(in crate::http) const API_PATH: &str = "/api/slack/interactions";
@@ -31,7 +39,6 @@ pub(in crate::http) const API_PATH: &str = "/api/slack/interactions";
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The longest time for a form to open. Slack takes the id of a press for three seconds.
 const OPEN_WITHIN: Duration = Duration::from_secs(3);
-/// The field of the form.
 const FIELD: &str = "payload";
 
 /// A request that Slack seems to have sent. The middleware puts it into the request.

@@ -2,6 +2,24 @@
 //!
 //! A chunk is written after the client took the previous one. A slow client therefore has at most one chunk
 //! in memory. Dropping the stream ends the reading, not the turn.
+//!
+//! # One stream
+//!
+//! 1. A turn emits `TurnEvent`s, the same for all dialects, into its `TurnLog`. The log joins consecutive deltas, so a
+//!    late reader gets the same text in larger pieces.
+//! 2. [`Streaming::answer`] gives each reader a position in the log and an `Encoder`: first the backfill of that
+//!    reader, then the log. The `Audience` has the cards of that reader: the tool's part of a held call, and what the
+//!    reader may do. The encoder keeps a record of what it has written, so that each outcome is written once.
+//! 3. `agent::draft` decides when the text of a step is stored (`message_steps.parts`, status `streaming`).
+//!    `DraftWriter` stores the drafts of all turns of the process, many in one transaction. So the text survives its
+//!    process, and other processes can show it.
+//! 4. `Chat::attach` serves a GET. A `Tail` reads a turn of another process from the rows every 500 ms, and emits the
+//!    differences into one log for all readers of this process.
+//! 5. The reloads of the crate `stream` fold rows into messages, as the client folds the stream. Its fuzz targets
+//!    compare both with the real clients.
+//! 6. The accept loop (`serve`) writes an answer in pieces and drops an answer that the client does not take. It closes
+//!    connections that leave an answer or stay idle. hyper keeps the data that it was given until the client has room,
+//!    and polls the body of the answer only then: only the end of the connection frees that memory.
 
 use crate::chat::Started;
 use crate::chat::turn_log::{Enough, Reader};

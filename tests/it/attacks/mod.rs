@@ -60,7 +60,6 @@ fn user_message(words: &str) -> ModelMessage {
     ModelMessage::User(words.to_owned())
 }
 
-/// The messages of the last model request.
 fn last_request(app: &Embedded) -> Vec<ModelMessage> {
     app.scene.requests().pop().unwrap().messages
 }

@@ -31,12 +31,10 @@ pub(crate) struct Question {
     answer: oneshot::Sender<Result<HandlerAnswer, HandlerError>>,
 }
 
-/// A desk and its questions.
 pub(crate) fn desk() -> (Desk, Questions) {
     named("desk")
 }
 
-/// A desk with this name and its questions.
 pub(crate) fn named(name: &str) -> (Desk, Questions) {
     let (requested, questions) = mpsc::unbounded_channel();
     (Desk { name: name.to_owned(), requested }, Questions(Arc::new(Mutex::new(questions))))
@@ -58,7 +56,6 @@ impl ApprovalHandler for Desk {
 }
 
 impl Questions {
-    /// The next question.
     pub(crate) async fn next(&self) -> Question {
         let next = async { self.0.lock().await.recv().await.unwrap() };
         tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("the handler is asked")

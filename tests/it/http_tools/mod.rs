@@ -145,7 +145,6 @@ fn callback(received: &Received) -> String {
     url.strip_prefix(PUBLIC).unwrap_or_else(|| panic!("{url}")).to_owned()
 }
 
-/// Posts this body with these headers.
 async fn post(client: &Client, path: &str, headers: &Headers, body: &str) -> Answer {
     let request = client.http.post(client.url(path)).header("content-type", "application/json");
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));

@@ -5,7 +5,6 @@ use crate::support::{Embedded, call};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
-/// A child thread of this one.
 async fn child_of(app: &Embedded, thread: &str) -> String {
     let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
     child["thread_id"].as_str().unwrap().to_owned()

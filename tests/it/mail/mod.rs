@@ -137,7 +137,6 @@ fn entry(name: &str) -> Notify {
     }
 }
 
-/// A header of a message.
 fn header<'a>(message: &'a Value, name: &str) -> &'a str {
     message["headers"][name].as_str().unwrap_or_default()
 }

@@ -132,7 +132,6 @@ impl<const ASKS: bool, const SAYS: bool> Tool for Wipe<ASKS, SAYS> {
     }
 }
 
-/// A server with the tools of this world.
 pub(crate) async fn server(world: &World, change: impl FnOnce(&mut Config)) -> Embedded {
     let app = Embedded::start().await;
     let tools = world.tools(&app.ledger);

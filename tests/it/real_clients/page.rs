@@ -24,7 +24,6 @@ pub(super) enum Version {
 
 use Version::{V4, V5, V6, V7};
 
-/// All versions.
 pub(super) const ALL: [Version; 4] = [V4, V5, V6, V7];
 /// The versions that read the UI message stream.
 pub(super) const UI: [Version; 3] = [V5, V6, V7];
@@ -205,7 +204,6 @@ impl Page {
         self.act(&json!({ "do": "answer", "id": call, "approved": approved, "reason": reason })).await;
     }
 
-    /// Sets an output of the page for a call.
     pub(super) async fn set_output(&mut self, call: &str, output: &Value) {
         self.act(&json!({ "do": "give", "id": call, "output": output, "tool": "pay" })).await;
     }

@@ -39,7 +39,6 @@ pub(crate) async fn reject(client: &Client, call: &str, reason: &str) -> Answer 
     client.post(&format!("/runs/{run}/reject"), &json!({ "tool_call_id": call, "reason": reason })).await
 }
 
-/// Decides a call in its session.
 pub(crate) async fn decide_in(client: &Client, session: &str, call: &str, decision: &str) -> Answer {
     client.post(&format!("/sessions/{session}/approvals/{call}"), &json!({ "decision": decision })).await
 }

@@ -45,14 +45,12 @@ impl Message {
         blocks.iter().filter_map(|block| Some(block["text"]["text"].as_str()?.to_owned())).collect()
     }
 
-    /// The buttons.
     pub(super) fn buttons(&self) -> Vec<Value> {
         let blocks = self.now()["blocks"].as_array().unwrap();
         let actions = blocks.iter().filter(|block| block["type"] == "actions");
         actions.flat_map(|block| block["elements"].as_array().unwrap().clone()).collect()
     }
 
-    /// The button with this `action_id`.
     pub(super) fn button(&self, action_id: &str) -> Value {
         let found = self.buttons().into_iter().find(|button| button["action_id"] == action_id);
         found.unwrap_or_else(|| panic!("no {action_id}: {self:?}"))

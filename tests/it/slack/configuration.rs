@@ -4,7 +4,6 @@ use crate::support::{Ended, empty_sqlite, holdpoint};
 
 const SECTION: &str = "[slack]\ntoken = \"xoxb-1\"\nsigning_secret = \"hunter2\"\n";
 
-/// An entry with these lines.
 fn entry(lines: &str) -> String {
     format!("[[notify]]\nname = \"desk\"\ntenant = \"default\"\n{lines}\n")
 }

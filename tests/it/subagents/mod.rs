@@ -42,7 +42,6 @@ async fn watchful() -> Embedded {
 struct Errand {
     /// The thread of the call, which is the root of its session.
     thread: String,
-    /// The call.
     call: String,
     /// The run of the call.
     run: String,

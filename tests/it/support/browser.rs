@@ -21,7 +21,6 @@ pub(crate) struct Browser {
     test: &'static str,
 }
 
-/// A tab of a browser.
 pub(crate) struct Tab {
     test: &'static str,
     name: &'static str,
@@ -53,7 +52,6 @@ impl Browser {
         tab
     }
 
-    /// Closes the browser.
     pub(crate) async fn close(self) {
         driver().command(json!({ "do": "close", "test": self.test })).await;
     }

@@ -29,7 +29,6 @@ pub(crate) struct Question {
     pub(crate) user_id: String,
 }
 
-/// The service.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     report: Arc<Mutex<Report>>,

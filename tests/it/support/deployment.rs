@@ -218,7 +218,6 @@ impl LanguageModel for Parrot {
     }
 }
 
-/// A call of this tool.
 fn called(index: usize, tool_name: &str, note: &str) -> [ModelEvent; 3] {
     [
         ModelEvent::CallStarted {
@@ -322,7 +321,6 @@ impl Deployment {
         Self::at(postgres().await)
     }
 
-    /// On this database.
     pub(crate) fn at(database: String) -> Self {
         Self { dir: tempfile::tempdir().unwrap(), database }
     }

@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 /// The response to a request for its keys.
 #[derive(Debug, Clone)]
 pub(crate) enum Answers {
-    /// These keys.
     Keys(Vec<Value>),
     /// A body with these bytes.
     Body(String),

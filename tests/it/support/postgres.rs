@@ -127,7 +127,6 @@ pub(crate) enum Synced {
 }
 
 impl Synced {
-    /// The option of `postgres`.
     const fn option(self) -> &'static str {
         match self {
             Self::Yes => "",

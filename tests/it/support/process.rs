@@ -131,12 +131,10 @@ impl Process {
         self.signal("-STOP");
     }
 
-    /// Resumes the process.
     pub(crate) fn resume(&self) {
         self.signal("-CONT");
     }
 
-    /// The process id.
     pub(crate) fn id(&self) -> String {
         self.child.id().to_string()
     }

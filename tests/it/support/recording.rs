@@ -86,7 +86,6 @@ impl Cost {
 pub(crate) struct Transactions(pub(crate) Vec<Transaction>);
 
 impl Transactions {
-    /// The transactions with this purpose.
     pub(crate) fn with(mut self, purpose: Purpose) -> Self {
         self.0.retain(|transaction| transaction.purpose() == purpose);
         self
@@ -138,7 +137,6 @@ pub(crate) struct Recording(Arc<Mutex<Recorded>>);
 
 #[derive(Debug, Default)]
 struct Recorded {
-    /// The ended transactions.
     ended: Vec<Transaction>,
     /// The connections with an open transaction or an unanswered message.
     busy: usize,

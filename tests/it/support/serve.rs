@@ -116,7 +116,6 @@ impl Embedded {
         Self::with(|config| config.database.url = sqlite(dir).into()).await
     }
 
-    /// With this change to the configuration.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
         Box::pin(Self::hurried(|_| {}, change)).await
     }

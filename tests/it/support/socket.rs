@@ -61,7 +61,6 @@ impl Socket {
         self.answer(id).await
     }
 
-    /// The answer to this id.
     pub(crate) async fn answer(&mut self, id: &Value) -> (u64, Value) {
         loop {
             let output = self.next().await.unwrap().unwrap();

@@ -5,7 +5,6 @@ use super::{Cluster, Rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The purpose of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The work of a request or a turn.
@@ -144,7 +143,6 @@ impl Statements {
         Self(found)
     }
 
-    /// The statements with this purpose.
     pub(crate) fn with(mut self, purpose: Purpose) -> Self {
         self.0.retain(|_, counted| Purpose::of(&counted.text) == purpose);
         self

@@ -6,13 +6,11 @@ use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::Sha256;
 
-/// The content of this ticket.
 pub(crate) fn content(ticket: &str) -> Value {
     let (content, _) = ticket.split_once('.').unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(content).unwrap()).unwrap()
 }
 
-/// A ticket with this content, signed with this key.
 pub(crate) fn signed(content: &Value, key: &str) -> String {
     let content = URL_SAFE_NO_PAD.encode(content.to_string());
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();

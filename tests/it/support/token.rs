@@ -37,7 +37,6 @@ pub(crate) fn signed(claims: &Value) -> String {
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
 }
 
-/// The claims of a token for this user.
 pub(crate) fn claims(tenant: &str, user: &str, roles: &[&str]) -> Value {
     json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": user, "tenant": tenant, "roles": roles,
             "iat": now(), "exp": now() + 3600 })

@@ -66,7 +66,6 @@ impl UiTurn {
         all[0]
     }
 
-    /// The text of the turn.
     pub(crate) fn text(&self) -> String {
         self.all("text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
     }

@@ -76,7 +76,6 @@ async fn decided(client: &Client, call: &str, link: &str, approves: bool) -> Ans
     client.validate(&json!({ "toolCallId": call, "isValidated": approves, "link": link })).await
 }
 
-/// The rows of all links.
 async fn rows(app: &Embedded) -> Vec<Value> {
     app.rows.all("SELECT * FROM links ORDER BY expires_at, token_hash").await
 }

@@ -130,7 +130,6 @@ async fn hash(app: &Embedded, id: &str) -> String {
     app.client.call(id).await["input_hash"].as_str().unwrap().to_owned()
 }
 
-/// The values in the lines of a text.
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -160,7 +160,6 @@ impl Listener {
     }
 }
 
-/// The text of a message.
 fn text(message: &Value) -> String {
     let parts = message["parts"].as_array().unwrap().iter();
     parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()

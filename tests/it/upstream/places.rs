@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 const PAYS: &str = r#"{"note":"1"}"#;
 
-/// These events as a stream of this wire.
 fn stream(wire: Wire, events: &[Value]) -> Reply {
     Reply::sends(wire, [events.iter().map(|event| wire.frame(&event.to_string())).collect::<String>()])
 }

@@ -5,7 +5,6 @@ use crate::support::Reply;
 use crate::support::wires::chat::WIRE as CHAT;
 use serde_json::{Value, json};
 
-/// These choices as a stream.
 fn stream(choices: &[Value]) -> Reply {
     let events = choices.iter().map(|choice| CHAT.frame(&json!({ "choices": [choice] }).to_string()));
     Reply::sends(CHAT, [events.collect::<String>()])

@@ -35,12 +35,10 @@ impl Receiver {
         Self { remote: RemoteTool::start(then).await, dir: tempfile::tempdir().unwrap() }
     }
 
-    /// A webhook of this name at this receiver.
     fn webhook(&self, name: &str) -> Webhook {
         webhook(name, &format!("{}/{name}", self.remote.base), self.dir.path(), &SECRETS[..1])
     }
 
-    /// A server with these webhooks.
     async fn server(&self, webhooks: impl IntoIterator<Item = Webhook>) -> Embedded {
         let webhooks: Vec<_> = webhooks.into_iter().collect();
         Embedded::with(|config| with_webhooks(config, webhooks)).await

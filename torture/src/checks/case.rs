@@ -80,7 +80,6 @@ impl Case<'_> {
         self.ledger.iter().any(|line| line.what == "effect")
     }
 
-    /// Whether its tool ended so.
     pub(crate) fn tool_ended(&self, outcome: &str) -> bool {
         self.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == Some(outcome))
     }

@@ -34,7 +34,6 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
-/// All records of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Records {
     pub(crate) began: Micros,
@@ -121,7 +120,6 @@ impl Violation {
     }
 }
 
-/// Returns all violations.
 pub(crate) fn all(records: &Records) -> Vec<Violation> {
     let cases = records.cases();
     let checks = CHECKS.iter().chain(&SERVER_CHECKS);

@@ -6,7 +6,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// A held call.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldCall {
     pub(crate) call: String,
@@ -33,7 +32,6 @@ impl HeldCalls {
         is_new
     }
 
-    /// Returns the latest calls.
     pub(super) fn latest(&self, count: usize) -> Vec<HeldCall> {
         self.0.lock().1.iter().rev().take(count).cloned().collect()
     }

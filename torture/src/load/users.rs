@@ -11,7 +11,6 @@ const EACH: usize = 5;
 /// The expiry of the tokens, after the end of any run.
 const EXPIRES: i64 = 4_000_000_000;
 
-/// A user.
 #[derive(Debug, Clone)]
 pub(crate) struct User {
     pub(crate) tenant: &'static str,
@@ -19,7 +18,6 @@ pub(crate) struct User {
     pub(crate) token: String,
 }
 
-/// All users.
 #[derive(Debug)]
 pub(crate) struct Users {
     first: User,
@@ -69,17 +67,14 @@ impl Users {
         Ok(users)
     }
 
-    /// Returns the owner with a number.
     pub(crate) fn owner(&self, number: usize) -> &User {
         self.owners.get(number % (EACH * TENANTS.len())).unwrap_or(&self.first)
     }
 
-    /// Returns the owner with an id.
     pub(crate) fn owner_with_id(&self, id: &str) -> Option<&User> {
         self.owners.iter().find(|user| user.id == id)
     }
 
-    /// Returns the approvers of a tenant.
     pub(crate) fn approvers(&self, tenant: &str) -> Vec<&User> {
         self.approvers.iter().filter(|user| user.tenant == tenant).collect()
     }

@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The secret of the service.
 pub(super) const SERVICE_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// The file with the secret, in the folder of the run.
 pub(super) const SECRET_FILE: &str = "service-secret";
@@ -66,7 +65,6 @@ impl Configuration<'_> {
         text
     }
 
-    /// Returns the entry of a remote tool.
     fn remote(&self, tool: &str) -> String {
         let Self { folder, program, arguments, service, .. } = self;
         let described = format!(

@@ -39,21 +39,17 @@ pub(crate) const SWEEP: Duration = Duration::from_millis(500);
 pub(crate) const START_DEADLINE: Duration = Duration::from_secs(6);
 /// The time until a pending call expires.
 pub(crate) const PENDING_TTL: Duration = Duration::from_secs(8);
-/// The timeout of a tool.
 pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) const SECRET: &str = "a secret of this run alone, 32 bytes or more";
 pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const AUDIENCE: &str = "holdpoint";
-/// The role of the approvers.
 pub(crate) const APPROVER: &str = "approver";
-/// The role of the workers.
 pub(crate) const WORKER: &str = "worker";
 /// The tools of the servers whose calls are held.
 pub(crate) const OWN: [&str; 3] = ["pay", "pay_idempotent", "pay_verified"];
 /// The tool of an MCP server, which each server starts for itself.
 pub(crate) const MCP_TOOL: &str = "bank__pay";
-/// The tool of a service.
 pub(crate) const HTTP_TOOL: &str = "pay_http";
 /// The tools of workers: a call of the first one is held, and a call of the second one may be repeated.
 pub(crate) const WORKER_TOOLS: [&str; 2] = ["pay_worker", "note_worker"];
@@ -72,7 +68,6 @@ pub(crate) struct Shared {
     pub(crate) progress: AtomicU64,
 }
 
-/// The world of a run.
 pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     pub(crate) folder: PathBuf,
@@ -244,7 +239,6 @@ impl World {
         *found
     }
 
-    /// Returns the path of the ledger.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.folder.join("ledger.jsonl")
     }
@@ -302,7 +296,6 @@ async fn open(url: &str) -> Result<DatabaseConnection> {
     Ok(Database::connect(options).await?)
 }
 
-/// Drops the guards of the database.
 async fn drop_guards(rows: &DatabaseConnection) -> Result<()> {
     let backend = rows.get_database_backend();
     if backend == DbBackend::Postgres {

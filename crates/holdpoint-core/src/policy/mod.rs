@@ -129,7 +129,8 @@ pub enum Source {
 pub enum Judgement {
     /// The call runs now.
     Cleared(Cleared, Source),
-    /// The call is held: it waits for a person instead of executing.
+    /// The HIL marker (*human in the loop*): the gate returns it instead of executing the call. The call is held, a
+    /// row with `validated` NULL, until a person decides.
     Held {
         /// The reason, for the approver.
         reason: String,

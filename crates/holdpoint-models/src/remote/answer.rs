@@ -79,7 +79,6 @@ impl Said {
     }
 }
 
-/// A call of the answer.
 #[derive(Debug)]
 struct Call {
     name: String,

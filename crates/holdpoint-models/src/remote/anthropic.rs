@@ -42,7 +42,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -184,7 +183,6 @@ struct Numbered {
     is_unannounced: bool,
 }
 
-/// The content of a block.
 enum AnswerBlock {
     Text(Said),
     Thinking {
@@ -211,7 +209,6 @@ impl AnswerBlock {
         }
     }
 
-    /// Returns the type of the block.
     const fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",

@@ -24,7 +24,6 @@ pub(super) const CALL: &str = "call";
 /// The step that is written where the model said nothing.
 static NO_SPEAKER: Speaker = Speaker::Another;
 
-/// An entry of the conversation.
 pub(super) enum Entry<'a> {
     User(&'a str),
     Step(Step<'a>),

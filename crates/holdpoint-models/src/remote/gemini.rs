@@ -35,7 +35,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
     if let Some(system) = &request.system {

@@ -15,6 +15,9 @@
 //!
 //! The conversation is sent as it is stored, in its order. The form of a message depends only on that
 //! message. So sent bytes never change, and prompt caches work.
+//!
+//! No client library does this: such libraries assemble answers and repair histories. The id of a call is needed when
+//! the call begins, and a provider's items have to return byte for byte.
 
 mod answer;
 mod anthropic;
@@ -104,7 +107,6 @@ impl Wire {
         format!("{}{}", base_url.trim_end_matches('/'), self.path.replace("{model}", model))
     }
 
-    /// Returns the headers of the wire, with the key.
     fn headers(self, key: Option<&str>) -> Result<HeaderMap, RemoteError> {
         let mut headers = HeaderMap::new();
         if let Some(key) = key {

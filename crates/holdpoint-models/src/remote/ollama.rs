@@ -29,7 +29,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let messages = openai::messages(
         request.system.as_deref(),
@@ -42,7 +41,7 @@ fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String
     body.insert("stream".to_owned(), true.into());
     body.insert("messages".to_owned(), messages.into());
     // Ollama has no choice of tools. Without tools a model answers with text, and Ollama takes calls in the
-    // conversation all the same.
+    // conversation even so.
     if !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto {
         body.insert("tools".to_owned(), tools.list(&request.tools));
     }

@@ -30,7 +30,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let entries = entries(&request.messages, Ids::Own);
     let messages = messages(
@@ -156,7 +155,6 @@ struct Reader {
     has_deltas: bool,
 }
 
-/// A call of the answer.
 struct Call {
     index: usize,
     wire_index: Option<u64>,
@@ -207,7 +205,6 @@ impl Reading for Reader {
     }
 }
 
-/// Returns the failure in a chunk, if there is one.
 fn failures(chunk: &Chunk) -> Result<(), ModelError> {
     error_in_stream(chunk.error.as_ref())?;
     if let Some(result) = &chunk.base_resp

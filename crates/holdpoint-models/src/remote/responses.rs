@@ -37,7 +37,6 @@ pub(super) const WIRE: Wire = Wire {
     reading: || Box::<Reader>::default(),
 };
 
-/// The body of a request.
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -149,7 +148,6 @@ impl Kind {
     }
 }
 
-/// An item of the answer.
 struct Item {
     kind: Kind,
     id: Option<String>,
@@ -174,7 +172,6 @@ struct Call {
 struct Place {
     item_id: Option<String>,
     output_index: Option<u64>,
-    /// The index of the part.
     part: Option<u64>,
 }
 

@@ -6,7 +6,6 @@
 use super::{DELETE, LIST, READ, WRITE};
 use serde_json::{Value, json};
 
-/// The meaning of a sentence.
 pub(super) enum Meaning {
     /// A question about the outcomes of the calls so far.
     WhatHappened,

@@ -14,7 +14,6 @@ use std::collections::HashMap;
 pub struct CallPolicy {
     /// The roles of the user of the run, as of its last start or resume.
     pub roles: Vec<String>,
-    /// The policy of the session.
     pub session: SessionPolicy,
 }
 

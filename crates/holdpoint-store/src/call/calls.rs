@@ -31,7 +31,6 @@ use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// The result of a cancel of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
     /// The call is cancelled: no process runs it or will run it.
@@ -45,13 +44,11 @@ pub enum CancelOutcome {
 /// The calls of a thread to cancel.
 #[derive(Debug, Clone, Copy)]
 pub enum Which {
-    /// Pending calls.
     Pending,
     /// All calls that have not ended.
     Open,
     /// All calls of this run that have not ended.
     OpenOf(RunId),
-    /// The executing calls of this run.
     ExecutingOf(RunId),
     /// The pending and approved calls of messages from this ordinal on.
     UnclaimedFrom(i64),

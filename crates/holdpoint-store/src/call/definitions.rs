@@ -76,7 +76,6 @@ impl Store {
 }
 
 impl Read {
-    /// Whether a listing is the one that is recorded.
     async fn is_recorded(&self, server: &str, listed: &[Listed]) -> Result<bool, StoreError> {
         let recorded = self.listed_hashes(server).await?;
         let now: BTreeMap<&str, &str> = listed.iter().map(|it| (&*it.tool_name, &*it.hash)).collect();

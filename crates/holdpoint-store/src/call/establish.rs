@@ -7,7 +7,6 @@ use holdpoint_core::decision::Surface;
 /// What an operator found out about a call.
 #[derive(Debug)]
 pub struct Finding<'a> {
-    /// The outcome.
     pub outcome: Outcome,
     /// The operator, as an actor.
     pub actor: &'a str,
@@ -17,7 +16,6 @@ pub struct Finding<'a> {
     pub surface: Surface,
 }
 
-/// The result of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Established {
     /// The call has this outcome now.

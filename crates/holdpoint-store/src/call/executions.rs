@@ -41,12 +41,10 @@ pub enum Claimed {
     Unknown(Execution, StoreError),
 }
 
-/// The claimant of a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Claimant<'a> {
     /// A process of a server, for its own tool.
     Process(&'a str),
-    /// A worker.
     Worker {
         /// The actor of its token.
         actor: &'a str,

@@ -11,7 +11,6 @@ use sea_orm::{
 
 const TABLE: &str = "tool_calls";
 
-/// A call in a list.
 #[derive(Debug)]
 pub struct ListedCall {
     pub id: String,

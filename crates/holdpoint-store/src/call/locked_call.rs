@@ -22,7 +22,6 @@ const OF_THREAD: &str = "locked_";
 pub struct LockedCall {
     /// The call, as this transaction leaves it.
     pub call: ToolCall,
-    /// The thread.
     pub thread: LockedThread,
     /// The roles of the user of the run, as of the last start or resume of the run.
     pub roles: Vec<String>,

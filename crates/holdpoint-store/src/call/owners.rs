@@ -5,6 +5,10 @@
 //! The work of an MCP server is polled, by one process at a time. The polls of a task or of a round end nothing: if they
 //! stop, another process continues them. To send the call again, its process takes the round out of the row. If the
 //! polls stop after that, the outcome is unknown.
+//!
+//! An executing call has a lease, a child run or an owner (`ExecutedBy`). Before the commit of `delegate` nothing has
+//! started; after it, only the child or a fence ends the call. After the commit of `hand_over`, only a report, the end
+//! of a task, the deadline or a fence does.
 
 use crate::call::permit::Conversation;
 use crate::entity::{thread, tool_call};
@@ -40,7 +44,6 @@ pub struct Polls {
 pub struct PolledCall {
     pub polls: Polls,
     pub call: ToolCall,
-    /// The conversation of the call.
     pub conversation: Conversation,
     /// The name of the server in the configuration.
     pub server: String,

@@ -1,4 +1,8 @@
 //! Permits: the rights to run tools. No tool can run without one.
+//!
+//! A tool takes a [`Permit`] of its own type by value. `Permit::committed` is private to this crate: it is called after
+//! the commit that made the row `executing`, inserted with a `Cleared` of the policy, or moved from `approved`. The
+//! permit names the user of the thread and carries the stored inputs. No permit exists for inputs that cannot be read.
 
 use crate::call::request_sender::{InputRequests, RequestSender};
 use crate::call::waited::Waited;
@@ -25,9 +29,7 @@ pub struct Permit<T: ?Sized = ()> {
 /// A call that is committed as executing.
 #[derive(Debug)]
 pub(crate) struct CommittedCall {
-    /// The id of the call.
     pub(crate) tool_call_id: ToolCallId,
-    /// The tool of the call.
     pub(crate) tool_name: String,
     /// The user and the conversation of the call.
     pub(crate) conversation: Conversation,
@@ -46,11 +48,9 @@ pub(crate) struct CommittedCall {
 pub struct Conversation {
     /// The user of the thread.
     pub requester: Requester,
-    /// The thread of the call.
     pub thread_id: ThreadId,
     /// The root thread above the thread.
     pub session_id: ThreadId,
-    /// The run of the call.
     pub run_id: RunId,
 }
 
@@ -164,7 +164,6 @@ impl Permit {
 }
 
 impl<T: ?Sized> Permit<T> {
-    /// Returns the id of the call.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.call.tool_call_id
     }

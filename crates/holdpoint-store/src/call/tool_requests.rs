@@ -27,12 +27,10 @@ const TABLE: &str = "tool_requests";
 /// The id of a request, as an expression that no index has.
 const BY_REQUEST: &str = "tool_requests.request_id || ''";
 
-/// The requests to list.
 #[derive(Debug)]
 pub struct RequestListing {
     /// Where the calls of the requests are.
     pub scope: CallScope,
-    /// The state of the requests.
     pub state: RequestState,
     /// Only requests before this one.
     pub before: Option<RequestId>,
@@ -44,11 +42,9 @@ pub struct RequestListing {
 /// of the thread.
 #[derive(Debug)]
 pub struct VisibleRequest {
-    /// The request.
     pub request: ToolRequest,
     /// The call that waits for the answer.
     pub call: ToolCall,
-    /// The thread of the call.
     pub thread: Thread,
     /// The votes about the content of an answer, if the request is open, oldest first.
     pub votes: Vec<ContentVote>,
@@ -59,7 +55,6 @@ pub struct VisibleRequest {
 pub enum RequestEnd {
     /// The request is open.
     None,
-    /// It has this answer.
     Answered(Answer),
     /// It ended without an answer.
     Unanswered,
@@ -68,11 +63,9 @@ pub enum RequestEnd {
 /// A request that a transaction stores.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The request.
     pub request: ToolRequest,
     /// The call that waits for the answer.
     pub call: ToolCall,
-    /// The thread of the call.
     pub thread: Thread,
 }
 

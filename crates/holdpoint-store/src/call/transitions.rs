@@ -1,4 +1,7 @@
 //! The legal transitions of a call, as types. No other transition compiles.
+//!
+//! `legal_transitions` is the list. Each line makes one implementation of `Becomes` for the types of its states. Its
+//! guard becomes part of the statement; the other transitions have the guard `always`.
 
 use crate::entity::tool_call;
 use crate::sql::words::Word;
@@ -6,9 +9,7 @@ use holdpoint_core::call::{ATTEMPTS_MAX, StateKind};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 
-/// A state of a call that has transitions.
 pub(crate) trait CallState {
-    /// The state.
     const KIND: StateKind;
 }
 

@@ -24,11 +24,9 @@ const CLAIMABLE: &str = "by_worker AND state = 'approved'";
 #[derive(Debug)]
 pub struct PermittedCall {
     row: LockedRow,
-    /// The call.
     pub call: ToolCall,
     /// The execution that the permit token belongs to: the last one.
     pub execution: Execution,
-    /// Whether a cancel is requested.
     pub is_cancel_requested: bool,
     lease_until: Option<Timestamp>,
 }

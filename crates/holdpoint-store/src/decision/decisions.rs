@@ -17,7 +17,6 @@ use std::collections::HashMap;
 /// A decision to record.
 #[derive(Debug, Clone)]
 pub(crate) struct NewDecision {
-    /// The verdict.
     pub(crate) verdict: Verdict,
     /// The actor of the decision.
     pub(crate) by: String,
@@ -93,7 +92,6 @@ impl NewDecision {
 /// The actor of a decision, its surface, and the inputs that the actor saw.
 #[derive(Debug, Clone)]
 pub struct Vote {
-    /// The actor of the vote.
     pub actor: String,
     /// The approver as whose delegate the actor votes. The vote counts as that of the approver.
     pub on_behalf_of: Option<String>,

@@ -23,7 +23,6 @@ use serde_json::json;
 pub enum Granted<'a> {
     /// The grants of all actors.
     ByAnybody,
-    /// The grants of this actor.
     By(&'a str),
 }
 
@@ -50,7 +49,6 @@ pub struct GrantFacts<'a> {
 /// The grant that an approval creates.
 #[derive(Debug, Clone)]
 pub struct NewGrant {
-    /// The grant.
     pub grant: Grant,
     /// Whether the grant exists already: the same person gave the same grant before.
     found_now: bool,

@@ -81,7 +81,6 @@ impl Read {
         Ok(data.and_then(|data| data.get("source")?.as_str().map(str::to_owned)))
     }
 
-    /// Returns the id of the event of the hold.
     pub async fn hold_event_id(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
         Ok(self.hold_event(call).await?.map(|row| row.event_id))
     }
@@ -125,7 +124,6 @@ impl Read {
         Ok(calls)
     }
 
-    /// Returns the words before a call.
     pub async fn words_before(&self, call: &ToolCall) -> Result<Words, StoreError> {
         let question = Query::select()
             .column(run::Column::UserMessageId)

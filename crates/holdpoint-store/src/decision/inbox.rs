@@ -46,9 +46,7 @@ pub enum Visibility {
 pub enum CallScope {
     /// In all threads.
     Anywhere,
-    /// In this thread.
     Thread(ThreadId),
-    /// In the threads of this session.
     Session(ThreadId),
 }
 
@@ -57,7 +55,6 @@ pub enum CallScope {
 pub struct Listing<'a> {
     /// Where the calls are.
     pub scope: CallScope,
-    /// The state of the calls.
     pub state: StateKind,
     /// The tool of the calls, or `None` for all tools.
     pub tool: Option<&'a str>,
@@ -65,16 +62,13 @@ pub struct Listing<'a> {
     pub text: Option<&'a str>,
     /// Only calls before this one.
     pub before: Option<ToolCallId>,
-    /// The size limit of the page.
     pub page: PageSize,
 }
 
 /// A visible held call, and its thread. This gives the viewer no right to read anything else of the thread.
 #[derive(Debug)]
 pub struct VisibleCall {
-    /// The call.
     pub call: ToolCall,
-    /// The thread of the call.
     pub thread: Thread,
     /// The approvals of the call: their actors and their inputs.
     pub votes: Vec<ApprovalVote>,

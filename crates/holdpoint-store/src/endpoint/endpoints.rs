@@ -45,7 +45,6 @@ pub struct LeasedEndpoint {
 /// What follows a number in the events that an endpoint gets.
 #[derive(Debug)]
 pub enum NextEvent {
-    /// This event.
     Due(Box<DueEvent>),
     /// None up to this number.
     NoneUpTo {
@@ -120,7 +119,6 @@ impl EndpointEvents {
 }
 
 impl Read {
-    /// Returns an endpoint.
     pub async fn endpoint(&self, name: &str) -> Result<Option<LeasedEndpoint>, StoreError> {
         let row = endpoint::Entity::find_by_id(name).one(&self.tx).await?;
         row.map(leased).transpose()
@@ -230,7 +228,6 @@ impl Read {
 }
 
 impl TimedRead {
-    /// Returns the time of the view.
     pub fn now(&self) -> Timestamp {
         self.now
     }

@@ -20,7 +20,7 @@ pub struct SlackMessage {
 }
 
 impl SlackMessage {
-    /// `None` if a text is no id.
+    /// Returns `None` if a text is empty, too long, or has other characters than visible ASCII.
     pub fn new(channel: String, ts: String) -> Option<Self> {
         let is_id =
             |id: &str| (1..=ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());

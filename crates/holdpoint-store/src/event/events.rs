@@ -33,14 +33,12 @@ const ROWS_PER_EVENT: u64 = 10;
 /// tools scans the events of the tenant.
 const TOOLS_MAX: usize = 50;
 
-/// The subject of an event.
 pub(crate) struct Subject<'a> {
     pub(crate) thread: &'a Thread,
     pub(crate) run_id: RunId,
     pub(crate) call: Option<OfCall<'a>>,
 }
 
-/// The call of an event.
 pub(crate) struct OfCall<'a> {
     pub(crate) id: ToolCallId,
     /// The tool of the call, if the call is held.
@@ -66,7 +64,6 @@ pub(crate) struct NewEvent<'a> {
     pub(crate) data: Value,
 }
 
-/// The events of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     /// The events that are not inserted yet, in order.

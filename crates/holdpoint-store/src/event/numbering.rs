@@ -75,10 +75,8 @@ const NUMBER_SQLITE: &str = "WITH next AS (
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
 const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events)";
 
-/// The state of the numbering.
 #[derive(Debug, Clone, Copy, FromQueryResult)]
 pub struct Numbered {
-    /// The last number.
     pub last: i64,
     /// Whether events without a number exist.
     pub unnumbered: bool,
@@ -231,7 +229,6 @@ impl Read {
         Ok(found.is_some())
     }
 
-    /// Returns the state of the numbering.
     pub async fn numbered(&self) -> Result<Numbered, StoreError> {
         let query = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED_SQLITE),

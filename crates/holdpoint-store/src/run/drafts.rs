@@ -33,7 +33,6 @@ impl Lease {
 /// The output of a step so far.
 #[derive(Debug)]
 pub struct Draft {
-    /// The step.
     pub step: OpenStep,
     /// Its parts, which may name calls that are not stored.
     pub parts: Vec<Part>,

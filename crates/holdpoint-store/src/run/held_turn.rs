@@ -12,14 +12,12 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub struct HeldTurn<'a> {
     lease: &'a Lease,
-    /// The thread.
     pub thread: LockedThread,
     /// Whether a cancel of the run is requested.
     pub is_cancel_requested: bool,
 }
 
 impl<'a> HeldTurn<'a> {
-    /// Returns the lease of the turn.
     pub const fn lease(&self) -> &'a Lease {
         self.lease
     }

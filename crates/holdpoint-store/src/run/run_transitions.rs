@@ -1,5 +1,8 @@
 //! The legal transitions of a run, as types. No other transition compiles, and each state carries the facts that the
 //! database requires of it.
+//!
+//! Each state is a struct with the facts that its row needs, such as the holder of the lease or the error. The triggers
+//! `runs_moves` have the same list, and a test compares the two.
 
 use crate::entity::run;
 use crate::sql::words::Word;
@@ -10,9 +13,7 @@ use sea_orm::sea_query::{Expr, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 use std::marker::PhantomData;
 
-/// A state of a run.
 pub(crate) trait RunState {
-    /// The status.
     const STATUS: RunStatus;
 
     /// Returns what the row has in this state.
@@ -138,7 +139,6 @@ impl<To: RunState> RunMove<To> {
         Self { update: self.update.filter(guard), ..self }
     }
 
-    /// Returns the statement.
     pub(crate) fn statement(self) -> UpdateMany<run::Entity> {
         self.update.filter(run::Column::Status.is_in(self.from.iter().map(|it| it.word())))
     }

@@ -32,7 +32,6 @@ pub struct NewRun {
 /// The user message of a run.
 #[derive(Debug, Clone)]
 pub enum Question {
-    /// A new message.
     New {
         /// The messages of the user before it, which are stored with it, oldest first.
         earlier: Vec<UserWords>,
@@ -84,7 +83,6 @@ impl Read {
         found.as_ref().map(rows::run).transpose()
     }
 
-    /// Returns the running run of the thread.
     pub async fn running(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
         let found = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))

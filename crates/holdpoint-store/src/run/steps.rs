@@ -54,7 +54,6 @@ pub struct NewStep<'a> {
     pub earlier: EarlierCalls,
 }
 
-/// A committed step.
 #[derive(Debug)]
 pub struct CommittedStep {
     pub calls: Vec<ToolCall>,
@@ -64,7 +63,6 @@ pub struct CommittedStep {
     pub ended: Option<TurnEnd>,
 }
 
-/// The content of a step.
 #[derive(Debug, Clone)]
 pub struct StepResult {
     /// Texts, reasoning and calls, in order.
@@ -122,7 +120,6 @@ impl NewCall {
 }
 
 impl Read {
-    /// Returns the calls of a step.
     pub async fn calls_of_step(&self, message_id: MessageId, n: i32) -> Result<Vec<ToolCall>, StoreError> {
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::MessageId.eq(message_id.to_string()))
@@ -478,6 +475,7 @@ impl Write {
                 row.lease_until = Some(self.now.plus(times.lease).as_micros());
             }
             Judgement::Held { reason, source } => {
+                // `validated` stays NULL until a decision.
                 let expires_at = self.now.plus(times.pending_ttl);
                 let rule = match source {
                     Source::Rule(name) => Some(name.as_str()),
@@ -530,7 +528,6 @@ impl Write {
     }
 }
 
-/// The rows of the calls of a step.
 #[derive(Default)]
 struct NewRows {
     calls: Vec<tool_call::Model>,

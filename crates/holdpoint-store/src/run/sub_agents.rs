@@ -74,7 +74,6 @@ const AGENTS: &str = r#"WITH RECURSIVE above (run_id) AS (
         WHERE tool_calls.child_run_id IS NOT NULL)
     SELECT count(*) - 1 AS agents FROM below"#;
 
-/// The limits of sub-agents.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentLimits {
     /// Maximum depth of nesting.
@@ -114,13 +113,11 @@ pub struct DelegatedCall {
 #[derive(Debug)]
 pub struct EndedChild {
     pub call: ToolCall,
-    /// The ended run.
     pub run: Run,
     /// The text of the last complete step of the child run.
     pub words: String,
 }
 
-/// Selects the runs of a thread.
 fn runs_of(thread: ThreadId) -> SelectStatement {
     Query::select()
         .column(run::Column::RunId)

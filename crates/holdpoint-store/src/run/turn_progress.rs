@@ -49,7 +49,6 @@ pub struct StoredStep {
     pub reason: Option<FinishReason>,
 }
 
-/// The stored content of a turn.
 #[derive(Debug)]
 pub struct TurnProgress {
     /// The steps of the turn, from the requested one on.

@@ -55,7 +55,6 @@ pub enum TurnEnd {
     Completed,
     /// The run was cancelled.
     Cancelled,
-    /// The turn failed.
     Failed(TurnError),
 }
 
@@ -153,7 +152,6 @@ impl Write {
         Ok(running)
     }
 
-    /// Renews the lease of a turn.
     pub async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
         self.name_commit("turn.renewed", None);
         let renewal = Query::update()

@@ -22,7 +22,6 @@ const SURPLUS_MAX: u64 = 100;
 
 const TABLE: &str = "sign_ins";
 
-/// The facts of a new sign-in.
 #[derive(Debug)]
 pub struct NewSignIn<'a> {
     pub id: SignInId,

@@ -43,12 +43,10 @@ enum DatabaseRow<'r> {
 
 /// A table whose rows a union reads.
 pub(crate) trait View: EntityTrait {
-    /// A row.
     type Row<'r>;
     /// The columns, in the order in which they are read.
     const COLUMNS: &'static [Self::Column];
 
-    /// Reads a row.
     fn read<'r>(cells: &mut Cells<'r>) -> Result<Self::Row<'r>, StoreError>;
 }
 
@@ -95,7 +93,6 @@ impl<'r> Cells<'r> {
         Ok(Self { row, text: 1, number, truth: number + width.numbers })
     }
 
-    /// Returns the cells after those of a table.
     pub(crate) const fn after(self, table: Width) -> Self {
         let Self { row, text, number, truth } = self;
         Self { row, text: text + table.texts, number: number + table.numbers, truth: truth + table.truths }

@@ -14,7 +14,6 @@ use std::time::Duration;
 /// After this time without a notification, the process checks that the connection is alive.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification {
     /// The connection starts to listen. Earlier notifications are lost.

@@ -284,7 +284,6 @@ fn escalation(row: &tool_call::Model) -> Result<Option<Escalation>, StoreError> 
     }))
 }
 
-/// Returns the columns of a preview.
 pub(crate) fn preview_columns(preview: Option<&Preview>) -> (Option<String>, Option<bool>) {
     match preview {
         Some(Preview::Text(text)) => (Some(text.clone()), Some(false)),

@@ -1,4 +1,8 @@
 //! The schema of Postgres that holds the tables.
+//!
+//! The entities and the SQL of the store name the schema `holdpoint`. [`Schema::qualify`] puts the configured name in
+//! place of it (on SQLite nothing) before a [`Tx`](super::tx::Tx) executes the statement. The migrator finds the schema
+//! by the search path of its transaction, which the functions of the triggers keep.
 
 use crate::StoreError;
 use sea_orm::sqlx::AssertSqlSafe;
@@ -25,7 +29,6 @@ const LIES_IN_PUBLIC: &str = "SELECT $1 <> 'public' AND EXISTS (SELECT FROM pg_n
     JOIN pg_class ON relnamespace = pg_namespace.oid JOIN pg_proc ON pronamespace = pg_namespace.oid
     WHERE nspname = 'public' AND relname = 'tool_calls' AND proname = 'holdpoint_tool_call_moves')";
 
-/// Whether the schema exists.
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
 
 /// The schema of the tables, chosen by the configuration. SQLite has no schemas.

@@ -58,7 +58,7 @@ struct Session {
     batch: Batch,
 }
 
-/// Returns the result, or an error after the timeout. The database may have done the work all the same.
+/// Returns the result, or an error after the timeout. The database may have done the work even so.
 pub(crate) async fn within_timeout<T>(work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
     let silent = || DbErr::Conn(RuntimeErr::Internal("the database did not answer in time".to_owned()));
     tokio::time::timeout(ANSWER_TIMEOUT, work).await.unwrap_or_else(|_| Err(silent()))
@@ -115,7 +115,6 @@ impl Tx {
         Self { backend: pool.backend(), schema: schema.clone(), session, spare: None }
     }
 
-    /// Returns the schema of the tables.
     pub(crate) fn schema(&self) -> &Schema {
         &self.schema
     }

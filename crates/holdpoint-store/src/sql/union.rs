@@ -172,7 +172,6 @@ impl UnionRows {
         Ok(())
     }
 
-    /// Returns the rows of a part.
     pub(crate) fn of(&self, part: &str) -> impl ExactSizeIterator<Item = Result<Cells<'_>, StoreError>> {
         let (width, rows) =
             self.parts.get(part).map_or((Width::default(), &[][..]), |(width, rows)| (*width, rows));

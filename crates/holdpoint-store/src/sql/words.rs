@@ -22,7 +22,6 @@ pub(crate) trait Word: Copy + 'static {
     /// All values, each with its word.
     const WORDS: &'static [(Self, &'static str)];
 
-    /// Returns the word of this value.
     fn word(self) -> &'static str;
 
     /// Returns the value with this word.
@@ -49,9 +48,7 @@ macro_rules! words {
 /// The role of a message. The domain has no such value: the content of a message determines the role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The message of a user.
     User,
-    /// The answer of the assistant.
     Assistant,
 }
 
@@ -213,12 +210,10 @@ words! {
     }
 }
 
-/// Returns the type of event with this word.
 pub fn event_type(word: &str) -> Option<EventType> {
     EventType::of_word(word)
 }
 
-/// Returns the words of all types of events.
 pub fn event_types() -> impl Iterator<Item = &'static str> {
     EventType::WORDS.iter().map(|(_, word)| *word)
 }

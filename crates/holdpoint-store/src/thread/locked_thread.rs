@@ -3,6 +3,25 @@
 //! A transaction locks a thread before it changes the thread's messages, runs or calls, and the root thread before it
 //! changes the policy or the grants of the session: first the thread, then the root. The changes take the locked
 //! thread, so none of them can forget the lock or read again what the lock has read.
+//!
+//! # Locks
+//!
+//! The lock order of a transaction is: child's thread, parent's thread, root thread of the session, and of the grants
+//! whose uses it counts one after the other by id (`Write::lock_counted`). A lock returns a [`LockedThread`] with what
+//! its statement has read: the thread, its size, whether it is deleted, and the policy of the session.
+//! `Write::lock_turn` locks the thread and the run of a turn with one statement. A decision, a claim and an outcome
+//! lock the thread, then the run, then the call, also with one statement (`locked_call`). Postgres reads a row again
+//! after it waited for the lock of that row, but no other row of the statement.
+//!
+//! `Write::hold_session` locks the root in shared mode, for a transaction that reads the session's policy and grants.
+//! So when a call is stored, approved or claimed, both stay as they are from the evaluation of the policy to the
+//! commit. A change of these, and `Write::delegate`, lock the root exclusively. `Write::delegate` locks the parent
+//! before it creates the child, which no other transaction knows yet.
+//!
+//! `Write::running_turns` takes an advisory lock per user, after the thread. `Store::record_listing` takes one per MCP
+//! server, and no thread. A numbering pass holds the row of `event_sequence` and no thread. `Write::draft_steps` locks
+//! no threads, because a draft moves nothing. On SQLite all writers queue in the process and begin with `BEGIN
+//! IMMEDIATE`.
 
 use crate::entity::thread;
 use crate::sql::with::{not_built, with_parts};
@@ -21,7 +40,6 @@ use std::ops::Deref;
 const FOUND: &str = "found";
 const MADE: &str = "made";
 
-/// The size of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
     /// The number of messages, superseded ones included.
@@ -34,9 +52,7 @@ pub struct Extent {
 #[derive(Debug, Clone)]
 pub struct LockedThread {
     thread: Thread,
-    /// The size of the thread.
     pub extent: Extent,
-    /// Whether the thread is deleted.
     pub is_deleted: bool,
     /// The policy of the session, if the thread is its root and has one.
     pub(crate) policy: Option<String>,
@@ -56,7 +72,6 @@ impl LockedThread {
         Self { thread, extent: Extent::default(), is_deleted: false, policy: None }
     }
 
-    /// Returns the thread of a locked row.
     pub(crate) fn of(row: thread::Model) -> Result<Self, StoreError> {
         let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
         let extent = Extent { messages: count(row.messages), bytes: count(row.bytes) };

@@ -30,7 +30,7 @@ pub enum Erased {
     Batch,
     /// Work in progress, and no finished row. The thread has to be purged again after that work ends.
     AllFinished,
-    /// Nothing.
+    /// No row.
     All,
 }
 

@@ -41,10 +41,8 @@ pub(crate) fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
     })
 }
 
-/// A session in a list.
 #[derive(Debug)]
 pub struct ListedSession {
-    /// The root thread.
     pub root: Thread,
     /// The number of pending calls in all threads of the session.
     pub pending_count: u64,
@@ -55,7 +53,6 @@ pub struct ListedSession {
 /// Whose sessions a list has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionScope {
-    /// The sessions of the principal.
     Own,
     /// The sessions of every user of the principal's tenant.
     OfTenant,
@@ -214,7 +211,6 @@ impl Write {
         Ok(policy.map(|policy| read_policy(&policy)).transpose()?.unwrap_or_default())
     }
 
-    /// Sets the policy of a session.
     pub async fn set_session_policy(
         &self,
         root: &LockedThread,

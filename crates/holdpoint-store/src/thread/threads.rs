@@ -21,21 +21,16 @@ use std::collections::HashMap;
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
-    /// The id of the thread.
     pub id: ThreadId,
     /// The root thread of the session.
     pub session_id: ThreadId,
-    /// The parent thread.
     pub parent_id: Option<ThreadId>,
-    /// The tenant of the thread.
     pub tenant_id: String,
     /// The user of the thread, in the tenant.
     pub user_id: String,
     /// The caller's own name for the thread.
     pub client_id: Option<String>,
-    /// The title of the thread.
     pub title: String,
-    /// When the thread was created.
     pub created_at: Timestamp,
     /// When the thread last got a message or a title.
     pub updated_at: Timestamp,
@@ -92,18 +87,14 @@ pub struct ThreadActivity {
 /// A thread to create.
 #[derive(Debug, Clone)]
 pub struct NewThread {
-    /// The title of the thread.
     pub title: String,
     /// The caller's own name for the thread.
     pub client_id: Option<String>,
-    /// The parent thread.
     pub parent: Option<Thread>,
 }
 
-/// A page of a list.
 #[derive(Debug)]
 pub struct Page<T> {
-    /// The items of the page.
     pub items: Vec<T>,
     /// Whether older items exist.
     pub has_more: bool,
@@ -165,7 +156,6 @@ pub(crate) fn newest(
 }
 
 impl Read {
-    /// Returns a thread by its id.
     pub async fn thread(&self, owner: &Principal, id: ThreadId) -> Result<Option<Thread>, StoreError> {
         self.one_thread(owner, thread::Column::ThreadId.eq(id.to_string())).await
     }
@@ -287,7 +277,6 @@ impl Read {
 }
 
 impl Write {
-    /// Creates a thread.
     pub async fn create_thread(&self, owner: &Principal, new: NewThread) -> Result<LockedThread, StoreError> {
         let made = self.new_thread(owner, new);
         thread::Entity::insert(made.row()).exec_without_returning(&self.tx).await?;

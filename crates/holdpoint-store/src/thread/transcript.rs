@@ -154,10 +154,8 @@ pub struct Transcript {
     unreadable: usize,
 }
 
-/// A run of a transcript.
 #[derive(Debug, Clone)]
 pub struct StoredRun {
-    /// The answer of the run.
     answer: MessageId,
     /// Whether the answer is superseded.
     is_superseded: bool,
@@ -170,9 +168,7 @@ pub struct StoredRun {
 /// A text about a call that the model read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
-    /// The kind of the text.
     pub kind: SealKind,
-    /// The text.
     pub text: String,
     /// The assistant's message whose step first contained the text.
     pub message_id: MessageId,
@@ -436,7 +432,6 @@ impl Transcript {
         Some((found.run.as_ref()?, found.lease_until))
     }
 
-    /// Returns the waiting runs.
     pub fn waiting(&self) -> impl Iterator<Item = &Run> {
         self.runs
             .iter()
@@ -444,7 +439,6 @@ impl Transcript {
             .filter(|run| run.status == RunStatus::Waiting)
     }
 
-    /// Returns the steps of a message.
     pub fn steps(&self, message: MessageId) -> &[Step] {
         self.messages.iter().find(|stored| stored.id == message).map_or(&[], |message| message.steps())
     }

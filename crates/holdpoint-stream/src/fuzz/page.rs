@@ -88,7 +88,6 @@ fn posted(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> Value {
     json!({ "bytes": bytes, "answers": answers.collect::<Vec<_>>(), "loadedAnew": turn.before.is_some() })
 }
 
-/// Returns the bytes of the turn.
 pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());

@@ -54,7 +54,6 @@ pub(super) struct ScenarioCall {
     pub(super) fate: Fate,
 }
 
-/// The fate of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Fate {
     Invalid(String),
@@ -101,7 +100,6 @@ pub(super) enum Verdict {
     Open,
 }
 
-/// The end of a step.
 #[derive(Debug, Clone)]
 pub(super) enum End {
     Whole,

@@ -87,7 +87,6 @@ impl Scenario {
 struct Simulator<'a> {
     scenario: &'a Scenario,
     turns: Vec<Turn>,
-    /// The stored steps.
     steps: Vec<Step>,
     /// Whether a turn is open.
     open: bool,

@@ -22,7 +22,6 @@ pub(crate) struct Conversation {
     pub(crate) tools: Vec<String>,
 }
 
-/// One entry of the conversation.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Entry {
     Words {

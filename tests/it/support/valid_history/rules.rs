@@ -6,13 +6,11 @@ use super::{By, Conversation, Entry};
 
 /// A rule, and the wires on which it has a meaning.
 pub(crate) struct Rule {
-    /// The refusal.
     pub(crate) refusal: &'static str,
     /// The servers that have the rule.
     pub(crate) of: &'static str,
     /// Whether servers of this wire have the rule.
     pub(crate) on: fn(Wire) -> bool,
-    /// Whether a conversation breaks the rule.
     pub(crate) breaks: fn(&Conversation) -> bool,
 }
 

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 struct Anthropic;
 
-/// The wire.
 pub(crate) const WIRE: Wire = &Anthropic;
 
 static FACTS: Facts = Facts {

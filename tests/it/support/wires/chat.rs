@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 struct Chat;
 
-/// The wire.
 pub(crate) const WIRE: Wire = &Chat;
 
 static FACTS: Facts = Facts {

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 struct Gemini;
 
-/// The wire.
 pub(crate) const WIRE: Wire = &Gemini;
 
 static FACTS: Facts = Facts {

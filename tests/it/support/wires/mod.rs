@@ -149,7 +149,6 @@ pub(crate) struct Facts {
 
 /// The form of the requests and answers of a wire.
 pub(crate) trait Protocol: Debug + Sync {
-    /// The facts.
     fn facts(&self) -> &'static Facts;
 
     /// An error event: overloaded, or a permanent failure.
@@ -366,7 +365,6 @@ impl ScriptedAnswer {
         (before.concat(), behind.concat())
     }
 
-    /// The answer as one text.
     pub(crate) fn text(&self) -> String {
         self.events.iter().map(|data| self.wire.frame(data)).collect()
     }

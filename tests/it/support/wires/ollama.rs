@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 struct Ollama;
 
-/// The wire.
 pub(crate) const WIRE: Wire = &Ollama;
 
 static FACTS: Facts = Facts {

@@ -15,7 +15,6 @@ use std::collections::HashSet;
 #[derive(Debug)]
 struct Responses;
 
-/// The wire.
 pub(crate) const WIRE: Wire = &Responses;
 
 static FACTS: Facts = Facts {

@@ -23,12 +23,10 @@ const RENEWALS: usize = 16;
 pub(crate) struct Worker {
     pub(crate) bench: Bench,
     pub(crate) tools: Vec<String>,
-    /// The address of the servers.
     pub(crate) server: SocketAddr,
     pub(crate) token: String,
 }
 
-/// A claimed call.
 struct Claimed {
     job: Job,
     permit: String,

@@ -26,7 +26,6 @@ use std::time::Duration;
 /// The failpoint around the tools.
 const TOOL: &str = "tool.run";
 
-/// The faults of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// If several faults apply to one side of a failpoint, the first one that strikes counts.
@@ -42,7 +41,6 @@ pub(crate) fn hits_in(path: &Path) -> std::io::Result<File> {
     File::options().create(true).append(true).open(path)
 }
 
-/// A side of a failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
@@ -58,7 +56,6 @@ impl Display for Side {
     }
 }
 
-/// The effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// Ends the process immediately, like `kill -9`, without unwinding or flushing.

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A kind of tool.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     name: &'static str,

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-/// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::remote) enum Part {
     Text(String),
@@ -22,7 +21,6 @@ pub(in crate::remote) struct Position {
     pub(in crate::remote) call: usize,
 }
 
-/// The writer of the streams of one wire.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::remote) struct StreamWriter {
     /// Returns whether the wire has parts of this kind.
