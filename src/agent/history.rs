@@ -9,12 +9,12 @@
 //! marked as quoted.
 
 use super::window::Outline;
-use crate::domain::call::ToolCall;
-use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus, Window};
-use crate::domain::model_texts;
-use crate::llm::{ModelCall, ModelMessage, Speaker};
-use crate::store::{Seal, SealKind, Sent, Transcript};
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::id::{MessageId, ToolCallId};
+use holdpoint_core::message::{Body, MessageStatus, Part, Step, StepStatus, Window};
+use holdpoint_core::model_texts;
+use holdpoint_models::{ModelCall, ModelMessage, Speaker};
+use holdpoint_store::{Seal, SealKind, Sent, Transcript};
 use std::collections::{HashMap, HashSet};
 
 /// The input of the model, and the seals of the texts that are sent for the first time.

@@ -2,11 +2,11 @@
 //! one of all, in the transaction of the outcome.
 
 use super::tasks::Tasks;
-use crate::domain::call::Execution;
-use crate::domain::id::ToolCallId;
-use crate::domain::progress::pause;
-use crate::store::waited::Waited;
-use crate::store::{Store, StoreError, Write};
+use holdpoint_core::call::Execution;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::progress::pause;
+use holdpoint_store::waited::Waited;
+use holdpoint_store::{Store, StoreError, Write};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

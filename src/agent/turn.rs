@@ -12,23 +12,23 @@ use super::retry::persist;
 use super::step::{ModelOutput, ProposedCall, StepEnd, Stopped};
 use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
-use crate::domain::call::ToolCall;
-use crate::domain::call_times::CallTimes;
-use crate::domain::clock::Clock;
-use crate::domain::message::{Part, StepStatus, Usage, Window};
-use crate::domain::run::{TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
-use crate::llm::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
-use crate::store::permit::Permit;
-use crate::store::request_sender::InputRequests;
-use crate::store::{
-    CommittedStep, Lease, LockedThread, NewStep, OpeningStep, Read, StepResult, Store, StoreError,
-    Transcript, TurnEnd, Write,
-};
 use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::call_times::CallTimes;
+use holdpoint_core::clock::Clock;
+use holdpoint_core::message::{Part, StepStatus, Usage, Window};
+use holdpoint_core::run::{TurnError, TurnErrorCode};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
+use holdpoint_models::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
+use holdpoint_store::permit::Permit;
+use holdpoint_store::request_sender::InputRequests;
+use holdpoint_store::{
+    CommittedStep, Lease, LockedThread, NewStep, OpeningStep, Read, StepResult, Store, StoreError,
+    Transcript, TurnEnd, Write,
+};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::oneshot;

@@ -10,10 +10,10 @@
 //! another limit or other tools. How far it moves is computed from the texts, the tokens that the server counted, and the
 //! turn in which the model read an outcome.
 
-use crate::domain::message::Window;
-use crate::domain::model_texts;
-use crate::domain::text::cut_with;
-use crate::llm::{ModelMessage, ModelRequest, Speaker};
+use holdpoint_core::message::Window;
+use holdpoint_core::model_texts;
+use holdpoint_core::text::cut_with;
+use holdpoint_models::{ModelMessage, ModelRequest, Speaker};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};

@@ -8,7 +8,7 @@ use super::metadata::{self, Challenge, OfServer};
 use super::pace::Pace;
 use super::redaction::Redaction;
 use crate::config::{ConfigError, McpOauth, McpServer, is_safe};
-use crate::egress::{Reach, TokenRequests, token_error};
+use holdpoint_egress::{Reach, TokenRequests, token_error};
 use oauth2::basic::BasicClient;
 use oauth2::{AuthType, ClientId, ClientSecret, RequestTokenError, Scope, TokenResponse, TokenUrl};
 use parking_lot::Mutex;

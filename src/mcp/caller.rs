@@ -4,8 +4,8 @@
 //! one without these headers that lists the tools.
 
 use crate::config::{ConfigError, McpServer};
-use crate::domain::placeholders::{self, Piece};
-use crate::store::permit::Conversation;
+use holdpoint_core::placeholders::{self, Piece};
+use holdpoint_store::permit::Conversation;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeMap;
 
@@ -172,8 +172,8 @@ fn is_safe(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::{RunId, ThreadId};
-    use crate::store::permit::Requester;
+    use holdpoint_core::id::{RunId, ThreadId};
+    use holdpoint_store::permit::Requester;
     use serde_json::json;
     use uuid::Uuid;
 

@@ -5,9 +5,9 @@
 //! that was given up is possible until the server has answered it, or its deadline is reached: the server may still
 //! execute it.
 
-use crate::domain::progress::Progress;
-use crate::store::request_sender::RequestSender;
-use crate::store::waited::Unsettled;
+use holdpoint_core::progress::Progress;
+use holdpoint_store::request_sender::RequestSender;
+use holdpoint_store::waited::Unsettled;
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, ProgressNotificationParam, ProgressToken, RequestId, RequestMetaObject,

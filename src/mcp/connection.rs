@@ -13,9 +13,9 @@ use super::process::Process;
 use super::readable::{self, Unread};
 use super::redaction::Redaction;
 use crate::agent::Tasks;
-use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
-use crate::store::request_sender::RequestSender;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
+use holdpoint_core::owner::{Next, STATE_BYTES_MAX, TaskId};
+use holdpoint_store::request_sender::RequestSender;
 use reqwest::header::HeaderMap;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, DetailedTask, GetTaskParams, InputResponses,

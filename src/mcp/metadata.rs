@@ -4,7 +4,7 @@
 //! has named, so each request stays within the reach of the entry, follows no redirect, and has a limit.
 
 use crate::config::is_safe;
-use crate::egress::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, Reach, chain, read};
+use holdpoint_egress::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, Reach, chain, read};
 use reqwest::Url;
 use reqwest::header::ACCEPT;
 use serde::Deserialize;

@@ -5,15 +5,15 @@ use super::connection::{Called, Connection};
 use super::elicitation::{is_storable, question, responses};
 use super::failure::{self, Failure};
 use super::{Link, output, readable};
-use crate::domain::call::Outcome;
-use crate::domain::owner::{Round, TaskId};
-use crate::domain::progress::Progress;
-use crate::domain::tool_request::{Answer, Question};
-use crate::store::permit::Conversation;
 use crate::tools::ToolError;
 use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_core::call::Outcome;
+use holdpoint_core::owner::{Round, TaskId};
+use holdpoint_core::progress::Progress;
+use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_store::permit::Conversation;
 use rmcp::model::{
     CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,
     RequestMetaObject, TaskPayload,

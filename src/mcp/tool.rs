@@ -3,13 +3,13 @@
 use super::connection::{Called, Connection};
 use super::failure::{Failure, Refused};
 use super::{Connected, Link};
-use crate::domain::owner::{Owner, RemoteWork};
-use crate::store::permit::Conversation;
 use crate::tools::remote_work::SentCall;
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_core::owner::{Owner, RemoteWork};
+use holdpoint_store::permit::Conversation;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;

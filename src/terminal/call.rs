@@ -3,8 +3,8 @@
 
 use super::client::{Client, parsed};
 use super::failure::Failure;
-use crate::domain::card::CardPart;
-use crate::domain::visible::{quoted, visible};
+use holdpoint_core::card::CardPart;
+use holdpoint_core::visible::{quoted, visible};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

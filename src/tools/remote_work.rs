@@ -1,13 +1,13 @@
 //! Work of MCP servers for calls, as the executor of calls sees it.
 
-use crate::domain::call::Outcome;
-use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
-use crate::domain::owner::{Next, Round, TaskId};
-use crate::domain::progress::Progress;
-use crate::domain::tool_request::{Answer, Question};
-use crate::store::permit::Conversation;
 use futures::future::BoxFuture;
+use holdpoint_core::call::Outcome;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input::Input;
+use holdpoint_core::owner::{Next, Round, TaskId};
+use holdpoint_core::progress::Progress;
+use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_store::permit::Conversation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,9 +4,9 @@ use super::{Agent, Emit, Turn};
 use crate::agent::draft::Drafts;
 use crate::agent::step::{self, ModelCaller, ModelOutput, Stopped};
 use crate::agent::window::{self, Outline};
-use crate::domain::message::Window;
-use crate::domain::run::TurnError;
-use crate::llm::ModelRequest;
+use holdpoint_core::message::Window;
+use holdpoint_core::run::TurnError;
+use holdpoint_models::ModelRequest;
 
 impl Agent {
     /// Asks the model for step `n`.

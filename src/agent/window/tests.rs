@@ -1,5 +1,5 @@
 use super::*;
-use crate::llm::ModelCall;
+use holdpoint_models::ModelCall;
 use proptest::prelude::*;
 use serde_json::Map;
 

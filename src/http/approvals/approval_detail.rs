@@ -1,9 +1,6 @@
 //! A held call with all that a decider may know about it.
 
 use crate::approvals::{ApprovalDetail, Approvals};
-use crate::domain::Principal;
-use crate::domain::call::ToolCall;
-use crate::domain::quorum::ApprovalVote;
 use crate::http::Api;
 use crate::http::approvals::decision_view::DecisionView;
 use crate::http::approvals::delegation::DelegationView;
@@ -14,8 +11,11 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
 use crate::http::routes::sessions::GrantView;
-use crate::store::{Excerpt, Words};
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::quorum::ApprovalVote;
+use holdpoint_store::{Excerpt, Words};
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 

@@ -1,7 +1,7 @@
 //! The wire form of decisions.
 
-use crate::domain::decision::{self, Decision};
 use crate::http::body::formats::{Hash, Time};
+use holdpoint_core::decision::{self, Decision};
 use poem_openapi::types::ToJSON;
 use poem_openapi::{Enum, Object};
 use serde::Deserialize;

@@ -1,7 +1,5 @@
 //! The route with which an approver lets another person decide a held call.
 
-use crate::domain::clock::Timestamp;
-use crate::domain::delegation::Delegation;
 use crate::http::Api;
 use crate::http::approvals::validate::{REASON_MAX, given_reason};
 use crate::http::auth::Caller;
@@ -9,6 +7,8 @@ use crate::http::body::formats::{Id, Time};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::failure::error::ApiError;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::delegation::Delegation;
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{Object, OpenApi};

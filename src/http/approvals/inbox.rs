@@ -1,13 +1,6 @@
 //! The inbox: calls that are or were held for an approval.
 
 use crate::approvals::DecisionStatus;
-use crate::domain::Principal;
-use crate::domain::call::{CALL_STATES, Escalation, StateKind};
-use crate::domain::card::CardPart;
-use crate::domain::headline::FilledHeadline;
-use crate::domain::id::ToolCallId;
-use crate::domain::obstacle::Obstacle;
-use crate::domain::placeholders::Piece;
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Searched, Text, Time};
@@ -18,8 +11,15 @@ use crate::http::body::thread_ref::ThreadRef;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::{CallState, CallView};
 use crate::http::routes::tools::McpToolView;
-use crate::store::{CallScope, Listing, Read, VisibleCall};
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::call::{CALL_STATES, Escalation, StateKind};
+use holdpoint_core::card::CardPart;
+use holdpoint_core::headline::FilledHeadline;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::obstacle::Obstacle;
+use holdpoint_core::placeholders::Piece;
+use holdpoint_store::{CallScope, Listing, Read, VisibleCall};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 

@@ -1,14 +1,14 @@
 //! What an approval covers beyond its call, as requested and as given.
 
 use crate::approvals::Remembered;
-use crate::domain::clock::Timestamp;
-use crate::domain::grant::{GrantRequest, RequestedInputs, ShownGrant};
-use crate::domain::id::ToolCallId;
-use crate::domain::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin, WrongBounds};
 use crate::http::body::formats::{Hash, Id, Time};
 use crate::http::body::strict::ExactNumber;
 use crate::http::failure::error::ApiError;
 use crate::http::failure::error_code::ErrorCode;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::grant::{GrantRequest, RequestedInputs, ShownGrant};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin, WrongBounds};
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{Enum, Object};

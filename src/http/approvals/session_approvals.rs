@@ -1,10 +1,6 @@
 //! Actions on a whole session or thread: decide a held call, cancel every run.
 
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
-use crate::domain::call::State;
-use crate::domain::decision::{Choice, Surface};
-use crate::domain::grant::GrantRequest;
-use crate::domain::run::{Run, RunStatus};
 use crate::http::Api;
 use crate::http::approvals::remember::{RememberBody, RememberedView};
 use crate::http::approvals::validate::{check_reason, given_reason};
@@ -17,7 +13,11 @@ use crate::http::failure::error::ApiError;
 use crate::http::failure::error_code::ErrorCode;
 use crate::http::routes::call::CallState;
 use crate::http::routes::runs::RunView;
-use crate::store::Thread;
+use holdpoint_core::call::State;
+use holdpoint_core::decision::{Choice, Surface};
+use holdpoint_core::grant::GrantRequest;
+use holdpoint_core::run::{Run, RunStatus};
+use holdpoint_store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};

@@ -1,9 +1,6 @@
 //! Requests of tools that run: what a person is asked, and the answer.
 
 use crate::approvals::{Answered, Approvals, Decider, Proposed};
-use crate::domain::Principal;
-use crate::domain::id::RequestId;
-use crate::domain::tool_request::{self, Answer, Content, Reply};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Text, Time};
@@ -13,8 +10,11 @@ use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::body::thread_ref::ThreadRef;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::tools::McpToolView;
-use crate::store::{CallScope, RequestListing, VisibleRequest};
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::id::RequestId;
+use holdpoint_core::tool_request::{self, Answer, Content, Reply};
+use holdpoint_store::{CallScope, RequestListing, VisibleRequest};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};

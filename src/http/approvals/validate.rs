@@ -1,10 +1,6 @@
 //! The routes that decide held calls, one or several.
 
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
-use crate::domain::call::State;
-use crate::domain::decision::{Choice, Surface};
-use crate::domain::link::LinkToken;
-use crate::domain::model_texts;
 use crate::http::Api;
 use crate::http::approvals::remember::{RememberBody, RememberedView};
 use crate::http::auth::Caller;
@@ -13,6 +9,10 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::failure::error::{ApiError, ErrorDetail, Refusal};
 use crate::http::routes::call::CallState;
+use holdpoint_core::call::State;
+use holdpoint_core::decision::{Choice, Surface};
+use holdpoint_core::link::LinkToken;
+use holdpoint_core::model_texts;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::types::{Example, ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{ApiResponse, Object, OpenApi};

@@ -1,7 +1,7 @@
 //! The reasons for which a request is not authenticated.
 
 use crate::rate_limit::RateLimited;
-use crate::store::StoreError;
+use holdpoint_store::StoreError;
 use jsonwebtoken::errors::{Error, ErrorKind};
 
 /// Why the server does not authenticate a request.

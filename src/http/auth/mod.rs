@@ -25,15 +25,15 @@ mod validity;
 
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
-use crate::domain::Principal;
-use crate::domain::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::console;
 use crate::rate_limit::{RateLimit, RateLimited};
-use crate::store::Store;
 use begun::Ended;
+use holdpoint_core::Principal;
+use holdpoint_core::clock::{Clock, Timestamp};
+use holdpoint_store::Store;
 use identity::Identity;
 use issuer::Issuer;
 use places::Places;

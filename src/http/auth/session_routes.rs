@@ -1,14 +1,14 @@
 //! The caller as the server sees them, and their sign-ins.
 
-use crate::domain::Principal;
-use crate::domain::clock::Timestamp;
-use crate::domain::id::SignInId;
-use crate::domain::sign_in::SignIn;
 use crate::http::Api;
 use crate::http::auth::{Caller, END, Expiry, Session};
 use crate::http::body::formats::Time;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::failure::error::ApiError;
+use holdpoint_core::Principal;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::id::SignInId;
+use holdpoint_core::sign_in::SignIn;
 use poem::Request;
 use poem_openapi::param::Path;
 use poem_openapi::{ApiResponse, Object, OpenApi};

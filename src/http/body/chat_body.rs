@@ -1,8 +1,6 @@
 //! Chat bodies: documented with one shape, parsed leniently.
 
 use crate::chat::{Action, PostedMessage, ShownCalls, TurnRequest};
-use crate::domain::id::ToolCallId;
-use crate::domain::run::RunOptions;
 use crate::http::body::nullable::WordOrNull;
 use crate::http::body::partial_json::{self, Found};
 use crate::http::body::posted::{
@@ -12,6 +10,8 @@ use crate::http::body::shown_messages;
 use crate::http::body::strict;
 use crate::http::body::ui_body::{self, Requested};
 use crate::http::failure::error::ApiError;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::run::RunOptions;
 use poem::http::header::USER_AGENT;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};

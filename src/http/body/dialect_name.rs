@@ -1,7 +1,7 @@
 //! The names of dialects in parameters of requests. The names in the OpenAPI document come from the list of
 //! dialects.
 
-use crate::stream::Dialect;
+use holdpoint_stream::Dialect;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromParameter, ParseResult, Type};
 use std::borrow::Cow;

@@ -4,7 +4,7 @@
 //! because the response to another text depends on the route. An invalid id in a path, for example, is an
 //! unknown resource.
 
-use crate::domain::clock::Timestamp;
+use holdpoint_core::clock::Timestamp;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{
     Example, ParseError, ParseFromJSON, ParseFromParameter, ParseResult, ToJSON, Type,

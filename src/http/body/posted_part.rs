@@ -2,11 +2,11 @@
 //! held calls.
 
 use crate::chat::PostedDecision;
-use crate::domain::id::ToolCallId;
 use crate::http::approvals::validate::REASON_MAX;
 use crate::http::body::partial_json::{Found, Kept, Reader};
 use crate::http::body::posted_text::{Bounds, Words, cut};
 use crate::http::body::unread_part::{TypeName, UnreadPart};
+use holdpoint_core::id::ToolCallId;
 use serde::de::{MapAccess, SeqAccess};
 
 /// Length of a hash of the server, in bytes.

@@ -1,12 +1,12 @@
 //! JSON bodies that have exactly one reading.
 
-use crate::domain::input::Input;
-use crate::domain::secrets::ShownInput;
-use crate::domain::surrogates::without_lone_halves;
-use crate::domain::{pointer, strict_json};
 use crate::http::failure::error::ApiError;
 use crate::tools::InputError;
 use bytes::Bytes;
+use holdpoint_core::input::Input;
+use holdpoint_core::secrets::ShownInput;
+use holdpoint_core::surrogates::without_lone_halves;
+use holdpoint_core::{pointer, strict_json};
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};

@@ -3,12 +3,12 @@
 //! An id is looked up first. So an id costs no statement of its own, and a thread whose name has the form of an
 //! id is found under that name. A session is named like its root thread.
 
-use crate::domain::id::ThreadId;
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Text, TextFormat};
 use crate::http::body::posted::CLIENT_ID_MAX;
 use crate::http::failure::error::ApiError;
+use holdpoint_core::id::ThreadId;
 use poem_openapi::param::Header;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use std::future::Future;

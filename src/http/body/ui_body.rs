@@ -5,7 +5,6 @@
 //! calls. The rest is the page's own state, and is ignored.
 
 use crate::chat::{Action, EarlierMessages, PostedDecision, PostedMessage, ShownCalls};
-use crate::domain::id::ToolCallId;
 use crate::http::body::partial_json::Found;
 use crate::http::body::posted::{
     Bounds, Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name,
@@ -13,6 +12,7 @@ use crate::http::body::posted::{
 use crate::http::body::shown_messages;
 use crate::http::failure::error::ApiError;
 use crate::http::failure::error_code::ErrorCode;
+use holdpoint_core::id::ToolCallId;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,12 +1,12 @@
 //! Events on the wire.
 
-use crate::domain::call::ToolCall;
-use crate::domain::event::{self, Event};
 use crate::http::approvals::decision_view;
 use crate::http::body::formats::{Id, Text, Time};
 use crate::http::body::strict::JsonObject;
 use crate::http::routes::call::{CallState, PreviewView, ProgressView, RiskLevel};
 use bytes::{BufMut, BytesMut};
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::event::{self, Event};
 use poem_openapi::types::ToJSON;
 use poem_openapi::{Enum, Object};
 use serde_json::{Map, Value, json};

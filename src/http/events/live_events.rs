@@ -7,7 +7,7 @@ use crate::http::body::payload::Tag;
 use crate::http::body::thread_ref::ThreadRef;
 use crate::http::events::event_stream::{EventStream, stream_response};
 use crate::http::failure::error::ApiError;
-use crate::store::EventFilter;
+use holdpoint_store::EventFilter;
 use poem::{IntoResponse, Response};
 use poem_openapi::param::{Header, Path, Query};
 use poem_openapi::registry::{MetaResponses, Registry};

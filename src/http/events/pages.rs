@@ -1,6 +1,5 @@
 //! Events of one run or one call, as pages.
 
-use crate::domain::id::{RunId, ToolCallId};
 use crate::http::Api;
 use crate::http::auth::{Caller, Expiry};
 use crate::http::body::formats::{Id, Position};
@@ -10,7 +9,8 @@ use crate::http::events::event::EventView;
 use crate::http::events::event_stream::{EventStream, MEDIA_TYPE};
 use crate::http::events::live_events::{parse_last_event_id, seq};
 use crate::http::failure::error::ApiError;
-use crate::store::{EventFilter, EventsRead};
+use holdpoint_core::id::{RunId, ToolCallId};
+use holdpoint_store::{EventFilter, EventsRead};
 use poem::http::header::ACCEPT;
 use poem::{IntoResponse, Request, Response};
 use poem_openapi::param::{Header, Path, Query};

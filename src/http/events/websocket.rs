@@ -7,9 +7,6 @@
 //! ```
 
 use crate::agent::Tasks;
-use crate::domain::Principal;
-use crate::domain::decision::Surface;
-use crate::domain::surrogates::without_lone_halves;
 use crate::feed::Subscription;
 use crate::http::Api;
 use crate::http::approvals::remember::RememberBody;
@@ -21,10 +18,13 @@ use crate::http::events::event::EventView;
 use crate::http::events::event_stream::end;
 use crate::http::failure::error::ApiError;
 use crate::http::middleware::rates::StreamSlot;
-use crate::store::EventFilter;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
+use holdpoint_core::Principal;
+use holdpoint_core::decision::Surface;
+use holdpoint_core::surrogates::without_lone_halves;
 use holdpoint_serve::Admission;
+use holdpoint_store::EventFilter;
 use poem::http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };

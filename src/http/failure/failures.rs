@@ -8,16 +8,16 @@ use crate::approvals::{
 };
 use crate::chat::{AdmitError, CancelRunError, ResumeRunError};
 use crate::delivery::EndpointError;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::link::LinkRefused;
 use crate::http::approvals::decision_view;
 use crate::http::failure::error::ApiError;
 use crate::http::failure::error_code::ErrorCode;
 use crate::http::routes::call::CallState;
 use crate::http::routes::runs::RunStatus;
 use crate::rate_limit::RateLimited;
-use crate::store::StoreError;
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::link::LinkRefused;
 use holdpoint_serve::BodyError;
+use holdpoint_store::StoreError;
 use poem_openapi::types::ToJSON;
 use serde_json::{Value, json};
 

@@ -7,7 +7,6 @@
 //! client has disconnected.
 
 use crate::agent::Tasks;
-use crate::domain::clock::Clock;
 use crate::http::Settings;
 use crate::http::auth::{self, Authenticator, Known, Reporter};
 use crate::http::body::known_query::KnownQuery;
@@ -23,12 +22,13 @@ use crate::http::routes::health;
 use crate::http::routes::slack::Unverified;
 use crate::http::stream::disconnected::Disconnected;
 use crate::http::stream::stream_response::AS_IT_IS;
-use crate::metrics::Metrics;
 use crate::slack::Slack;
-use crate::store::Store;
 use crate::tools::CurrentTools;
 use futures::FutureExt;
+use holdpoint_core::clock::Clock;
+use holdpoint_metrics::Metrics;
 use holdpoint_serve::{drain_body, live_with_client, read_body};
+use holdpoint_store::Store;
 use poem::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,

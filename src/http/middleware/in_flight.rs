@@ -5,12 +5,12 @@
 //! that prove who sent them only with their body.
 
 use crate::config::Limits;
-use crate::domain::Principal;
 use crate::http::auth::{Network, network_of};
 use crate::http::body::templates::without_api;
 use crate::http::failure::error::ApiError;
 use crate::rate_limit::User;
 use bytes::Bytes;
+use holdpoint_core::Principal;
 use holdpoint_serve::{Budget, Exhausted, Reserved, take_whole};
 use poem::{Body, IntoResponse, Request, Response};
 use std::time::Duration;

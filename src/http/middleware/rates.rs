@@ -2,12 +2,12 @@
 //! and answers.
 
 use crate::config::{Caps, Limits};
-use crate::domain::Principal;
-use crate::domain::id::ToolCallId;
 use crate::http::failure::error::ApiError;
 use crate::http::middleware::in_flight::{InFlight, StreamBytes};
 use crate::rate_limit::{RateLimit, RateLimited, User};
 use bytes::Bytes;
+use holdpoint_core::Principal;
+use holdpoint_core::id::ToolCallId;
 use holdpoint_serve::{ConcurrencyLimit, Exhausted, Slot};
 use poem::{FromRequest, Request, RequestBody, Result};
 use std::sync::Arc;

@@ -1,10 +1,6 @@
 //! The wire form of tool calls, and the routes of a single call.
 
 use crate::approvals::EditPreview;
-use crate::domain::call::{self, State, ToolCall};
-use crate::domain::input::Input;
-use crate::domain::preview::Preview;
-use crate::domain::progress::{Progress, ReportedProgress};
 use crate::http::Api;
 use crate::http::approvals::decision_view::DecisionView;
 use crate::http::auth::Caller;
@@ -13,8 +9,12 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::failure::error::ApiError;
 use crate::http::routes::definitions::UnacceptedView;
-use crate::store::Thread;
 use crate::tools::gate::Gate;
+use holdpoint_core::call::{self, State, ToolCall};
+use holdpoint_core::input::Input;
+use holdpoint_core::preview::Preview;
+use holdpoint_core::progress::{Progress, ReportedProgress};
+use holdpoint_store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::types::{Any, Example, ParseFromJSON, ParseResult, ToJSON, Type};

@@ -1,12 +1,12 @@
 //! Definitions of MCP tools that are not accepted, and their acceptance.
 
-use crate::domain::definition::{self, Accepted, Change, Unaccepted};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Time};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::failure::error::ApiError;
+use holdpoint_core::definition::{self, Accepted, Change, Unaccepted};
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{Enum, Object, OpenApi};

@@ -2,13 +2,13 @@
 
 use crate::agent::Tasks;
 use crate::delivery::Deliveries;
-use crate::domain::clock::Clock;
 use crate::http::Api;
 use crate::http::failure::error::{self, ApiError};
-use crate::metrics::{CONTENT_TYPE, Found, Metrics};
-use crate::store::{Store, StoreError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, WeakShared};
+use holdpoint_core::clock::Clock;
+use holdpoint_metrics::{CONTENT_TYPE, Found, Metrics};
+use holdpoint_store::{Store, StoreError};
 use poem::endpoint::make;
 use poem::{IntoResponse, PathPattern, Response, Result, Route, get};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! The route that opens the link of a message.
 
 use crate::approvals::OpenedLink;
-use crate::domain::link::LinkToken;
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Id};
@@ -9,6 +8,7 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
+use holdpoint_core::link::LinkToken;
 use poem_openapi::types::Example;
 use poem_openapi::{Object, OpenApi};
 use serde::Deserialize;

@@ -14,7 +14,7 @@ use crate::http::middleware::rates::StreamSlot;
 use crate::http::middleware::request_id::RequestId;
 use crate::http::stream::stream_response::{AttachedStream, ChatStream};
 use crate::http::stream::turn_stream::Listener;
-use crate::stream::Dialect;
+use holdpoint_stream::Dialect;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Header, Path, Query};
 use std::collections::{HashMap, HashSet};

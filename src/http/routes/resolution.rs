@@ -1,6 +1,5 @@
 //! The route with which an operator establishes the outcome of an interrupted call.
 
-use crate::domain::call::Outcome;
 use crate::http::Api;
 use crate::http::approvals::validate::{REASON_MAX, check_reason, given_reason};
 use crate::http::auth::Caller;
@@ -9,6 +8,7 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
+use holdpoint_core::call::Outcome;
 use poem_openapi::param::Path;
 use poem_openapi::types::{Any, Example};
 use poem_openapi::{Enum, Object, OpenApi};

@@ -1,10 +1,6 @@
 //! Runs. A run lasts from a user message to the final response, holds included.
 
 use crate::approvals::{DecideError, Decided, Decider, DecisionRequest, Scope};
-use crate::domain::call::{State, ToolCall};
-use crate::domain::decision::{Choice, Surface};
-use crate::domain::id::ToolCallId;
-use crate::domain::run::{self, Run, TurnError};
 use crate::http::Api;
 use crate::http::approvals::validate::{check_reason, given_reason};
 use crate::http::auth::Caller;
@@ -13,7 +9,11 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
-use crate::store::Thread;
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::decision::{Choice, Surface};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::run::{self, Run, TurnError};
+use holdpoint_store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};

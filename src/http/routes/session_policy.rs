@@ -1,8 +1,6 @@
 //! The policy of a session: as it is set, and in force together with the policy of the server.
 
 use crate::approvals::{PolicyInForce, PolicySet, ToolInForce};
-use crate::domain::id::ToolCallId;
-use crate::domain::policy::{self, Requirement, SessionPolicy};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::Id;
@@ -12,7 +10,9 @@ use crate::http::body::strict::Strict;
 use crate::http::body::thread_ref::ThreadRef;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::sessions::GrantView;
-use crate::store::source_text;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::policy::{self, Requirement, SessionPolicy};
+use holdpoint_store::source_text;
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{Enum, Object, OpenApi};

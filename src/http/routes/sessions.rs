@@ -1,7 +1,5 @@
 //! Sessions and their remembered approvals. A session is a root thread with all threads below it.
 
-use crate::domain::grant::{CoveredInputs, Grant};
-use crate::domain::id::{GrantId, ThreadId};
 use crate::http::Api;
 use crate::http::approvals::remember::GrantCondition;
 use crate::http::auth::Caller;
@@ -10,7 +8,9 @@ use crate::http::body::page::{Paged, RequestedSize, page_size};
 use crate::http::body::payload::Tag;
 use crate::http::body::thread_ref::ThreadRef;
 use crate::http::failure::error::ApiError;
-use crate::store::ListedSession;
+use holdpoint_core::grant::{CoveredInputs, Grant};
+use holdpoint_core::id::{GrantId, ThreadId};
+use holdpoint_store::ListedSession;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 

@@ -15,15 +15,15 @@
 
 use crate::agent::Tasks;
 use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Scope};
-use crate::domain::clock::Timestamp;
-use crate::domain::decision::{Choice, Surface};
-use crate::domain::surrogates::without_lone_halves;
 use crate::http::approvals::validate::REASON_MAX;
 use crate::http::auth::failure::Unknown;
 use crate::http::body::templates::without_api;
 use crate::http::failure::error::ApiError;
 use crate::rate_limit::RateLimited;
 use crate::slack::{Button, Decision, Refused, Rejecting, Signed, Slack, View};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::decision::{Choice, Surface};
+use holdpoint_core::surrogates::without_lone_halves;
 use poem::http::Method;
 use poem::{Endpoint, Request, Response, Result};
 use serde::Deserialize;

@@ -1,8 +1,6 @@
 //! The routes of threads and their messages.
 
 use crate::chat::DEFAULT_TITLE;
-use crate::domain::id::ThreadId;
-use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::dialect_name::{Format, Named};
@@ -14,8 +12,10 @@ use crate::http::body::strict::Strict;
 use crate::http::body::thread_ref::ThreadRef;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallView;
-use crate::store::{NewThread, Read, Thread, ThreadActivity};
 use crate::tools::gate::Gate;
+use holdpoint_core::id::ThreadId;
+use holdpoint_core::message::{self, Body, File, Message, Part, Source, Usage};
+use holdpoint_store::{NewThread, Read, Thread, ThreadActivity};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};

@@ -1,8 +1,5 @@
 //! The routes of tools and models.
 
-use crate::domain::Principal;
-use crate::domain::definition::LeftOut;
-use crate::domain::remote::Remote;
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::payload::{Json, Tag};
@@ -10,8 +7,11 @@ use crate::http::body::strict::JsonObject;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::RiskLevel;
 use crate::http::routes::definitions::UnacceptedView;
-use crate::llm::LanguageModel;
 use crate::tools::Registered;
+use holdpoint_core::Principal;
+use holdpoint_core::definition::LeftOut;
+use holdpoint_core::remote::Remote;
+use holdpoint_models::LanguageModel;
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use std::sync::Arc;

@@ -1,9 +1,6 @@
 //! Turns as JSON, for clients that read no stream.
 
 use crate::chat::{Action, ThreadName, TurnRequest};
-use crate::domain::call::StateKind;
-use crate::domain::id::RunId;
-use crate::domain::run::RunOptions;
 use crate::http::Api;
 use crate::http::approvals::inbox::ApprovalView;
 use crate::http::auth::Caller;
@@ -15,8 +12,11 @@ use crate::http::body::thread_ref::{ClientName, ThreadRef, checked_key};
 use crate::http::failure::error::ApiError;
 use crate::http::routes::runs::{FailureView, RunStatus};
 use crate::http::routes::threads::MessageView;
-use crate::store::{CallScope, Listing};
-use crate::stream::ClientTraits;
+use holdpoint_core::call::StateKind;
+use holdpoint_core::id::RunId;
+use holdpoint_core::run::RunOptions;
+use holdpoint_store::{CallScope, Listing};
+use holdpoint_stream::ClientTraits;
 use poem::Request;
 use poem_openapi::param::{Header, Path};
 use poem_openapi::types::Example;

@@ -1,13 +1,13 @@
 //! The routes of endpoints, which are webhooks and recipients of messages, for operators.
 
 use crate::delivery::EndpointStatus;
-use crate::domain::endpoint::{self, EndpointState, Failure};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::Time;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::events::event::EventType;
 use crate::http::failure::error::ApiError;
+use holdpoint_core::endpoint::{self, EndpointState, Failure};
 use poem_openapi::param::Path;
 use poem_openapi::{Enum, Object, OpenApi};
 

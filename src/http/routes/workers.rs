@@ -1,7 +1,6 @@
 //! The routes of workers, which execute the calls of worker tools.
 
 use crate::approvals::{Report, Reported, WorkerClaim};
-use crate::domain::progress::Progress;
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Time};
@@ -10,6 +9,7 @@ use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
 use crate::http::stream::disconnected::Disconnected;
+use holdpoint_core::progress::Progress;
 use poem_openapi::param::Path;
 use poem_openapi::types::{Any, Example};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};

@@ -1,6 +1,6 @@
 //! A hint for the authors of pages that cannot read their stream.
 
-use crate::domain::turn::TurnEvent;
+use holdpoint_core::turn::TurnEvent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! Streamed responses in the requested dialect.
 
-use crate::domain::id::{RunId, ThreadId};
-use crate::stream::{Dialect, Head, NothingToRead};
+use holdpoint_core::id::{RunId, ThreadId};
+use holdpoint_stream::{Dialect, Head, NothingToRead};
 use poem::http::header::CACHE_CONTROL;
 use poem::http::{HeaderValue, StatusCode};
 use poem::{Body, IntoResponse, Response};

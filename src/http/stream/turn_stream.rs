@@ -24,16 +24,16 @@
 use crate::chat::Started;
 use crate::chat::turn_log::{Enough, Reader};
 use crate::config::UiDialect;
-use crate::domain::id::ToolCallId;
-use crate::domain::turn::TurnEvent;
 use crate::http::failure::error::ApiError;
 use crate::http::middleware::rates::StreamSlot;
 use crate::http::stream::dialect_hint::DialectHint;
 use crate::http::stream::stream_response::ChatStream;
-use crate::metrics::{Metrics, Now};
-use crate::stream::{Audience, Cards, Dialect, Encoder, PageDecision};
 use bytes::{Bytes, BytesMut};
 use futures::stream;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::turn::TurnEvent;
+use holdpoint_metrics::{Metrics, Now};
+use holdpoint_stream::{Audience, Cards, Dialect, Encoder, PageDecision};
 use poem::Body;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -190,8 +190,8 @@ impl Pieces {
 mod tests {
     use super::*;
     use crate::chat::turn_log::TurnLog;
-    use crate::domain::id::MessageId;
     use futures::FutureExt;
+    use holdpoint_core::id::MessageId;
     use uuid::Uuid;
 
     fn pieces(dialect: &Dialect, log: &TurnLog) -> Pieces {
