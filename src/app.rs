@@ -9,28 +9,28 @@ use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
 use crate::config::{ApprovalMode, AuthMode, Config, Provider};
-pub use crate::domain::clock::{Clock, SystemClock, Timestamp};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::feed::Feed;
-use crate::http::health::Scrape;
+use crate::http::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, DialectHint, Rates, Streaming, Tickets};
-use crate::llm::LanguageModel;
-use crate::llm::remote::{Remote, RemoteConfig, Wire};
-use crate::llm::scripted::Scripted;
-use crate::metrics::Metrics;
 pub use crate::operator::{
     CALL_STATES, CallLine, Fenced, Fencer, FieldChange, Finding, Operator, OperatorError, Purged, ToolLine,
     WAITING_STATES, WebhookLine,
 };
 pub use crate::startup::summary;
-use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
-pub use crate::store::{Commit, CommitFailed, CommitHook};
 use crate::tools::gate::Gates;
 use crate::tools::{CurrentTools, ToolRegistry, Unmatched};
 pub use error::AppError;
+pub use holdpoint_core::clock::{Clock, SystemClock, Timestamp};
+use holdpoint_metrics::Metrics;
+use holdpoint_models::LanguageModel;
+use holdpoint_models::remote::{Remote, RemoteConfig, Wire};
+use holdpoint_models::scripted::Scripted;
 #[doc(inline)]
 pub use holdpoint_serve::Deadlines;
 use holdpoint_serve::WriteDeadline;
+use holdpoint_store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
+pub use holdpoint_store::{Commit, CommitFailed, CommitHook};
 use poem::EndpointExt;
 use poem::endpoint::BoxEndpoint;
 use secrecy::{ExposeSecret, SecretString};

@@ -3,19 +3,19 @@
 
 use crate::agent::project;
 use crate::config::Config;
-use crate::domain::call::{Approval, End, ExecutedBy, Execution, RiskLevel, State, ToolCall};
-use crate::domain::clock::Timestamp;
-use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
-use crate::domain::input::Input;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus};
-use crate::domain::policy::{Judgement, SessionPolicy};
-use crate::domain::secrets::SecretPaths;
-use crate::domain::turn::{FinishReason, Spent, TurnEvent};
-use crate::store::{SealKind, Sent, Transcript};
-use crate::stream::{Audience, Dialect};
 use crate::tools::gate::{Gate, Gates, PolicyContext};
 use crate::tools::{CurrentTools, ToolRegistry};
 use bytes::BytesMut;
+use holdpoint_core::call::{Approval, End, ExecutedBy, Execution, RiskLevel, State, ToolCall};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
+use holdpoint_core::input::Input;
+use holdpoint_core::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Window};
+use holdpoint_core::policy::{Judgement, SessionPolicy};
+use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::turn::{FinishReason, Spent, TurnEvent};
+use holdpoint_store::{SealKind, Sent, Transcript};
+use holdpoint_stream::{Audience, Dialect};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -151,6 +151,7 @@ fn step(call: ToolCall) -> Step {
         usage: None,
         origin: Some(ORIGIN.to_owned()),
         provider_state: None,
+        window: Window::default(),
         created_at: AT,
     }
 }
@@ -185,6 +186,7 @@ fn call(turn: u32) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }

@@ -107,13 +107,6 @@ pub use approvals::handlers;
 
 pub use holdpoint_models as llm;
 
-use holdpoint_core as domain;
-use holdpoint_egress as egress;
-use holdpoint_egress::{callback, signed_post, standard_webhooks};
-use holdpoint_metrics as metrics;
-use holdpoint_store as store;
-use holdpoint_stream as stream;
-
 /// The examples of the documentation, which doctests compile.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]

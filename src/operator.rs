@@ -4,14 +4,14 @@
 mod webhooks;
 
 use crate::config::Config;
-pub use crate::domain::call::{CALL_STATES, WAITING_STATES};
-use crate::domain::call::{Outcome, StateKind};
-use crate::domain::decision::Surface;
-use crate::domain::definition::{Cause, Change, Unaccepted};
-use crate::domain::id::ThreadId;
-use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
-use crate::domain::visible::visible;
-use crate::store::{
+pub use holdpoint_core::call::{CALL_STATES, WAITING_STATES};
+use holdpoint_core::call::{Outcome, StateKind};
+use holdpoint_core::decision::Surface;
+use holdpoint_core::definition::{Cause, Change, Unaccepted};
+use holdpoint_core::id::ThreadId;
+use holdpoint_core::output::{DEPTH_MAX, Output, is_too_deep};
+use holdpoint_core::visible::visible;
+use holdpoint_store::{
     self, AcceptOutcome, Erased, Established, FencedThread, ListedCall, ListedTool, Store, StoreError,
 };
 use serde_json::Value;
@@ -203,7 +203,7 @@ impl Operator {
         let id = tool_call_id.parse().map_err(|_| no_call())?;
         let write = self.store.write().await?;
         let locked = write.lock_call(id).await?.ok_or_else(no_call)?;
-        let finding = store::Finding { outcome, actor: &actor, reason, surface: Surface::Terminal };
+        let finding = holdpoint_store::Finding { outcome, actor: &actor, reason, surface: Surface::Terminal };
         match write.establish(&locked, &finding, self.config.limits.result_bytes).await? {
             Established::Now => Ok(write.commit().await?),
             Established::NotInterrupted(state) => {

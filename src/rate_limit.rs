@@ -2,11 +2,11 @@
 //!
 //! The limiter counts the caller, never a name in a request.
 
-use crate::domain::Principal;
-use crate::domain::id::ToolCallId;
-use crate::domain::sign_in::SecretHash;
 use governor::clock::Clock;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use holdpoint_core::Principal;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::sign_in::SecretHash;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,10 +1,10 @@
 //! What a server prints when it starts to serve: the answers to an operator's first questions.
 
 use crate::config::{ApprovalMode, AuthMode, Config, McpServer};
-use crate::domain::visible::visible;
-use crate::llm::LanguageModel;
 use crate::mcp::local_name;
 use crate::tools::{SEPARATOR, ToolRegistry};
+use holdpoint_core::visible::visible;
+use holdpoint_models::LanguageModel;
 
 /// Returns the names of the tools of an MCP server that ask, or of those that do not. The server need not be connected.
 fn at_server(server: &McpServer, requires_approval: bool) -> Vec<String> {

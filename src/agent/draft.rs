@@ -6,8 +6,8 @@
 //! together. After a failed draft, the next one is written as usual.
 
 use super::Tasks;
-use crate::domain::message::Part;
-use crate::store::{Draft, OpenStep, Store, StoreError};
+use holdpoint_core::message::Part;
+use holdpoint_store::{Draft, OpenStep, Store, StoreError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::slice;

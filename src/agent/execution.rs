@@ -2,23 +2,24 @@
 
 use super::heartbeat::{Halt, Heartbeat};
 use super::offer::Offer;
+use super::progress::{self, LastReport};
 use super::retry::persist;
 use super::tasks::{Tasks, Work};
 use super::wake::Wake;
-use crate::domain::assignment::Assignment;
-use crate::domain::call::{Execution, Outcome, State};
-use crate::domain::id::ToolCallId;
-use crate::domain::model_texts;
-use crate::domain::owner::Owner;
-use crate::domain::secrets::Edit;
-use crate::metrics::Metrics;
-use crate::store::permit::Permit;
-use crate::store::request_sender::InputRequests;
-use crate::store::waited::Waited;
-use crate::store::{AgentLimits, Delegated, Settled, Store, StoreError};
 use crate::tools::gate::{Gate, Gates};
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::run::Returned;
+use holdpoint_core::assignment::Assignment;
+use holdpoint_core::call::{Execution, Outcome, State};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::model_texts;
+use holdpoint_core::owner::Owner;
+use holdpoint_core::secrets::Edit;
+use holdpoint_metrics::Metrics;
+use holdpoint_store::permit::Permit;
+use holdpoint_store::request_sender::InputRequests;
+use holdpoint_store::waited::Waited;
+use holdpoint_store::{AgentLimits, Delegated, Settled, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
@@ -109,7 +110,8 @@ impl Executor {
             },
             Err(why) => Outcome::Failed(why),
         };
-        self.write_down(permit.tool_call_id(), permit.execution(), permit.edit(), outcome, None).await
+        let of = (permit.tool_call_id(), permit.execution());
+        self.write_down(of, permit.edit(), outcome, permit.waited(), None).await
     }
 
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
@@ -139,12 +141,19 @@ impl Executor {
         let executor = self.clone();
         // In a task of its own: a tool that does not stop when asked to continues, and is not dropped.
         let mut tool = self.tasks.spawn(async move { executor.begin(permit).await });
-        let ended = self.end_of(&mut tool, execution, &heartbeat, (&cancellation, &waited)).await;
+        // Boxed, because most tools report nothing.
+        let reports =
+            Box::pin(progress::keep_reports((&self.store, &self.tasks), tool_call_id, execution, &waited));
+        let ended = tokio::select! {
+            ended = self.end_of(&mut tool, execution, &heartbeat, (&cancellation, &waited)) => ended,
+            never = reports => match never {},
+        };
         self.metrics.tool_ran(&tool_name, began.elapsed());
         drop(heartbeat);
         let unknown = match ended {
             Ok(Returned::Outcome(outcome)) => {
-                return self.write_down(tool_call_id, execution, edit.as_ref(), outcome, offer).await;
+                let of = (tool_call_id, execution);
+                return self.write_down(of, edit.as_ref(), outcome, &waited, offer).await;
             }
             Ok(Returned::Accepted(owner)) => {
                 return self.hand_over(tool_call_id, execution, &owner, asks).await;
@@ -152,9 +161,10 @@ impl Executor {
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
-        let written = self.write_down(tool_call_id, execution, edit.as_ref(), unknown, None).await;
+        let of = (tool_call_id, execution);
+        let written = self.write_down(of, edit.as_ref(), unknown, &waited, None).await;
         let executor = self.clone();
-        let late = async move { executor.settle_late(tool, tool_call_id, execution, edit.as_ref()).await };
+        let late = async move { executor.settle_late(tool, of, edit.as_ref()).await };
         self.tasks.spawn(late);
         written
     }
@@ -235,8 +245,7 @@ impl Executor {
     async fn settle_late(
         &self,
         mut tool: JoinHandle<Returned>,
-        tool_call_id: ToolCallId,
-        execution: Execution,
+        (tool_call_id, execution): (ToolCallId, Execution),
         edit: Option<&Edit>,
     ) {
         let returned = tokio::select! {
@@ -247,7 +256,9 @@ impl Executor {
         let Returned::Outcome(outcome @ (Outcome::Succeeded(_) | Outcome::Failed(_))) = returned else {
             return;
         };
-        match self.write_down(tool_call_id, execution, edit, outcome, None).await {
+        // A report that comes after the first outcome is not stored.
+        let waited = Waited::default();
+        match self.write_down((tool_call_id, execution), edit, outcome, &waited, None).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
         }
@@ -256,19 +267,22 @@ impl Executor {
     /// Settles an execution, and returns the result for its call.
     async fn write_down(
         &self,
-        tool_call_id: ToolCallId,
-        execution: Execution,
+        (tool_call_id, execution): (ToolCallId, Execution),
         edit: Option<&Edit>,
         outcome: Outcome,
+        waited: &Waited,
         offer: Option<Offer>,
     ) -> Result<Ran, StoreError> {
         let result = self.gate().result_text(&outcome, edit);
+        // The request that takes an offer stores no report.
+        let offer = offer.filter(|_| waited.unstored().is_none());
         if let (Some(offer), Outcome::Succeeded(_) | Outcome::Failed(_)) = (offer, &outcome)
             && let Some(state) = offer.make(tool_call_id, execution, &outcome, &result, self.lease).await
         {
             return Ok(Ran::Ended(state));
         }
-        let settle = || self.settle(tool_call_id, execution, &outcome, &result);
+        let last = LastReport::of(waited);
+        let settle = || self.settle((tool_call_id, execution), &outcome, &result, &last);
         let settled = persist(self.lease, settle).await?;
         match settled.value {
             Settled::Ended(state) => return Ok(Ran::Ended(state)),
@@ -321,14 +335,15 @@ impl Executor {
         })
     }
 
-    pub(super) async fn settle(
+    async fn settle(
         &self,
-        tool_call_id: ToolCallId,
-        execution: Execution,
+        (tool_call_id, execution): (ToolCallId, Execution),
         outcome: &Outcome,
         result: &str,
+        last: &LastReport<'_>,
     ) -> Result<Settled, StoreError> {
         let write = self.store.urgent_write().await?;
+        Box::pin(last.store(&write, tool_call_id, execution)).await?;
         let (result, deadline) = (result.to_owned(), self.start_deadline);
         let settled = write.settle(tool_call_id, execution, outcome, result, deadline).await?;
         write.commit().await?;

@@ -4,8 +4,8 @@
 //! renewal.
 
 use super::{Tasks, Work};
-use crate::metrics::Metrics;
-use crate::store::{Renewed, StoreError};
+use holdpoint_metrics::Metrics;
+use holdpoint_store::{Renewed, StoreError};
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};

@@ -9,12 +9,12 @@
 //! marked as quoted.
 
 use super::window::Outline;
-use crate::domain::call::ToolCall;
-use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
-use crate::domain::model_texts;
-use crate::llm::{ModelCall, ModelMessage, Speaker};
-use crate::store::{Seal, SealKind, Sent, Transcript};
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::id::{MessageId, ToolCallId};
+use holdpoint_core::message::{Body, MessageStatus, Part, Step, StepStatus, Window};
+use holdpoint_core::model_texts;
+use holdpoint_models::{ModelCall, ModelMessage, Speaker};
+use holdpoint_store::{Seal, SealKind, Sent, Transcript};
 use std::collections::{HashMap, HashSet};
 
 /// The input of the model, and the seals of the texts that are sent for the first time.
@@ -31,6 +31,7 @@ pub(crate) struct History {
 pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
     let history = History { messages: Vec::with_capacity(transcript.messages.len()), ..History::default() };
     let (sent_notes, turn_of) = (sent_notes(transcript), turns_of(transcript));
+    let mut windows = windows(transcript, origin);
     let mut projection = Projection { transcript, origin, history, sent_notes, turn_of };
     let question = transcript.questions.get(&answer).copied();
     for message in transcript.current() {
@@ -42,7 +43,9 @@ pub(crate) fn project(transcript: &Transcript, answer: MessageId, first_step: bo
                     projection.new_notes();
                 }
                 projection.history.messages.push(ModelMessage::User(quoted(text)));
-                projection.history.outline.begin(start, projection.history.messages.len());
+                let (asked, windows) =
+                    (projection.history.messages.len(), windows.remove(&message.id).unwrap_or_default());
+                projection.history.outline.begin(start, asked, windows);
             }
             Body::Assistant(steps) => {
                 for step in steps.iter().filter(|step| step.status == StepStatus::Complete) {
@@ -83,6 +86,25 @@ struct Projection<'a> {
 fn turns_of(transcript: &Transcript) -> HashMap<MessageId, usize> {
     let of_users = transcript.current().filter(|message| matches!(message.body, Body::User(_)));
     of_users.enumerate().map(|(turn, message)| (message.id, turn)).collect()
+}
+
+/// Finds the windows of the answers to each user message: of the current one, written by any model, and of all that this
+/// model wrote. A superseded answer counts too, so that no window moves back when the user asks for another answer.
+fn windows(transcript: &Transcript, origin: &str) -> HashMap<MessageId, [Window; 2]> {
+    let mut windows: HashMap<MessageId, [Window; 2]> = HashMap::new();
+    for message in &transcript.messages {
+        let Some(question) = transcript.questions.get(&message.id) else { continue };
+        for step in message.steps().iter().filter(|step| step.window != Window::default()) {
+            let [sent_in, own] = windows.entry(*question).or_default();
+            if message.status != MessageStatus::Superseded {
+                *sent_in = sent_in.narrowed_by(step.window);
+            }
+            if step.origin.as_deref() == Some(origin) {
+                *own = own.narrowed_by(step.window);
+            }
+        }
+    }
+    windows
 }
 
 /// Finds the notes that were sent before each user message.

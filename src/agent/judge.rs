@@ -3,15 +3,15 @@
 use super::previews::Previews;
 use super::step::ProposedCall;
 use crate::config;
-use crate::domain::call::ToolCall;
-use crate::domain::canonical::same_object;
-use crate::domain::clock::Timestamp;
-use crate::domain::grant::Grant;
-use crate::domain::id::GrantId;
-use crate::domain::input::Input;
-use crate::domain::policy::{Judgement, SessionPolicy, Source};
-use crate::store::{EarlierCalls, HeldTurn, Lease, NewCall, StoreError, Write};
 use crate::tools::gate::{Gate, PolicyContext};
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::canonical::same_object;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::grant::Grant;
+use holdpoint_core::id::GrantId;
+use holdpoint_core::input::Input;
+use holdpoint_core::policy::{Judgement, SessionPolicy, Source};
+use holdpoint_store::{EarlierCalls, HeldTurn, Lease, NewCall, StoreError, Write};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 

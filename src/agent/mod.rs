@@ -41,6 +41,7 @@ mod judge;
 mod offer;
 mod polling;
 mod previews;
+mod progress;
 mod retry;
 mod rounds;
 mod step;

@@ -2,9 +2,9 @@
 //! resumes the run, instead of a transaction of the outcome alone. If it does not, the executor stores the outcome: a
 //! drop of any value of this module returns the outcome to the executor.
 
-use crate::domain::call::{Execution, Outcome, State};
-use crate::domain::id::ToolCallId;
-use crate::store::{Settled, StoreError, Write};
+use holdpoint_core::call::{Execution, Outcome, State};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_store::{Settled, StoreError, Write};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

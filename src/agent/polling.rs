@@ -6,17 +6,19 @@
 
 use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
+use super::progress::{self, LastReport};
 use super::retry::persist;
 use super::tasks::Work;
-use crate::domain::call::{Execution, Outcome};
-use crate::domain::id::ToolCallId;
-use crate::domain::owner::{Next, TaskId};
-use crate::domain::tool_request::{Answer, Question};
-use crate::store::request_sender::InputRequests;
-use crate::store::{PolledCall, Polls, Settled, StoreError};
 use crate::tools::remote_work::Polled;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
+use holdpoint_core::call::{Execution, Outcome};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::owner::{Next, TaskId};
+use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_store::request_sender::InputRequests;
+use holdpoint_store::waited::Waited;
+use holdpoint_store::{PolledCall, Polls, Settled, StoreError};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -87,15 +89,21 @@ impl Executor {
 
     async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) -> Result<(), StoreError> {
         let heartbeat = self.keep_polls(polled.polls.clone());
-        let ended = self.poll_until_end(&polled, &heartbeat, asks).await?;
+        let (waited, of) = (Waited::default(), (polled.call.id, polled.polls.execution));
+        let ended = tokio::select! {
+            ended = self.poll_until_end(&polled, &heartbeat, asks, &waited) => ended?,
+            never = progress::keep_reports((&self.store, &self.tasks), of.0, of.1, &waited) => match never {},
+        };
         drop(heartbeat);
         let PolledCall { polls, call, .. } = polled;
         match ended {
             End::Outcome(outcome) => {
                 let outcome = outcome.of_attempt(polls.execution.attempt);
                 let result = self.gate().result_text(&outcome, call.edit().as_ref());
+                let last = LastReport::of(&waited);
                 let settle = || async {
                     let write = self.store.urgent_write().await?;
+                    Box::pin(last.store(&write, of.0, of.1)).await?;
                     let settled = write.settle_polled(&polls, &outcome, result.clone()).await?;
                     write.commit().await?;
                     Ok(settled)
@@ -119,13 +127,14 @@ impl Executor {
         polled: &PolledCall,
         heartbeat: &Heartbeat,
         asks: Arc<dyn InputRequests>,
+        waited: &Waited,
     ) -> Result<End, StoreError> {
         let mut questions = Questions::new(asks, (polled.call.id, polled.polls.execution));
         let mut next = polled.next.clone();
         loop {
             next = match next {
                 Some(Next::Task(task)) => {
-                    return Ok(self.poll_task(polled, &task, heartbeat, questions).await);
+                    return Ok(self.poll_task((polled, &task), heartbeat, questions, waited).await);
                 }
                 Some(Next::Round(round)) => {
                     match self.play_round(polled, &round, heartbeat, &mut questions).await? {
@@ -143,12 +152,12 @@ impl Executor {
 
     async fn poll_task(
         &self,
-        PolledCall { server: server_name, conversation, .. }: &PolledCall,
-        task: &TaskId,
+        (PolledCall { server: server_name, conversation, .. }, task): (&PolledCall, &TaskId),
         heartbeat: &Heartbeat,
         mut questions: Questions,
+        waited: &Waited,
     ) -> End {
-        let mut is_cancelled = false;
+        let (mut is_cancelled, mut said) = (false, None);
         loop {
             // The connection may be another one after each poll.
             let Some(server) = self.gate().remote_server(server_name) else { return End::Leave };
@@ -164,7 +173,11 @@ impl Executor {
                     return End::Outcome(Outcome::Interrupted);
                 }
                 Polled::Unanswered => None,
-                Polled::Open { asks, is_stuck, again } => {
+                Polled::Open { asks, is_stuck, again, progress } => {
+                    if progress.is_some() && progress != said {
+                        said.clone_from(&progress);
+                        waited.report(progress);
+                    }
                     questions.are(asks).await;
                     if is_stuck {
                         tracing::warn!("a task waits for what holdpoint does not have; it is asked to end");

@@ -3,14 +3,14 @@
 //! Only the transaction that commits the step knows which calls are held, and no transaction is open while a tool
 //! works. So a transaction that holds a call without its preview is rolled back, and repeated with the preview.
 
-use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
-use crate::domain::policy::Judgement;
-use crate::domain::preview::Preview;
-use crate::store::NewCall;
-use crate::store::permit::Requester;
 use crate::tools::gate::Gate;
 use futures::future::join_all;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input::Input;
+use holdpoint_core::policy::Judgement;
+use holdpoint_core::preview::Preview;
+use holdpoint_store::NewCall;
+use holdpoint_store::permit::Requester;
 use std::collections::HashMap;
 
 /// The previews of the calls of a step. The inputs of a proposed call do not change.

@@ -4,7 +4,7 @@
 //! the turn has to stop the pause too.
 
 use crate::entropy::Entropy;
-use crate::store::StoreError;
+use holdpoint_store::StoreError;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -3,7 +3,7 @@
 //! Requests, turns, tools and database work run in tracked tasks. A connection only reads. Work that stops early stops
 //! while it waits for a model, a tool or a client, so no work of the database is dropped halfway.
 
-use crate::domain::id::{RunId, ToolCallId};
+use holdpoint_core::id::{RunId, ToolCallId};
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::broadcast;

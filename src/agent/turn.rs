@@ -12,23 +12,23 @@ use super::retry::persist;
 use super::step::{ModelOutput, ProposedCall, StepEnd, Stopped};
 use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
-use crate::domain::call::ToolCall;
-use crate::domain::call_times::CallTimes;
-use crate::domain::clock::Clock;
-use crate::domain::message::{Part, StepStatus, Usage};
-use crate::domain::run::{TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 use crate::entropy::Entropy;
-use crate::llm::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
-use crate::store::permit::Permit;
-use crate::store::request_sender::InputRequests;
-use crate::store::{
-    CommittedStep, Lease, LockedThread, NewStep, Read, StepResult, Store, StoreError, Transcript, TurnEnd,
-    Write,
-};
 use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::call_times::CallTimes;
+use holdpoint_core::clock::Clock;
+use holdpoint_core::message::{Part, StepStatus, Usage, Window};
+use holdpoint_core::run::{TurnError, TurnErrorCode};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
+use holdpoint_models::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
+use holdpoint_store::permit::Permit;
+use holdpoint_store::request_sender::InputRequests;
+use holdpoint_store::{
+    CommittedStep, Lease, LockedThread, NewStep, OpeningStep, Read, StepResult, Store, StoreError,
+    Transcript, TurnEnd, Write,
+};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -195,12 +195,12 @@ impl Agent {
                 Some(start_committed) => after_start(called, start_committed).await?,
                 None => called.await,
             };
-            let (output, result) = match result {
+            let (output, result, narrowed) = match result {
                 Err(Stopped::Failed(error)) if error.is_context_full() && output.is_empty() => {
                     let (request, outline) = (&mut request, &mut outline);
                     Box::pin(self.call_with_less(turn, step.n, request, outline, error, emit)).await
                 }
-                result => (output, result),
+                result => (output, result, None),
             };
             if let Err(broke) = result {
                 Box::pin(self.break_off(turn, step.n, output.parts)).await;
@@ -211,7 +211,7 @@ impl Agent {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
-            let (reason, committed) = Box::pin(self.commit(turn, step, output)).await?;
+            let (reason, committed) = Box::pin(self.commit(turn, step, output, narrowed)).await?;
             let CommittedStep { mut calls, permits, ended } = committed;
             self.emit_stored(&calls, emit);
             // Before the cleared calls run: a worker may end its call meanwhile, and the turn ends even so.
@@ -298,7 +298,6 @@ impl Agent {
         let before = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
         let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
         let history = history::project(transcript, answer, steps.is_empty(), model.origin());
-        write.open_step(&lease.run, n, &history.seals).await?;
         let last = complete >= self.model.max_steps;
         let step = StepPlan { n, complete, last, has_calls: transcript.has_calls() };
         let own = lease.run.options.instructions.clone();
@@ -307,7 +306,9 @@ impl Agent {
         let History { messages, seals, mut outline } = history;
         let mut request = ModelRequest { system, messages, tools, tool_choice: step.tool_choice() };
         let overhead = window::overhead(&request);
-        outline.fit(&mut request.messages, self.windows.of(model.id()), overhead);
+        let window = outline.fit(&mut request.messages, self.windows.of(model.id()), overhead);
+        let new = OpeningStep { n, origin: model.origin(), window, seals: &seals };
+        write.open_step(&lease.run, &new).await?;
         let opened = OpenedStep { step, request, outline };
         Ok(Ok(FirstStep { opened, before, seals_nothing: seals.is_empty() }))
     }
@@ -335,7 +336,10 @@ impl Agent {
             let (n, complete) = (done.n.saturating_add(1), done.complete.saturating_add(1));
             // A turn continues only after a step with calls.
             let step = StepPlan { n, complete, last: complete >= self.model.max_steps, has_calls: true };
-            write.open_step(&turn.lease.run, n, &seals).await?;
+            // The window is that of the first step.
+            let window = Window::default();
+            let new = OpeningStep { n, origin: turn.model.origin(), window, seals: &seals };
+            write.open_step(&turn.lease.run, &new).await?;
             if after_hold {
                 // The mark was about the holds before this step. A turn that lost its lease keeps the mark:
                 // another turn has to resume.
@@ -352,17 +356,12 @@ impl Agent {
 
     fn tools_of(&self, lease: &Lease) -> Vec<Arc<ToolDefinition>> {
         let gate = self.executor.gate();
-        gate.registry()
-            .specs()
-            .filter(|spec| lease.run.options.offers(&spec.name))
-            .map(|spec| {
-                Arc::new(ToolDefinition {
-                    name: spec.name.clone(),
-                    description: spec.description.clone(),
-                    input_schema: spec.input_schema.clone(),
-                })
-            })
-            .collect()
+        let offered = gate
+            .registry()
+            .registered()
+            .map(|tool| &tool.definition)
+            .filter(|tool| lease.run.options.offers(&tool.name));
+        offered.cloned().collect()
     }
 
     /// Judges the calls of a step, and commits the step with them. Held calls of tools with previews are
@@ -372,6 +371,7 @@ impl Agent {
         turn: &Turn<'_>,
         step: StepPlan,
         output: ModelOutput,
+        narrowed: Option<Window>,
     ) -> Result<(FinishReason, CommittedStep), Stopped> {
         let ModelOutput { parts, calls, end, .. } = output;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
@@ -383,6 +383,7 @@ impl Agent {
             usage: end.usage,
             origin: turn.model.origin().to_owned(),
             provider_state: end.provider_state,
+            narrowed,
         };
         let (mut previews, requester) = (Previews::new(), turn.lease.thread.requester());
         loop {
@@ -584,6 +585,7 @@ fn broken_off(turn: &Turn<'_>, mut parts: Vec<Part>) -> StepResult {
         usage: None,
         origin: turn.model.origin().to_owned(),
         provider_state: None,
+        narrowed: None,
     }
 }
 

@@ -17,7 +17,7 @@
 //! | `Receiver::enabled` | an operator enabled the endpoint in this process | the task of the endpoint | 5 s |
 //! | `TurnLog` | an event was emitted, or the turn is over | the readers of the log; at its end also `Chat::cancel`, and a continuation that decides a call of that turn | none: the log is in memory |
 
-use crate::domain::id::ThreadId;
+use holdpoint_core::id::ThreadId;
 use std::future::pending;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};

@@ -5,11 +5,11 @@ use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::config::{Config, ConfigError};
 use crate::delivery::{Deliveries, Needs};
-use crate::domain::clock::Clock;
 use crate::feed::Feed;
 use crate::http;
-use crate::metrics::Metrics;
-use crate::store::Store;
+use holdpoint_core::clock::Clock;
+use holdpoint_metrics::Metrics;
+use holdpoint_store::Store;
 use std::sync::Arc;
 
 /// Prepares the deliveries, which begin with their start.

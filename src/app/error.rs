@@ -1,9 +1,9 @@
 //! The error of a server that does not start.
 
 use crate::config::ConfigError;
-use crate::llm::remote::RemoteError;
-use crate::store::StoreError;
 use crate::tools::RegistryError;
+use holdpoint_models::remote::RemoteError;
+use holdpoint_store::StoreError;
 use std::fmt;
 
 /// The error of a server that cannot be built or served. The texts are for the operator.

@@ -2,13 +2,13 @@
 
 use super::AppError;
 use crate::config::{Config, ConfigError, mcp_key, worker_tool_key};
-use crate::domain::clock::SystemClock;
-use crate::egress::Reach;
 use crate::http::Api;
 use crate::http_tools::HttpTool;
 use crate::mcp::{self, Server};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::{ToolRegistry, ToolSpec};
+use holdpoint_core::clock::SystemClock;
+use holdpoint_egress::Reach;
 use std::sync::Arc;
 
 /// Returns the demo tools, on the folder that the configuration names.

@@ -4,10 +4,10 @@
 
 use super::{Approvals, DecideError};
 use crate::agent::Work;
-use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::id::ToolCallId;
-use crate::store::CancelOutcome;
+use holdpoint_core::Principal;
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_store::CancelOutcome;
 
 impl Approvals {
     /// Wakes the heartbeats of the calls that run in this process, so that they check whether to end. Called

@@ -2,12 +2,12 @@
 
 use super::Approvals;
 use super::may_approve::{Proposal, block_of_operator};
-use crate::domain::Principal;
-use crate::domain::call::input_hash;
-use crate::domain::hold::{Card, Hold};
-use crate::stream::Cards;
 use crate::tools::ToolRegistry;
 use crate::tools::gate::Gates;
+use holdpoint_core::Principal;
+use holdpoint_core::call::input_hash;
+use holdpoint_core::hold::{Card, Hold};
+use holdpoint_stream::Cards;
 
 /// The cards for the user of a thread.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! wake that it has not used passes the wake on: no call waits because the client of a woken claim has gone, or because
 //! the claim got another call.
 
-use crate::domain::id::ToolCallId;
+use holdpoint_core::id::ToolCallId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

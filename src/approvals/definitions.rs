@@ -1,10 +1,10 @@
 //! The acceptance of definitions of MCP tools.
 
 use super::Approvals;
-use crate::domain::Principal;
-use crate::domain::definition::Accepted;
-use crate::store::{AcceptOutcome, StoreError};
 use crate::tools::is_tool_name;
+use holdpoint_core::Principal;
+use holdpoint_core::definition::Accepted;
+use holdpoint_store::{AcceptOutcome, StoreError};
 
 /// The reason why a definition is not accepted.
 #[derive(Debug, thiserror::Error)]

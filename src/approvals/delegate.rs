@@ -4,14 +4,14 @@
 //! have one vote together. The requester of a call is never a delegate: only their own rights count.
 
 use super::{Approvals, DecideError, Decider, DecisionRequest, own_right};
-use crate::domain::Principal;
-use crate::domain::call::State;
-use crate::domain::clock::Timestamp;
-use crate::domain::delegation::Delegation;
-use crate::domain::id::ToolCallId;
-use crate::domain::policy::MayDecide;
-use crate::store::{LockedCall, StoreError, VisibleCall, Write};
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::call::State;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::delegation::Delegation;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::policy::MayDecide;
+use holdpoint_store::{LockedCall, StoreError, VisibleCall, Write};
 
 /// The reason why a call is not delegated.
 #[derive(Debug, thiserror::Error)]

@@ -3,14 +3,14 @@
 use super::Approvals;
 use super::may_approve::Blocked;
 use crate::config::ShareContext;
-use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::clock::Timestamp;
-use crate::domain::grant::Grant;
-use crate::domain::id::ToolCallId;
-use crate::domain::policy::MayDecide;
-use crate::store::{StoreError, VisibleCall, Words};
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::grant::Grant;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::policy::MayDecide;
+use holdpoint_store::{StoreError, VisibleCall, Words};
 
 /// A held call with all that a decider may know about it.
 #[derive(Debug)]

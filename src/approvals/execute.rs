@@ -2,15 +2,15 @@
 
 use super::Approvals;
 use crate::agent::{Offer, Ran, Unsettled, Wait, WakeSignal, persist};
-use crate::domain::call::{ExecutedBy, Execution, State, ToolCall};
-use crate::domain::decision::Surface;
-use crate::domain::grant::Grant;
-use crate::domain::id::{ThreadId, ToolCallId};
-use crate::domain::input::Input;
-use crate::store::permit::Permit;
-use crate::store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
+use holdpoint_core::call::{ExecutedBy, Execution, State, ToolCall};
+use holdpoint_core::decision::Surface;
+use holdpoint_core::grant::Grant;
+use holdpoint_core::id::{ThreadId, ToolCallId};
+use holdpoint_core::input::Input;
+use holdpoint_store::permit::Permit;
+use holdpoint_store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl Approvals {
     /// it.
     fn execute(&self, call: &ToolCall) {
         let (approvals, call) = (self.clone(), call.clone());
-        self.tasks().spawn(async move { approvals.claim_and_run(&call).await });
+        self.tasks().spawn(async move { Box::pin(approvals.claim_and_run(&call)).await });
     }
 
     pub(super) async fn claim_and_run(&self, call: &ToolCall) {

@@ -2,13 +2,13 @@
 
 use super::may_approve::{Block, Blocked, Proposal};
 use super::{Approvals, DecideError, Decider, DecisionRequest, own_right};
-use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::clock::Timestamp;
-use crate::domain::id::ToolCallId;
-use crate::domain::policy::MayDecide;
-use crate::store::{LockedCall, StoreError, VisibleCall, Write};
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::policy::MayDecide;
+use holdpoint_store::{LockedCall, StoreError, VisibleCall, Write};
 use std::time::Duration;
 
 /// The reason why a call does not wait longer.

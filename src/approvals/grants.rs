@@ -5,19 +5,19 @@
 //! policy judges it.
 
 use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
-use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash};
-use crate::domain::decision::Choice;
-use crate::domain::grant::{CoveredInputs, Grant, GrantRequest, RequestedInputs};
-use crate::domain::id::{GrantId, ThreadId, ToolCallId};
-use crate::domain::input::Input;
-use crate::domain::input_bounds::WrongBounds;
-use crate::domain::policy::{MayDecide, Source};
-use crate::store::{
+use crate::tools::gate::{Gate, PolicyContext};
+use holdpoint_core::Principal;
+use holdpoint_core::call::{State, ToolCall, input_hash};
+use holdpoint_core::decision::Choice;
+use holdpoint_core::grant::{CoveredInputs, Grant, GrantRequest, RequestedInputs};
+use holdpoint_core::id::{GrantId, ThreadId, ToolCallId};
+use holdpoint_core::input::Input;
+use holdpoint_core::input_bounds::WrongBounds;
+use holdpoint_core::policy::{MayDecide, Source};
+use holdpoint_store::{
     GRANTS_MAX, GrantFacts, Granted, LockedCall, LockedThread, NewGrant, NoGrant, Page, StoreError, Thread,
     Vote, Write,
 };
-use crate::tools::gate::{Gate, PolicyContext};
 
 /// The reason why a grant is not found or not revoked.
 #[derive(Debug, thiserror::Error)]
@@ -192,7 +192,7 @@ impl Approvals {
                     // Each call that the request names is a decision of its own, as in a request with several.
                     is_available = is_available && (covered.shown.is_none() || self.counts(by));
                     let is_approved = is_available
-                        && self.decide_covered_call(by, covered, request).await.unwrap_or_else(|error| {
+                        && Box::pin(self.decide_covered_call(by, covered, request)).await.unwrap_or_else(|error| {
                             tracing::warn!(tool_call_id = %id, %error, "could not approve all calls of a grant");
                             is_available = false;
                             false

@@ -3,16 +3,16 @@
 use super::grants::may_remember;
 use super::may_approve::{Blocked, Proposal};
 use super::{Approvals, own_right};
-use crate::domain::Principal;
-use crate::domain::call::State;
-use crate::domain::card::CardPart;
-use crate::domain::headline::FilledHeadline;
-use crate::domain::obstacle::Obstacle;
-use crate::domain::policy::MayDecide;
-use crate::domain::quorum::ApprovalVote;
-use crate::store::VisibleCall;
 use crate::tools::Registered;
 use crate::tools::gate::Gate;
+use holdpoint_core::Principal;
+use holdpoint_core::call::State;
+use holdpoint_core::card::CardPart;
+use holdpoint_core::headline::FilledHeadline;
+use holdpoint_core::obstacle::Obstacle;
+use holdpoint_core::policy::MayDecide;
+use holdpoint_core::quorum::ApprovalVote;
+use holdpoint_store::VisibleCall;
 
 /// The status of the decision about a held call.
 #[derive(Debug)]

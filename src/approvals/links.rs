@@ -1,10 +1,10 @@
 //! Links in messages to one person: what makes them, opens them and uses them up. A link gives no right.
 
 use super::{Approvals, DecideError, Decider};
-use crate::domain::Principal;
-use crate::domain::call::ToolCall;
-use crate::domain::link::{LinkRefused, LinkTarget, LinkToken};
-use crate::store::{StoreError, Write};
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::link::{LinkRefused, LinkTarget, LinkToken};
+use holdpoint_store::{StoreError, Write};
 
 /// The reason why a link is not opened.
 #[derive(Debug, thiserror::Error)]

@@ -4,17 +4,17 @@
 //! a lock: what they say is true at that moment, and the decision has the last word.
 
 use super::{Approvals, DecideError};
-use crate::domain::call::{State, ToolCall};
-use crate::domain::grant::Grant;
-use crate::domain::hold::Hold;
-use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
-use crate::domain::obstacle::Obstacle;
-use crate::domain::policy::{MayDecide, SessionPolicy, Source};
-use crate::domain::secrets::SecretPaths;
-use crate::store::{CallPolicy, Read, StoreError, VisibleCall};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::grant::Grant;
+use holdpoint_core::hold::Hold;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input::Input;
+use holdpoint_core::obstacle::Obstacle;
+use holdpoint_core::policy::{MayDecide, SessionPolicy, Source};
+use holdpoint_core::secrets::SecretPaths;
+use holdpoint_store::{CallPolicy, Read, StoreError, VisibleCall};
 use std::collections::HashMap;
 
 /// Why the policy now forbids a call, despite any approval.

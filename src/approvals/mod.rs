@@ -96,17 +96,17 @@ pub(crate) use workers::{WorkerClaim, WorkerError};
 
 use crate::agent::{Executor, Tasks};
 use crate::config;
-use crate::domain::Principal;
-use crate::domain::call::ToolCall;
-use crate::domain::call_times::CallTimes;
-use crate::domain::id::ToolCallId;
-use crate::domain::policy::MayDecide;
 use crate::entropy::Entropy;
 use crate::rate_limit::RateLimit;
-use crate::store::{Read, Store, StoreError, Thread, Visibility};
 use crate::tools::gate::Gate;
 use claim_queue::ClaimQueue;
 use handlers::ApprovalHandler;
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::call_times::CallTimes;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::policy::MayDecide;
+use holdpoint_store::{Read, Store, StoreError, Thread, Visibility};
 use std::sync::Arc;
 use verify::Verifications;
 

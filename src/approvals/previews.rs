@@ -5,12 +5,12 @@
 
 use super::decide::{check, needs_preview};
 use super::{Approvals, DecideError, Decider, DecisionRequest};
-use crate::domain::Principal;
-use crate::domain::call::{State, input_hash};
-use crate::domain::decision::Choice;
-use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
-use crate::domain::preview::Preview;
+use holdpoint_core::Principal;
+use holdpoint_core::call::{State, input_hash};
+use holdpoint_core::decision::Choice;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input::Input;
+use holdpoint_core::preview::Preview;
 
 /// What an approver is shown about edited inputs.
 #[derive(Debug)]

@@ -4,10 +4,12 @@
 //! person is enough.
 
 use super::Approvals;
-use crate::domain::quorum::Quorum;
-use crate::domain::tool_request::{Answer, Content, ContentVote, Proposal, Reply, ToolRequest, content_hash};
-use crate::store::{LockedCall, StoreError, Write};
 use crate::tools::InputError;
+use holdpoint_core::quorum::Quorum;
+use holdpoint_core::tool_request::{
+    Answer, Content, ContentVote, Proposal, Reply, ToolRequest, content_hash,
+};
+use holdpoint_store::{LockedCall, StoreError, Write};
 use serde_json::Value;
 
 /// Maximum length of a proposed content as JSON, in bytes. Every list of requests has the proposals.

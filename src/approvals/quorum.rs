@@ -5,9 +5,9 @@
 //! thoughts rejects the call, and one rejection decides.
 
 use super::Approvals;
-use crate::domain::decision::Choice;
-use crate::store::{Counted, LockedCall, StoreError, Vote, Write};
 use crate::tools::gate::Gate;
+use holdpoint_core::decision::Choice;
+use holdpoint_store::{Counted, LockedCall, StoreError, Vote, Write};
 
 impl Approvals {
     /// Counts a vote before it decides. One rejection is always enough.

@@ -1,8 +1,8 @@
 //! Refused decisions: an attempt of a person that had no effect is on the record of its call.
 
 use super::{Approvals, DecideError, Decider, DecisionRequest};
-use crate::domain::link::LinkRefused;
-use crate::store::{Refusal, StoreError};
+use holdpoint_core::link::LinkRefused;
+use holdpoint_store::{Refusal, StoreError};
 
 impl DecideError {
     /// Returns the word for a refusal that the call records: the person may see the call, and the decision was not

@@ -23,10 +23,10 @@
 
 use super::Approvals;
 use crate::agent::Work;
-use crate::domain::call::{Execution, Outcome, State, StateKind};
-use crate::domain::canonical::same;
-use crate::domain::id::{ExecId, ToolCallId};
-use crate::store::{LockedCall, Settled, StoreError};
+use holdpoint_core::call::{Execution, Outcome, State, StateKind};
+use holdpoint_core::canonical::same;
+use holdpoint_core::id::{ExecId, ToolCallId};
+use holdpoint_store::{LockedCall, Settled, StoreError};
 use serde_json::Value;
 
 /// The outcome of an execution, in the words of the service or the worker that knows it.

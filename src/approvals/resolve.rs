@@ -1,12 +1,12 @@
 //! Resolutions: an operator establishes the outcome of an interrupted call, over HTTP as in the terminal.
 
 use super::Approvals;
-use crate::domain::Principal;
-use crate::domain::call::{Outcome, StateKind};
-use crate::domain::decision::Surface;
-use crate::domain::id::ToolCallId;
 use crate::rate_limit::RateLimited;
-use crate::store::{Established, Finding, StoreError};
+use holdpoint_core::Principal;
+use holdpoint_core::call::{Outcome, StateKind};
+use holdpoint_core::decision::Surface;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_store::{Established, Finding, StoreError};
 
 /// The reason why a resolution is not accepted.
 #[derive(Debug, thiserror::Error)]

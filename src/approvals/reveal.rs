@@ -1,9 +1,9 @@
 //! Opening the secrets of a card: a person that may decide a call reads its inputs without masks, on the record.
 
 use super::{Approvals, DecideError, Decider, DecisionRequest};
-use crate::domain::decision::Choice;
-use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
+use holdpoint_core::decision::Choice;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input::Input;
 
 /// The inputs of a call without masks.
 #[derive(Debug)]

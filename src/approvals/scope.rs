@@ -1,8 +1,8 @@
 //! The scope in which a request names a call.
 
-use crate::domain::call::ToolCall;
-use crate::domain::id::{RunId, ThreadId};
-use crate::store::Thread;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::id::{RunId, ThreadId};
+use holdpoint_store::Thread;
 
 /// The scope in which a request names a call. A call outside of the scope is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The policy of one session, beside the operator's policy.
 
 use super::Approvals;
-use crate::domain::Principal;
-use crate::domain::call::ToolCall;
-use crate::domain::grant::Grant;
-use crate::domain::id::{ThreadId, ToolCallId};
-use crate::domain::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy, Source};
-use crate::store::{ListedSession, LockedThread, Page, SessionScope, StoreError, Thread, Write};
 use crate::tools::ToolSpec;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::grant::Grant;
+use holdpoint_core::id::{ThreadId, ToolCallId};
+use holdpoint_core::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy, Source};
+use holdpoint_store::{ListedSession, LockedThread, Page, SessionScope, StoreError, Thread, Write};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

@@ -37,11 +37,11 @@
 //! | Restore of the database | `holdpoint fence` closes all open work, one transaction per thread, revokes all grants, and ends all sign-ins. A child whose call was fenced does not continue. |
 
 use super::Approvals;
-use crate::domain::call::ToolCall;
-use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{Claimed, Due, DueCall, StoreError, Swept};
 use futures::FutureExt;
 use futures::future::join_all;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::id::{RunId, ToolCallId};
+use holdpoint_store::{Claimed, Due, DueCall, StoreError, Swept};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;

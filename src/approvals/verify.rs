@@ -1,8 +1,8 @@
 //! Verification: asks tools for the outcome of interrupted calls.
 
 use super::Approvals;
-use crate::domain::id::ToolCallId;
-use crate::store::{Doubtful, ResolvedBy, StoreError};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_store::{Doubtful, ResolvedBy, StoreError};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;

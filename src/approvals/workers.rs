@@ -24,13 +24,14 @@ use super::Approvals;
 use super::execute::ClaimResult;
 use super::report::{Report, Reported, is_repeat};
 use crate::config::{Auth, AuthMode};
-use crate::domain::Principal;
-use crate::domain::call::{Outcome, State, StateKind};
-use crate::domain::clock::Timestamp;
-use crate::domain::hex::hex;
-use crate::domain::id::ToolCallId;
-use crate::store::permit::Permit;
-use crate::store::{ApprovedCall, Claimant, Settled, StoreError};
+use holdpoint_core::Principal;
+use holdpoint_core::call::{Outcome, State, StateKind};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::hex::hex;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::progress::Progress;
+use holdpoint_store::permit::Permit;
+use holdpoint_store::{ApprovedCall, Claimant, Settled, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
@@ -238,6 +239,7 @@ impl Approvals {
         worker: &Principal,
         id: ToolCallId,
         token: &str,
+        progress: Option<&Progress>,
     ) -> Result<RenewedLease, WorkerError> {
         self.workers.check(worker)?;
         let write = self.store.urgent_write().await?;
@@ -246,6 +248,9 @@ impl Approvals {
         let Some(lease_until) = write.renew_permitted(&permitted, self.times.lease, timeout).await? else {
             return Err(WorkerError::Over(Box::new(permitted.call.state)));
         };
+        if let Some(progress) = progress {
+            write.report_permitted(&permitted, progress).await?;
+        }
         let lease = lease_until.since(write.now());
         write.commit().await?;
         Ok(RenewedLease { lease_until, lease, cancel_requested: permitted.is_cancel_requested })

@@ -8,12 +8,12 @@ use super::request::{Action, AdmitError, ShownCalls, ThreadName, TurnRequest};
 use super::{Chat, Started};
 use crate::agent::Settlement;
 use crate::config::WhilePending;
-use crate::domain::Principal;
-use crate::domain::id::ToolCallId;
-use crate::domain::message::UserWords;
-use crate::domain::run::{Run, RunOptions};
-use crate::store::{Extent, LockedThread, NewRun, Question, StoreError, Thread, Transcript, Which, Write};
-use crate::stream::ClientTraits;
+use holdpoint_core::Principal;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::message::UserWords;
+use holdpoint_core::run::{Run, RunOptions};
+use holdpoint_store::{Extent, LockedThread, NewRun, Question, StoreError, Thread, Transcript, Which, Write};
+use holdpoint_stream::ClientTraits;
 use std::collections::HashSet;
 
 /// The title of a thread that was created without one.

@@ -3,8 +3,8 @@
 use super::continuation::Locked;
 use super::request::AdmitError;
 use super::{Chat, Started};
-use crate::domain::Principal;
-use crate::stream::ClientTraits;
+use holdpoint_core::Principal;
+use holdpoint_stream::ClientTraits;
 
 impl Chat {
     /// Attaches to the running turn of the named thread, from the beginning of the turn. A client that needs

@@ -2,11 +2,11 @@
 
 use super::Chat;
 use crate::agent::{Wait, Work};
-use crate::domain::Principal;
-use crate::domain::id::{RunId, ThreadId};
-use crate::domain::run::{Run, RunStatus};
-use crate::store::{StoreError, Thread};
 use futures::future::join_all;
+use holdpoint_core::Principal;
+use holdpoint_core::id::{RunId, ThreadId};
+use holdpoint_core::run::{Run, RunStatus};
+use holdpoint_store::{StoreError, Thread};
 
 /// The reason why a run is not cancelled.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! A page keeps a message that was refused, because another turn was running or a limit was reached, and shows it in the
 //! conversation. The model has to read what its user reads.
 
-use crate::domain::message::UserWords;
+use holdpoint_core::message::UserWords;
 
 /// Maximum number of messages that are taken before a new one.
 const TAKEN_MAX: usize = 20;

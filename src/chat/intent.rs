@@ -6,9 +6,9 @@
 
 use super::earlier::{Added, EarlierMessages};
 use super::request::{Action, AdmitError, PostedMessage};
-use crate::domain::id::MessageId;
-use crate::domain::message::{Body, Message};
-use crate::store::Transcript;
+use holdpoint_core::id::MessageId;
+use holdpoint_core::message::{Body, Message};
+use holdpoint_store::Transcript;
 use std::collections::HashSet;
 
 /// The intent of a request for this thread.

@@ -3,10 +3,10 @@
 
 use super::posted_decisions::held_at;
 use super::request::AdmitError;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::message::{Step, StepStatus};
-use crate::domain::run::{Run, RunStatus, TurnError};
-use crate::stream::ClientTraits;
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::message::{Step, StepStatus};
+use holdpoint_core::run::{Run, RunStatus, TurnError};
+use holdpoint_stream::ClientTraits;
 
 #[cfg(test)]
 mod tests;

@@ -5,13 +5,13 @@ use super::Chat;
 use super::request::{AdmitError, PostedDecision, ThreadName};
 use crate::agent::Unsettled;
 use crate::approvals::{DecideError, Decider, DecisionRequest, Scope};
-use crate::domain::Principal;
-use crate::domain::call::ToolCall;
-use crate::domain::decision::{Choice, Surface};
-use crate::domain::id::ToolCallId;
-use crate::domain::message::Step;
-use crate::domain::replay::replay;
-use crate::domain::turn::TurnEvent;
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::decision::{Choice, Surface};
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::message::Step;
+use holdpoint_core::replay::replay;
+use holdpoint_core::turn::TurnEvent;
 use std::collections::HashSet;
 
 /// The decisions of a request that are applied.

@@ -3,12 +3,12 @@
 
 use super::plan::{Report, StoredView};
 use super::request::ShownCalls;
-use crate::domain::id::MessageId;
-use crate::domain::message::Usage;
-use crate::domain::replay::replay;
-use crate::domain::run::{RunStatus, TurnError};
-use crate::domain::turn::{FinishReason, HeldCallStatus, Spent, TurnEvent};
-use crate::store::Transcript;
+use holdpoint_core::id::MessageId;
+use holdpoint_core::message::Usage;
+use holdpoint_core::replay::replay;
+use holdpoint_core::run::{RunStatus, TurnError};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, Spent, TurnEvent};
+use holdpoint_store::Transcript;
 
 /// The number of decisions that a client gets which does not say what it shows: the latest ones.
 const DECISIONS_MAX: usize = 50;

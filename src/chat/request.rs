@@ -2,10 +2,10 @@
 
 use super::earlier::EarlierMessages;
 use crate::approvals::DecideError;
-use crate::domain::id::ToolCallId;
-use crate::domain::run::RunOptions;
 use crate::rate_limit::RateLimited;
-use crate::store::StoreError;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::run::RunOptions;
+use holdpoint_store::StoreError;
 use std::collections::HashSet;
 
 /// A request for a turn: the action, and the decisions that the client posts with it.

@@ -5,11 +5,11 @@
 use super::Chat;
 use super::continuation::Locked;
 use super::request::AdmitError;
-use crate::domain::Principal;
-use crate::domain::id::RunId;
-use crate::domain::run::{Run, RunStatus};
-use crate::store::{StoreError, Thread};
 use futures::FutureExt;
+use holdpoint_core::Principal;
+use holdpoint_core::id::RunId;
+use holdpoint_core::run::{Run, RunStatus};
+use holdpoint_store::{StoreError, Thread};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};

@@ -19,11 +19,11 @@
 
 use super::Chat;
 use crate::agent::Work;
-use crate::domain::call::Outcome;
-use crate::domain::model_texts;
-use crate::domain::run::{RunStatus, TurnErrorCode};
-use crate::store::{DelegatedCall, EndedChild, StoreError};
 use crate::tools::gate::Gate;
+use holdpoint_core::call::Outcome;
+use holdpoint_core::model_texts;
+use holdpoint_core::run::{RunStatus, TurnErrorCode};
+use holdpoint_store::{DelegatedCall, EndedChild, StoreError};
 use serde_json::Value;
 
 impl Chat {

@@ -10,12 +10,12 @@
 use super::Chat;
 use super::turn_log::TurnLog;
 use crate::agent::Tasks;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::id::{RunId, ToolCallId};
-use crate::domain::message::{Part, Step, StepStatus, Usage};
-use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
-use crate::store::{ProgressMark, Read, Store, StoreError, StoredStep, TailedTurn, Thread, TurnEnd};
+use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::id::{RunId, ToolCallId};
+use holdpoint_core::message::{Part, Step, StepStatus, Usage};
+use holdpoint_core::run::{Run, TurnError, TurnErrorCode};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
+use holdpoint_store::{ProgressMark, Read, Store, StoreError, StoredStep, TailedTurn, Thread, TurnEnd};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -375,7 +375,7 @@ fn as_requested(call: &ToolCall) -> TurnEvent<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::clock::Timestamp;
+    use holdpoint_core::clock::Timestamp;
     use std::cell::RefCell;
     use uuid::Uuid;
 
@@ -407,6 +407,7 @@ mod tests {
                 usage: None,
                 origin: None,
                 provider_state: None,
+                window: holdpoint_core::message::Window::default(),
                 created_at: Timestamp::from_micros(0),
             };
             let before = emitted_events.borrow().len();

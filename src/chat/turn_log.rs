@@ -3,8 +3,8 @@
 //! A reader keeps its position in the turn's one log and encodes from there. So a slow reader costs nothing
 //! and delays no other reader, and a late reader begins at the beginning.
 
-use crate::domain::id::RunId;
-use crate::domain::turn::TurnEvent;
+use holdpoint_core::id::RunId;
+use holdpoint_core::turn::TurnEvent;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -215,8 +215,8 @@ impl LiveTurns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::ToolCallId;
     use futures::FutureExt;
+    use holdpoint_core::id::ToolCallId;
     use uuid::Uuid;
 
     fn all(reader: &mut Reader) -> Vec<TurnEvent<'static>> {

@@ -11,7 +11,7 @@ import { headline, headlineText } from './headline.js';
 import { changed, setBusy } from './inert.js';
 import * as list from './list.js';
 import { live } from './live.js';
-import { say, words } from './outcome.js';
+import { progress, say, words } from './outcome.js';
 import { parts } from './parts.js';
 import { resolution } from './resolve.js';
 import { count, el, fill, person } from './text.js';
@@ -128,6 +128,7 @@ function controls(item, isPending) {
 function contents(item) {
   return [
     words(item),
+    progress(item),
     // An item of a list does not say whether the caller may resolve it.
     item.state === 'interrupted' && (item.policy || !item.held) && (card.resolution ??= resolution(item, settled(card))),
     drawnParts(item),

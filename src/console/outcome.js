@@ -1,6 +1,7 @@
 // What became of a call, in one sentence.
+import { line } from './json.js';
 import { el, person } from './text.js';
-import { date } from './time.js';
+import { clock, date } from './time.js';
 
 const WORDS_MAX = 300;
 
@@ -39,6 +40,19 @@ export function say(region, item, request) {
   const next = el('p', {}, item.state === 'pending' ? null : [OUTCOMES[item.state]?.(item, request) ?? `State: ${item.state}.`, at]);
   region.className = `outcome ${item.state}`;
   if (next.textContent !== region.textContent) region.replaceChildren(...next.childNodes);
+}
+
+// A number that the server writes with a fraction is the number itself.
+const number = value => (value === undefined ? undefined : Number(line(value)));
+
+/** How far the tool says that the call has come. After an output it says nothing new. */
+export function progress({ state, progress: last }) {
+  if (!last || state === 'succeeded') return null;
+  const { message, at } = last;
+  const [done, total] = [last.done, last.total].map(number);
+  const share = done === undefined ? total !== undefined && `of ${total}` : total === undefined ? String(done) : `${done} of ${total}`;
+  return el('p', { className: 'progress' }, 'The tool says: ', message && el('q', {}, message), message && share && ' ', share && `(${share})`,
+    ' ', el('small', {}, clock(at)));
 }
 
 /** The words of the person that decided. */

@@ -6,7 +6,7 @@ const EVENTS = {
   'tool.called': 'The model made the call', 'tool.requires_approval': 'Held for an approval', 'tool.blocked': 'Refused by the policy',
   'tool.voted': 'Approved, more approvals needed', 'tool.approved': 'Approved', 'tool.rejected': 'Denied', 'tool.decision_refused': 'Refused decision',
   'tool.extended': 'Extended', 'tool.delegated': 'Delegated', 'tool.inputs_revealed': 'Secret inputs read', 'tool.reminded': 'Reminded', 'tool.escalated': 'Escalated', 'tool.expired': 'Expired', 'tool.cancelled': 'Cancelled',
-  'tool.started': 'Started', 'tool.input_requested': 'The tool asked for an answer', 'tool.input_proposed': 'Answer proposed, more people have to confirm it',
+  'tool.started': 'Started', 'tool.progressed': 'Progress', 'tool.input_requested': 'The tool asked for an answer', 'tool.input_proposed': 'Answer proposed, more people have to confirm it',
   'tool.input_ended': 'The question of the tool ended',
   'tool.succeeded': 'Succeeded', 'tool.failed': 'Failed', 'tool.interrupted': 'Outcome unknown',
 };

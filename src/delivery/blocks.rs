@@ -3,9 +3,9 @@
 //! Each text of a call is `plain_text`: Slack would read links and mentions in `mrkdwn`.
 
 use super::letter::Letter;
-use crate::domain::card::{CardPart, may_offer_approval};
-use crate::domain::visible::visible;
 use crate::slack::{Button, Decision, plain};
+use holdpoint_core::card::{CardPart, may_offer_approval};
+use holdpoint_core::visible::visible;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ mod tests {
     use super::super::occasion::{End, Occasion};
     use super::super::shared::sample_shared;
     use super::*;
-    use crate::domain::preview::Preview;
+    use holdpoint_core::preview::Preview;
 
     fn letter(occasion: Occasion, inputs: &str) -> Letter {
         Letter { shared: Some(sample_shared(inputs)), ..sample(occasion) }

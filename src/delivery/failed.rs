@@ -1,6 +1,6 @@
 //! Failed attempts.
 
-use crate::domain::endpoint::{Failure, FailureAction};
+use holdpoint_core::endpoint::{Failure, FailureAction};
 
 #[derive(Debug)]
 pub(super) struct Failed {

@@ -2,9 +2,9 @@
 
 use super::occasion::Occasion;
 use super::shared::{Shared, TEXT_BYTES, Written, shown};
-use crate::domain::card::CardPart;
-use crate::domain::clock::Timestamp;
-use crate::domain::link::LinkToken;
+use holdpoint_core::card::CardPart;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::link::LinkToken;
 use jiff::tz::TimeZone;
 use lettre::Message;
 use lettre::message::header::{HeaderName, HeaderValue};
@@ -220,9 +220,9 @@ mod tests {
     use super::super::occasion::End;
     use super::super::shared::{Said, sample_shared};
     use super::*;
-    use crate::domain::headline::FilledHeadline;
-    use crate::domain::placeholders::Piece;
-    use crate::domain::preview::Preview;
+    use holdpoint_core::headline::FilledHeadline;
+    use holdpoint_core::placeholders::Piece;
+    use holdpoint_core::preview::Preview;
 
     fn written(letter: &Letter, zone: &TimeZone) -> String {
         let (from, to) =

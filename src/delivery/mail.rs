@@ -3,9 +3,9 @@
 use super::failed::Failed;
 use super::letter::{Envelope, Letter};
 use super::smtp::MailServer;
-use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Failure, FailureAction};
-use crate::store::Attempted;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::endpoint::{Failure, FailureAction};
+use holdpoint_store::Attempted;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;
 use std::sync::Arc;

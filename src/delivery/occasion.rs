@@ -1,6 +1,6 @@
 //! Occasions: why a message is sent, and its words.
 
-use crate::domain::event::EventType;
+use holdpoint_core::event::EventType;
 
 /// Why a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

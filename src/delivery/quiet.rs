@@ -1,7 +1,7 @@
 //! Quiet hours: a daily time in which messages to a recipient wait.
 
 use crate::config::QuietHours;
-use crate::domain::clock::Timestamp;
+use holdpoint_core::clock::Timestamp;
 use jiff::tz::TimeZone;
 
 /// The quiet hours of a recipient, in the recipient's time zone.

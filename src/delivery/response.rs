@@ -1,8 +1,8 @@
 //! The answers of endpoints to POST requests.
 
 use super::failed::Failed;
-use crate::domain::endpoint::{Failure, FailureAction};
-use crate::egress::Unanswered;
+use holdpoint_core::endpoint::{Failure, FailureAction};
+use holdpoint_egress::Unanswered;
 use reqwest::Response;
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use super::Deliveries;
 use super::failed::Failed;
 use super::receiver::{Outgoing, Prepared, Receiver};
-use crate::domain::clock::Timestamp;
-use crate::domain::endpoint::{Endpoint, EndpointState};
-use crate::store::{Attempted, Delivery, LeasedEndpoint, NextEvent, Read, StoreError, Then};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::endpoint::{Endpoint, EndpointState};
+use holdpoint_store::{Attempted, Delivery, LeasedEndpoint, NextEvent, Read, StoreError, Then};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;

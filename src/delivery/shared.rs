@@ -1,11 +1,11 @@
 //! The parts of a call that may contain arguments, as messages show them.
 
-use crate::domain::card::CardPart;
-use crate::domain::headline::FilledHeadline;
-use crate::domain::placeholders::Piece;
-use crate::domain::preview::Preview;
-use crate::domain::text::cut;
-use crate::domain::visible::{isolated, quoted, visible, visible_json, visible_lines};
+use holdpoint_core::card::CardPart;
+use holdpoint_core::headline::FilledHeadline;
+use holdpoint_core::placeholders::Piece;
+use holdpoint_core::preview::Preview;
+use holdpoint_core::text::cut;
+use holdpoint_core::visible::{isolated, quoted, visible, visible_json, visible_lines};
 use std::fmt::Write;
 
 /// Maximum length of the inputs in a message, in bytes, and of those that the operator sets.

@@ -2,8 +2,8 @@
 
 use super::failed::Failed;
 use crate::config::{ConfigError, Mail, MailTls};
-use crate::domain::endpoint::{Failure, FailureAction};
-use crate::store::Attempted;
+use holdpoint_core::endpoint::{Failure, FailureAction};
+use holdpoint_store::Attempted;
 use lettre::Message;
 use lettre::message::Mailbox;
 use lettre::transport::smtp::Error;

@@ -5,8 +5,8 @@
 use super::letter::Letter;
 use super::shared::Shared;
 use crate::config::TemplateFormat;
-use crate::domain::placeholders::{self, Piece};
-use crate::domain::strict_json;
+use holdpoint_core::placeholders::{self, Piece};
+use holdpoint_core::strict_json;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
@@ -208,8 +208,8 @@ mod tests {
     use super::super::occasion::{End, Occasion};
     use super::super::shared::Said;
     use super::*;
-    use crate::domain::headline::FilledHeadline;
-    use crate::domain::preview::Preview;
+    use holdpoint_core::headline::FilledHeadline;
+    use holdpoint_core::preview::Preview;
     use serde_json::json;
 
     const ALL: Given = Given { link: true, arguments: true };

@@ -4,11 +4,11 @@ use super::PublicForm;
 use super::failed::Failed;
 use super::response::outcome;
 use crate::config::{self, Config, ConfigError, WebhookBody};
-use crate::domain::clock::Timestamp;
-use crate::egress::Reach;
-use crate::signed_post::{Message, SignedPost};
-use crate::standard_webhooks::Signer;
-use crate::store::{DueEvent, EndpointEvents, event_type, event_types};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_egress::Reach;
+use holdpoint_egress::signed_post::{Message, SignedPost};
+use holdpoint_egress::standard_webhooks::Signer;
+use holdpoint_store::{DueEvent, EndpointEvents, event_type, event_types};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 

@@ -39,7 +39,7 @@ pub(crate) use subscription::Subscription;
 pub(crate) use tenant_signal::TenantSignal;
 
 use crate::agent::Tasks;
-use crate::store::{EventFilter, EventReader, Range, Read, Store, StoreError, Touched};
+use holdpoint_store::{EventFilter, EventReader, Range, Read, Store, StoreError, Touched};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
 

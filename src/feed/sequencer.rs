@@ -1,7 +1,7 @@
 //! The sequencer: has events numbered, and notifies the subscriptions of this process.
 
 use super::{Batch, Feed};
-use crate::store::{Left, Notification, Notifications, StoreError, Touched};
+use holdpoint_store::{Left, Notification, Notifications, StoreError, Touched};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;

@@ -1,8 +1,8 @@
 //! One subscription to the feed.
 
 use super::{Batch, Feed};
-use crate::domain::event::Event;
-use crate::store::{EventFilter, EventReader, EventsRead, Range};
+use holdpoint_core::event::Event;
+use holdpoint_store::{EventFilter, EventReader, EventsRead, Range};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;

@@ -1,6 +1,6 @@
 //! The OpenAPI document: the output of the derives, refined with facts that the derives cannot express.
 
-use super::payload::Tag;
+use crate::http::body::payload::Tag;
 use poem::http::Method;
 use poem_openapi::Tags;
 use serde_json::{Map, Value, json};
@@ -56,7 +56,7 @@ const DEPENDENT: [Dependent; 1] = [Dependent {
 const BODY: &str = "/requestBody/content/application~1json";
 
 /// Returns the refined document for the document that the derives produce.
-pub(super) fn refined(spec: &str) -> Value {
+pub(in crate::http) fn refined(spec: &str) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let mut bodies = Vec::new();
@@ -138,7 +138,7 @@ const WORD_OR_OBJECT: [&str; 2] = [
 /// Returns the document for generators: the operations of [`Tag::Streams`] and the forms of messages for pages are left
 /// out, with the schemas that only they use. So are the alternatives of bodies, of which a generator makes a type
 /// without names, and the words of [`WORD_OR_OBJECT`].
-pub(super) fn for_generators(document: &Value) -> Value {
+pub(in crate::http) fn for_generators(document: &Value) -> Value {
     let mut document = document.clone();
     for operation in operations_mut(&mut document) {
         if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
@@ -196,7 +196,7 @@ fn use_schemas(value: &Value, schemas: &Value, used: &mut BTreeSet<String>) {
 
 /// Returns each path with its operations by their methods. Paths are templates of the document:
 /// `/threads/{thread_id}`.
-pub(super) fn operations(document: &Value) -> impl Iterator<Item = (&str, Vec<(Method, &Value)>)> {
+pub(in crate::http) fn operations(document: &Value) -> impl Iterator<Item = (&str, Vec<(Method, &Value)>)> {
     let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
     paths.map(|(path, item)| {
         let operations = item.as_object().into_iter().flatten();
@@ -207,7 +207,7 @@ pub(super) fn operations(document: &Value) -> impl Iterator<Item = (&str, Vec<(M
     })
 }
 
-pub(super) fn query_names(operation: &Value) -> impl Iterator<Item = &str> {
+pub(in crate::http) fn query_names(operation: &Value) -> impl Iterator<Item = &str> {
     let parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
     let of_query =
         parameters.filter(|parameter| parameter.get("in").is_some_and(|location| location == "query"));

@@ -1,11 +1,11 @@
 //! What the answer of a service says about a call.
 
-use crate::domain::output::DEPTH_MAX;
-use crate::domain::owner::Owner;
-use crate::domain::strict_json;
-use crate::domain::text::cut;
-use crate::domain::visible::escaped_lines;
 use crate::tools::{ToolError, Verified};
+use holdpoint_core::output::DEPTH_MAX;
+use holdpoint_core::owner::Owner;
+use holdpoint_core::strict_json;
+use holdpoint_core::text::cut;
+use holdpoint_core::visible::escaped_lines;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ fn value(body: String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Unanswered;
+    use holdpoint_egress::Unanswered;
     use serde_json::json;
 
     fn late() -> ServiceResponse {

@@ -11,17 +11,17 @@
 mod answer;
 mod service;
 
-use crate::callback::Callback;
 use crate::config::{self, Config, ConfigError};
-use crate::domain::clock::Clock;
-use crate::domain::id::{RunId, ThreadId};
-use crate::egress::Reach;
-use crate::signed_post::Message;
-use crate::standard_webhooks::Signer;
 use crate::tools::{DynTool, IdempotencyKey, Input, Permit, Requester, ToolError, ToolSpec, Verified};
 use answer::ServiceResponse;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_core::clock::Clock;
+use holdpoint_core::id::{RunId, ThreadId};
+use holdpoint_egress::Reach;
+use holdpoint_egress::callback::Callback;
+use holdpoint_egress::signed_post::Message;
+use holdpoint_egress::standard_webhooks::Signer;
 use serde::Serialize;
 use serde_json::Value;
 use service::Service;

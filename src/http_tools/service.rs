@@ -1,9 +1,9 @@
 //! Requests to the service of a tool.
 
 use super::answer::{ACCEPTED, ServiceResponse};
-use crate::egress::{Reach, Unanswered, chain};
-use crate::signed_post::{Message, SignedPost};
-use crate::standard_webhooks::Signer;
+use holdpoint_egress::signed_post::{Message, SignedPost};
+use holdpoint_egress::standard_webhooks::Signer;
+use holdpoint_egress::{Reach, Unanswered, chain};
 use reqwest::Response;
 use serde::Serialize;
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! The access tokens that an issuer gives holdpoint for a server (RFC 6749, 4.4).
 //!
 //! The secret goes to one issuer: the one of the entry, or the one that the server names first. A token is used until
-//! shortly before its end, or until the server refuses it. One request for a token is under way at a time.
+//! shortly before its end, or until the server refuses it. One request for a token is sent at a time.
 
 use super::log_rate::LogRate;
 use super::metadata::{self, Challenge, OfServer};
 use super::pace::Pace;
 use super::redaction::Redaction;
 use crate::config::{ConfigError, McpOauth, McpServer, is_safe};
-use crate::egress::{Reach, TokenRequests, token_error};
+use holdpoint_egress::{Reach, TokenRequests, token_error};
 use oauth2::basic::BasicClient;
 use oauth2::{AuthType, ClientId, ClientSecret, RequestTokenError, Scope, TokenResponse, TokenUrl};
 use parking_lot::Mutex;
@@ -53,7 +53,7 @@ pub(super) struct Authorization {
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    /// The last challenge of the server. Without one, and without an issuer in the entry, nobody knows who gives tokens.
+    /// The last challenge of the server. Without one, and without an issuer in the entry, it is not known who gives tokens.
     challenge: Option<Challenge>,
     /// The issuer that the server named first.
     issuer: Option<String>,

@@ -4,8 +4,8 @@
 //! one without these headers that lists the tools.
 
 use crate::config::{ConfigError, McpServer};
-use crate::domain::placeholders::{self, Piece};
-use crate::store::permit::Conversation;
+use holdpoint_core::placeholders::{self, Piece};
+use holdpoint_store::permit::Conversation;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ const VALUE_BYTES_MAX: usize = 256;
 /// A fact about the call of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Placeholder {
-    TenantId,
-    UserId,
-    ThreadId,
-    SessionId,
+    Tenant,
+    User,
+    Thread,
+    Session,
 }
 
 #[derive(Clone)]
@@ -34,10 +34,10 @@ pub(super) struct Caller(BTreeMap<Placeholder, String>);
 
 impl Placeholder {
     const ALL: [(&'static str, Self); 4] = [
-        ("tenant_id", Self::TenantId),
-        ("user_id", Self::UserId),
-        ("thread_id", Self::ThreadId),
-        ("session_id", Self::SessionId),
+        ("tenant_id", Self::Tenant),
+        ("user_id", Self::User),
+        ("thread_id", Self::Thread),
+        ("session_id", Self::Session),
     ];
 
     fn named(name: &str) -> Result<Self, String> {
@@ -54,10 +54,10 @@ impl Placeholder {
 
     fn value(self, of: &Conversation) -> String {
         match self {
-            Self::TenantId => of.requester.tenant_id().to_owned(),
-            Self::UserId => of.requester.user_id().to_owned(),
-            Self::ThreadId => of.thread_id.to_string(),
-            Self::SessionId => of.session_id.to_string(),
+            Self::Tenant => of.requester.tenant_id().to_owned(),
+            Self::User => of.requester.user_id().to_owned(),
+            Self::Thread => of.thread_id.to_string(),
+            Self::Session => of.session_id.to_string(),
         }
     }
 }
@@ -172,8 +172,8 @@ fn is_safe(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::{RunId, ThreadId};
-    use crate::store::permit::Requester;
+    use holdpoint_core::id::{RunId, ThreadId};
+    use holdpoint_store::permit::Requester;
     use serde_json::json;
     use uuid::Uuid;
 

@@ -5,10 +5,13 @@
 //! that was given up is possible until the server has answered it, or its deadline is reached: the server may still
 //! execute it.
 
-use crate::store::request_sender::RequestSender;
-use crate::store::waited::Unsettled;
+use holdpoint_core::progress::Progress;
+use holdpoint_store::request_sender::RequestSender;
+use holdpoint_store::waited::Unsettled;
 use parking_lot::Mutex;
-use rmcp::model::{CallToolRequestParams, ProgressToken, RequestId, RequestMetaObject};
+use rmcp::model::{
+    CallToolRequestParams, ProgressNotificationParam, ProgressToken, RequestId, RequestMetaObject,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,12 +97,14 @@ impl Calls {
         }
     }
 
-    /// The server has reported progress.
-    pub(super) fn progressed(&self, token: &ProgressToken) {
+    /// The server has reported progress. What it says of a call after its answer says nothing.
+    pub(super) fn progressed(&self, report: &ProgressNotificationParam) {
+        let ProgressNotificationParam { progress_token, progress, total, message, .. } = report;
         let state = self.state.lock();
-        let of = state.calls.values().find(|call| call.progress.as_ref() == Some(token));
+        let is_of = |call: &&Call| call.request.is_some() && call.progress.as_ref() == Some(progress_token);
+        let of = state.calls.values().find(is_of);
         if let Some(sender) = of.and_then(|call| call.sender.as_ref()) {
-            sender.report_progress();
+            sender.report_progress(Progress::new(message.as_deref(), Some(*progress), *total));
         }
     }
 

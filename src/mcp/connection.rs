@@ -1,7 +1,9 @@
 //! One connection to a server, from its handshake to its loss.
 
+use super::caller::Caller;
 use super::calls::{Calls, Flight};
 use super::elicitation::{answer_all, round};
+use super::entry::Entry;
 use super::failure::{self, Failure};
 use super::handler::Handler;
 use super::handshake::{Opening, begin, has_no_handshake};
@@ -10,9 +12,11 @@ use super::output;
 use super::process::Process;
 use super::readable::{self, Unread};
 use super::redaction::Redaction;
-use crate::domain::owner::{Next, STATE_BYTES_MAX, TaskId};
-use crate::store::request_sender::RequestSender;
+use crate::agent::Tasks;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
+use holdpoint_core::owner::{Next, STATE_BYTES_MAX, TaskId};
+use holdpoint_store::request_sender::RequestSender;
+use reqwest::header::HeaderMap;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, DetailedTask, GetTaskParams, InputResponses,
     PaginatedRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
@@ -78,9 +82,12 @@ pub(super) enum Called {
 }
 
 impl Connection {
-    /// Connects to a server. The error is for the log.
-    pub(super) async fn open(opening: Opening<'_>) -> Result<Self, String> {
-        let Opening { entry, tasks, lists, .. } = opening;
+    /// Connects to a server: as the session that lists the tools, or as that of a caller. The error is for the log.
+    pub(super) async fn open(entry: &Entry, tasks: &Tasks, caller: Option<&Caller>) -> Result<Self, String> {
+        entry.read_header_files();
+        let headers = entry.headers().map_or_else(HeaderMap::new, |headers| headers.for_session(caller));
+        let lists = caller.is_none();
+        let opening = Opening { entry, headers: &headers, tasks };
         let changed = Arc::new(Notify::new());
         let calls = Arc::new(Calls::new(entry.timeout));
         let handler = Handler::new(changed.clone(), entry.log.clone());
@@ -238,7 +245,7 @@ impl Connection {
     }
 
     /// The session may have ended. A listing shows whether it has; a session without listings is not used again, which does
-    /// no harm to one that goes on.
+    /// no harm to one that has not ended.
     fn may_have_ended(&self) {
         match self.lists {
             true => self.changed.notify_one(),

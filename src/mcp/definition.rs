@@ -2,9 +2,9 @@
 //! compiled.
 
 use super::input_schema;
-use crate::domain::canonical::{canonical_hash, canonical_json};
-use crate::domain::text::cut;
-use crate::domain::visible::{escaped, escaped_lines, show_texts};
+use holdpoint_core::canonical::{canonical_hash, canonical_json};
+use holdpoint_core::text::cut;
+use holdpoint_core::visible::{escaped, escaped_lines, show_texts};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 

@@ -2,10 +2,10 @@
 
 use super::log_rate::LogRate;
 use super::{input_schema, readable};
-use crate::domain::owner::{Form, Round};
-use crate::domain::tool_request::{Answer, Question, RequestKind};
-use crate::store::request_sender::RequestSender;
 use futures::future::join_all;
+use holdpoint_core::owner::{Form, Round};
+use holdpoint_core::tool_request::{Answer, Question, RequestKind};
+use holdpoint_store::request_sender::RequestSender;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult, InputResponses,
 };

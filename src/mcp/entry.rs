@@ -1,18 +1,14 @@
 //! A server of the configuration, and how it is reached.
 
 use super::authorization::Authorization;
-use super::caller::{Caller, Headers, check_program};
-use super::connection::Connection;
-use super::handshake::{Known, Opening};
+use super::caller::{Headers, check_program};
 use super::log_rate::LogRate;
 use super::redaction::Redaction;
-use crate::agent::Tasks;
-use crate::config::{Config, ConfigError, McpServer, Reached, mcp_key};
-use crate::egress::Reach;
-use crate::store::Store;
+use crate::config::{Config, ConfigError, McpProtocol, McpServer, Reached, mcp_key};
+use holdpoint_egress::Reach;
+use holdpoint_store::Store;
 use parking_lot::Mutex;
 use reqwest::Url;
-use reqwest::header::HeaderMap;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,6 +28,20 @@ pub(super) struct Entry {
     pub(super) store: Store,
     /// How long the server has to answer.
     pub(super) timeout: Duration,
+}
+
+/// The handshake of a server, if it took long to find, until it fails.
+#[derive(Default)]
+pub(super) struct Known(Mutex<Option<McpProtocol>>);
+
+impl Known {
+    pub(super) fn get(&self) -> Option<McpProtocol> {
+        *self.0.lock()
+    }
+
+    pub(super) fn set(&self, protocol: Option<McpProtocol>) {
+        *self.0.lock() = protocol;
+    }
 }
 
 /// How a server is reached.
@@ -95,17 +105,9 @@ impl Entry {
         }
     }
 
-    /// Connects: as the session that lists the tools, or as that of a caller. The error is for the log.
-    pub(super) async fn open(&self, tasks: &Tasks, caller: Option<&Caller>) -> Result<Connection, String> {
-        self.read_header_files();
-        let headers = self.headers().map_or_else(HeaderMap::new, |headers| headers.for_session(caller));
-        let opening = Opening { entry: self, headers: &headers, tasks, lists: caller.is_none() };
-        Box::pin(Connection::open(opening)).await
-    }
-
     /// Reads the files of the headers again: their values may have changed since the last connection. Values that cannot be
     /// read stay as they are.
-    fn read_header_files(&self) {
+    pub(super) fn read_header_files(&self) {
         let Route::Http(endpoint) = &self.route else { return };
         if self.config.header_files.is_empty() {
             return;

@@ -13,7 +13,6 @@ use super::sse;
 use super::transport::{Watched, Work};
 use crate::agent::Tasks;
 use crate::config::McpProtocol;
-use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, RunningService};
@@ -39,20 +38,6 @@ const DISCOVERY: Duration = Duration::from_secs(10);
 /// How long a server that may be slow is given for its second `server/discover`.
 const DISCOVERY_AGAIN: Duration = Duration::from_secs(30);
 
-/// The handshake of a server, if it took long to find, until it fails.
-#[derive(Default)]
-pub(super) struct Known(Mutex<Option<McpProtocol>>);
-
-impl Known {
-    fn get(&self) -> Option<McpProtocol> {
-        *self.0.lock()
-    }
-
-    fn set(&self, protocol: Option<McpProtocol>) {
-        *self.0.lock() = protocol;
-    }
-}
-
 /// What a connection needs to begin.
 #[derive(Clone, Copy)]
 pub(super) struct Opening<'a> {
@@ -60,8 +45,6 @@ pub(super) struct Opening<'a> {
     /// The headers of each request over HTTP.
     pub(super) headers: &'a HeaderMap,
     pub(super) tasks: &'a Tasks,
-    /// Whether the tools are listed on this connection.
-    pub(super) lists: bool,
 }
 
 /// A session with a server, and the process of the server if holdpoint started it.

@@ -1,10 +1,10 @@
 //! What a server and its issuer say about themselves: where tokens for the server are given.
 //!
-//! RFC 9728 for the server, RFC 8414 and OpenID Connect Discovery for the issuer. Every address is one that somebody else
+//! RFC 9728 for the server, RFC 8414 and OpenID Connect Discovery for the issuer. Every address is one that another server
 //! has named, so each request stays within the reach of the entry, follows no redirect, and has a limit.
 
 use crate::config::is_safe;
-use crate::egress::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, Reach, chain, read};
+use holdpoint_egress::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, Reach, chain, read};
 use reqwest::Url;
 use reqwest::header::ACCEPT;
 use serde::Deserialize;

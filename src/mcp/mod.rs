@@ -45,15 +45,15 @@ pub(crate) use names::local_name;
 
 use crate::agent::Tasks;
 use crate::config::{self, Config, ConfigError};
-use crate::domain::definition::{Acceptance, LeftOut, Listed};
-use crate::egress::Reach;
-use crate::store::Store;
-use crate::store::permit::Conversation;
 use crate::tools::request_answer::TimeLimit;
 use crate::tools::{CurrentTools, Registered, ServerTools, ToolError};
 use caller::Headers;
 use connection::{Connection, Listing, NoListing};
 use entry::Entry;
+use holdpoint_core::definition::{Acceptance, LeftOut, Listed};
+use holdpoint_egress::Reach;
+use holdpoint_store::Store;
+use holdpoint_store::permit::Conversation;
 use pins::{Look, Pinned, Pins};
 use sessions::Sessions;
 use std::collections::BTreeMap;
@@ -161,7 +161,7 @@ impl Server {
         loop {
             let began = Instant::now();
             let opened = tokio::select! {
-                opened = Box::pin(self.entry.open(&tasks, None)) => opened,
+                opened = Box::pin(Connection::open(&self.entry, &tasks, None)) => opened,
                 () = tasks.over() => return,
             };
             match opened {

@@ -1,7 +1,7 @@
 //! The names of the tools of MCP servers.
 
-use crate::domain::hex::hex;
 use crate::tools::SEPARATOR;
+use holdpoint_core::hex::hex;
 use sha2::{Digest, Sha256};
 
 /// Maximum length of the name of a tool. Every provider accepts it.

@@ -13,8 +13,8 @@
 //!    hashes of its server every second.
 
 use crate::agent::Tasks;
-use crate::domain::definition::{Acceptance, Cause, Listed, Unaccepted};
-use crate::store::{Store, StoreError};
+use holdpoint_core::definition::{Acceptance, Cause, Listed, Unaccepted};
+use holdpoint_store::{Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

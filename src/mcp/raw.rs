@@ -1,8 +1,8 @@
 //! What a server has sent, as a text, before the library reads it.
 
 use super::log_rate::LogRate;
-use crate::domain::output::DEPTH_MAX;
-use crate::domain::strict_json;
+use holdpoint_core::output::DEPTH_MAX;
+use holdpoint_core::strict_json;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;

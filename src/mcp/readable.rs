@@ -2,8 +2,8 @@
 //! out by its name, or replaced by a sentence, and the rest counts.
 
 use super::output::named;
-use crate::domain::text::cut;
-use crate::domain::visible::visible;
+use holdpoint_core::text::cut;
+use holdpoint_core::visible::visible;
 use rmcp::model::{
     CallToolResult, ClientRequest, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams,
     ElicitationSchema, GetTaskResult, InputRequest, InputRequests, InputRequiredResult, ListToolsResult,

@@ -5,14 +5,15 @@ use super::connection::{Called, Connection};
 use super::elicitation::{is_storable, question, responses};
 use super::failure::{self, Failure};
 use super::{Link, output, readable};
-use crate::domain::call::Outcome;
-use crate::domain::owner::{Round, TaskId};
-use crate::domain::tool_request::Answer;
-use crate::store::permit::Conversation;
 use crate::tools::ToolError;
 use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_core::call::Outcome;
+use holdpoint_core::owner::{Round, TaskId};
+use holdpoint_core::progress::Progress;
+use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_store::permit::Conversation;
 use rmcp::model::{
     CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,
     RequestMetaObject, TaskPayload,
@@ -146,17 +147,21 @@ impl RemoteServer for Link {
 
 fn polled(task: DetailedTask) -> Polled {
     let again = task.task.poll_interval_ms.map(Duration::from_millis);
+    let progress = Progress::new(task.task.status_message.as_deref(), None, None);
     match task.payload {
         TaskPayload::Completed { result } => Polled::Ended(output::outcome(readable::result(result))),
         TaskPayload::Failed { error } => Polled::Ended(Err(reason(&error))),
         TaskPayload::Cancelled => Polled::Ended(Err("its server cancelled it".to_owned())),
-        TaskPayload::InputRequired { input_requests } => asked(input_requests, again),
-        _ => Polled::Open { asks: Vec::new(), is_stuck: false, again },
+        TaskPayload::InputRequired { input_requests } => {
+            let (asks, is_stuck) = asked(input_requests);
+            Polled::Open { asks, is_stuck, again, progress }
+        }
+        _ => Polled::Open { asks: Vec::new(), is_stuck: false, again, progress },
     }
 }
 
-/// Returns the questions of a task. What is no elicitation leaves the task stuck.
-fn asked(requests: InputRequests, again: Option<Duration>) -> Polled {
+/// Returns the questions of a task, and whether it is stuck: at what is no elicitation.
+fn asked(requests: InputRequests) -> (Vec<(String, Option<Question>)>, bool) {
     let (mut asks, mut is_stuck) = (Vec::new(), false);
     for (key, request) in requests.into_iter().take(ASKS_MAX) {
         match request {
@@ -167,7 +172,7 @@ fn asked(requests: InputRequests, again: Option<Duration>) -> Polled {
             _ => is_stuck = true,
         }
     }
-    Polled::Open { asks, is_stuck, again }
+    (asks, is_stuck)
 }
 
 /// Returns the reason in the error of a failed task.

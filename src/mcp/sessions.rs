@@ -1,14 +1,14 @@
 //! The sessions of a server whose headers name who calls: one for each caller.
 //!
-//! A session is used for the caller whose values it was begun with, and for no other one. Sessions that no call uses are
+//! A session is used for the caller whose values it began with, and for no other one. Sessions that no call uses are
 //! closed to make room, the one that was used longest ago first.
 
 use super::caller::Caller;
 use super::connection::Connection;
 use super::entry::Entry;
 use crate::agent::Tasks;
-use crate::store::permit::Conversation;
 use crate::tools::ToolError;
+use holdpoint_store::permit::Conversation;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct Session {
     used_at: Instant,
 }
 
-/// The connection of a session, once it has begun.
+/// The connection of a session, once it is open.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
 impl Session {
@@ -76,7 +76,7 @@ impl Sessions {
         }
         // The lost one closes before the next one begins, unless a call waits for its answer.
         *now = None;
-        let connection = Arc::new(self.entry.open(&self.tasks, Some(caller)).await?);
+        let connection = Arc::new(Box::pin(Connection::open(&self.entry, &self.tasks, Some(caller))).await?);
         *now = Some(connection.clone());
         Ok(connection)
     }

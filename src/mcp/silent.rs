@@ -1,12 +1,12 @@
 //! Requests of tests, which reach no person.
 
-use crate::domain::call::Execution;
-use crate::domain::clock::Timestamp;
-use crate::domain::id::{ExecId, ToolCallId};
-use crate::domain::tool_request::{Answer, Question};
-use crate::store::request_sender::{InputRequests, RequestSender};
-use crate::store::waited::Waited;
 use futures::future::BoxFuture;
+use holdpoint_core::call::Execution;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::id::{ExecId, ToolCallId};
+use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_store::request_sender::{InputRequests, RequestSender};
+use holdpoint_store::waited::Waited;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,13 +3,13 @@
 use super::connection::{Called, Connection};
 use super::failure::{Failure, Refused};
 use super::{Connected, Link};
-use crate::domain::owner::{Owner, RemoteWork};
-use crate::store::permit::Conversation;
 use crate::tools::remote_work::SentCall;
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_core::owner::{Owner, RemoteWork};
+use holdpoint_store::permit::Conversation;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl McpTool {
         }
     }
 
-    /// Returns the connection after this one. The session of a caller is begun again without the one that lists the tools.
+    /// Returns the connection after this one. The session of a caller begins again without the one that lists the tools.
     async fn next_of(&self, connection: &Arc<Connection>) -> Option<Connected> {
         let mut connections = self.link.connection.subscribe();
         let is_next = |now: &Option<Connected>| {

@@ -6,10 +6,10 @@ use super::log_rate::LogRate;
 use super::pace::Pace;
 use super::readable::{self, Expected};
 use crate::agent::Tasks;
-use crate::store::Store;
-use crate::store::request_sender::RequestSender;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_store::Store;
+use holdpoint_store::request_sender::RequestSender;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage,
@@ -251,7 +251,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                             }
                         }
                         ServerNotification::ProgressNotification(progress) => {
-                            self.calls.progressed(&progress.params.progress_token);
+                            self.calls.progressed(&progress.params);
                         }
                         _ => {}
                     }

@@ -1,9 +1,9 @@
 //! The operator's commands about webhooks and recipients of messages.
 
 use super::{Operator, OperatorError};
-use crate::domain::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
-use crate::domain::visible::visible;
-use crate::store::LeasedEndpoint;
+use holdpoint_core::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
+use holdpoint_core::visible::visible;
+use holdpoint_store::LeasedEndpoint;
 
 /// A webhook or a recipient of messages in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The buttons that decide a call.
 
-use crate::domain::id::ToolCallId;
+use holdpoint_core::id::ToolCallId;
 use serde::{Deserialize, Serialize};
 
 const APPROVE: &str = "holdpoint_approve";

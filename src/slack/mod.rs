@@ -6,9 +6,9 @@ mod people;
 mod signature;
 
 use crate::config::{Config, ConfigError};
-use crate::egress::{Post, Unanswered, read};
 pub(crate) use button::{Button, Decision};
 pub(crate) use form::{Rejecting, View};
+use holdpoint_egress::{Post, Unanswered, read};
 use people::People;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};

@@ -1,7 +1,7 @@
 //! The users of Slack accounts, as `[[notify]]` maps them.
 
 use crate::config::Notify;
-use crate::domain::Principal;
+use holdpoint_core::Principal;
 use std::collections::HashMap;
 
 /// The users that decide by buttons. A Slack account is one user of each tenant.

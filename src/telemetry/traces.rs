@@ -1,7 +1,6 @@
 //! Traces over OTLP with HTTP.
 
 use super::Failed;
-use crate::egress;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -27,7 +26,7 @@ impl Traces {
     /// Prepares an exporter to the collector at this URL.
     pub(super) fn begin(endpoint: &str) -> Result<Self, Failed> {
         let url = reqwest::Url::parse(endpoint).map_err(|error| error.to_string())?;
-        let sender = Sender { client: egress::client(&url)?, runtime: Handle::current() };
+        let sender = Sender { client: holdpoint_egress::client(&url)?, runtime: Handle::current() };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(sender)
@@ -80,7 +79,7 @@ impl HttpClient for Sender {
         let sent = self.runtime.spawn(async move {
             let answer = tokio::time::timeout(SEND_TIME, client.execute(request));
             match answer.await {
-                Ok(answer) => answer.map(|answer| answer.status()).map_err(egress::chain),
+                Ok(answer) => answer.map(|answer| answer.status()).map_err(holdpoint_egress::chain),
                 Err(_elapsed) => Err("the collector did not answer in time".to_owned()),
             }
         });

@@ -3,8 +3,8 @@
 
 use super::client::{Client, parsed};
 use super::failure::Failure;
-use crate::domain::card::CardPart;
-use crate::domain::visible::{quoted, visible};
+use holdpoint_core::card::CardPart;
+use holdpoint_core::visible::{quoted, visible};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -82,10 +82,20 @@ pub(super) struct Call {
     pub(super) started_at: Option<String>,
     pub(super) finished_at: Option<String>,
     pub(super) result_deadline: Option<String>,
+    pub(super) progress: Option<Progress>,
+}
+
+/// How far the tool says that a call has come.
+#[derive(Debug, Deserialize)]
+pub(super) struct Progress {
+    pub(super) message: Option<String>,
+    pub(super) done: Option<f64>,
+    pub(super) total: Option<f64>,
+    pub(super) at: Option<String>,
 }
 
 /// The names of the fields of [`Call`], and of those that say the same as another one.
-const KNOWN: [&str; 47] = [
+const KNOWN: [&str; 48] = [
     "tool_call_id",
     "tool_name",
     "state",
@@ -131,6 +141,7 @@ const KNOWN: [&str; 47] = [
     "started_at",
     "finished_at",
     "result_deadline",
+    "progress",
     "held",
     "validated",
 ];

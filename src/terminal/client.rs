@@ -2,8 +2,8 @@
 
 use super::failure::{ErrorDetail, Failure, Refusal};
 use crate::config;
-use crate::domain::visible::visible;
-use crate::egress::{Frames, Framing, chain, client};
+use holdpoint_core::visible::visible;
+use holdpoint_egress::{Frames, Framing, chain, client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use secrecy::ExposeSecret;

@@ -1,7 +1,7 @@
 //! The reasons why a command of an approver fails, and its exit codes.
 
 use crate::config::ConfigError;
-use crate::domain::visible::visible;
+use holdpoint_core::visible::visible;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};

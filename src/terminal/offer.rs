@@ -1,8 +1,8 @@
 //! Whether the terminal offers the approval of a call: only if it has shown all that the approval covers.
 
 use super::call::{Call, CannotApprove};
-use crate::domain::card::{CardPart, may_offer_approval};
-use crate::domain::visible::visible;
+use holdpoint_core::card::{CardPart, may_offer_approval};
+use holdpoint_core::visible::visible;
 
 /// Everything about a call, as text.
 #[derive(Debug)]

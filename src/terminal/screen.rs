@@ -2,9 +2,9 @@
 //! and leaves without a character that controls a terminal or hides text.
 
 use super::json_text;
-use crate::domain::hex::hex;
-use crate::domain::visible::{visible, visible_lines};
 use anstyle::{AnsiColor, Style};
+use holdpoint_core::hex::hex;
+use holdpoint_core::visible::{visible, visible_lines};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::io::IsTerminal;

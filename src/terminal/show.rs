@@ -1,7 +1,7 @@
 //! `approvals show`: everything that the server has about a call, for a person to decide on.
 
 use super::call::{
-    Call, Card, Decision, DefinitionChange, Escalation, Event, EventData, Preview, Unaccepted,
+    Call, Card, Decision, DefinitionChange, Escalation, Event, EventData, Preview, Progress, Unaccepted,
 };
 use super::client::{Client, parsed};
 use super::edit::Edit;
@@ -10,8 +10,8 @@ use super::offer::Sheet;
 use super::screen::{Form, Screen};
 use super::{edit, json_text};
 use crate::config;
-use crate::domain::card::CardPart;
 use clap::Args;
+use holdpoint_core::card::CardPart;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -229,6 +229,12 @@ fn ended(screen: &mut Screen, call: &Call) {
     screen.fact("started", call.started_at.as_deref());
     screen.fact("finished", call.finished_at.as_deref());
     screen.fact("result due", call.result_deadline.as_deref());
+    if let Some(Progress { message, done, total, at }) = &call.progress {
+        screen.fact("progress", message.as_deref());
+        screen.fact("done", done.map(|done| done.to_string()).as_deref());
+        screen.fact("to do", total.map(|total| total.to_string()).as_deref());
+        screen.fact("reported", at.as_deref());
+    }
     if let Some(output) = &call.output {
         screen.heading("Output");
         screen.json(output);

@@ -11,11 +11,11 @@
 use super::ToolRegistry;
 use super::registry::Registered;
 use crate::config::{Answers, ConfigError, ToolRules};
-use crate::domain::Principal;
-use crate::domain::call::ToolCall;
-use crate::domain::grant::Grant;
-use crate::domain::policy::{self, MayDecide, Relation};
-use crate::domain::quorum::Quorum;
+use holdpoint_core::Principal;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::grant::Grant;
+use holdpoint_core::policy::{self, MayDecide, Relation};
+use holdpoint_core::quorum::Quorum;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

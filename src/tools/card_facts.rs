@@ -1,9 +1,9 @@
 //! What determines the parts of a complete card.
 
 use super::{Input, RiskLevel};
-use crate::domain::call::ToolCall;
-use crate::domain::hold::Hold;
-use crate::domain::secrets::SecretPaths;
+use holdpoint_core::call::ToolCall;
+use holdpoint_core::hold::Hold;
+use holdpoint_core::secrets::SecretPaths;
 
 /// The facts of a held call on which the parts of its card depend.
 #[derive(Debug, Clone, Copy)]

@@ -10,21 +10,21 @@ use super::request_answer::TimeLimit;
 use super::rules;
 use super::{CurrentTools, InputError, ToolRegistry};
 use crate::config::{self, Config, ExactNumbers, Limits, RememberIn, RememberInputs};
-use crate::domain::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
-use crate::domain::card::CardPart;
-use crate::domain::definition::{Accepted, Unaccepted};
-use crate::domain::grant::{CoveredInputs, Grant, Remembering};
-use crate::domain::id::GrantId;
-use crate::domain::input::Input;
-use crate::domain::output::Output;
-use crate::domain::policy::{
+use holdpoint_core::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
+use holdpoint_core::card::CardPart;
+use holdpoint_core::definition::{Accepted, Unaccepted};
+use holdpoint_core::grant::{CoveredInputs, Grant, Remembering};
+use holdpoint_core::id::GrantId;
+use holdpoint_core::input::Input;
+use holdpoint_core::output::Output;
+use holdpoint_core::policy::{
     ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
     Source,
 };
-use crate::domain::remote::Remote;
-use crate::domain::secrets::{Edit, SecretPaths};
-use crate::domain::strict_json;
-use crate::domain::text::cut;
+use holdpoint_core::remote::Remote;
+use holdpoint_core::secrets::{Edit, SecretPaths};
+use holdpoint_core::strict_json;
+use holdpoint_core::text::cut;
 use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;

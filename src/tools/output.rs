@@ -1,6 +1,6 @@
 //! The output of a typed tool, as JSON.
 
-use crate::domain::output::{DEPTH_MAX, not_json, too_deep};
+use holdpoint_core::output::{DEPTH_MAX, not_json, too_deep};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::Formatter;

@@ -8,16 +8,17 @@ use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, Requester, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
-use crate::domain::canonical::{canonical_hash, inexact_numbers};
-use crate::domain::definition::{Acceptance, LeftOut};
-use crate::domain::headline::FilledHeadline;
-use crate::domain::pointer;
-use crate::domain::remote::Remote;
-use crate::domain::secrets::{SecretPaths, ShownInput};
-use crate::domain::text::cut;
-use crate::standard_webhooks::Signer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use holdpoint_core::canonical::{canonical_hash, inexact_numbers};
+use holdpoint_core::definition::{Acceptance, LeftOut};
+use holdpoint_core::headline::FilledHeadline;
+use holdpoint_core::pointer;
+use holdpoint_core::remote::Remote;
+use holdpoint_core::secrets::{SecretPaths, ShownInput};
+use holdpoint_core::text::cut;
+use holdpoint_core::tool_definition::ToolDefinition;
+use holdpoint_egress::standard_webhooks::Signer;
 use jsonschema::PatternOptions;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,6 +232,8 @@ pub(super) enum Does {
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
+    /// What models read of the spec. The same value for each step, so that it is adapted to a wire once.
+    pub(crate) definition: Arc<ToolDefinition>,
     /// The hash of what a decision covers besides the inputs: the schema with the constants. For a tool of an MCP
     /// server, the whole definition.
     pub(crate) schema_hash: String,
@@ -289,6 +292,7 @@ impl Registered {
         let server = None;
         Ok(Self {
             secrets: SecretPaths::of_schema(&spec.input_schema),
+            definition: Arc::new(ToolDefinition::new(name, &spec.description, &spec.input_schema)),
             spec,
             schema_hash,
             remote,

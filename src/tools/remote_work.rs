@@ -1,12 +1,13 @@
 //! Work of MCP servers for calls, as the executor of calls sees it.
 
-use crate::domain::call::Outcome;
-use crate::domain::id::ToolCallId;
-use crate::domain::input::Input;
-use crate::domain::owner::{Next, Round, TaskId};
-use crate::domain::tool_request::{Answer, Question};
-use crate::store::permit::Conversation;
 use futures::future::BoxFuture;
+use holdpoint_core::call::Outcome;
+use holdpoint_core::id::ToolCallId;
+use holdpoint_core::input::Input;
+use holdpoint_core::owner::{Next, Round, TaskId};
+use holdpoint_core::progress::Progress;
+use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_store::permit::Conversation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,6 +61,8 @@ pub(crate) enum Polled {
         is_stuck: bool,
         /// The time until the next poll, as the server wants it.
         again: Option<Duration>,
+        /// What the server says about the state of the task.
+        progress: Option<Progress>,
     },
     /// The task has ended with this output, or failed for this reason.
     Ended(Result<Value, String>),

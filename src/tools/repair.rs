@@ -4,9 +4,9 @@
 //! changed, and a text is read only where the text itself does not fit.
 
 use super::registry::Registered;
-use crate::domain::input::Input;
-use crate::domain::pointer;
-use crate::domain::strict_json;
+use holdpoint_core::input::Input;
+use holdpoint_core::pointer;
+use holdpoint_core::strict_json;
 use serde_json::Value;
 
 /// The most values that are tried in one call.
@@ -103,11 +103,11 @@ fn apply(root: &mut Value, at: &str, repair: Repair) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::input::Input;
-    use crate::domain::secrets::SecretPaths;
     use crate::tools::{DynTool, Permit, ToolError, ToolRegistry, ToolSpec};
     use futures::FutureExt;
     use futures::future::BoxFuture;
+    use holdpoint_core::input::Input;
+    use holdpoint_core::secrets::SecretPaths;
     use serde_json::{Value, json};
     use std::sync::Arc;
 

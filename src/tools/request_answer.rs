@@ -2,10 +2,10 @@
 
 use super::InputError;
 use super::registry::{ERRORS_MAX, MESSAGE_BYTES_MAX};
-use crate::domain::input::Input;
-use crate::domain::pointer;
-use crate::domain::text::cut;
-use crate::store::waited::Waited;
+use holdpoint_core::input::Input;
+use holdpoint_core::pointer;
+use holdpoint_core::text::cut;
+use holdpoint_store::waited::Waited;
 use jsonschema::PatternOptions;
 use serde_json::Value;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The policy, built from the configuration.
 
 use crate::config::{self, Approval, ApprovalRule, RuleCondition, RuleEffect};
-use crate::domain::policy::{ApprovalMode, Condition, Effect, Policy, Rule, Test, Tools};
+use holdpoint_core::policy::{ApprovalMode, Condition, Effect, Policy, Rule, Test, Tools};
 
 pub(super) fn policy(approval: &Approval) -> Policy {
     let mode = match approval.mode {

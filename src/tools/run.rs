@@ -5,12 +5,12 @@
 use super::gate::Gate;
 use super::registry::Does;
 use super::{IdempotencyKey, Permit, Preview, Requester, ToolError, Verified, Why};
-use crate::domain::assignment::Assignment;
-use crate::domain::call::Outcome;
-use crate::domain::input::Input;
-use crate::domain::model_texts;
-use crate::domain::owner::Owner;
 use futures::FutureExt;
+use holdpoint_core::assignment::Assignment;
+use holdpoint_core::call::Outcome;
+use holdpoint_core::input::Input;
+use holdpoint_core::model_texts;
+use holdpoint_core::owner::Owner;
 use std::panic::AssertUnwindSafe;
 
 /// What a tool returned.

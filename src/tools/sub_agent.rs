@@ -1,7 +1,7 @@
 //! Sub-agents: tools whose calls are executed by a child thread.
 
 use super::{Input, RiskLevel, ToolError, ToolSpec};
-use crate::domain::assignment::Assignment;
+use holdpoint_core::assignment::Assignment;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use super::ToolRegistry;
 use crate::config::{Approval, ConfigError};
-use crate::domain::policy::Tools;
+use holdpoint_core::policy::Tools;
 use serde_json::Value;
 
 /// Maximum depth to which a schema is followed. A schema that refers to itself has no end.

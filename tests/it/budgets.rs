@@ -56,15 +56,15 @@ const fn on_sqlite(statements: usize) -> Cost {
 }
 
 /// A server on SQLite whose statements are logged.
-struct OnSqlite {
+pub(crate) struct OnSqlite {
     deployment: Deployment,
-    server: Process,
+    pub(crate) server: Process,
     log: Logged,
-    rows: Rows,
+    pub(crate) rows: Rows,
 }
 
 impl OnSqlite {
-    async fn start(settings: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         let deployment = Deployment::on_sqlite();
         let settings =
             [&[("HOLDPOINT_APPROVAL__SWEEP", "5s"), ("HOLDPOINT_APPROVAL__LEASE", "30s")], settings].concat();
@@ -74,7 +74,7 @@ impl OnSqlite {
     }
 
     /// The transactions since the last call, once the server has nothing more to do.
-    async fn took(&mut self) -> Transactions {
+    pub(crate) async fn took(&mut self) -> Transactions {
         let done = async || {
             let busy = "runs WHERE status = 'running' OR EXISTS (
                 SELECT 1 FROM tool_calls WHERE state IN ('approved', 'executing'))";
@@ -84,7 +84,7 @@ impl OnSqlite {
     }
 
     /// A part of a round: its transactions without those of other tasks.
-    async fn part(&mut self) -> Transactions {
+    pub(crate) async fn part(&mut self) -> Transactions {
         let part = self.took().await.with(Purpose::Work);
         assert!(!part.0.is_empty(), "the statements are logged");
         assert!(part.0.iter().all(|transaction| transaction.numbering() <= NUMBERING), "{part}");
@@ -93,14 +93,14 @@ impl OnSqlite {
 }
 
 /// A server whose transactions are recorded.
-struct Recorded {
-    app: Embedded,
+pub(crate) struct Recorded {
+    pub(crate) app: Embedded,
     proxy: Proxy,
-    rows: Rows,
+    pub(crate) rows: Rows,
 }
 
 impl Recorded {
-    async fn start(change: impl FnOnce(&mut holdpoint::config::Config)) -> Self {
+    pub(crate) async fn start(change: impl FnOnce(&mut holdpoint::config::Config)) -> Self {
         let url = postgres().await;
         let (proxy, through) = Proxy::before(&url).await;
         let app = Embedded::with(|config| {
@@ -112,7 +112,7 @@ impl Recorded {
     }
 
     /// The transactions since the last call, once the server has nothing more to do.
-    async fn took(&self) -> Transactions {
+    pub(crate) async fn took(&self) -> Transactions {
         let done = async || {
             let numbered = self.rows.count("events WHERE seq IS NULL").await == 0;
             (numbered && self.proxy.recording.is_quiet()).then_some(())
@@ -122,7 +122,7 @@ impl Recorded {
     }
 
     /// A part of a round: its transactions without those of other tasks.
-    async fn part(&self) -> Transactions {
+    pub(crate) async fn part(&self) -> Transactions {
         self.took().await.with(Purpose::Work)
     }
 }

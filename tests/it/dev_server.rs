@@ -1,7 +1,7 @@
-//! A page on the development server of Vite, configured as docs/pages.md says: it forwards requests, streams as they
-//! arrive, and WebSockets.
+//! A page on the development servers of Vite and Next.js, configured as docs/pages.md says: they forward requests, streams as
+//! they arrive, and WebSockets. `streaming::proxies` has the streams through Next.js.
 
-use crate::support::{Client, Embedded, Socket, in_repository};
+use crate::support::{Client, Embedded, Next, Socket, in_repository};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::json;
 use std::fs;
@@ -108,7 +108,22 @@ async fn the_documented_vite_proxy_forwards_streams_as_they_arrive() {
 async fn the_documented_vite_proxy_forwards_websockets() {
     let app = Embedded::start().await;
     let vite = Vite::start(&app.client.base, documented());
-    let mut socket = Socket::open(&vite.client, "/api/ws", &[]).await.unwrap();
+    a_call_is_rejected_over_a_websocket(&app, &vite.client).await;
+}
+
+#[tokio::test]
+async fn the_documented_next_rewrite_forwards_requests_and_websockets() {
+    let app = Embedded::start().await;
+    let next = Next::before(&app.client.base);
+    let page = Client::new(next.url().to_owned());
+    let made = page.post("/api/threads", &json!({})).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    a_call_is_rejected_over_a_websocket(&app, &page).await;
+}
+
+/// `page` is a client of the origin of the page.
+async fn a_call_is_rejected_over_a_websocket(app: &Embedded, page: &Client) {
+    let mut socket = Socket::open(page, "/api/ws", &[]).await.unwrap();
     let (_, id) = app.held("pay", "10").await;
     let (status, body) = socket.ask(&json!(1), &json!({ "tool_call_id": id, "decision": "reject" })).await;
     assert_eq!((status, &body["state"]), (200, &json!("rejected")));

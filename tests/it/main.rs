@@ -50,6 +50,7 @@ mod json_turns;
 mod limits;
 mod linearizability;
 mod lists;
+mod long_history;
 mod long_threads;
 mod mail;
 mod many_threads;

@@ -249,6 +249,9 @@ impl Calls {
             ),
             same(call(succeeded, "result = 'x'"), outcome),
             same(call(succeeded, "output = '{}'"), outcome),
+            // Progress.
+            same(call(pending, "progress = '{}'"), "progress is reported while the call executes"),
+            same(call(succeeded, "progress = '{}'"), "progress is reported while the call executes"),
             same(call(rejected, "finished_at = 1"), outcome),
             // Evidence is not deleted.
             (
@@ -402,7 +405,8 @@ impl Calls {
                 "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
                  lease_until = 1",
             ),
-            call("state = 'interrupted', lease_until = NULL, result = 'x', finished_at = 1"),
+            call("progress = '{}'"),
+            call("state = 'interrupted', lease_until = NULL, result = 'x', finished_at = 1, progress = NULL"),
             call("state = 'failed', result = 'y'"),
             format!(
                 "UPDATE tool_calls SET state = 'executing', lease_until = 1, exec_id = 'x', exec_attempt = 2

@@ -5,6 +5,7 @@
 //   { "finish": note }    the result of the call with this note
 //   { "fail": note }      its error
 //   { "report": note }    its progress, ten times a second until the end of the process
+//   { "say": note, "words": [text], "total": n }   a report of its progress for each text
 //   { "task": note }      its result is a task
 //   { "end": note }       the task has ended
 //   { "raw": note, "result": text }   its result, as this text
@@ -29,7 +30,7 @@ const named = { type: 'object', properties: { note: { type: 'string' } } };
 const tools = [{ name: 'act', description: 'Waits for the test.', inputSchema: named }];
 const initialized = { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'session', version: '1' } };
 const now = () => new Date().toISOString();
-const working = (taskId) => ({ taskId, status: 'working', createdAt: now(), lastUpdatedAt: now(), ttlMs: null, pollIntervalMs: 500 });
+const working = (taskId) => ({ taskId, status: 'working', statusMessage: `working on ${taskId}`, createdAt: now(), lastUpdatedAt: now(), ttlMs: null, pollIntervalMs: 500 });
 
 const methods = {
   initialize: () => ({ result: initialized }),
@@ -56,6 +57,10 @@ const commands = {
     const params = { progressToken: tokens.get(report), progress: 1 };
     setInterval(() => write(message({ method: 'notifications/progress', params })), 100);
   },
+  say: ({ say, words, total }) => words.map((text, n) => {
+    const params = { progressToken: tokens.get(say), progress: n + 1, total, message: text };
+    return message({ method: 'notifications/progress', params });
+  }).join('\n'),
   end: ({ end }) => void tasks.set(end, text('done')),
   raw: ({ raw, result }) => `{"jsonrpc":"2.0","id":${calls.get(raw)},"result":${result}}`,
 };

@@ -21,6 +21,7 @@ const PAGE_PACKAGE: &str = "packages/page";
 const NODE_PROJECTS: &[&str] = &[
     PAGE_PACKAGE,
     "tests/wire",
+    "tests/next",
     "tests/oidc",
     "tests/mcp",
     "tests/browser",

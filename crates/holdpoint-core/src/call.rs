@@ -76,11 +76,11 @@ pub struct ToolCall {
     pub remind_at: Option<Timestamp>,
     /// The escalation of the hold, if it has one.
     pub escalation: Option<Escalation>,
-    /// Where the call is executed, or was executed. A process if the call has not started, unless the call is for a
-    /// worker.
+    /// Where the call is or was executed. A process before its start, unless the call is for a worker.
     pub executed_by: ExecutedBy,
-    /// Whether the stored inputs cannot be read. Such a call is shown without inputs, and is never approved
-    /// or started.
+    /// The last stored report of progress of the last execution.
+    pub progress: Option<super::progress::ReportedProgress>,
+    /// Whether the stored inputs cannot be read. Such a call is shown without inputs, and never approved.
     pub unreadable: bool,
 }
 

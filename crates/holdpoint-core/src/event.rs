@@ -39,6 +39,8 @@ pub enum EventType {
     ToolStarted,
     /// A service accepted the call, owns it now, and reports its outcome later.
     ToolAccepted,
+    /// The tool reported its progress. Not each report is an event.
+    ToolProgressed,
     /// The tool asked people for an answer while its call ran.
     ToolInputRequested,
     /// A person proposed or confirmed an answer to the request, and more people have to confirm it.
@@ -89,6 +91,7 @@ impl EventType {
             | Self::ToolReminded
             | Self::ToolEscalated
             | Self::ToolAccepted
+            | Self::ToolProgressed
             | Self::ToolInputRequested
             | Self::ToolInputProposed
             | Self::ToolInputEnded

@@ -100,8 +100,33 @@ pub struct Step {
     pub origin: Option<String>,
     /// State that this origin needs back unchanged: thought signatures, item ids.
     pub provider_state: Option<serde_json::Value>,
+    /// What the request left out of a long conversation.
+    pub window: Window,
     /// The time at which the step was opened.
     pub created_at: Timestamp,
+}
+
+/// The part of a long conversation that the model did not get with a step. A turn is a message of the user with all that
+/// follows up to the next one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Window {
+    /// How many of the oldest turns are left out, but for those with an outcome that the model has yet to read.
+    pub left_out: usize,
+    /// Of how many of the oldest turns the results are shortened.
+    pub shortened: usize,
+    /// The fewest tokens of a longer request that the server refused.
+    pub refused: Option<u64>,
+}
+
+impl Window {
+    /// Returns the window that is as narrow as both.
+    pub fn narrowed_by(self, other: Self) -> Self {
+        Self {
+            left_out: self.left_out.max(other.left_out),
+            shortened: self.shortened.max(other.shortened),
+            refused: self.refused.into_iter().chain(other.refused).min(),
+        }
+    }
 }
 
 /// Whether a step was written whole.

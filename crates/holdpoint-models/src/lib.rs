@@ -11,6 +11,7 @@ pub mod scripted;
 
 pub use holdpoint_core::input::Input;
 pub use holdpoint_core::message::Usage;
+pub use holdpoint_core::tool_definition::ToolDefinition;
 pub use holdpoint_core::turn::FinishReason;
 
 use futures::stream::BoxStream;
@@ -126,17 +127,6 @@ pub struct ModelCall {
     pub tool_name: String,
     /// The inputs.
     pub input: Input,
-}
-
-/// A tool in the form that a model reads.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolDefinition {
-    /// The name of the tool.
-    pub name: String,
-    /// The purpose of the tool.
-    pub description: String,
-    /// A JSON Schema of the inputs.
-    pub input_schema: Value,
 }
 
 /// One event of an answer. `index` identifies a call within this stream.

@@ -61,7 +61,7 @@ pub use event::reached::ApprovedCall;
 pub use run::drafts::{Draft, OpenStep};
 pub use run::held_turn::HeldTurn;
 pub use run::runs::{NewRun, Question};
-pub use run::steps::{CommittedStep, NewCall, NewStep, StepResult};
+pub use run::steps::{CommittedStep, NewCall, NewStep, OpeningStep, StepResult};
 pub use run::sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub use run::turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub use run::turns::{Lease, TurnEnd};

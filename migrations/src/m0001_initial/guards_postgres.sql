@@ -125,6 +125,8 @@ BEGIN
             AND OLD.state = 'executing' AND NEW.state = 'executing'
             AND NEW.polled_by IS NOT DISTINCT FROM OLD.polled_by)
     THEN RAISE EXCEPTION 'a call is sent again once for each round of answers'; END IF;
+    IF NEW.progress IS DISTINCT FROM OLD.progress AND OLD.state <> 'executing' AND NOT erasing
+    THEN RAISE EXCEPTION 'progress is reported while the call executes'; END IF;
     IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
         AND (OLD.result, OLD.output, OLD.finished_at)
             IS DISTINCT FROM (NEW.result, NEW.output, NEW.finished_at)

@@ -146,6 +146,11 @@ WHEN (NEW.task_id IS NOT OLD.task_id OR NEW.input_round IS NOT OLD.input_round)
       AND OLD.state = 'executing' AND NEW.state = 'executing' AND NEW.polled_by IS OLD.polled_by)
 BEGIN SELECT RAISE(ABORT, 'a call is sent again once for each round of answers'); END;
 
+CREATE TRIGGER tool_calls_progressed BEFORE UPDATE ON tool_calls
+WHEN NEW.progress IS NOT OLD.progress AND OLD.state <> 'executing'
+  AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
+BEGIN SELECT RAISE(ABORT, 'progress is reported while the call executes'); END;
+
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state
   AND (OLD.result IS NOT NEW.result OR OLD.output IS NOT NEW.output OR OLD.finished_at IS NOT NEW.finished_at)

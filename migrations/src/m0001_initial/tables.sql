@@ -77,11 +77,17 @@ CREATE TABLE message_steps (
     output_tokens  BIGINT,
     origin         TEXT,
     provider_state TEXT,
+    -- The window of the request: of how many of the oldest turns the model got nothing, and of how many the results
+    -- shortened. And the tokens of a longer request that the server refused before this one.
+    turns_left_out  INTEGER NOT NULL DEFAULT 0,
+    turns_shortened INTEGER NOT NULL DEFAULT 0,
+    refused_tokens  BIGINT,
     created_at     BIGINT NOT NULL,
     finished_at    BIGINT,
     erased_at      BIGINT,
     PRIMARY KEY (message_id, n),
     CHECK (n >= 0),
+    CHECK (turns_left_out >= 0 AND turns_shortened >= 0 AND (refused_tokens IS NULL OR refused_tokens > 0)),
     CHECK (status IN ('streaming', 'complete', 'interrupted')),
     CHECK ((status = 'streaming') = (finished_at IS NULL))
 );
@@ -190,6 +196,8 @@ CREATE TABLE tool_calls (
     input_round         TEXT,
     polled_by           TEXT,
     polled_until        BIGINT,
+    -- The last stored report of progress of the last execution (JSON).
+    progress            TEXT,
     cancel_requested_at BIGINT,
     output              TEXT,
     result              TEXT,
@@ -254,6 +262,7 @@ CREATE TABLE tool_calls (
                                    AND length(input_round) <= 524288)),
     CHECK ((polled_until IS NOT NULL) = (state = 'executing' AND mcp_server IS NOT NULL)),
     CHECK ((polled_until IS NULL) = (polled_by IS NULL)),
+    CHECK (progress IS NULL OR (exec_id IS NOT NULL AND length(progress) <= 8192)),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- A call has a text for the model if and only if the call has ended.

@@ -169,6 +169,7 @@ export type EventType =
   | 'tool.cancelled'
   | 'tool.started'
   | 'tool.accepted'
+  | 'tool.progressed'
   | 'tool.input_requested'
   | 'tool.input_proposed'
   | 'tool.input_ended'

@@ -4,8 +4,9 @@ use super::{Agent, Emit, Turn};
 use crate::agent::draft::Drafts;
 use crate::agent::step::{self, ModelCaller, ModelOutput, Stopped};
 use crate::agent::window::{self, Outline};
-use crate::domain::run::TurnError;
-use crate::llm::ModelRequest;
+use holdpoint_core::message::Window;
+use holdpoint_core::run::TurnError;
+use holdpoint_models::ModelRequest;
 
 impl Agent {
     /// Asks the model for step `n`.
@@ -33,7 +34,8 @@ impl Agent {
     }
 
     /// Asks the model again with less of the conversation, once. The server refused the request as too long, and said
-    /// nothing else. What the server takes then is the limit for later requests.
+    /// nothing else. What the server takes then is the limit for later requests. Returns the window of the shorter request
+    /// too, if the server took it.
     pub(super) async fn call_with_less(
         &self,
         turn: &Turn<'_>,
@@ -42,17 +44,20 @@ impl Agent {
         outline: &mut Outline,
         refused: TurnError,
         emit: Emit<'_>,
-    ) -> (ModelOutput, Result<(), Stopped>) {
+    ) -> (ModelOutput, Result<(), Stopped>, Option<Window>) {
         let overhead = window::overhead(request);
-        let tokens = outline.tokens(&request.messages, overhead);
-        if !outline.shrink(&mut request.messages, overhead) {
-            return (ModelOutput::default(), Err(refused.into()));
-        }
-        tracing::warn!(tokens, "a conversation was longer than the model can read; it gets less of it");
+        let Some(narrowed) = outline.shrink(&mut request.messages, overhead) else {
+            return (ModelOutput::default(), Err(refused.into()), None);
+        };
+        tracing::warn!(
+            tokens = narrowed.refused,
+            "a conversation was longer than the model can read; it gets less of it"
+        );
         let (output, result) = self.call_model(turn, n, request, emit).await;
-        if result.is_ok() {
+        if let (Ok(()), Some(tokens)) = (&result, narrowed.refused) {
             self.windows.learn(turn.model.id(), tokens);
         }
-        (output, result)
+        let taken = result.is_ok().then_some(narrowed);
+        (output, result, taken)
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of tools that run, as a handler receives them.
 
 use super::{Input, RequestId, RequestKind, Requester, RunId, ThreadId, ToolCallId, time_of};
-use crate::store::Asked;
+use holdpoint_store::Asked;
 use std::fmt;
 use std::time::SystemTime;
 

@@ -1,13 +1,14 @@
 //! The table of plans: a view, a request, a client, and what follows.
 
 use super::*;
-use crate::domain::call::{Approval, End, ExecutedBy, Execution, RiskLevel};
-use crate::domain::clock::Timestamp;
-use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
-use crate::domain::input::Input;
-use crate::domain::run::RunOptions;
-use crate::domain::secrets::SecretPaths;
 use RunStatus::{Cancelled, Completed, Failed, Running, Waiting};
+use holdpoint_core::call::{Approval, End, ExecutedBy, Execution, RiskLevel};
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
+use holdpoint_core::input::Input;
+use holdpoint_core::message::Window;
+use holdpoint_core::run::RunOptions;
+use holdpoint_core::secrets::SecretPaths;
 use uuid::Uuid;
 
 /// A page that reads each continuation as a message of its own.
@@ -60,6 +61,7 @@ fn call(step: i32, state: State) -> ToolCall {
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }
@@ -92,6 +94,7 @@ fn step(n: i32, calls: Vec<ToolCall>) -> Step {
         usage: None,
         origin: None,
         provider_state: None,
+        window: Window::default(),
         created_at: AT,
     }
 }

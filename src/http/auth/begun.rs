@@ -6,9 +6,9 @@
 
 use super::session::cookie;
 use super::signing::{Purpose, SigningKey};
-use crate::domain::clock::Timestamp;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use holdpoint_core::clock::Timestamp;
 use parking_lot::Mutex;
 use poem::http::{HeaderMap, HeaderValue};
 use std::collections::{HashSet, VecDeque};

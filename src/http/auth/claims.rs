@@ -1,8 +1,8 @@
 //! The claims of a token, and the principal that they name.
 
 use crate::config::Auth;
-use crate::domain::Principal;
-use crate::http::auth_failure::Unknown;
+use crate::http::auth::failure::Unknown;
+use holdpoint_core::Principal;
 use serde_json::{Map, Value};
 
 /// Maximum length of the name of a user or a tenant, in characters.

@@ -5,8 +5,8 @@ use super::token::Tokens;
 use super::validity::LEEWAY_SECONDS;
 use super::{Expiry, Known};
 use crate::config::SessionFrom;
-use crate::domain::clock::Clock;
-use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::http::auth::failure::{AuthFailure, Unknown};
+use holdpoint_core::clock::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The issuer as a server of OpenID Connect: its addresses, and the requests to it. The server is a public client of it.
 
 use crate::config::{self, Config};
-use crate::domain::clock::{Clock, Timestamp};
-use crate::egress::{self, ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
-use crate::http::auth_failure::AuthFailure;
+use crate::http::auth::failure::AuthFailure;
+use holdpoint_core::clock::{Clock, Timestamp};
+use holdpoint_egress::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
 use oauth2::basic::{
     BasicErrorResponse, BasicErrorResponseType, BasicRevocationErrorResponse,
     BasicTokenIntrospectionResponse, BasicTokenType,
@@ -142,7 +142,7 @@ impl Issuer {
             name,
             params: auth.sign_in_params.clone(),
             callback,
-            client: egress::client(&discovery)?,
+            client: holdpoint_egress::client(&discovery)?,
             discovery,
             known: Mutex::default(),
             discovering: tokio::sync::Mutex::default(),
@@ -219,11 +219,11 @@ impl Issuer {
             .append_pair("token", token)
             .append_pair("token_type_hint", kind)
             .finish();
-        let request = egress::client(&to).map_err(Unreachable)?.post(to).timeout(TIMEOUT);
+        let request = holdpoint_egress::client(&to).map_err(Unreachable)?.post(to).timeout(TIMEOUT);
         let form = "application/x-www-form-urlencoded";
         let response = request.header(header::CONTENT_TYPE, form).body(body).send().await?;
         match response.status().as_u16() {
-            200..=299 => egress::read(response, ISSUER_BYTES_MAX).await.map_err(Unreachable),
+            200..=299 => holdpoint_egress::read(response, ISSUER_BYTES_MAX).await.map_err(Unreachable),
             status => Err(Unreachable(format!("status {status}"))),
         }
     }
@@ -285,7 +285,7 @@ impl Issuer {
         if response.status() != 200 {
             return Err(Unreachable(format!("status {}", response.status().as_u16())));
         }
-        let body = egress::read(response, ISSUER_BYTES_MAX).await.map_err(Unreachable)?;
+        let body = holdpoint_egress::read(response, ISSUER_BYTES_MAX).await.map_err(Unreachable)?;
         let document: Document =
             serde_json::from_slice(&body).map_err(|error| Unreachable(error.to_string()))?;
         // A document of another issuer could send people elsewhere (OpenID Connect Discovery 1.0, 4.3).
@@ -304,7 +304,7 @@ impl Issuer {
         let wrong = |error: url::ParseError| Unreachable(error.to_string());
         let (authorization, token) =
             (AuthUrl::new(authorization).map_err(wrong)?, TokenUrl::new(token).map_err(wrong)?);
-        let client = TokenRequests::by(egress::client(token.url()).map_err(Unreachable)?);
+        let client = TokenRequests::by(holdpoint_egress::client(token.url()).map_err(Unreachable)?);
         let revocation = usable("revocation_endpoint", document.revocation_endpoint);
         let end_session = usable("end_session_endpoint", document.end_session_endpoint);
         let introspection = usable("introspection_endpoint", document.introspection_endpoint);

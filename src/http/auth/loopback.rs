@@ -12,8 +12,8 @@
 //! - A proxy on this machine connects from this machine for all of its clients. The forwarding headers that
 //!   it sets must name this machine too, as those of a page's development server do.
 
-use crate::http::cors::AllowedOrigin;
-use crate::http::error::ApiError;
+use crate::http::failure::error::ApiError;
+use crate::http::middleware::cors::AllowedOrigin;
 use poem::http::header::{FORWARDED, HOST, ORIGIN};
 use poem::http::{HeaderName, Method};
 use poem::web::RemoteAddr;

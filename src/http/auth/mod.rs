@@ -5,14 +5,16 @@
 
 mod begun;
 mod claims;
+pub(in crate::http) mod failure;
 mod identity;
 mod issuer;
 mod jwks;
-pub(super) mod loopback;
+pub(in crate::http) mod loopback;
 mod places;
 mod reporter;
 mod sealed;
 mod session;
+pub(in crate::http) mod session_routes;
 mod sign_in;
 mod sign_ins;
 mod signatures;
@@ -21,29 +23,29 @@ mod ticket;
 mod token;
 mod validity;
 
-use super::auth_failure::AuthFailure;
-use super::console;
-use super::error::ApiError;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
-use crate::domain::Principal;
-use crate::domain::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
+use crate::http::auth::failure::AuthFailure;
+use crate::http::failure::error::ApiError;
+use crate::http::routes::console;
 use crate::rate_limit::{RateLimit, RateLimited};
-use crate::store::Store;
 use begun::Ended;
+use holdpoint_core::Principal;
+use holdpoint_core::clock::{Clock, Timestamp};
+use holdpoint_store::Store;
 use identity::Identity;
 use issuer::Issuer;
 use places::Places;
-pub(super) use places::{Network, network_of};
+pub(in crate::http) use places::{Network, network_of};
 use poem::http::Method;
 use poem::http::header::AUTHORIZATION;
 use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
-pub(super) use reporter::Reporter;
+pub(in crate::http) use reporter::Reporter;
 use sealed::Seal;
-pub(super) use session::{END, Session};
+pub(in crate::http) use session::{END, Session};
 use sign_in::SignIn;
 pub(crate) use sign_ins::SignIns;
 use std::sync::Arc;
@@ -76,7 +78,7 @@ pub(crate) struct ByToken {
 
 /// Whether a path is open without credentials, because its responses reveal no user data. Only whole paths
 /// match, so that no path below an open path is open.
-pub(super) fn is_open(path: &str) -> bool {
+pub(in crate::http) fn is_open(path: &str) -> bool {
     matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/docs" | "/docs/")
         || sign_in::is_step(path)
         || console::paths().any(|file| file == path)
@@ -140,7 +142,7 @@ impl Authenticator {
     }
 
     /// Answers a step of a sign-in, or returns `None` for other requests.
-    pub(super) async fn sign_in(&self, request: &Request) -> Option<Response> {
+    pub(in crate::http) async fn sign_in(&self, request: &Request) -> Option<Response> {
         let Self::Tokens(by_token) = self else { return None };
         let sign_in = by_token.sign_in.as_ref()?;
         if !sign_in::is_step(request.uri().path()) {
@@ -169,7 +171,7 @@ impl Authenticator {
     /// Returns the caller of this request, or `None` for an open path, where the server checks no
     /// credentials. The database is read only for a cookie that the server has signed, so requests without valid
     /// credentials do not load it.
-    pub(super) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
+    pub(in crate::http) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
         let ByToken { tokens, tickets, sign_in } = match self {
             Self::Local { loopback_only } => {
                 // Probes use any host name, and their responses reveal nothing.
@@ -213,23 +215,23 @@ impl Authenticator {
 
 /// An authenticated caller.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) principal: Principal,
+pub(in crate::http) struct Known {
+    pub(in crate::http) principal: Principal,
     /// How long the authentication is valid.
-    pub(super) expiry: Expiry,
+    pub(in crate::http) expiry: Expiry,
     /// The ticket of the caller, which still has to be used up.
-    pub(super) ticket: Option<Unused>,
+    pub(in crate::http) ticket: Option<Unused>,
     /// The session of a browser.
-    pub(super) session: Option<Session>,
+    pub(in crate::http) session: Option<Session>,
 }
 
 /// When the authentication of a caller ends. Streams end at this time. The middleware sets it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Expiry(pub(super) Option<Timestamp>);
+pub(in crate::http) struct Expiry(pub(in crate::http) Option<Timestamp>);
 
 impl Expiry {
     /// Returns the same moment as an instant of timers.
-    pub(super) fn instant(self, clock: &dyn Clock) -> Option<Instant> {
+    pub(in crate::http) fn instant(self, clock: &dyn Clock) -> Option<Instant> {
         Some(Instant::now() + self.0?.since(clock.now()))
     }
 }
@@ -242,7 +244,7 @@ impl<'a> FromRequest<'a> for Expiry {
 
 /// The caller of a request, as the middleware authenticated them. Every route takes this extractor, so that
 /// the OpenAPI document lists the security scheme.
-pub(super) struct Caller(pub(super) Principal);
+pub(in crate::http) struct Caller(pub(in crate::http) Principal);
 
 /// The name of the security scheme in the OpenAPI document.
 const SCHEME: &str = "bearer";

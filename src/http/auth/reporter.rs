@@ -3,14 +3,14 @@
 //! The URL is the right to do so, and the service signs the body. Both are checked with the secrets of the tool, without
 //! the database. A reporter has no token, and sees and does nothing else.
 
-use crate::callback::{Callback, EXECUTION, MAC, TOOL};
-use crate::domain::clock::Timestamp;
-use crate::domain::id::{ExecId, ToolCallId};
-use crate::http::auth_failure::Unknown;
-use crate::http::error::ApiError;
-use crate::http::templates::without_api;
-use crate::standard_webhooks::{ID, Refused, SIGNATURE, Signed, Signer, TIMESTAMP};
+use crate::http::auth::failure::Unknown;
+use crate::http::body::templates::without_api;
+use crate::http::failure::error::ApiError;
 use crate::tools::ToolRegistry;
+use holdpoint_core::clock::Timestamp;
+use holdpoint_core::id::{ExecId, ToolCallId};
+use holdpoint_egress::callback::{Callback, EXECUTION, MAC, TOOL};
+use holdpoint_egress::standard_webhooks::{ID, Refused, SIGNATURE, Signed, Signer, TIMESTAMP};
 use poem::http::Method;
 use poem::{FromRequest, Request, RequestBody, Result};
 use std::sync::Arc;

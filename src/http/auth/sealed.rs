@@ -3,11 +3,11 @@
 //! Each text has a key of its own, derived from the configured key and 256 random bits (HKDF with SHA-256), so no key
 //! encrypts twice. The text belongs to its sign-in: the row of another one cannot be given it.
 
-use crate::domain::id::SignInId;
-use crate::domain::sign_in::SealedTokens;
 use crate::entropy::Entropy;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use holdpoint_core::id::SignInId;
+use holdpoint_core::sign_in::SealedTokens;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use secrecy::{ExposeSecret, SecretString};

@@ -5,12 +5,12 @@
 //! counts only together with the header [`CSRF_HEADER`], whose value only a page of this origin can read.
 
 use super::signing::{Purpose, SigningKey};
-use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::id::SignInId;
-use crate::domain::sign_in::SecretHash;
-use crate::http::error::ApiError;
+use crate::http::failure::error::ApiError;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use holdpoint_core::clock::{Clock, Timestamp};
+use holdpoint_core::id::SignInId;
+use holdpoint_core::sign_in::SecretHash;
 use poem::Request;
 use poem::http::header::COOKIE;
 use poem::http::{HeaderMap, HeaderValue};

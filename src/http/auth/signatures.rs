@@ -1,7 +1,7 @@
 //! Signatures of tokens, checked by `ring`, which is a dependency of rustls. `jsonwebtoken` checks them through one
 //! provider for the whole process, which an app that embeds this server may need for itself.
 
-use crate::http::auth_failure::Unknown;
+use crate::http::auth::failure::Unknown;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::hmac;
 use ring::signature::{

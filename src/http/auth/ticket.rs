@@ -6,15 +6,15 @@
 
 use super::signing::{Purpose, SigningKey};
 use super::{Expiry, Known};
-use crate::domain::Principal;
-use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::id::TicketId;
-use crate::http::auth_failure::Unknown;
-use crate::http::cors::AllowedOrigin;
-use crate::http::error::ApiError;
-use crate::store::Store;
+use crate::http::auth::failure::Unknown;
+use crate::http::failure::error::ApiError;
+use crate::http::middleware::cors::AllowedOrigin;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use holdpoint_core::Principal;
+use holdpoint_core::clock::{Clock, Timestamp};
+use holdpoint_core::id::TicketId;
+use holdpoint_store::Store;
 use poem::Request;
 use poem::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use secrecy::SecretString;

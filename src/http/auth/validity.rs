@@ -1,6 +1,6 @@
 //! The claims of a token that say for whom and how long it counts (RFC 7519, 4.1).
 
-use crate::http::auth_failure::Unknown;
+use crate::http::auth::failure::Unknown;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};

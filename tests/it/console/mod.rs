@@ -194,6 +194,24 @@ async fn d11_a_server_with_tokens_asks_for_one_and_the_tab_alone_keeps_it() {
 }
 
 #[tokio::test]
+async fn the_progress_of_a_running_call_is_on_its_card() {
+    let app = crate::workers::start().await;
+    let (_, id) = app.held("ship", "1").await;
+    let dir = tempfile::tempdir().unwrap();
+    let seen = dir.path().join("seen");
+    let facts = json!({ "seen": seen });
+    let works = async {
+        let job = crate::workers::Job::of(&crate::workers::ask(&app.client, &["ship"], 60).await).unwrap();
+        let progress = json!({ "message": "packs <b>\u{202e}", "done": 3, "total": 7 });
+        let body = json!({ "permit": job.permit, "progress": progress });
+        assert_eq!(app.client.post(&format!("/tool_calls/{id}/renew"), &body).await.status, 200);
+        eventually("the page shows it", async || seen.exists().then_some(())).await;
+        job.succeed(&app.client, &json!("done")).await;
+    };
+    tokio::join!(play("progress", &app.client.base, facts), works);
+}
+
+#[tokio::test]
 async fn the_outcome_of_a_running_call_appears_by_itself() {
     let app = Embedded::start().await;
     app.held("wait_for_me", "1").await;

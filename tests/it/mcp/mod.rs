@@ -14,13 +14,17 @@ mod hostile;
 mod oauth;
 mod odd;
 mod pins;
+mod progress;
 mod python;
 mod reach;
 mod rooms;
 mod rounds;
 mod schema;
 mod sessions;
+mod stock;
 mod tasks;
+
+pub(crate) use stock::STOCK;
 
 use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen, sqlite};
 use holdpoint::config::{Config, McpServer};

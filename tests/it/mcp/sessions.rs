@@ -16,7 +16,7 @@ const SECRET: &str = "Ann's call: enter the code for account ANN-SECRET-77";
 /// The server of the tests, a server of holdpoint that is connected to it, and a person of each of two tenants.
 pub(super) struct Session {
     state: TempDir,
-    server: Embedded,
+    pub(super) server: Embedded,
     pub(super) ann: Client,
     bob: Client,
 }

@@ -1,7 +1,7 @@
 //! Streams through proxies that compress: each piece arrives before the next one exists.
 
 use super::PATIENCE;
-use crate::support::{Embedded, Nginx};
+use crate::support::{Embedded, Next, Nginx};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-/// The proxies of Node, and a page that reads through any proxy.
+/// A server of Express, and a page that reads through any proxy.
 struct Proxies {
     child: Child,
     stdin: ChildStdin,
@@ -80,14 +80,14 @@ async fn every_piece_of_a_stream_passes_proxies_that_compress_before_the_next_on
     let app = Embedded::with(|config| config.stream.keep_alive = Duration::ZERO).await;
     let nginx = Nginx::before(&app.client.base).await;
     let mut proxies = Proxies::before(&app.client.base);
-    let addresses = proxies.line().await;
-    let address = |name: &str| addresses[name].as_str().unwrap().to_owned();
+    let express = proxies.line().await["express"].as_str().unwrap().to_owned();
+    let next = Next::before(&app.client.base);
     let gate = app.scene.gate();
     let text = |words: &str| Ok(ModelEvent::Text(words.to_owned()));
     let end = ModelEvent::Finished { reason: FinishReason::Stop, usage: None, provider_state: None };
     for (proxy, url, encoding) in [
-        ("express", address("express"), Value::Null),
-        ("next", address("next"), Value::Null),
+        ("express", express, Value::Null),
+        ("next", format!("{}/api", next.url()), Value::Null),
         // It compresses each piece by itself.
         ("nginx", nginx.url(), json!("gzip")),
     ] {

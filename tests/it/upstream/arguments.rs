@@ -72,6 +72,37 @@ async fn invalid_arguments_are_refused_and_the_model_reads_why(wire: Wire) {
 }
 on_each_wire!(invalid_arguments_are_refused_and_the_model_reads_why);
 
+async fn an_empty_object_before_the_arguments_says_nothing(wire: Wire) {
+    if !wire.facts().writes_arguments {
+        return;
+    }
+    let stage = Stage::on(wire).await;
+    let meant = json!({ "note": "7" });
+    for pieces in
+        [&["{}", r#"{"note":"7"}"#][..], &[r#"{}{"note":"7"}"#], &["{", "} ", "{\"note\"", ":\"7\"}"]]
+    {
+        let (thread, turn, id) = stage.held(&ScriptedAnswer::call_on(wire, "a", "pay", pieces)).await;
+        assert_eq!(stage.app.client.call(&id).await["input"], meant, "{wire:?}: {pieces:?}");
+        // The page reads the arguments as they are meant, while they are written too.
+        let streamed: String =
+            turn.all('c').iter().map(|part| part["argsTextDelta"].as_str().unwrap()).collect();
+        assert_eq!(streamed, r#"{"note":"7"}"#, "{wire:?}: {pieces:?}: {}", turn.raw);
+        assert_eq!(stage.app.client.approve(&id).await.body["state"], "succeeded");
+        stage.next_turn_works(&thread).await;
+    }
+    // Only one is meant, and only whole.
+    let thread = stage.app.client.thread().await;
+    for (n, arguments) in
+        [r#"{}{"note":"7"}{"note":"8"}"#, r#"{"note":"7"}{}"#, r#"{}["7"]"#].into_iter().enumerate()
+    {
+        let answer = ScriptedAnswer::call_on(wire, &format!("b{n}"), "pay", &[arguments]);
+        stage.upstream.answers(&answer).words("I see.");
+        stage.run_turn_in(&thread).await;
+        assert_eq!(stage.calls_of(&thread).await.pop().unwrap()["state"], "invalid", "{wire:?}: {arguments}");
+    }
+}
+on_each_wire!(an_empty_object_before_the_arguments_says_nothing);
+
 async fn arguments_of_many_megabytes_are_truncated_and_refused(wire: Wire) {
     const LIMIT: usize = 256 << 10;
     let stage = Stage::on(wire).await;

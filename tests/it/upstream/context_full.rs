@@ -2,7 +2,9 @@
 
 use super::{Stage, on_each_wire};
 use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{Probe, Reply, ScriptedAnswer, Turn, Wire};
+use crate::support::{
+    BadServer, Client, Embedded, Probe, Reply, ScriptedAnswer, Turn, Wire, postgres, probes,
+};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 
@@ -157,4 +159,81 @@ async fn a_conversation_stays_below_its_limit_of_tokens_and_its_beginning_moves_
     assert!(known["context_tokens"].as_u64().is_some_and(|tokens| tokens > 3000), "{known}");
     let listed = stage.app.client.get("/threads").await.body;
     assert_eq!(listed["results"][0].get("context_tokens"), None, "{listed}");
+}
+
+/// The questions in a request.
+fn asked(request: &Value) -> Vec<usize> {
+    let text = request.to_string();
+    (0..40).filter(|n| text.contains(&format!("question {n} "))).collect()
+}
+
+/// Asks this question, and returns the questions of the request that the server took. The server counts about what it gets.
+async fn ask(upstream: &BadServer, client: &Client, thread: &str, n: usize) -> Vec<usize> {
+    let before = upstream.requests().last().map_or(3000, |request| request.body.to_string().len() + 1000);
+    upstream.answers(&counted(before));
+    let turn = client.send_message(thread, &format!("question {n} {}", "w".repeat(1000))).await;
+    assert_eq!(turn.text(), "Yes.", "{}", turn.raw);
+    asked(&upstream.last())
+}
+
+#[tokio::test]
+async fn what_a_refusal_left_out_stays_out_after_a_restart() {
+    let mut stage = Stage::on(CHAT).await;
+    let thread = stage.app.client.thread().await;
+    let questions = async |stage: &Stage, n: usize| ask(&stage.upstream, &stage.app.client, &thread, n).await;
+    for n in 0..12 {
+        assert_eq!(questions(&stage, n).await, (0..=n).collect::<Vec<_>>());
+    }
+    let (status, body) = refusals(CHAT).swap_remove(0);
+    stage.upstream.then(Reply::refuses(status, &body));
+    let mut before = questions(&stage, 12).await;
+    assert!(before[0] > 3, "{before:?}");
+    let rows = stage.app.rows.all("SELECT refused_tokens FROM message_steps WHERE turns_left_out > 0").await;
+    assert!(
+        rows.len() == 1 && rows[0]["refused_tokens"].as_i64().is_some_and(|tokens| tokens > 3000),
+        "{rows:?}"
+    );
+    // Each next process has learned nothing by itself, and the last one has other tools.
+    for n in 13..18 {
+        let Stage { wire, upstream, app } = stage;
+        let model = upstream.model(&json!({}));
+        let tools = if n == 17 { ToolRegistry::new() } else { probes(&app.ledger) };
+        stage = Stage { wire, app: app.redeploy_with(tools, |config| config.model = model).await, upstream };
+        let now = questions(&stage, n).await;
+        assert!(now[0] >= before[0] && now.contains(&n), "{now:?} after {before:?}");
+        before = now;
+    }
+    // The limit of the conversation is still that of the refusal.
+    assert!(before.len() < 12, "{before:?}");
+}
+
+#[tokio::test]
+async fn on_postgres_two_processes_send_the_same_window() {
+    let database = postgres().await;
+    let stage =
+        Stage::with_config(CHAT, json!({}), |config| config.database.url = database.clone().into()).await;
+    let model = stage.upstream.model(&json!({}));
+    let other = Embedded::with(|config| {
+        config.database.url = database.clone().into();
+        config.model = model;
+    })
+    .await;
+    let clients = [&stage.app.client, &other.client];
+    let thread = clients[0].thread().await;
+    let (status, body) = refusals(CHAT).swap_remove(0);
+    let mut sent = Vec::new();
+    for n in 0..24 {
+        if n == 12 {
+            stage.upstream.then(Reply::refuses(status, &body));
+        }
+        // The first process alone is refused. After that they take turns.
+        let client = clients[if n <= 12 { 0 } else { n % 2 }];
+        sent.push(ask(&stage.upstream, client, &thread, n).await);
+    }
+    for pair in sent[12..].windows(2) {
+        assert!(pair[1][0] >= pair[0][0], "{sent:?}");
+        assert!(pair[1].len() < 12, "{sent:?}");
+    }
+    // One request was refused, and no process sent a longer one later.
+    assert_eq!(stage.upstream.requests().len(), 25);
 }

@@ -15,6 +15,7 @@ mod retries;
 mod returned;
 mod schemas;
 mod sources;
+mod stock_servers;
 mod strict;
 mod timeouts;
 

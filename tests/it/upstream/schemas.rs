@@ -3,7 +3,8 @@
 
 use super::{Stage, on_each_wire};
 use crate::mcp::Steered;
-use crate::support::{ScriptedAnswer, Wire, eventually};
+use crate::support::{Probe, ScriptedAnswer, Wire, eventually};
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 
 /// The schemas of the tools in a request, by the names of the tools.
@@ -87,3 +88,43 @@ async fn a_turn_has_every_tool_of_an_mcp_server_in_a_form_that_the_server_takes(
 }
 
 on_each_wire!(side by side a_turn_has_every_tool_of_an_mcp_server_in_a_form_that_the_server_takes);
+
+/// A tool whose name begins with a digit, which Gemini refuses.
+struct Print3d;
+
+impl Tool for Print3d {
+    const NAME: &'static str = "3d_print";
+    const DESCRIPTION: &'static str = "Prints.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = String;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<String, ToolError> {
+        Ok(input.note)
+    }
+}
+
+async fn a_tool_whose_name_the_servers_refuse_has_another_one_there(wire: Wire) {
+    let Stage { upstream, app, .. } = Stage::on(wire).await;
+    let mut tools = ToolRegistry::new();
+    tools.register(Print3d).unwrap();
+    let model = upstream.model(&json!({}));
+    let app = app.redeploy_with(tools, |config| config.model = model).await;
+    let stage = Stage { wire, upstream, app };
+    let name = if wire.facts().provider == "gemini" { "_3d_print" } else { "3d_print" };
+    let answer = ScriptedAnswer::call_on(wire, "a", name, &[r#"{"note":"1"}"#]);
+    let (thread, _, id) = stage.held(&answer).await;
+    assert_eq!(stage.app.client.call(&id).await["tool_name"], "3d_print", "{wire:?}");
+    assert_eq!(stage.app.client.approve(&id).await.body["state"], "succeeded");
+    stage.upstream.words("Printed.");
+    assert_eq!(stage.app.client.resume(&thread).await.text(), "Printed.");
+    let request = stage.next_turn_works(&thread).await;
+    let names: Vec<_> = schemas(wire, &request).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [name], "{wire:?}");
+    let quoted = format!("\"{name}\"");
+    assert!(
+        request.to_string().matches(&quoted).count() >= 2,
+        "{wire:?}: the call has the same name: {request}"
+    );
+}
+on_each_wire!(a_tool_whose_name_the_servers_refuse_has_another_one_there);

@@ -238,3 +238,51 @@ async fn a_tool_of_a_worker_is_listed_and_only_a_worker_can_claim_its_call() {
     assert_eq!(owners[0]["permit_hash"], Value::Null);
     assert_eq!(owners[0]["exec_owner"], Value::Null);
 }
+
+/// Renews the lease with a report of progress.
+async fn report(app: &Embedded, job: &Job, progress: &Value) -> Answer {
+    let body = json!({ "permit": job.permit, "progress": progress });
+    app.client.post(&format!("/tool_calls/{}/renew", job.id), &body).await
+}
+
+#[tokio::test]
+async fn a_renewal_reports_the_progress_of_an_execution() {
+    let app = start().await;
+    let (_, id) = approved(&app, "ship", "10").await;
+    let job = claim(&app.client, "ship").await;
+    for (message, done) in [("packs", 1.0), ("weighs", 2.5)] {
+        let renewed = report(&app, &job, &json!({ "message": message, "done": done, "total": 7 })).await;
+        assert_eq!((renewed.status, &renewed.body["cancel_requested"]), (200, &json!(false)));
+        let shown = app.client.call(&id).await["progress"].clone();
+        assert_eq!(
+            (&shown["message"], &shown["done"], &shown["total"]),
+            (&json!(message), &json!(done), &json!(7.0))
+        );
+    }
+    // The second report came too soon to be an event.
+    let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
+    let types = events["results"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap());
+    assert_eq!(types.filter(|it| *it == "tool.progressed").count(), 1, "{events}");
+    for wrong in [json!({}), json!({ "message": " " }), json!({ "note": "x" }), json!("packs")] {
+        let refused = report(&app, &job, &wrong).await;
+        assert!((400..=422).contains(&refused.status), "{wrong}: {:?}", refused.body);
+        assert!(refused.body.to_string().contains("progress"), "{wrong}: {:?}", refused.body);
+    }
+    job.succeed(&app.client, &json!("done")).await;
+    assert_eq!(report(&app, &job, &json!({ "message": "late" })).await.status, 409);
+    assert_eq!(app.client.call(&id).await["progress"]["message"], "weighs");
+    assert_eq!(app.rows.count("events WHERE type = 'tool.progressed'").await, 1);
+}
+
+#[tokio::test]
+async fn an_execution_that_begins_again_begins_without_progress() {
+    let app = super::impatient(super::TIMEOUT).await;
+    let (_, id) = approved(&app, "reship", "10").await;
+    let job = claim(&app.client, "reship").await;
+    assert_eq!(report(&app, &job, &json!({ "message": "packs" })).await.status, 200);
+    let again = app.client.becomes(&id, "approved").await;
+    assert_eq!(again.get("progress"), None, "{again}");
+    let job = claim(&app.client, "reship").await;
+    assert_eq!(app.client.call(&id).await.get("progress"), None);
+    job.succeed(&app.client, &json!("done")).await;
+}

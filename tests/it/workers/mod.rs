@@ -37,7 +37,7 @@ pub(crate) fn add_worker_tools(tools: &mut ToolRegistry, timeout: Duration) {
 }
 
 /// A server with worker tools beside the probes. A decision does not wait for a worker.
-async fn start() -> Embedded {
+pub(crate) async fn start() -> Embedded {
     start_with(TIMEOUT, |_| {}).await
 }
 
@@ -63,14 +63,14 @@ async fn impatient(timeout: Duration) -> Embedded {
 
 /// An execution that a worker holds.
 #[derive(Debug, Clone)]
-struct Job {
+pub(crate) struct Job {
     id: String,
-    permit: String,
+    pub(crate) permit: String,
     call: Value,
 }
 
 impl Job {
-    fn of(answer: &Answer) -> Option<Self> {
+    pub(crate) fn of(answer: &Answer) -> Option<Self> {
         assert_eq!(answer.status, 200, "{:?}", answer.body);
         let claim = answer.body.get("claim")?;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -90,13 +90,13 @@ impl Job {
     }
 
     /// Settles the call with this output.
-    async fn succeed(&self, worker: &Client, result: &Value) -> Answer {
+    pub(crate) async fn succeed(&self, worker: &Client, result: &Value) -> Answer {
         self.settle(worker, &json!({ "outcome": "succeeded", "result": result })).await
     }
 }
 
 /// Posts a claim of these tools, which waits this many seconds.
-async fn ask(worker: &Client, tools: &[&str], wait: u64) -> Answer {
+pub(crate) async fn ask(worker: &Client, tools: &[&str], wait: u64) -> Answer {
     worker.post("/tool_calls/claim", &json!({ "tools": tools, "wait": wait })).await
 }
 

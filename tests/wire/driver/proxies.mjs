@@ -1,8 +1,8 @@
-// Proxies in front of a server, as servers of pages have them, and a page behind them.
+// A proxy in front of a server, as servers of pages have it, and a page behind any proxy.
 //
 //   node driver/proxies.mjs SERVER
 //
-// prints {"express": URL, "next": URL}, and then reads requests, one a line: {"url", "method", "body"?,
+// prints {"express": URL}, and then reads requests, one a line: {"url", "method", "body"?,
 // "headers"?, "until"?}. The texts of the answer are printed as they arrive, decoded as in a browser, up to its end or to
 // these words: {"text"} …, {"end": {"status", "encoding", "cached"}}.
 import express from 'express';
@@ -21,14 +21,7 @@ const app = express();
 app.use(compression());
 app.use((request, response) => forExpress.web(request, response));
 
-// The server of Next.js for a rewrite to another origin: the same two packages, without Express.
-const forNext = httpProxy.createProxyServer({ target, changeOrigin: true, ws: true, proxyTimeout: 30_000 });
-const compress = compression();
-const rewrites = http.createServer((request, response) => {
-  compress(request, response, () => forNext.web(request, response));
-});
-
-say({ express: await listening(http.createServer(app)), next: await listening(rewrites) });
+say({ express: await listening(http.createServer(app)) });
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const { url, method, body, until, ...own } = JSON.parse(line);

@@ -5,7 +5,7 @@ use super::{Records, Violation};
 use crate::record::{Deed, DeedKind};
 
 /// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
-const REFUSALS: [&str; 41] = [
+const REFUSALS: [&str; 42] = [
     "check constraint",
     "CHECK constraint failed",
     "duplicate key value",
@@ -21,6 +21,7 @@ const REFUSALS: [&str; 41] = [
     "is delegated once",
     "gets an owner once",
     "is sent again once for each round",
+    "progress is reported while",
     "begin on a decision",
     "the token of an execution",
     "has moved its call",

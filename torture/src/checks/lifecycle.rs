@@ -82,7 +82,11 @@ fn next_state(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static s
         ("executing" | "approved" | "interrupted", "tool.failed") => "failed",
         (
             "executing",
-            "tool.accepted" | "tool.input_requested" | "tool.input_proposed" | "tool.input_ended",
+            "tool.accepted"
+            | "tool.progressed"
+            | "tool.input_requested"
+            | "tool.input_proposed"
+            | "tool.input_ended",
         ) => "executing",
         ("executing" | "interrupted", "tool.succeeded") => "succeeded",
         ("executing", "tool.interrupted") if *data.at("/state") == "approved" => {

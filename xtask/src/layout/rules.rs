@@ -37,16 +37,6 @@ const RANKS: &[(&str, u8)] = &[
     ("config", 0),
     ("entropy", 0),
     ("keyboard", 0),
-    // The crates below, by their names in the root package.
-    ("callback", 0),
-    ("domain", 0),
-    ("egress", 0),
-    ("llm", 0),
-    ("metrics", 0),
-    ("signed_post", 0),
-    ("standard_webhooks", 0),
-    ("store", 0),
-    ("stream", 0),
 ];
 
 /// Names that only one module may use: the name, the module, and the reason.

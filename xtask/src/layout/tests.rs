@@ -49,11 +49,11 @@ fn a_clean_tree_has_no_violation() {
     let clean = found(&[
         ("src/lib.rs", "//! Map.\npub mod app;\nuse crate::anything;\n"),
         ("src/main.rs", "use holdpoint::{app, config::Config};\nfn main() { holdpoint::http::serve() }\n"),
-        ("src/app.rs", "use crate::{approvals::decide, chat, http::Api, store::Runs};\n"),
+        ("src/app.rs", "use crate::{approvals::decide, chat, http::Api};\n"),
         ("src/config.rs", "fn f() { std::env::var(\"A\"); config::Environment::default(); }\n"),
         ("crates/holdpoint-store/src/run/runs.rs", "use crate::entity;\nuse sea_orm::EntityTrait;\n"),
         ("crates/holdpoint-fuzz/src/lib.rs", "fn f() { std::env::var(\"A\"); }\n"),
-        ("src/tools/gate.rs", "use crate::store::Permit;\nfn f(permit: Permit) { run(permit); }\n"),
+        ("src/tools/gate.rs", "use holdpoint_store::Permit;\nfn f(permit: Permit) { run(permit); }\n"),
         ("src/approvals/execute.rs", "use crate::agent;\nfn f() { agent::run(); }\n"),
         ("src/http/error.rs", "use poem::http::StatusCode;\nuse crate::chat::Turn;\nuse super::auth;\n"),
         ("src/feed/mod.rs", "// crate::app, StatusCode\n/// crate::app\nconst X: &str = \"crate::app\";\n"),
@@ -71,7 +71,7 @@ fn imports_that_do_not_fall_are_found() {
         ["src/feed/mod.rs:1 [ranks]"]
     );
     assert_eq!(found(&[("src/entropy.rs", "use crate::config::Config;")]), ["src/entropy.rs:1 [ranks]"]);
-    let grouped = "use crate::{\n    domain::Run,\n    chat::{Turn, end},\n    app,\n};\n";
+    let grouped = "use crate::{\n    agent::Run,\n    chat::{Turn, end},\n    app,\n};\n";
     assert_eq!(
         found(&[("src/approvals/decide.rs", grouped)]),
         ["src/approvals/decide.rs:3 [ranks]", "src/approvals/decide.rs:4 [ranks]"]

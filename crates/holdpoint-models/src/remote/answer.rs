@@ -83,13 +83,20 @@ impl Said {
 struct Call {
     name: String,
     arguments: Said,
+    /// The beginning of the arguments, as long as it may be an empty object in front of what is meant.
+    held: String,
     /// Whether the arguments are complete.
     ended: bool,
 }
 
 impl Call {
+    /// The arguments so far.
+    fn text(&self) -> &str {
+        if self.arguments.is_empty() { &self.held } else { self.arguments.text() }
+    }
+
     fn has_all(&self) -> bool {
-        let arguments = self.arguments.text.trim_end();
+        let arguments = self.text().trim_end();
         arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
     }
 }
@@ -229,8 +236,14 @@ impl Answer {
         if id.len() > ID_BYTES_MAX {
             tracing::warn!(bytes = id.len(), "the id of a call is too long to be kept; it gets another id");
         }
+        self.say_held();
         self.settle();
-        self.calls.push(Call { name: name.to_owned(), arguments: Said::default(), ended: false });
+        self.calls.push(Call {
+            name: name.to_owned(),
+            arguments: Said::default(),
+            held: String::new(),
+            ended: false,
+        });
         self.push(ModelEvent::CallStarted {
             index,
             provider_call_id: if id.len() > ID_BYTES_MAX { String::new() } else { id },
@@ -248,7 +261,15 @@ impl Answer {
     }
 
     /// Adds a piece of the arguments of a call.
-    pub(super) fn arguments(&mut self, index: usize, piece: String) {
+    pub(super) fn arguments(&mut self, index: usize, mut piece: String) {
+        if let Some(call) = self.calls.get_mut(index).filter(|call| call.arguments.is_empty()) {
+            call.held.push_str(&piece);
+            if matches!(call.held.trim(), "" | "{" | "{}") {
+                self.changed = true;
+                return;
+            }
+            piece = after_empty(std::mem::take(&mut call.held));
+        }
         self.with_arguments(index, |answer, said| {
             answer.say(Field::Arguments(index), said, piece);
         });
@@ -256,6 +277,11 @@ impl Answer {
 
     /// Adds the whole arguments of a call, as far as they were not said in pieces.
     pub(super) fn whole_arguments(&mut self, index: usize, whole: String) {
+        let whole = after_empty(whole);
+        if let Some(call) = self.calls.get_mut(index).filter(|_| !whole.is_empty()) {
+            // The whole has what is held.
+            call.held.clear();
+        }
         self.with_arguments(index, |answer, said| {
             answer.say_whole(Field::Arguments(index), said, whole);
         });
@@ -270,9 +296,20 @@ impl Answer {
         }
     }
 
+    /// Emits the empty objects behind which nothing else came. A server that begins another call has ended the calls before.
+    fn say_held(&mut self) {
+        for index in 0..self.calls.len() {
+            let held =
+                self.calls.get_mut(index).map(|call| std::mem::take(&mut call.held)).unwrap_or_default();
+            self.with_arguments(index, |answer, said| {
+                answer.say(Field::Arguments(index), said, held);
+            });
+        }
+    }
+
     /// Returns the arguments of a call so far.
     pub(super) fn arguments_of(&self, index: usize) -> &str {
-        self.calls.get(index).map(|call| call.arguments.text()).unwrap_or_default()
+        self.calls.get(index).map(Call::text).unwrap_or_default()
     }
 
     pub(super) fn name_of(&self, index: usize) -> &str {
@@ -301,7 +338,7 @@ impl Answer {
     ) -> Result<usize, ModelError> {
         let index = self.call(id, name)?;
         // Whole arguments have no halves that wait.
-        if let Some(arguments) = arguments.filter(|it| !it.is_empty()) {
+        if let Some(arguments) = arguments.filter(|it| !it.is_empty()).map(after_empty) {
             self.with_arguments(index, |answer, said| {
                 said.text.push_str(&arguments);
                 answer.emit(Field::Arguments(index), arguments);
@@ -385,6 +422,7 @@ impl Answer {
     /// the stream itself after calls with whole arguments. While there is no content, the server counts as
     /// unavailable.
     pub(super) fn end(&mut self, state: impl FnOnce(&Self) -> Option<Value>) -> Result<(), ModelError> {
+        self.say_held();
         self.settle();
         let unavailable = |why: &str| ModelError::Unavailable { why: why.to_owned(), retry_after: None };
         let calls = !self.calls.is_empty();
@@ -413,6 +451,13 @@ impl Answer {
         self.ended = true;
         Ok(())
     }
+}
+
+/// Returns the arguments without an empty object before another one: some servers begin each call with `{}`, and then write
+/// what is meant behind it.
+fn after_empty(arguments: String) -> String {
+    let rest = arguments.trim_start().strip_prefix("{}").map(str::trim_start);
+    rest.filter(|rest| rest.starts_with('{')).map(str::to_owned).unwrap_or(arguments)
 }
 
 /// What tells the parts of an answer apart: the blocks, the items or the calls.

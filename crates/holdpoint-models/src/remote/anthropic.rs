@@ -5,6 +5,7 @@ use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pai
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::lenient::{self, Index, List, Text};
 use super::schema::{self, WireTool};
+use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest};
 use holdpoint_egress::{ERROR, Framing};
@@ -36,11 +37,12 @@ pub(super) const WIRE: Wire = Wire {
     headers: &[("anthropic-version", "2023-06-01")],
     framing: Framing::Sse,
     tools: &schema::ANTHROPIC,
+    write_tool,
     body,
     reading: || Box::<Reader>::default(),
 };
 
-fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("max_tokens".to_owned(), MAX_TOKENS.into());
@@ -51,16 +53,17 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let entries = entries(&request.messages, Ids::Plain);
     body.insert("messages".to_owned(), messages(&entries));
     let offer = offer(request, &entries, &schema::ANTHROPIC);
-    let tools = schema::ANTHROPIC.tools(&offer.tools).map(|WireTool { name, description, parameters }| {
-        json!({ "name": name, "description": description, "input_schema": parameters })
-    });
     if !offer.tools.is_empty() {
-        body.insert("tools".to_owned(), tools.collect());
+        body.insert("tools".to_owned(), tools.list(&offer.tools));
         if !offer.may_call {
             body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
         }
     }
     body
+}
+
+fn write_tool(WireTool { name, description, parameters }: WireTool<'_>) -> Value {
+    json!({ "name": name, "description": description, "input_schema": parameters })
 }
 
 fn messages(entries: &[Entry<'_>]) -> Value {
@@ -498,7 +501,8 @@ fn fill(block: &mut AnswerBlock, whole: Block, answer: &mut Answer) {
             let is_empty =
                 |input: &str| serde_json::from_str::<Map<String, Value>>(input).is_ok_and(|it| it.is_empty());
             let given = lenient::arguments(whole.input).filter(|input| !is_empty(input));
-            if answer.arguments_of(*index).is_empty() && given.is_some() {
+            let has_none = matches!(answer.arguments_of(*index).trim(), "" | "{}");
+            if has_none && given.is_some() {
                 *input = given;
             }
         }

@@ -6,6 +6,7 @@ use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::lenient::{self, Index, List, Text};
 use super::schema::{self, WireTool};
+use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest, Speaker};
 use holdpoint_core::turn::FinishReason;
@@ -29,11 +30,12 @@ pub(super) const WIRE: Wire = Wire {
     headers: &[],
     framing: Framing::Sse,
     tools: &schema::GEMINI,
+    write_tool,
     body,
     reading: || Box::<Reader>::default(),
 };
 
-fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
     if let Some(system) = &request.system {
         body.insert("systemInstruction".to_owned(), json!({ "parts": [{ "text": system }] }));
@@ -43,17 +45,17 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("contents".to_owned(), contents(&entries, signs));
     let offer = offer(request, &entries, &schema::GEMINI);
     if !offer.tools.is_empty() {
-        let declarations = schema::GEMINI.tools(&offer.tools).map(|tool| {
-            let WireTool { name, description, parameters } = tool;
-            json!({ "name": name, "description": description, "parametersJsonSchema": parameters })
-        });
-        let declarations: Value = declarations.collect();
+        let declarations = tools.list(&offer.tools);
         body.insert("tools".to_owned(), json!([{ "functionDeclarations": declarations }]));
         if !offer.may_call {
             body.insert("toolConfig".to_owned(), json!({ "functionCallingConfig": { "mode": "NONE" } }));
         }
     }
     body
+}
+
+fn write_tool(WireTool { name, description, parameters }: WireTool<'_>) -> Value {
+    json!({ "name": name, "description": description, "parametersJsonSchema": parameters })
 }
 
 fn contents(entries: &[Entry<'_>], signs: bool) -> Value {

@@ -29,6 +29,7 @@ mod fuzz;
 mod gemini;
 mod kept;
 mod lenient;
+mod names;
 mod ollama;
 mod openai;
 mod openai_message;
@@ -37,6 +38,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod written;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest, ToolDefinition};
 use crate::provider::Provider;
@@ -45,10 +47,11 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use holdpoint_core::surrogates;
 use holdpoint_egress::{Broken, ERROR, Frame, Frames, Framing};
+use names::SentNames;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
-use schema::SchemaRules;
+use schema::{SchemaRules, WireTool};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -58,6 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::Http;
+use written::WrittenTools;
 
 /// The wires. A new wire is a file beside the others and an entry here.
 pub const WIRES: [Wire; 5] = [openai::WIRE, responses::WIRE, anthropic::WIRE, gemini::WIRE, ollama::WIRE];
@@ -76,8 +80,10 @@ pub struct Wire {
     framing: Framing,
     /// The tools that its servers accept.
     tools: &'static SchemaRules,
+    /// Writes a tool of a request.
+    write_tool: fn(WireTool<'_>) -> Value,
     /// Writes the body of a request to this model.
-    body: fn(model: &str, request: &ModelRequest) -> Map<String, Value>,
+    body: fn(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value>,
     /// Returns the reader of one answer.
     reading: fn() -> Box<dyn Reading>,
 }
@@ -91,6 +97,10 @@ impl Wire {
     /// Returns the name of the wire in the configuration.
     pub const fn as_str(self) -> &'static str {
         self.provider.as_str()
+    }
+
+    fn written_tools(self) -> WrittenTools {
+        WrittenTools::new(self.tools, self.write_tool)
     }
 
     fn url(self, base_url: &str, model: &str) -> String {
@@ -164,6 +174,7 @@ pub struct Remote {
     options: Map<String, Value>,
     idle_timeout: Duration,
     http: Http,
+    tools: WrittenTools,
     /// What the log says about tools already, so that it says so once.
     noted: Mutex<BTreeSet<String>>,
 }
@@ -196,7 +207,8 @@ impl Remote {
         let headers = wire.headers(key)?;
         let origin = format!("{} {url} {id}", wire.as_str());
         let http = Http::new(&url, api_key).map_err(RemoteError::Client)?;
-        Ok(Self { wire, id, origin, url, headers, options, idle_timeout, http, noted: Mutex::default() })
+        let (tools, noted) = (wire.written_tools(), Mutex::default());
+        Ok(Self { wire, id, origin, url, headers, options, idle_timeout, http, tools, noted })
     }
 
     /// Names the tools that the servers of the wire refuse, in the log.
@@ -230,7 +242,7 @@ impl Remote {
 
     fn request(&self, request: &ModelRequest) -> Request {
         self.note_tools(&request.tools);
-        let mut body = (self.wire.body)(&self.id, request);
+        let mut body = (self.wire.body)(&self.id, request, &self.tools);
         for (field, value) in &self.options {
             if value.is_null() {
                 body.shift_remove(field);
@@ -265,7 +277,8 @@ impl LanguageModel for Remote {
     }
 
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        let (http, request, wire) = (self.http.clone(), self.request(request), self.wire);
+        let (request, names) = SentNames::of(request, self.wire.tools);
+        let (http, request, wire) = (self.http.clone(), self.request(&request), self.wire);
         let last_words = self.idle_timeout / 2;
         let answer = {
             let http = http.clone();
@@ -275,7 +288,8 @@ impl LanguageModel for Remote {
                 Ok::<_, ModelError>(events(wire, response.bytes_stream(), other_type, last_words))
             }
         };
-        stream::once(answer).try_flatten().map_err(move |error| http.harmless(error)).boxed()
+        let read = stream::once(answer).try_flatten().map_ok(move |event| names.read(event));
+        read.map_err(move |error| http.harmless(error)).boxed()
     }
 }
 

@@ -4,6 +4,7 @@ use super::Wire;
 use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
 use super::conversation::{Ids, Step, ToolResult, entries};
 use super::lenient::{self, List, Text};
+use super::written::WrittenTools;
 use super::{openai, schema};
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest, ToolChoice};
@@ -23,11 +24,12 @@ pub(super) const WIRE: Wire = Wire {
     headers: &[],
     framing: Framing::JsonLines,
     tools: &schema::OLLAMA,
+    write_tool: openai::write_tool,
     body,
     reading: || Box::<Reader>::default(),
 };
 
-fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let messages = openai::messages(
         request.system.as_deref(),
         &entries(&request.messages, Ids::Own),
@@ -41,8 +43,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     // Ollama has no choice of tools. Without tools a model answers with text, and Ollama takes calls in the
     // conversation even so.
     if !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto {
-        let tools = schema::OLLAMA.tools(&request.tools).map(openai::written_tool);
-        body.insert("tools".to_owned(), tools.collect());
+        body.insert("tools".to_owned(), tools.list(&request.tools));
     }
     body
 }

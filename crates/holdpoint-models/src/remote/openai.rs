@@ -8,6 +8,7 @@ use super::kept::{self, Kept};
 use super::lenient::{self, Index, List, Text};
 use super::openai_message::{Message, Piece, THOUGHTS};
 use super::schema::{self, WireTool};
+use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest};
 use holdpoint_egress::Framing;
@@ -24,11 +25,12 @@ pub(super) const WIRE: Wire = Wire {
     headers: &[],
     framing: Framing::Sse,
     tools: &schema::OPENAI,
+    write_tool,
     body,
     reading: || Box::<Reader>::default(),
 };
 
-fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let entries = entries(&request.messages, Ids::Own);
     let messages = messages(
         request.system.as_deref(),
@@ -43,7 +45,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("messages".to_owned(), messages.into());
     let offer = offer(request, &entries, &schema::OPENAI);
     if !offer.tools.is_empty() {
-        body.insert("tools".to_owned(), schema::OPENAI.tools(&offer.tools).map(written_tool).collect());
+        body.insert("tools".to_owned(), tools.list(&offer.tools));
         if !offer.may_call {
             body.insert("tool_choice".to_owned(), "none".into());
         }
@@ -103,9 +105,8 @@ fn assistant_message(step: &Step<'_>) -> Value {
     Value::Object(message)
 }
 
-/// Returns the description of a tool for this wire and for Ollama.
-pub(super) fn written_tool(tool: WireTool<'_>) -> Value {
-    let WireTool { name, description, parameters } = tool;
+/// Writes a tool for this wire and for Ollama.
+pub(super) fn write_tool(WireTool { name, description, parameters }: WireTool<'_>) -> Value {
     let function = json!({ "name": name, "description": description, "parameters": parameters });
     json!({ "type": "function", "function": function })
 }

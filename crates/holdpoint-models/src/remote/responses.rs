@@ -8,6 +8,7 @@ use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pai
 use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries, offer};
 use super::lenient::{self, Index, Text};
 use super::schema::{self, WireTool};
+use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest};
 use holdpoint_core::turn::FinishReason;
@@ -28,11 +29,15 @@ pub(super) const WIRE: Wire = Wire {
     headers: &[],
     framing: Framing::Sse,
     tools: &schema::OPENAI,
+    write_tool: |WireTool { name, description, parameters }| {
+        json!({ "type": "function", "name": name, "description": description, "parameters": parameters,
+                "strict": false })
+    },
     body,
     reading: || Box::<Reader>::default(),
 };
 
-fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
@@ -60,11 +65,7 @@ fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("input".to_owned(), input.into());
     let offer = offer(request, &entries, &schema::OPENAI);
     if !offer.tools.is_empty() {
-        let tools = schema::OPENAI.tools(&offer.tools).map(|WireTool { name, description, parameters }| {
-            json!({ "type": "function", "name": name, "description": description, "parameters": parameters,
-                    "strict": false })
-        });
-        body.insert("tools".to_owned(), tools.collect());
+        body.insert("tools".to_owned(), tools.list(&offer.tools));
         if !offer.may_call {
             body.insert("tool_choice".to_owned(), "none".into());
         }
@@ -95,24 +96,17 @@ fn step_items(step: &Step<'_>) -> Vec<Value> {
     items
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Event {
-    #[serde(default)]
     r#type: Text,
-    #[serde(default)]
     item_id: Text,
-    #[serde(default)]
     output_index: Index,
     /// The index of a part of a message, or of reasoning.
-    #[serde(default)]
     content_index: Index,
-    #[serde(default)]
     summary_index: Index,
-    #[serde(default)]
     delta: Text,
-    #[serde(default)]
     text: Text,
-    #[serde(default)]
     refusal: Text,
     arguments: Option<Box<RawValue>>,
     part: Option<Value>,
@@ -122,7 +116,6 @@ struct Event {
     error: Option<Value>,
     code: Option<Value>,
     message: Option<Value>,
-    #[serde(default)]
     object: Text,
 }
 

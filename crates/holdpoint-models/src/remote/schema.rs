@@ -10,7 +10,6 @@ use crate::ToolDefinition;
 use holdpoint_core::text::cut;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// The most schemas in the schema of one tool, with references in place.
 const PARTS_MAX: usize = 5_000;
@@ -64,6 +63,12 @@ pub(super) struct SchemaRules {
     keywords: Option<&'static [&'static str]>,
     /// Whether references to definitions are accepted.
     references: bool,
+    /// The most schemas within each other, that of the inputs counted.
+    depth_max: Option<usize>,
+    /// Whether a list of allowed values can have this value.
+    listed: fn(&Value) -> bool,
+    /// Whether a required property has to have a schema.
+    named_required: bool,
     /// Whether a property can have this name.
     property: fn(&str) -> bool,
     /// Whether a tool can have this name, among the names of tools of holdpoint.
@@ -77,6 +82,9 @@ pub(super) struct SchemaRules {
 pub(super) const OPENAI: SchemaRules = SchemaRules {
     keywords: None,
     references: true,
+    depth_max: None,
+    listed: |_| true,
+    named_required: false,
     property: |_| true,
     name: |_| true,
     tools_max: Some(128),
@@ -87,6 +95,9 @@ pub(super) const OPENAI: SchemaRules = SchemaRules {
 pub(super) const ANTHROPIC: SchemaRules = SchemaRules {
     keywords: None,
     references: true,
+    depth_max: None,
+    listed: |_| true,
+    named_required: false,
     property: |name| {
         (1..=64).contains(&name.len())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
@@ -95,9 +106,12 @@ pub(super) const ANTHROPIC: SchemaRules = SchemaRules {
     tools_max: None,
 };
 
-/// Gemini: the keywords that the reference of `responseJsonSchema` lists, the rules of `FunctionDeclaration` for names
-/// ("Must start with a letter or an underscore"), and at most 128 functions. A recursive reference is accepted in some places only,
-/// so there are none.
+/// Gemini: the keywords that the reference of `responseJsonSchema` lists, values of `enum` that are strings ("cannot be
+/// empty") or numbers, `required` without names of which "property is not defined", the rules of `FunctionDeclaration` for names
+/// ("Must start with a letter or an underscore"), and "At most 512 function declarations". A recursive reference is accepted in
+/// some places only, so there are none. Two limits have no published number: "exceeds the maximum allowed nesting depth" was the
+/// answer to a sixth schema within five others, and the bounds of lists are summed up ("Request contains an invalid argument"),
+/// so they are in words.
 pub(super) const GEMINI: SchemaRules = SchemaRules {
     keywords: Some(&[
         "type",
@@ -107,8 +121,6 @@ pub(super) const GEMINI: SchemaRules = SchemaRules {
         "enum",
         "items",
         "prefixItems",
-        "minItems",
-        "maxItems",
         "minimum",
         "maximum",
         "anyOf",
@@ -119,18 +131,29 @@ pub(super) const GEMINI: SchemaRules = SchemaRules {
         "default",
     ]),
     references: false,
+    depth_max: Some(5),
+    listed: |value| value.is_number() || value.as_str().is_some_and(|text| !text.is_empty()),
+    named_required: true,
     property: |name| {
         (1..=64).contains(&name.len())
             && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     },
     name: |name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'),
-    tools_max: Some(128),
+    tools_max: Some(512),
 };
 
 /// Ollama: the templates of its models write properties without following references.
-pub(super) const OLLAMA: SchemaRules =
-    SchemaRules { keywords: None, references: false, property: |_| true, name: |_| true, tools_max: None };
+pub(super) const OLLAMA: SchemaRules = SchemaRules {
+    keywords: None,
+    references: false,
+    depth_max: None,
+    listed: |_| true,
+    named_required: false,
+    property: |_| true,
+    name: |_| true,
+    tools_max: None,
+};
 
 /// A tool as a wire writes it.
 pub(super) struct WireTool<'a> {
@@ -148,19 +171,17 @@ impl SchemaRules {
     /// Returns a tool in the form that the servers of the wire accept.
     pub(super) fn tool<'a>(&self, tool: &'a ToolDefinition) -> WireTool<'a> {
         let ToolDefinition { name, description, input_schema } = tool;
-        let (parameters, unsaid) =
+        let (mut parameters, unsaid) =
             Writer { root: input_schema, rules: self, within: Vec::new(), parts: 0 }.inputs();
+        if let Some(most) = self.depth_max {
+            bound_depth(&mut parameters, most);
+        }
         let description = match in_words(OF_INPUTS, unsaid) {
             Some(words) if description.is_empty() => Cow::Owned(words),
             Some(words) => Cow::Owned(format!("{description}\n\n{words}")),
             None => Cow::Borrowed(description.as_str()),
         };
         WireTool { name, description, parameters: Value::Object(parameters) }
-    }
-
-    /// Returns the tools whose names the servers of the wire accept.
-    pub(super) fn tools<'a>(&self, tools: &'a [Arc<ToolDefinition>]) -> impl Iterator<Item = WireTool<'a>> {
-        tools.iter().filter(|tool| self.accepts_name(&tool.name)).map(|tool| self.tool(tool))
     }
 
     fn has(&self, keyword: &str) -> bool {
@@ -172,6 +193,47 @@ impl SchemaRules {
 fn in_words(begin: &str, unsaid: Map<String, Value>) -> Option<String> {
     (!unsaid.is_empty())
         .then(|| format!("{begin} {}", cut(Value::Object(unsaid).to_string(), WORDS_BYTES_MAX)))
+}
+
+/// Says in the description of a value what its schema cannot say.
+fn say(schema: &mut Map<String, Value>, unsaid: Map<String, Value>) {
+    let Some(words) = in_words(OF_VALUE, unsaid) else { return };
+    let before = schema.get("description").and_then(Value::as_str).filter(|text| !text.is_empty());
+    let description = before.map_or_else(|| words.clone(), |before| format!("{before}\n{words}"));
+    schema.insert("description".to_owned(), description.into());
+}
+
+/// Returns the schemas directly within a schema.
+fn parts(schema: &mut Map<String, Value>) -> Vec<&mut Map<String, Value>> {
+    let mut parts = Vec::new();
+    for (key, value) in schema {
+        let key = key.as_str();
+        if SCHEMA.contains(&key) {
+            parts.extend(value.as_object_mut());
+        } else if LIST.contains(&key) {
+            parts.extend(value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut));
+        } else if key == "properties" || NAMED.contains(&key) {
+            let named = value.as_object_mut().into_iter().flat_map(Map::values_mut);
+            parts.extend(named.filter_map(Value::as_object_mut));
+        }
+    }
+    parts
+}
+
+/// Says in words what is in more schemas within each other than these. The last one has no others in it, so a list, which needs
+/// a schema of its items, is in words as a whole.
+fn bound_depth(schema: &mut Map<String, Value>, most: usize) {
+    if most > 1 {
+        return parts(schema).into_iter().for_each(|part| bound_depth(part, most.saturating_sub(1)));
+    }
+    if parts(schema).is_empty() {
+        return;
+    }
+    let is_list = is_list(schema);
+    let is_said = |key: &str| matches!(key, "title" | "description") || (key == "type" && !is_list);
+    let (said, unsaid) = std::mem::take(schema).into_iter().partition(|(key, _)| is_said(key));
+    *schema = said;
+    say(schema, unsaid);
 }
 
 struct Writer<'a> {
@@ -192,6 +254,7 @@ impl<'a> Writer<'a> {
         }
         out.insert("type".to_owned(), "object".into());
         out.entry("properties").or_insert_with(|| json!({}));
+        self.without_refused_required(&mut out, &mut unsaid);
         (out, unsaid)
     }
 
@@ -262,11 +325,8 @@ impl<'a> Writer<'a> {
         if is_list(&out) {
             out.entry("items").or_insert_with(|| json!({}));
         }
-        if let Some(words) = in_words(OF_VALUE, unsaid) {
-            let before = out.get("description").and_then(Value::as_str).filter(|text| !text.is_empty());
-            let description = before.map_or_else(|| words.clone(), |before| format!("{before}\n{words}"));
-            out.insert("description".to_owned(), description.into());
-        }
+        self.without_refused_required(&mut out, &mut unsaid);
+        say(&mut out, unsaid);
         Value::Object(out)
     }
 
@@ -322,8 +382,11 @@ impl<'a> Writer<'a> {
                     let said = if self.rules.has(key) { &mut *out } else { &mut *unsaid };
                     said.insert(key.to_owned(), bound.clone());
                 }
-                ("const", value) if !self.rules.has("const") => {
+                ("const", value) if !self.rules.has("const") && (self.rules.listed)(value) => {
                     out.insert("enum".to_owned(), json!([value]));
+                }
+                ("enum", Value::Array(values)) if !values.iter().all(self.rules.listed) => {
+                    unsaid.insert(key.to_owned(), value.clone());
                 }
                 _ if !self.rules.has(key) => {
                     unsaid.insert(key.to_owned(), value.clone());
@@ -372,18 +435,25 @@ impl<'a> Writer<'a> {
         if refused.is_empty() {
             return;
         }
-        if let Some(Value::Array(required)) = out.get_mut("required") {
-            let is_refused = |name: &Value| name.as_str().is_some_and(|name| refused.contains_key(name));
-            let (unsaid_names, said): (Vec<Value>, Vec<Value>) =
-                std::mem::take(required).into_iter().partition(is_refused);
-            *required = said;
-            if !unsaid_names.is_empty() {
-                unsaid.insert("required".to_owned(), unsaid_names.into());
-            }
-        }
         // The value has other properties too.
         out.remove("additionalProperties");
         unsaid.insert("properties".to_owned(), refused.into());
+    }
+
+    /// Takes out the required properties that are refused there.
+    fn without_refused_required(&self, out: &mut Map<String, Value>, unsaid: &mut Map<String, Value>) {
+        let Some(Value::Array(required)) = out.get("required") else { return };
+        let named = out.get("properties");
+        let is_accepted = |name: &Value| {
+            let name = name.as_str().unwrap_or_default();
+            let is_named = named.is_some_and(|named| named.get(name).is_some());
+            (self.rules.property)(name) && (is_named || !self.rules.named_required)
+        };
+        let (said, refused): (Vec<Value>, Vec<Value>) = required.iter().cloned().partition(is_accepted);
+        if !refused.is_empty() {
+            out.insert("required".to_owned(), said.into());
+            unsaid.insert("required".to_owned(), refused.into());
+        }
     }
 
     /// Writes the target of a reference in its place. A target within itself is named by its type alone.

@@ -317,6 +317,7 @@ impl Write {
             let until = self.now.plus(start_deadline);
             let again = unleased(Move::of::<Executing, Approved>())
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
+                .set(tool_call::Column::Progress, Expr::value(None::<String>))
                 .only(tool_call::Column::CancelRequestedAt.is_null())
                 .only(same_execution(row))
                 .only(guard.clone());

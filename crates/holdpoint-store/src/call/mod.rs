@@ -10,6 +10,7 @@ pub(crate) mod listing;
 pub(crate) mod locked_call;
 pub(crate) mod owners;
 pub mod permit;
+pub(crate) mod progress;
 pub mod request_sender;
 pub(crate) mod request_votes;
 pub(crate) mod tool_requests;

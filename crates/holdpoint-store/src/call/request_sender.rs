@@ -4,6 +4,7 @@ use crate::call::waited::{Unsettled, Waited};
 use futures::future::BoxFuture;
 use holdpoint_core::call::Execution;
 use holdpoint_core::id::ToolCallId;
+use holdpoint_core::progress::Progress;
 use holdpoint_core::tool_request::{Answer, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +54,8 @@ impl RequestSender {
     }
 
     /// The tool has reported progress: its time begins again.
-    pub fn report_progress(&self) {
-        self.waited.report();
+    pub fn report_progress(&self, progress: Option<Progress>) {
+        self.waited.report(progress);
     }
 
     /// Whether the execution may ask at least once more.

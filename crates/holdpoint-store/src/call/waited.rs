@@ -1,7 +1,10 @@
 //! The time that a call waits for people.
 
+use holdpoint_core::progress::Progress;
 use parking_lot::Mutex;
+use std::future::poll_fn;
 use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The time that one execution has waited for answers of people. Its time limits leave this time out.
@@ -17,6 +20,11 @@ struct Waits {
     over: Duration,
     /// The last report of progress: when, and the time of all waits until then.
     reported: Option<(Instant, Duration)>,
+    /// How many reports said something, and what the last of them said, until it is stored.
+    reports: u64,
+    progress: Option<Progress>,
+    /// Who waits for the next one.
+    waker: Option<Waker>,
 }
 
 /// Whether the outcome of one execution is in the database, or its owner: the executor keeps its [`Waited`] until then.
@@ -54,10 +62,44 @@ impl Waited {
         self.0.lock().total()
     }
 
-    /// The tool has reported progress.
-    pub fn report(&self) {
+    /// The tool has reported progress, and perhaps said something with it.
+    pub fn report(&self, progress: Option<Progress>) {
         let mut waits = self.0.lock();
         waits.reported = Some((Instant::now(), waits.total()));
+        if let Some(progress) = progress {
+            waits.reports = waits.reports.wrapping_add(1);
+            waits.progress = Some(progress);
+            if let Some(waker) = waits.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Returns the last report that is not stored, with its number.
+    pub fn unstored(&self) -> Option<(u64, Progress)> {
+        let waits = self.0.lock();
+        waits.progress.clone().map(|progress| (waits.reports, progress))
+    }
+
+    /// Records that the report with this number is stored.
+    pub fn stored(&self, report: u64) {
+        let mut waits = self.0.lock();
+        if waits.reports == report {
+            waits.progress = None;
+        }
+    }
+
+    /// Completes when a report is not stored. Only one may wait.
+    pub async fn has_unstored(&self) {
+        poll_fn(|context| {
+            let mut waits = self.0.lock();
+            if waits.progress.is_some() {
+                return Poll::Ready(());
+            }
+            waits.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Returns the time since the last report of progress, without waits. `None` if there was no report.
@@ -89,6 +131,7 @@ impl Drop for WaitGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
 
     #[test]
     fn only_the_time_of_waits_counts_and_waits_at_once_count_once() {
@@ -103,5 +146,22 @@ mod tests {
         let total = waited.total();
         assert!(total <= started.elapsed());
         assert_eq!(waited.total(), total, "no wait is open");
+    }
+
+    #[test]
+    fn the_last_report_waits_until_it_is_stored() {
+        let waited = Waited::default();
+        let says = |words: &str| waited.report(Progress::new(Some(words), None, None));
+        assert_eq!(waited.has_unstored().now_or_never(), None);
+        says("first");
+        waited.report(None);
+        let (first, _) = waited.unstored().unwrap();
+        says("second");
+        waited.stored(first);
+        assert_eq!(waited.has_unstored().now_or_never(), Some(()));
+        let (second, progress) = waited.unstored().unwrap();
+        assert_eq!(progress.message.as_deref(), Some("second"));
+        waited.stored(second);
+        assert_eq!(waited.unstored(), None);
     }
 }

@@ -8,6 +8,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::call::{Execution, Outcome, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::ToolCallId;
+use holdpoint_core::progress::Progress;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait};
 use std::time::Duration;
@@ -108,6 +109,15 @@ impl Write {
             Renewed::Held | Renewed::CancelRequested => Some(until),
             Renewed::Lost => None,
         })
+    }
+
+    /// Stores what a worker reports about its execution.
+    pub async fn report_permitted(
+        &self,
+        permitted: &PermittedCall,
+        progress: &Progress,
+    ) -> Result<(), StoreError> {
+        self.report_progress_of(&permitted.row, permitted.execution, progress).await
     }
 
     /// Settles a worker's execution with its outcome: [`Write::settle`].

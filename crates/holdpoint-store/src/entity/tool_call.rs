@@ -54,6 +54,7 @@ pub(crate) struct Model {
     pub(crate) input_round: Option<String>,
     pub(crate) polled_by: Option<String>,
     pub(crate) polled_until: Option<i64>,
+    pub(crate) progress: Option<String>,
     pub(crate) cancel_requested_at: Option<i64>,
     pub(crate) output: Option<String>,
     pub(crate) result: Option<String>,

@@ -15,7 +15,7 @@ use holdpoint_core::decision::{Surface, Verdict};
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::input::Input;
-use holdpoint_core::message::{Part, StepStatus, Usage};
+use holdpoint_core::message::{Part, StepStatus, Usage, Window};
 use holdpoint_core::model_texts;
 use holdpoint_core::policy::Judgement;
 use holdpoint_core::policy::Source;
@@ -32,6 +32,18 @@ use std::sync::atomic::Ordering;
 
 /// Maximum number of rows that one statement inserts. SQLite limits the number of parameters.
 const ROWS_PER_INSERT: usize = 1000;
+
+/// A step to open.
+#[derive(Debug)]
+pub struct OpeningStep<'a> {
+    pub n: i32,
+    /// The provider, address and model that will write the step.
+    pub origin: &'a str,
+    /// What the request leaves out of the conversation, if the step is the first one of a turn.
+    pub window: Window,
+    /// The texts that the model reads in the step.
+    pub seals: &'a [Seal],
+}
 
 /// A step to write.
 #[derive(Debug)]
@@ -63,6 +75,8 @@ pub struct StepResult {
     pub origin: String,
     /// The state that this origin wants back.
     pub provider_state: Option<Value>,
+    /// The window of the request that the server took, if it refused a longer one.
+    pub narrowed: Option<Window>,
 }
 
 /// A call that the model made, with the judgement of the gate.
@@ -120,14 +134,19 @@ impl Read {
 impl Write {
     /// Opens a step of a run's message, and records the texts that the model reads in it. The turn of the run
     /// begins in this transaction, or the transaction holds it.
-    pub async fn open_step(&self, run: &Run, n: i32, seals: &[Seal]) -> Result<(), StoreError> {
+    pub async fn open_step(&self, run: &Run, new: &OpeningStep<'_>) -> Result<(), StoreError> {
         self.name_commit("step.opened", None);
+        let OpeningStep { n, origin, window, seals } = *new;
+        let [left_out, shortened] = [window.left_out, window.shortened].map(turns);
         let message_id = run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
             n: Set(n),
             status: Set(StepStatus::Streaming.word().to_owned()),
             parts: Set("[]".to_owned()),
+            origin: Set(Some(origin.to_owned())),
+            turns_left_out: Set(left_out),
+            turns_shortened: Set(shortened),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };
@@ -248,7 +267,7 @@ impl Write {
     ) -> Result<(), StoreError> {
         let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let state = result.provider_state.as_ref().map(Value::to_string);
-        let written = step::Entity::update_many()
+        let mut written = step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value(status.word()))
             .col_expr(step::Column::Parts, Expr::value(write_parts(&result.parts)))
             .col_expr(step::Column::FinishReason, Expr::value(result.reason.word()))
@@ -260,6 +279,12 @@ impl Write {
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .filter(step::Column::N.eq(n))
             .filter(step::Column::Status.eq(StepStatus::Streaming.word()));
+        if let Some(window) = result.narrowed {
+            written = written
+                .col_expr(step::Column::TurnsLeftOut, Expr::value(turns(window.left_out)))
+                .col_expr(step::Column::TurnsShortened, Expr::value(turns(window.shortened)))
+                .col_expr(step::Column::RefusedTokens, Expr::value(window.refused.map(tokens)));
+        }
         self.update_later(written, "a step to write is not open").await
     }
 
@@ -421,6 +446,7 @@ impl Write {
             input_round: None,
             polled_by: None,
             polled_until: None,
+            progress: None,
             cancel_requested_at: None,
             output: None,
             result: None,
@@ -516,6 +542,11 @@ struct Running {
     name: String,
     input: Input,
     execution: Execution,
+}
+
+/// Returns a number of turns as the database has it.
+fn turns(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// The position of a call in its thread.

@@ -18,7 +18,8 @@ pub(crate) const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
     + COALESCE(octet_length(tool_calls.model_arguments), 0) + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
-    + COALESCE(octet_length(tool_calls.input_round), 0) AS BIGINT)";
+    + COALESCE(octet_length(tool_calls.input_round), 0) \
+    + COALESCE(octet_length(tool_calls.progress), 0) AS BIGINT)";
 
 /// The bytes of the output of a call, and of its result.
 const OUTPUT_BYTES: &str = "CAST(COALESCE(octet_length(tool_calls.output), 0) AS BIGINT)";
@@ -30,7 +31,8 @@ const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_lengt
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.preview), 0) + COALESCE(octet_length(tool_calls.validated_preview), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) \
-    + COALESCE(octet_length(tool_calls.input_round), 0) AS BIGINT)";
+    + COALESCE(octet_length(tool_calls.input_round), 0) \
+    + COALESCE(octet_length(tool_calls.progress), 0) AS BIGINT)";
 
 /// The bytes of a message with its steps and calls.
 const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
@@ -40,7 +42,7 @@ const MESSAGE_BYTES: &str = r#"CAST(COALESCE(octet_length(messages.content), 0)
         + COALESCE(octet_length(validated_inputs), 0)
         + COALESCE(octet_length(preview), 0) + COALESCE(octet_length(validated_preview), 0)
         + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)
-        + COALESCE(octet_length(input_round), 0)) FROM "holdpoint".tool_calls
+        + COALESCE(octet_length(input_round), 0) + COALESCE(octet_length(progress), 0)) FROM "holdpoint".tool_calls
         WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)"#;
 
 /// How much of the outputs and results of calls is read.

@@ -16,12 +16,14 @@ use holdpoint_core::decision::{Choice, Decision};
 use holdpoint_core::grant::{CoveredInputs, Grant, Uses};
 use holdpoint_core::hex::hex;
 use holdpoint_core::input::Input;
-use holdpoint_core::message::{Body, Message, Part, Step, Usage};
+use holdpoint_core::message::{Body, Message, Part, Step, Usage, Window};
 use holdpoint_core::model_texts;
 use holdpoint_core::preview::Preview;
+use holdpoint_core::progress::{Progress, ReportedProgress};
 use holdpoint_core::run::{Run, RunOptions, TurnError};
 use holdpoint_core::secrets::SecretPaths;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -122,6 +124,11 @@ pub(crate) fn step(row: StepRow<'_>, calls: Vec<ToolCall>) -> Result<Step, Store
         usage,
         origin: row.origin.map(str::to_owned),
         provider_state,
+        window: Window {
+            left_out: usize::try_from(row.turns_left_out).unwrap_or_default(),
+            shortened: usize::try_from(row.turns_shortened).unwrap_or_default(),
+            refused: row.refused_tokens.map(i64::unsigned_abs),
+        },
         created_at: Timestamp::from_micros(row.created_at),
     })
 }
@@ -262,6 +269,7 @@ pub(crate) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         remind_at: row.remind_at.filter(|_| kind == StateKind::Pending).map(Timestamp::from_micros),
         escalation: escalation(&row)?,
         executed_by: executed_by(&row)?,
+        progress: progress(&row),
         unreadable,
         state: state(row, kind, approval)?,
     })
@@ -292,6 +300,28 @@ fn preview(text: Option<String>, failed: Option<bool>) -> Result<Option<Preview>
         (None, None) => Ok(None),
         _ => Err(inconsistent("tool_calls", "half of a preview is missing")),
     }
+}
+
+/// A report as the row has it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredProgress {
+    pub(crate) message: Option<String>,
+    pub(crate) done: Option<f64>,
+    pub(crate) total: Option<f64>,
+    pub(crate) at: i64,
+    pub(crate) event_at: i64,
+}
+
+/// Returns the last report of a call. One that cannot be read is left out.
+pub(crate) fn progress(row: &tool_call::Model) -> Option<ReportedProgress> {
+    let stored = row.progress.as_deref().map(|text| json::<StoredProgress>("tool_calls", text));
+    let StoredProgress { message, done, total, at, event_at } =
+        stored.and_then(|stored| listed("tool_calls", &row.tool_call_id, stored))?;
+    Some(ReportedProgress {
+        progress: Progress { message, done, total },
+        at: Timestamp::from_micros(at),
+        event_at: Timestamp::from_micros(event_at),
+    })
 }
 
 fn executed_by(row: &tool_call::Model) -> Result<ExecutedBy, StoreError> {

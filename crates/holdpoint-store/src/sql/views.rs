@@ -109,6 +109,9 @@ lent_rows! {
         output_tokens: Option<i64> = OutputTokens,
         origin: Option<&'r str> = Origin,
         provider_state: Option<&'r str> = ProviderState,
+        turns_left_out: i32 = TurnsLeftOut,
+        turns_shortened: i32 = TurnsShortened,
+        refused_tokens: Option<i64> = RefusedTokens,
         created_at: i64 = CreatedAt,
     }
 }
@@ -163,6 +166,7 @@ whole_rows! {
         input_round: InputRound,
         polled_by: PolledBy,
         polled_until: PolledUntil,
+        progress: Progress,
         cancel_requested_at: CancelRequestedAt,
         output: Output,
         result: Result,

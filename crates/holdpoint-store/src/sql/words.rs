@@ -194,6 +194,7 @@ words! {
         ToolCancelled "tool.cancelled",
         ToolStarted "tool.started",
         ToolAccepted "tool.accepted",
+        ToolProgressed "tool.progressed",
         ToolInputRequested "tool.input_requested",
         ToolInputProposed "tool.input_proposed",
         ToolInputEnded "tool.input_ended",

@@ -152,6 +152,7 @@ impl Write {
             .col_expr(tool_call::Column::Reason, Expr::value(None::<String>))
             .col_expr(tool_call::Column::Output, emptied(tool_call::Column::Output, "null"))
             .col_expr(tool_call::Column::Result, Expr::value(""))
+            .col_expr(tool_call::Column::Progress, Expr::value(None::<String>))
             .filter(tool_call::Column::ToolCallId.in_subquery(batch))
             .filter(ended)
             .exec(&self.tx)

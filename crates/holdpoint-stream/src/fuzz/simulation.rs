@@ -8,7 +8,7 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{self, Decision, Surface};
 use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use holdpoint_core::input::Input;
-use holdpoint_core::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use holdpoint_core::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage, Window};
 use holdpoint_core::model_texts;
 use holdpoint_core::nesting::Nesting;
 use holdpoint_core::preview::Preview;
@@ -208,6 +208,7 @@ impl<'a> Simulator<'a> {
             usage: None,
             origin: None,
             provider_state: None,
+            window: Window::default(),
             created_at: AT,
         };
         self.part_ended = false;
@@ -467,6 +468,7 @@ fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: 
         remind_at: None,
         escalation: None,
         executed_by: ExecutedBy::Process,
+        progress: None,
         model_input: None,
         unreadable: false,
     }

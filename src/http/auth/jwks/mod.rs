@@ -9,9 +9,8 @@ mod key;
 mod tests;
 
 use crate::agent::Tasks;
-use crate::domain::clock::{Clock, Timestamp};
-use crate::egress;
-use crate::http::auth_failure::{AuthFailure, Unknown};
+use crate::http::auth::failure::{AuthFailure, Unknown};
+use holdpoint_core::clock::{Clock, Timestamp};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use key::{Key, KeyRef};
 use parking_lot::{Mutex, MutexGuard};
@@ -96,7 +95,7 @@ fn is_past(moment: Option<Timestamp>, length: Duration, now: Timestamp) -> bool 
 impl Jwks {
     pub(super) fn new(url: String, clock: Arc<dyn Clock>, tasks: Tasks) -> Result<Self, String> {
         let parsed = reqwest::Url::parse(&url).map_err(|error| error.to_string())?;
-        let (client, known) = (egress::client(&parsed)?, Mutex::default());
+        let (client, known) = (holdpoint_egress::client(&parsed)?, Mutex::default());
         let fetching = tokio::sync::Mutex::default();
         Ok(Self(Arc::new(Inner { url, client, tasks, clock, known, fetching })))
     }
@@ -178,11 +177,11 @@ impl Inner {
 
     async fn fetch(&self) -> Result<Vec<Key>, String> {
         let request = self.client.get(&self.url).header("accept", "application/json").timeout(FETCH_TIMEOUT);
-        let response = request.send().await.map_err(egress::chain)?;
+        let response = request.send().await.map_err(holdpoint_egress::chain)?;
         if response.status() != 200 {
             return Err(format!("status {}", response.status().as_u16()));
         }
-        let body = egress::read(response, BYTES_MAX).await?;
+        let body = holdpoint_egress::read(response, BYTES_MAX).await?;
         #[derive(Deserialize)]
         struct Set {
             keys: Vec<Value>,

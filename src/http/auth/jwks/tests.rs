@@ -1,7 +1,7 @@
 //! The keys over time. The test drives the clock, and the issuer is a local socket.
 
 use super::*;
-use crate::domain::clock::SystemClock;
+use holdpoint_core::clock::SystemClock;
 use jsonwebtoken::EncodingKey;
 use jsonwebtoken::jwk::Jwk;
 use serde_json::json;

@@ -11,7 +11,7 @@ mod tests;
 
 use super::wires::WIRES;
 use holdpoint::llm::{ModelCall, ModelMessage, ModelRequest};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 
 /// The conversation in a request to the model.
@@ -160,6 +160,11 @@ pub(crate) fn is_plain(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(plain)
 }
 
+/// The schema of the tool in a valid request.
+pub(crate) fn look() -> Value {
+    json!({ "type": "object", "properties": { "at": { "type": "integer" } } })
+}
+
 // Helpers shared by the readers.
 
 /// The entries of a required list.
@@ -204,16 +209,6 @@ pub(crate) fn answer(entries: &mut Vec<Entry>, answer: Answer) {
         Some(Entry::Answers(answers)) => answers.push(answer),
         _ => entries.push(Entry::Answers(vec![answer])),
     }
-}
-
-/// The names of the tools in a list.
-pub(crate) fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<String>, String> {
-    let tools = match tools {
-        Value::Null => return Ok(Vec::new()),
-        tools => tools.as_array().ok_or(format!("tools are no list: {tools}"))?,
-    };
-    let named = |tool| name(tool).as_str().map(str::to_owned).ok_or(format!("a tool has no name: {tool}"));
-    tools.iter().map(named).collect()
 }
 
 /// The same check for the request to a model in the test's own process, which has no wire.

@@ -1,6 +1,5 @@
 use super::faults::{Cut, Double, Is, Swap};
 use super::*;
-use serde_json::json;
 
 #[test]
 fn the_same_conversation_is_read_from_each_wire() {

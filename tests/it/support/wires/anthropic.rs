@@ -1,12 +1,13 @@
 //! `/messages` of Anthropic.
 
+use super::offered::{ACCEPTED, ToolRules, offered};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
 };
 use crate::support::valid_history::{
-    Answer, By, Call, Conversation, Entry, is_plain, list, spoken, text, tool_names,
+    Answer, By, Call, Conversation, Entry, is_plain, list, look, spoken, text,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +34,14 @@ static FACTS: Facts = Facts {
     last_data: None,
     sign_of_life: "event: ping\ndata: {\"type\":\"ping\"}\n\n",
     odd_sources: &[],
+    tools: ToolRules {
+        schema: "/input_schema",
+        property: |name| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+            (1..=64).contains(&name.len()) && name.chars().all(plain)
+        },
+        ..ACCEPTED
+    },
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {
@@ -171,7 +180,7 @@ impl Protocol for Anthropic {
                     {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "I look."}, call("a"), call("b")]},
                 {"role": "user", "content": [reported("a"), reported("b")]},
                 {"role": "assistant", "content": [call("c")]}, {"role": "user", "content": [reported("c")]}, last(), user(),
-            ], "tools": [{"name": "look"}]})
+            ], "tools": [{"name": "look", "input_schema": look()}]})
 
     }
 
@@ -239,7 +248,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
             _ => return Err(format!("a role that there is not: {message}")),
         }
     }
-    let tools = tool_names(&body["tools"], |tool| &tool["name"])?;
+    let tools = offered(&FACTS.tools, &body["tools"])?;
     Ok(Conversation { entries, tools })
 }
 

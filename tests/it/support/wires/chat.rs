@@ -1,12 +1,13 @@
 //! `/chat/completions` of OpenAI and of many other servers.
 
+use super::offered::{ACCEPTED, ToolRules, offered};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LATE, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
 };
 use crate::support::valid_history::{
-    Answer, By, Call, Conversation, Entry, answer, arguments, list, spoken, text, tool_names,
+    Answer, By, Call, Conversation, Entry, answer, arguments, list, look, spoken, text,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +38,7 @@ static FACTS: Facts = Facts {
         r#"{"choices":[{"index":0,"delta":{"annotations":["x",{"type":"file","file":{}}]}}]}"#,
         r#"{"choices":[{"index":0,"delta":{"annotations":[{"url_citation":{"url":5}}]}}]}"#,
     ],
+    tools: ToolRules { name: "/function/name", schema: "/function/parameters", ..ACCEPTED },
     strict_servers: &SERVERS,
     state_form: "fields of the message",
     foreign: Foreign {
@@ -147,7 +149,7 @@ impl Protocol for Chat {
             json!({"messages": [system(), user(),
                 {"role": "assistant", "content": "I look.", "tool_calls": [call("a"), call("b")]}, reported("a"), reported("b"),
                 {"role": "assistant", "content": null, "tool_calls": [call("c")]}, reported("c"), last(), user(),
-            ], "tools": [{"type": "function", "function": {"name": "look"}}]})
+            ], "tools": [{"type": "function", "function": {"name": "look", "parameters": look()}}]})
 
     }
 
@@ -213,11 +215,12 @@ fn read(body: &Value) -> Result<Conversation, String> {
         let id = Some(text(message, "tool_call_id")?);
         Ok(Answer { id, tool: None, text: text(message, "content")? })
     };
-    messages(body, call, answer)
+    messages(&FACTS.tools, body, call, answer)
 }
 
 /// Reads the list of messages of this wire and of Ollama.
 pub(super) fn messages(
+    tools: &ToolRules,
     body: &Value,
     read_call: impl Fn(&Value) -> Result<Call, String>,
     read_answer: impl Fn(&Value) -> Result<Answer, String>,
@@ -244,7 +247,7 @@ pub(super) fn messages(
             _ => return Err(format!("a role that there is not: {message}")),
         }
     }
-    Ok(Conversation { entries, tools: tool_names(&body["tools"], |tool| &tool["function"]["name"])? })
+    Ok(Conversation { entries, tools: offered(tools, &body["tools"])? })
 }
 
 /// Three kinds of servers. Each would accept the state of another as its own.

@@ -1,12 +1,13 @@
 //! `:streamGenerateContent` of Google.
 
+use super::offered::{ACCEPTED, ToolRules, offered};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
 };
 use crate::support::valid_history::{
-    Answer, By, Call, Conversation, Entry, id, list, spoken, text, tool_names,
+    Answer, By, Call, Conversation, Entry, id, is_plain, list, look, spoken, text,
 };
 use serde_json::{Value, json};
 
@@ -36,6 +37,35 @@ static FACTS: Facts = Facts {
         r#"{"candidates":[{"groundingMetadata":{"groundingChunks":{"web":{"uri":"https://example.com"}}}}]}"#,
         r#"{"candidates":[{"groundingMetadata":[]}]}"#,
     ],
+    tools: ToolRules {
+        schema: "/parametersJsonSchema",
+        keywords: Some(&[
+            "type",
+            "format",
+            "title",
+            "description",
+            "enum",
+            "items",
+            "prefixItems",
+            "minimum",
+            "maximum",
+            "anyOf",
+            "oneOf",
+            "properties",
+            "additionalProperties",
+            "required",
+            "default",
+        ]),
+        references: false,
+        depth_max: 5,
+        tool: |name| !name.starts_with(|c: char| c.is_ascii_digit() || c == '-'),
+        property: |name| {
+            is_plain(name) && !name.contains('-') && !name.starts_with(|c: char| c.is_ascii_digit())
+        },
+        listed: |value| value.is_number() || value.as_str().is_some_and(|text| !text.is_empty()),
+        named_required: true,
+        ..ACCEPTED
+    },
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {
@@ -134,7 +164,7 @@ impl Protocol for Gemini {
                 {"role": "model", "parts": [{"text": "hm", "thought": true}, {"text": "I look."}, {"text": "", "thoughtSignature": "x"}, call("a"), call("b")]},
                 {"role": "user", "parts": [reported("a"), reported("b")]},
                 {"role": "model", "parts": [call("c")]}, {"role": "user", "parts": [reported("c")]}, words("model", "done"), words("user", "go"),
-            ], "tools": [{"functionDeclarations": [{"name": "look"}]}]})
+            ], "tools": [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": look()}]}]})
 
     }
 
@@ -207,7 +237,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
         entries.push(entry);
     }
     let groups = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let names = groups.iter().map(|group| tool_names(&group["functionDeclarations"], |tool| &tool["name"]));
+    let names = groups.iter().map(|group| offered(&FACTS.tools, &group["functionDeclarations"]));
     let tools = names.collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Conversation { entries, tools })
 }

@@ -5,6 +5,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 pub(crate) mod gemini;
+mod offered;
 pub(crate) mod ollama;
 pub(crate) mod responses;
 
@@ -12,6 +13,7 @@ use super::strict::StrictServer;
 use super::valid_history::faults::Wrong;
 use super::{Conversation, Entry, conversation};
 use holdpoint::config::Provider;
+use offered::ToolRules;
 use serde_json::Value;
 use std::fmt::Debug;
 
@@ -135,6 +137,8 @@ pub(crate) struct Facts {
     pub(crate) sign_of_life: &'static str,
     /// Events with sources in an unexpected form.
     pub(crate) odd_sources: &'static [&'static str],
+    /// What its servers accept of tools.
+    tools: ToolRules,
     /// Servers that demand their provider state back.
     pub(crate) strict_servers: &'static [StrictServer],
     /// The form of the provider state. A server accepts the state of another server of the same form.

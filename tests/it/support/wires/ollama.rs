@@ -1,12 +1,13 @@
 //! `/api/chat` of Ollama.
 
 use super::chat::messages;
+use super::offered::{ACCEPTED, ToolRules};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, Swap, UNANSWERED, Wrong,
 };
-use crate::support::valid_history::{Answer, Call, Conversation, id, text};
+use crate::support::valid_history::{Answer, Call, Conversation, id, look, text};
 use serde_json::{Value, json};
 
 #[derive(Debug)]
@@ -32,6 +33,12 @@ static FACTS: Facts = Facts {
     last_data: None,
     sign_of_life: "\n",
     odd_sources: &[],
+    tools: ToolRules {
+        name: "/function/name",
+        schema: "/function/parameters",
+        references: false,
+        ..ACCEPTED
+    },
     strict_servers: &SERVERS,
     state_form: "text",
     // The foreign server streams reasoning under a name that Ollama does not use, and reports no usage.
@@ -130,7 +137,7 @@ impl Protocol for Ollama {
             json!({"messages": [system(), user(),
                 {"role": "assistant", "content": "I look.", "tool_calls": [call("a"), call("b")]}, reported("a"), reported("b"),
                 {"role": "assistant", "content": "", "tool_calls": [call("c")]}, reported("c"), last(), user(),
-            ], "tools": [{"type": "function", "function": {"name": "look"}}]})
+            ], "tools": [{"type": "function", "function": {"name": "look", "parameters": look()}}]})
 
     }
 
@@ -166,7 +173,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
         let (id, tool) = (id(message, "tool_call_id")?, Some(text(message, "tool_name")?));
         Ok(Answer { id, tool, text: text(message, "content")? })
     };
-    messages(body, call, answer)
+    messages(&FACTS.tools, body, call, answer)
 }
 
 static SERVERS: [StrictServer; 1] = [StrictServer { wire: WIRE, base: "", thinks: true, answers: sealed }];

@@ -1,12 +1,13 @@
 //! `/responses` of OpenAI.
 
+use super::offered::{ACCEPTED, offered};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::support::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::support::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, MIXED_UP, Swap, UNANSWERED, Wrong,
 };
 use crate::support::valid_history::{
-    Answer, By, Call, Conversation, Entry, answer, arguments, id, list, spoken, text, tool_names,
+    Answer, By, Call, Conversation, Entry, answer, arguments, id, list, look, spoken, text,
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -37,6 +38,7 @@ static FACTS: Facts = Facts {
         r#"{"type":"response.output_text.annotation.added","annotation":{"type":"file_citation","url":"https://example.com"}}"#,
         r#"{"type":"response.output_text.annotation.added"}"#,
     ],
+    tools: ACCEPTED,
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {
@@ -165,7 +167,7 @@ impl Protocol for Responses {
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
                 {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
                 call("a"), call("b"), reported("a"), reported("b"), call("c"), reported("c"), last(), user(),
-            ], "tools": [{"type": "function", "name": "look"}]})
+            ], "tools": [{"type": "function", "name": "look", "parameters": look(), "strict": false}]})
 
     }
 
@@ -249,7 +251,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
         }
     }
     step.end(&mut entries)?;
-    Ok(Conversation { entries, tools: tool_names(&body["tools"], |tool| &tool["name"])? })
+    Ok(Conversation { entries, tools: offered(&FACTS.tools, &body["tools"])? })
 }
 
 /// Consecutive items of the model.

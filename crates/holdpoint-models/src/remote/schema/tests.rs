@@ -16,7 +16,19 @@ fn refusal(wire: &str, schema: &Value) -> Option<String> {
     if !root.get("properties").is_some_and(Value::is_object) {
         return Some("object schema missing properties".to_owned());
     }
+    if wire == "gemini" && depth(&mut root.clone()) > 5 {
+        return Some("exceeds the maximum allowed nesting depth".to_owned());
+    }
     part_refusal(wire, schema, schema)
+}
+
+fn is_listed(value: &Value) -> bool {
+    value.is_number() || value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// The number of schemas within each other.
+fn depth(schema: &mut Map<String, Value>) -> usize {
+    1 + parts(schema).into_iter().map(depth).max().unwrap_or(0)
 }
 
 fn part_refusal(wire: &str, root: &Value, schema: &Value) -> Option<String> {
@@ -36,6 +48,17 @@ fn part_refusal(wire: &str, root: &Value, schema: &Value) -> Option<String> {
         }
         match (key.as_str(), value) {
             ("$ref", _) if matches!(wire, "gemini" | "ollama") => return Some("a reference".to_owned()),
+            ("enum", Value::Array(values)) if wire == "gemini" && !values.iter().all(is_listed) => {
+                return Some("enum: cannot be empty".to_owned());
+            }
+            ("required", Value::Array(names)) if wire == "gemini" => {
+                let properties = fields.get("properties").and_then(Value::as_object);
+                let is_there =
+                    |name: &Value| properties.is_some_and(|it| it.contains_key(name.as_str().unwrap()));
+                if !names.iter().all(is_there) {
+                    return Some("required: property is not defined".to_owned());
+                }
+            }
             ("$ref", Value::String(at)) => {
                 let target = root.pointer(at.strip_prefix('#').unwrap());
                 if at.contains('%') || target.is_none() {
@@ -72,6 +95,11 @@ fn part_refusal(wire: &str, root: &Value, schema: &Value) -> Option<String> {
         }
     }
     None
+}
+
+/// A list of lists, this often.
+fn nested(times: usize) -> Value {
+    (0..times).fold(json!({ "type": "string" }), |within, _| json!({ "type": "array", "items": within }))
 }
 
 #[test]
@@ -117,6 +145,11 @@ fn every_server_accepts_what_it_gets_of_the_schemas_that_servers_list() {
         json!({ "type": "object", "properties": { "o": { "anyOf": [{ "not": {} }, { "type": "string", "pattern": "^a" }] } } }),
         json!({ "type": "object", "properties": { "e": { "type": "string", "example": null, "minLength": 3 } } }),
         json!({ "type": "object", "properties": { "p": { "type": "object", "patternProperties": { "^x": { "type": "array" } } } } }),
+        json!({ "type": "object", "properties": { "a": nested(6) } }),
+        json!({ "type": "object", "properties": { "a": { "type": ["string", "null"], "enum": ["x", "", null] }, "b": { "const": true } } }),
+        json!({ "type": "object", "required": ["a", "b"], "anyOf": [{ "properties": { "a": {} } }],
+            "properties": { "c": { "type": "object", "anyOf": [{ "required": ["d"] }, { "required": ["e"] }] } } }),
+        json!({ "type": "object", "properties": { "a": { "type": "array", "maxItems": 1000, "items": {} } } }),
     ] {
         for (wire, rules) in WIRES {
             let tool = tool(schema.clone());
@@ -143,7 +176,7 @@ fn what_a_server_refuses_is_said_in_words() {
     assert!(
         function
             .description
-            .ends_with(r#"{"required":["$filter"],"properties":{"$filter":{"type":"string"}}}"#),
+            .ends_with(r#"{"properties":{"$filter":{"type":"string"}},"required":["$filter"]}"#),
         "{}",
         function.description
     );
@@ -180,4 +213,51 @@ fn references_without_end_and_schemas_without_measure_are_sent_short() {
     }
     let enums = tool(json!({ "type": "object", "enum": vec!["x".repeat(100); 1_000] }));
     assert!(OPENAI.tool(&enums).description.len() < WORDS_BYTES_MAX + 200);
+}
+
+#[test]
+fn what_is_deeper_than_the_server_accepts_is_said_in_words() {
+    let lists = |times: usize| tool(json!({ "type": "object", "properties": { "a": nested(times) } }));
+    for (wire, rules) in WIRES {
+        let (flat, deep) = (lists(3), lists(4));
+        assert_eq!(rules.tool(&flat).parameters, flat.input_schema, "{wire}");
+        assert_eq!(rules.tool(&deep).parameters == deep.input_schema, wire != "gemini", "{wire}");
+    }
+    let words = |it: &str| format!("{OF_VALUE} {it}");
+    let last = |sent: &Value| sent.pointer("/properties/a/items/items/items").unwrap().clone();
+    let list = GEMINI.tool(&lists(4)).parameters;
+    let expected = words(r#"{"type":"array","items":{"type":"string"}}"#);
+    assert_eq!(last(&list), json!({ "description": expected }), "a list needs its items");
+
+    let object = json!({ "type": "object", "title": "T", "description": "D.", "required": ["k"], "additionalProperties": false,
+        "properties": { "k": { "type": "string" } } });
+    let around = (0..3).fold(object, |within, _| json!({ "type": "array", "items": within }));
+    let sent = GEMINI.tool(&tool(json!({ "type": "object", "properties": { "a": around } }))).parameters;
+    let expected =
+        words(r#"{"required":["k"],"additionalProperties":false,"properties":{"k":{"type":"string"}}}"#);
+    assert_eq!(
+        last(&sent),
+        json!({ "type": "object", "title": "T", "description": format!("D.\n{expected}") })
+    );
+}
+
+#[test]
+fn values_bounds_and_names_that_the_server_refuses_are_said_in_words() {
+    let odd = tool(json!({ "type": "object", "required": ["a", "gone"], "properties": {
+        "a": { "enum": ["x", null] }, "b": { "enum": ["x", 1] }, "c": { "const": true },
+        "d": { "type": "array", "minItems": 1, "maxItems": 9, "items": {} } } }));
+    for (wire, rules) in WIRES {
+        let sent = rules.tool(&odd);
+        if wire != "gemini" {
+            assert_eq!((&sent.parameters, &*sent.description), (&odd.input_schema, "Does it."), "{wire}");
+            continue;
+        }
+        let words = |it: &str| json!(format!("{OF_VALUE} {it}"));
+        let expected = json!({ "type": "object", "required": ["a"], "properties": {
+            "a": { "description": words(r#"{"enum":["x",null]}"#) }, "b": { "enum": ["x", 1] },
+            "c": { "description": words(r#"{"const":true}"#) },
+            "d": { "type": "array", "items": {}, "description": words(r#"{"minItems":1,"maxItems":9}"#) } } });
+        assert_eq!(sent.parameters, expected);
+        assert_eq!(sent.description, format!("Does it.\n\n{OF_INPUTS} {{\"required\":[\"gone\"]}}"));
+    }
 }

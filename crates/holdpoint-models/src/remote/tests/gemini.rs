@@ -101,7 +101,8 @@ fn finish_reasons_and_token_counts_are_read() {
 #[test]
 fn the_first_call_of_another_model_has_the_signature_for_unsigned_calls() {
     let call = |model: &str, speaker| {
-        (WIRE.body)(model, &super::conversation(speaker))["contents"][3]["parts"].clone()
+        (WIRE.body)(model, &super::conversation(speaker), &WIRE.written_tools())["contents"][3]["parts"]
+            .clone()
     };
     let unsigned = json!("skip_thought_signature_validator");
     let parts = call("gemini-3", Speaker::Another);

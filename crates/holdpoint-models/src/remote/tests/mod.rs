@@ -3,6 +3,7 @@
 
 mod anthropic;
 mod gemini;
+mod notes;
 mod ollama;
 mod openai;
 pub(super) mod parts;
@@ -70,7 +71,7 @@ fn a_request_has_the_url_the_headers_and_the_fields_of_its_wire() {
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "{wire:?}");
-            for field in (wire.body)("m", &request).keys() {
+            for field in (wire.body)("m", &request, &wire.written_tools()).keys() {
                 let is_own = OWN_FIELDS.contains(&field.as_str());
                 assert!(is_own != replaceable.contains(&field.as_str()), "{wire:?}: {field}");
             }
@@ -178,7 +179,7 @@ fn plain_id() -> String {
 }
 
 fn written(wire: Wire, provider_state: Option<Value>) -> Value {
-    Value::Object((wire.body)("m", &conversation(Speaker::Same { provider_state })))
+    Value::Object((wire.body)("m", &conversation(Speaker::Same { provider_state }), &wire.written_tools()))
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn the_speakers_alternate_on_every_wire_and_nothing_sent_changes() {
             let messages = messages[..count].to_vec();
             let request =
                 ModelRequest { system: None, messages, tools: vec![], tool_choice: ToolChoice::Auto };
-            let body = (wire.body)("m", &request);
+            let body = (wire.body)("m", &request, &wire.written_tools());
             let list = ["messages", "input", "contents"].iter().find_map(|list| body.get(*list)).unwrap();
             list.as_array().unwrap().clone()
         };
@@ -417,7 +418,7 @@ fn blank_texts_and_long_ids_are_rewritten_for_the_servers_that_refuse_them() {
     let answer = ModelMessage::Tool { call_id: long.clone(), tool_name: "go".into(), text: "done".into() };
     let messages = vec![ModelMessage::User(" \n".into()), assistant, answer];
     let request = ModelRequest { system: None, messages, tools: vec![], tool_choice: ToolChoice::Auto };
-    let written = |wire: Wire| Value::Object((wire.body)("m", &request));
+    let written = |wire: Wire| Value::Object((wire.body)("m", &request, &wire.written_tools()));
     let chat = written(CHAT);
     assert_eq!(chat["messages"][1]["content"], Value::Null);
     assert_eq!(chat["messages"][1]["tool_calls"][0]["id"], *long, "its own");

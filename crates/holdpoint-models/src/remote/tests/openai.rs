@@ -129,7 +129,7 @@ fn deltas_of_chat_calls_are_assigned_to_the_right_call() {
         ("0,a,go,{} 0,b,go,{} tool_calls", "<0 go#a 0:{} <1 go#b 1:{} 0> 1> tool-calls".to_owned()),
         ("0,a,go, 0,a,_on,{} tool_calls", format!("<0 go#a {MALFORMED}a call has two names")),
         ("0,a,,{} tool_calls", format!("{MALFORMED}arguments of a call that has no name")),
-        ("0,a,go,{ [DONE]", format!("<0 go#a 0:{{ {MALFORMED}it broke off before its end")),
+        ("0,a,go,{ [DONE]", format!("<0 go#a {MALFORMED}it broke off before its end")),
         ("tool_calls [DONE]", format!("{MALFORMED}it ended with tool calls and made none")),
     ] {
         assert_eq!(chat(events), expected);
@@ -179,10 +179,10 @@ fn rare_events_of_the_chat_wire_are_read() {
     assert_eq!(read(&[&whole, stop]), r#"<0 go# 0:{"n":1} 0> stop"#);
     let signed = piece(r#"{"index":0,"function":{"name":"go","arguments":"{"},"extra_content":{"s":1}}"#);
     let more = piece(r#"{"index":0,"function":{"arguments":"}"},"extra_content":null}"#);
-    assert_eq!(read(&[&signed, &more, stop]), r#"<0 go# 0:{ 0:} 0> stop {"calls":[{"extra_content":{"s":1}}]}"#);
-    assert_eq!(chat("0,a,go,{} 0,b,go,{ 0,,,} stop"), "<0 go#a 0:{} <1 go#b 1:{ 1:} 0> 1> stop");
+    assert_eq!(read(&[&signed, &more, stop]), r#"<0 go# 0:{} 0> stop {"calls":[{"extra_content":{"s":1}}]}"#);
+    assert_eq!(chat("0,a,go,{} 0,b,go,{ 0,,,} stop"), "<0 go#a 0:{} <1 go#b 1:{} 0> 1> stop");
     assert_eq!(chat(",a,go,{ ,b,go, ,a,,} ,b,,{} stop"), "<0 go#a 0:{ <1 go#b 0:} 1:{} 0> 1> stop");
-    assert_eq!(chat("0,,go,{ 0,,go,} stop"), "<0 go# 0:{ 0:} 0> stop", "a name that is repeated begins nothing");
+    assert_eq!(chat("0,,go,{ 0,,go,} stop"), "<0 go# 0:{} 0> stop", "a name that is repeated begins nothing");
     assert_eq!(chat("0,,go, 0,a,go, 0,b,go,{} stop"), "<0 go# <1 go#b 1:{} 0> 1> stop", "an id that comes late");
 
     let detail = |detail: &str| format!(r#"{{"choices":[{{"delta":{{"reasoning_details":[{detail}]}}}}]}}"#);

@@ -71,7 +71,9 @@ fn chat(meant: &Meant, dice: &mut Dice) -> Vec<String> {
         };
         piece(dice, json!(id), json!(name), json!(""));
         let whole = input.to_string();
-        for cut in dice.pieces(&whole) {
+        // Some servers write an empty object first.
+        let begun = if dice.roll(3) == 0 { format!("{{}}{whole}") } else { whole.clone() };
+        for cut in dice.pieces(&begun) {
             piece(dice, json!(null), json!(null), json!(cut));
         }
         if dice.roll(3) == 0 {
@@ -189,7 +191,8 @@ fn responses(meant: &Meant, dice: &mut Dice) -> Vec<String> {
         let whole = json!({ "call_id": id, "name": name, "arguments": written(input, dice) });
         let say = |dice: &mut Dice, drawn: [bool; 4]| {
             let kind = "response.function_call_arguments";
-            let pieces = if drawn[0] { dice.pieces(&input.to_string()) } else { Vec::new() };
+            let empty = if dice.roll(3) == 0 { "{}" } else { "" };
+            let pieces = if drawn[0] { dice.pieces(&format!("{empty}{input}")) } else { Vec::new() };
             let deltas = pieces.iter().map(|it| json!({ "type": format!("{kind}.delta"), "delta": it }));
             let done = json!({ "type": format!("{kind}.done"), "arguments": written(input, dice) });
             deltas.collect::<Vec<_>>().into_iter().chain(drawn[1].then_some(done)).collect()

@@ -183,7 +183,7 @@ fn a_provider_state_that_lacks_an_emitted_part_is_dropped() {
 #[test]
 fn only_models_that_reason_are_asked_for_reasoning() {
     for (model, includes) in [("gpt-4o", false), ("ft:gpt-4o:me", false), ("o3", true)] {
-        let body = (WIRE.body)(model, &super::conversation(Speaker::Another));
+        let body = (WIRE.body)(model, &super::conversation(Speaker::Another), &WIRE.written_tools());
         assert_eq!(body.contains_key("include"), includes, "{model}");
     }
 }

@@ -1,0 +1,81 @@
+//! What the log says about the tools of a request.
+
+use super::*;
+use std::io;
+use tracing_subscriber::fmt::MakeWriter;
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Kept {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Returns the lines that two requests with these tools log.
+fn logged(wire: Wire, names: &[String]) -> Vec<String> {
+    let tool = |name: &String| {
+        let (name, description) = (name.clone(), String::new());
+        Arc::new(ToolDefinition { name, description, input_schema: json!({ "type": "object" }) })
+    };
+    let tools = names.iter().map(tool).collect();
+    let request = ModelRequest { system: None, messages: Vec::new(), tools, tool_choice: ToolChoice::Auto };
+    let remote = remote(wire, "http://127.0.0.1:1/v1", "", &json!({})).unwrap();
+    let kept = Kept::default();
+    let lines = tracing_subscriber::fmt().with_writer(kept.clone()).with_ansi(false).finish();
+    tracing::subscriber::with_default(lines, || {
+        for _ in 0..2 {
+            drop(remote.stream(&request));
+        }
+    });
+    let text = String::from_utf8(kept.0.lock().clone()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn more_tools_than_a_server_takes_are_named_once() {
+    let names: Vec<_> = (0..129).map(|n| format!("t{n}")).collect();
+    for wire in WIRES {
+        let most = matches!(wire.as_str(), "openai" | "openai-responses" | "gemini").then_some(128);
+        let lines = logged(wire, &names);
+        match most {
+            Some(most) => {
+                let [line] = &lines[..] else { panic!("{wire:?}: {lines:#?}") };
+                let says = ["takes fewer tools", "count=129", "WARN", "`tools` of `[[mcp]]`"];
+                assert!(says.iter().all(|words| line.contains(words)), "{line}");
+                assert!(line.contains(&format!("most={most}")), "{line}");
+            }
+            None => assert_eq!(lines, [] as [&str; 0], "{wire:?}"),
+        }
+        assert_eq!(logged(wire, &names[..128]), [] as [&str; 0], "{wire:?}");
+    }
+}
+
+#[test]
+fn a_tool_that_a_server_cannot_get_is_named_once() {
+    let names = ["3d", "_3d", "look"].map(str::to_owned);
+    for wire in WIRES {
+        let lines = logged(wire, &names);
+        if wire.as_str() == "gemini" {
+            let [line] = &lines[..] else { panic!("{lines:#?}") };
+            assert!(line.contains("refuses the name of a tool") && line.contains("tool=\"3d\""), "{line}");
+        } else {
+            assert_eq!(lines, [] as [&str; 0], "{wire:?}");
+        }
+        assert_eq!(logged(wire, &names[..1]), [] as [&str; 0], "{wire:?}: it has another name there");
+    }
+}
