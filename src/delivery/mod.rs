@@ -19,7 +19,7 @@
 //!    among those that wait.
 //! 4. A success moves the cursor, and renews or releases the row in the same statement (`Write::delivered`). Its
 //!    transaction records a message that is new in Slack. The events follow each other until none is left. A failure
-//!    stores the state that `domain::endpoint` computes, and releases the row.
+//!    stores the state that `holdpoint_core::endpoint` computes, and releases the row.
 //!
 //! Nothing here decides what an event looks like to its readers: that is the event of `http`.
 

@@ -1,7 +1,7 @@
 //! The HTTP layer: routes into the layers below, and the bytes of their responses.
 //!
-//! To add a resource: add a file like `tools.rs`, name it in [`Routes`] and [`api`], then run `cargo xtask
-//! openapi`.
+//! To add a resource: add a file like `routes/tools.rs`, name it in `Routes` and in the function of [`api`], then run
+//! `cargo xtask openapi`.
 
 mod api;
 mod approvals;

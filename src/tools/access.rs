@@ -1,6 +1,6 @@
 //! The rights of roles at a tool: to have the tool run, and to decide its calls.
 //!
-//! The operator sets the rules in `[tools.<name>]`; `domain::policy` evaluates them. Roles are those of the
+//! The operator sets the rules in `[tools.<name>]`; `holdpoint_core::policy` evaluates them. Roles are those of the
 //! current request, so a lost role has no effect from the next request on. Only a run keeps its requester's
 //! roles, from the time when the run last started or resumed. A call that an approver approves runs under
 //! these roles.

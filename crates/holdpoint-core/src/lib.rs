@@ -3,7 +3,7 @@
 //! The domain knows JSON values, because the inputs and outputs of tools are such values. It also knows that
 //! pages show calls, that a model reads texts, and that messages and calls are stored, but not in which form.
 //! The words and the JSON of the tables are in `store`, those of the streams in `stream`, and those of the
-//! models' servers in `llm`. A value has at most one name, the one in the documentation, for people, logs,
+//! models' servers in `models`. A value has at most one name, the one in the documentation, for people, logs,
 //! metrics and routes. A change of that name changes neither a row nor a byte of a stream.
 
 #![warn(missing_docs)]

@@ -3,7 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The protocol of the model's server, or the demo model. Each protocol is a wire of `llm::remote`.
+/// The protocol of the model's server, or the demo model. Each protocol is a wire of `remote`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provider {
     name: &'static str,

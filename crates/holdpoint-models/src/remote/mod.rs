@@ -7,7 +7,7 @@
 //! - `transport` sends requests, and separates unavailable servers from refused requests. The key goes only
 //!   into the request: no error text and no `Debug` output contains it.
 //! - `conversation` prepares the conversation for all wires, with names and ids that servers accept.
-//! - `egress::Frames` splits the bytes into events.
+//! - `holdpoint_egress::Frames` splits the bytes into events.
 //! - `lenient` reads JSON whose types are odd but clear.
 //! - `answer` collects the content of the answer. Wires add text and calls, and the end is the same for all
 //!   wires. `kept` collects what the server wants back and the wire does not know.
