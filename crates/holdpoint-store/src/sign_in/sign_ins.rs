@@ -113,7 +113,7 @@ impl Read {
 }
 
 impl Write {
-    /// Adds a sign-in. Returns the oldest ones of the person beyond [`SIGN_INS_MAX`], which it ends.
+    /// Adds a sign-in. Returns the oldest ones of the person beyond `SIGN_INS_MAX`, which it ends.
     pub async fn add_sign_in(&self, new: &NewSignIn<'_>) -> Result<Vec<EndedSignIn>, StoreError> {
         let row = sign_in::ActiveModel {
             sign_in_id: Set(new.id.to_string()),

@@ -225,7 +225,7 @@ pub(crate) fn literal(value: impl Word) -> SimpleExpr {
 }
 
 /// Returns the text of a part of the policy, for decisions and events. Of this text in a row, only the grant is read
-/// back ([`grant_in`]).
+/// back (`grant_in`).
 pub fn source(source: &Source) -> String {
     match source {
         Source::AlwaysDeny => "always_deny".to_owned(),
