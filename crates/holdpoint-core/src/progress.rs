@@ -28,6 +28,7 @@ pub struct Progress {
 /// The last report of progress of a call that was stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportedProgress {
+    /// What the execution reported.
     pub progress: Progress,
     /// When it was stored.
     pub at: Timestamp,

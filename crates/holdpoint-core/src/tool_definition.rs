@@ -14,6 +14,7 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
+    /// Returns the definition of a tool with these inputs.
     pub fn new(name: String, description: &str, input_schema: &Value) -> Self {
         Self { name, description: description.to_owned(), input_schema: input_schema.clone() }
     }
