@@ -69,21 +69,21 @@ pub(crate) fn ci(root: &Path, args: &[String]) -> Result<()> {
         steps::run_steps(root, FIRST.steps.iter().filter_map(|command| steps::find(command)))?;
         require_programs()?;
     }
-    thread::scope(|scope| {
+    if args.is_empty() {
         // The tools are installed beside the build, which compiles on one core for a part of its time. If an
         // installation fails, the step that needs the tool installs it again and reports the error.
-        if args.is_empty() {
+        thread::scope(|scope| {
             scope.spawn(|| tooling::install_node_projects(root).is_ok());
-            scope.spawn(|| tooling::python_programs(root, &tooling::SCHEMATHESIS).is_ok());
-            scope.spawn(|| tooling::python_programs(root, &tooling::CLIENTS).is_ok());
-            scope.spawn(|| tooling::python_programs(root, &tooling::MCP).is_ok());
-            scope.spawn(|| tooling::python_programs(root, &tooling::MAIL).is_ok());
-            scope.spawn(|| tooling::python_programs(root, &tooling::DENY).is_ok());
+            scope.spawn(|| {
+                for list in tooling::PYTHON_PACKAGES {
+                    let _later_if_it_fails = tooling::python_programs(root, list);
+                }
+            });
             announce("build: the programs and the tests");
-            run(cargo(root, &PROGRAMS).args(["--lib", "--tests"]).args(WITH_ALL))?;
-        }
-        run_shards(root, &shards)
-    })
+            run(cargo(root, &PROGRAMS).args(["--lib", "--tests"]).args(WITH_ALL))
+        })?;
+    }
+    run_shards(root, &shards)
 }
 
 /// Minutes of compiling should not end with a missing program.

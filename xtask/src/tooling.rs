@@ -1,11 +1,10 @@
 //! The tools that the steps need besides Rust. A missing tool is installed if the installation is harmless,
 //! or else reported.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
@@ -60,6 +59,9 @@ pub(crate) const DENY: PythonPackages =
 /// The SMTP server of the tests of mail, and the signer of the tests of Slack.
 pub(crate) const MAIL: PythonPackages =
     PythonPackages { list: "tests/mail/requirements.txt", folder: "python-mail" };
+
+/// All lists.
+pub(crate) const PYTHON_PACKAGES: [&PythonPackages; 5] = [&SCHEMATHESIS, &CLIENTS, &MCP, &DENY, &MAIL];
 
 /// The file with the source of the installed `node_modules`. Modification times would not work, because a
 /// checkout gives every file a new time.
@@ -168,11 +170,19 @@ fn require(there: &str, package: &str, missing: &str) -> Result<()> {
     apt_get(&["-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", package])
 }
 
+/// Waits for the end of other installations of this kind, also in other processes. The turn ends with the file.
+fn turn(root: &Path, kind: &str) -> Result<File> {
+    let folder = root.join(TOOLS);
+    fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
+    let path = folder.join(format!("{kind}.lock"));
+    let file = File::create(&path).with_context(|| format!("could not create {}", path.display()))?;
+    file.lock().with_context(|| format!("could not lock {}", path.display()))?;
+    Ok(file)
+}
+
 /// Returns the folder of the programs from PyPI, in the versions and with the hashes of the list.
 pub(crate) fn python_programs(root: &Path, packages: &PythonPackages) -> Result<PathBuf> {
-    // A second caller waits for the first.
-    static INSTALLING: Mutex<()> = Mutex::new(());
-    let _installing = INSTALLING.lock();
+    let _installing = turn(root, "python")?;
     require_python()?;
     let PythonPackages { list: named, folder } = packages;
     let list = root.join(named);
@@ -217,9 +227,7 @@ pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
 
 /// Compiles the npm package of the repository after a change of its sources. Example pages import what is compiled.
 fn compile_page_package(root: &Path) -> Result<()> {
-    // A second caller waits for the first.
-    static COMPILING: Mutex<()> = Mutex::new(());
-    let _compiling = COMPILING.lock();
+    let _compiling = turn(root, "page")?;
     let directory = root.join(PAGE_PACKAGE);
     let Some(sources) = pending_compile(&directory)? else {
         return Ok(());
@@ -251,9 +259,7 @@ fn pending_compile(directory: &Path) -> Result<Option<String>> {
 
 /// Installs the locked npm packages of a directory if they are missing or out of date.
 pub(crate) fn install_node_project(root: &Path, project: &str) -> Result<()> {
-    // A second caller waits for the first.
-    static INSTALLING: Mutex<()> = Mutex::new(());
-    let _installing = INSTALLING.lock();
+    let _installing = turn(root, "npm")?;
     let directory = root.join(project);
     let Some(expected) = pending_install(&directory)? else {
         return Ok(());

@@ -5,6 +5,7 @@
 //! The runner reduces a failing case to a minimal one.
 
 #![warn(missing_docs)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
 
 pub mod shown_again;
 
