@@ -91,6 +91,8 @@ impl Rooms {
             with_tokens(config);
             config.egress.allow = vec!["127.0.0.1".to_owned()];
             config.mcp = vec![entry];
+            // The most that an entry may ask for.
+            config.tools.timeout = Duration::from_secs(600);
             config.approval.sweep = Duration::from_millis(100);
             (config.limits.turns_per_minute, config.limits.decisions_per_minute) = (Some(0), Some(0));
             config.limits.requests_per_minute = Some(0);
