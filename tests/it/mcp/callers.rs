@@ -125,7 +125,8 @@ async fn a_user_that_no_header_can_name_has_a_failed_call_and_nothing_is_sent() 
 #[tokio::test]
 async fn sessions_make_room_for_others_only_while_no_call_uses_them() {
     let rooms = Rooms::start().await;
-    let lines = json!({ "headers": { "x-user": "{thread_id} {session_id}", "x-key": "key-1" }, "timeout": "5m" });
+    let lines =
+        json!({ "headers": { "x-user": "{thread_id} {session_id}", "x-key": "key-1" }, "timeout": "5m" });
     let (mut server, ann, _) = rooms.server("a", &lines).await;
     let waits = hold(&mut server, &ann, "wait").await;
     let thread = ann.call(&waits).await["thread_id"].as_str().unwrap().to_owned();
