@@ -3,15 +3,15 @@
 
 use crate::mcp::{Steered, definition};
 use crate::previews::{World, server};
-use crate::support::{Embedded, SamplePage, call, code_of, eventually, in_repository};
+use crate::support::{Embedded, SamplePage, call, code_of, eventually, in_repository, scratch};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A folder of this name with the page of this version, its configuration of Vite, and the installed packages that it imports.
 fn page_of(name: &str, version: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample_pages").join(name);
+    let folder = scratch().join("sample_pages").join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).unwrap();
     }

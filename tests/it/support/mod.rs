@@ -63,7 +63,7 @@ pub(crate) use nginx::Nginx;
 pub(crate) use oidc::Oidc;
 pub(crate) use page_package::{PagePackage, code_of, in_repository};
 pub(crate) use pgbouncer::Pgbouncer;
-pub(crate) use postgres::{Cluster, Synced, empty_postgres, postgres, postgres_if_chosen};
+pub(crate) use postgres::{Cluster, Synced, empty_postgres, postgres, postgres_if_chosen, scratch};
 pub(crate) use process::Process;
 pub(crate) use proxy::{Commit, Proxy};
 pub(crate) use recording::{Cost, Transactions};

@@ -1,5 +1,6 @@
 //! The npm package of the repository (`packages/page`), packed and installed as a team does it.
 
+use super::scratch;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +38,7 @@ impl PagePackage {
     }
 
     fn install() -> Self {
-        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page_package");
+        let home = scratch().join("page_package");
         if home.exists() {
             fs::remove_dir_all(&home).unwrap();
         }

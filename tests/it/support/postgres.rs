@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -15,6 +16,13 @@ const CHOICE: &str = "TEST_DATABASE";
 
 const MISSING: &str =
     "these tests need Postgres (Debian: apt install postgresql); what went wrong stands above";
+
+/// The folder of the files that the tests of this process share. The tests run on both databases at once.
+#[expect(clippy::disallowed_methods, reason = "says how to test; no part of the program's configuration")]
+pub(crate) fn scratch() -> PathBuf {
+    let database = std::env::var(CHOICE).unwrap_or_else(|_| "sqlite".to_owned());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(database)
+}
 
 /// The URL of an unused database if the tests without a required database run on Postgres.
 #[expect(clippy::disallowed_methods, reason = "says how to test; no part of the program's configuration")]
