@@ -94,6 +94,8 @@ impl Rooms {
             // The most that an entry may ask for.
             config.tools.timeout = Duration::from_secs(600);
             config.approval.sweep = Duration::from_millis(100);
+            // A decision about a call that waits for others waits as long as they take.
+            config.approval.wait = Duration::from_secs(300);
             (config.limits.turns_per_minute, config.limits.decisions_per_minute) = (Some(0), Some(0));
             config.limits.requests_per_minute = Some(0);
         }))
