@@ -7,6 +7,7 @@ use crate::support::eventually;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::task::JoinSet;
 
 fn named() -> Value {
     json!({ "headers": { "x-user": "{tenant_id}/{user_id}", "x-key": "key-1" } })
@@ -153,12 +154,12 @@ async fn while_all_sessions_have_calls_a_call_of_one_more_caller_fails_and_nothi
     let rooms = Rooms::start().await;
     let lines = json!({ "headers": { "x-user": "{user_id}", "x-key": "key-1" }, "timeout": "5m" });
     let (mut server, ann, _) = rooms.server("a", &lines).await;
-    let mut decisions = Vec::new();
+    let mut decisions = JoinSet::new();
     for n in 0..64 {
         let person = server.client.as_user("t1", &format!("user-{n}"), &[]);
         let id = hold(&mut server, &person, "wait").await;
         // A decision answers once its call has ended.
-        decisions.push(tokio::spawn(async move { person.approve(&id).await }));
+        decisions.spawn(async move { person.approve(&id).await });
         let called = async || (rooms.requests_of("a", "tools/call").await.len() == n + 1).then_some(());
         eventually("the call is made", called).await;
     }
@@ -166,8 +167,7 @@ async fn while_all_sessions_have_calls_a_call_of_one_more_caller_fails_and_nothi
     let why = "The tool failed: its server has too many sessions now; the tool did not run";
     assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(why)));
     rooms.set("a", &json!({ "go": true })).await;
-    for decided in decisions {
-        let ended = decided.await.unwrap();
+    for ended in decisions.join_all().await {
         assert_eq!(ended.body["state"], "succeeded", "{:?}", ended.body);
     }
     assert_eq!(approved(&mut server, &ann, "n").await["state"], "succeeded");
