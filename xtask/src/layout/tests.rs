@@ -126,7 +126,7 @@ fn meaningless_names_are_found() {
     );
     assert_eq!(found(&[("src/http/api.rs", "\npub(crate) mod helpers {}")]), ["src/http/api.rs:2 [name]"]);
     assert_eq!(found(&[("src/http/api.rs", "m! {\n mod helpers {} }")]), ["src/http/api.rs:2 [name]"]);
-    assert!(found(&[("src/http/api.rs", "use holdpoint::domain::types;\nfn helpers() {}")]).is_empty());
+    assert!(found(&[("src/http/api.rs", "use holdpoint::tools::types;\nfn helpers() {}")]).is_empty());
 }
 
 #[test]

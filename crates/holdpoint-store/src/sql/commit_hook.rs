@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// no hook.
 ///
 /// ```
-/// use holdpoint::app::{Commit, CommitFailed, CommitHook};
-/// use holdpoint::handlers::BoxFuture;
+/// use holdpoint_store::{Commit, CommitFailed, CommitHook};
+/// use futures::future::BoxFuture;
 ///
 /// /// Fails each commit of an approval, after the database has made the commit.
 /// #[derive(Debug)]
