@@ -110,8 +110,8 @@ impl Executor {
             },
             Err(why) => Outcome::Failed(why),
         };
-        let of = (permit.tool_call_id(), permit.execution());
-        self.write_down(of, permit.edit(), outcome, permit.waited(), None).await
+        let (id, execution) = (permit.tool_call_id(), permit.execution());
+        self.write_down(id, execution, permit.edit(), outcome, permit.waited(), None).await
     }
 
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
@@ -143,7 +143,7 @@ impl Executor {
         let mut tool = self.tasks.spawn(async move { executor.begin(permit).await });
         // Boxed, because most tools report nothing.
         let reports =
-            Box::pin(progress::keep_reports((&self.store, &self.tasks), tool_call_id, execution, &waited));
+            Box::pin(progress::keep_reports(&self.store, &self.tasks, tool_call_id, execution, &waited));
         let ended = tokio::select! {
             ended = self.end_of(&mut tool, execution, &heartbeat, (&cancellation, &waited)) => ended,
             never = reports => match never {},
@@ -152,8 +152,9 @@ impl Executor {
         drop(heartbeat);
         let unknown = match ended {
             Ok(Returned::Outcome(outcome)) => {
-                let of = (tool_call_id, execution);
-                return self.write_down(of, edit.as_ref(), outcome, &waited, offer).await;
+                return self
+                    .write_down(tool_call_id, execution, edit.as_ref(), outcome, &waited, offer)
+                    .await;
             }
             Ok(Returned::Accepted(owner)) => {
                 return self.hand_over(tool_call_id, execution, &owner, asks).await;
@@ -161,10 +162,9 @@ impl Executor {
             Err(unknown) => unknown,
         };
         tracing::warn!("abandoned a tool that did not return");
-        let of = (tool_call_id, execution);
-        let written = self.write_down(of, edit.as_ref(), unknown, &waited, None).await;
+        let written = self.write_down(tool_call_id, execution, edit.as_ref(), unknown, &waited, None).await;
         let executor = self.clone();
-        let late = async move { executor.settle_late(tool, of, edit.as_ref()).await };
+        let late = async move { executor.settle_late(tool, tool_call_id, execution, edit.as_ref()).await };
         self.tasks.spawn(late);
         written
     }
@@ -245,7 +245,8 @@ impl Executor {
     async fn settle_late(
         &self,
         mut tool: JoinHandle<Returned>,
-        (tool_call_id, execution): (ToolCallId, Execution),
+        tool_call_id: ToolCallId,
+        execution: Execution,
         edit: Option<&Edit>,
     ) {
         let returned = tokio::select! {
@@ -258,7 +259,7 @@ impl Executor {
         };
         // A report that comes after the first outcome is not stored.
         let waited = Waited::default();
-        match self.write_down((tool_call_id, execution), edit, outcome, &waited, None).await {
+        match self.write_down(tool_call_id, execution, edit, outcome, &waited, None).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
         }
@@ -267,7 +268,8 @@ impl Executor {
     /// Settles an execution, and returns the result for its call.
     async fn write_down(
         &self,
-        (tool_call_id, execution): (ToolCallId, Execution),
+        tool_call_id: ToolCallId,
+        execution: Execution,
         edit: Option<&Edit>,
         outcome: Outcome,
         waited: &Waited,
@@ -282,7 +284,7 @@ impl Executor {
             return Ok(Ran::Ended(state));
         }
         let last = LastReport::of(waited);
-        let settle = || self.settle((tool_call_id, execution), &outcome, &result, &last);
+        let settle = || self.settle(tool_call_id, execution, &outcome, &result, &last);
         let settled = persist(self.lease, settle).await?;
         match settled.value {
             Settled::Ended(state) => return Ok(Ran::Ended(state)),
@@ -337,7 +339,8 @@ impl Executor {
 
     async fn settle(
         &self,
-        (tool_call_id, execution): (ToolCallId, Execution),
+        tool_call_id: ToolCallId,
+        execution: Execution,
         outcome: &Outcome,
         result: &str,
         last: &LastReport<'_>,

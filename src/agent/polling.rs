@@ -89,10 +89,10 @@ impl Executor {
 
     async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) -> Result<(), StoreError> {
         let heartbeat = self.keep_polls(polled.polls.clone());
-        let (waited, of) = (Waited::default(), (polled.call.id, polled.polls.execution));
+        let (waited, id, execution) = (Waited::default(), polled.call.id, polled.polls.execution);
         let ended = tokio::select! {
             ended = self.poll_until_end(&polled, &heartbeat, asks, &waited) => ended?,
-            never = progress::keep_reports((&self.store, &self.tasks), of.0, of.1, &waited) => match never {},
+            never = progress::keep_reports(&self.store, &self.tasks, id, execution, &waited) => match never {},
         };
         drop(heartbeat);
         let PolledCall { polls, call, .. } = polled;
@@ -103,7 +103,7 @@ impl Executor {
                 let last = LastReport::of(&waited);
                 let settle = || async {
                     let write = self.store.urgent_write().await?;
-                    Box::pin(last.store(&write, of.0, of.1)).await?;
+                    Box::pin(last.store(&write, id, execution)).await?;
                     let settled = write.settle_polled(&polls, &outcome, result.clone()).await?;
                     write.commit().await?;
                     Ok(settled)
@@ -134,7 +134,7 @@ impl Executor {
         loop {
             next = match next {
                 Some(Next::Task(task)) => {
-                    return Ok(self.poll_task((polled, &task), heartbeat, questions, waited).await);
+                    return Ok(self.poll_task(polled, &task, heartbeat, questions, waited).await);
                 }
                 Some(Next::Round(round)) => {
                     match self.play_round(polled, &round, heartbeat, &mut questions).await? {
@@ -152,7 +152,8 @@ impl Executor {
 
     async fn poll_task(
         &self,
-        (PolledCall { server: server_name, conversation, .. }, task): (&PolledCall, &TaskId),
+        PolledCall { server: server_name, conversation, .. }: &PolledCall,
+        task: &TaskId,
         heartbeat: &Heartbeat,
         mut questions: Questions,
         waited: &Waited,

@@ -17,7 +17,8 @@ const MORE: Duration = Duration::from_secs(1);
 
 /// Stores the reports of an execution until this future is dropped.
 pub(super) async fn keep_reports(
-    (store, tasks): (&Store, &Tasks),
+    store: &Store,
+    tasks: &Tasks,
     call: ToolCallId,
     execution: Execution,
     waited: &Waited,

@@ -80,7 +80,8 @@ struct Place {
 impl Authorization {
     /// Prepares the requests for the tokens of the server with this entry. Sends nothing.
     pub(super) fn new(
-        (server, key): (&McpServer, &str),
+        server: &McpServer,
+        key: &str,
         config: &McpOauth,
         url: &Url,
         reach: &Reach,

@@ -83,8 +83,8 @@ impl Entry {
                 let redaction = Redaction::new(headers.secrets().chain([text, url.to_string()]));
                 let authorization = match &server.oauth {
                     Some(oauth) => {
-                        let of = (server, key.as_str());
-                        Some(Arc::new(Authorization::new(of, oauth, &url, reach, redaction.clone())?))
+                        let secrets = redaction.clone();
+                        Some(Arc::new(Authorization::new(server, &key, oauth, &url, reach, secrets)?))
                     }
                     None => None,
                 };

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 /// Maximum number of sessions of a server, besides the one that lists its tools.
 const SESSIONS_MAX: usize = 64;
-/// A session that was not used for as long is closed with the next call of anybody.
+/// A session that was not used for as long is closed at the next call of any caller.
 const UNUSED_MAX: Duration = Duration::from_secs(10 * 60);
 
 pub(super) struct Sessions {
