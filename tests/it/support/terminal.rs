@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// The result of a command.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ impl Ended {
 pub(crate) struct Pty {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
 
 impl Pty {
@@ -60,14 +62,14 @@ impl Pty {
         let keyboard = File::from(keyboard);
         let (mut screen, shown) = (keyboard.try_clone().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
         let seen = shown.clone();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut piece = [0; 1024];
             // The read fails once no process has the other end.
             while let Ok(length @ 1..) = screen.read(&mut piece) {
                 seen.lock().unwrap().extend_from_slice(&piece[..length]);
             }
         });
-        Self { keyboard, shown }
+        Self { keyboard, shown, reader }
     }
 
     /// The other end, for a process.
@@ -83,6 +85,13 @@ impl Pty {
     /// What is shown so far. A character of several bytes may have come in part.
     pub(crate) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// All that was shown, after the last process has left the terminal. The end of a process is no end of its
+    /// output: the reader may have a part of it before it.
+    pub(crate) async fn shown_to_the_end(&self) -> String {
+        eventually("all output is read", async || self.reader.is_finished().then_some(())).await;
+        self.shown()
     }
 
     /// Waits until this text is shown this many times.

@@ -121,7 +121,7 @@ impl AtTerminal {
     /// The exit code, and everything that was shown.
     async fn ends(mut self) -> (i32, String) {
         let code = eventually("the command ends", async || self.child.try_wait().unwrap()).await;
-        (code.code().unwrap(), self.pty.shown())
+        (code.code().unwrap(), self.pty.shown_to_the_end().await)
     }
 }
 
