@@ -324,13 +324,14 @@ impl App {
         let tickets = Tickets::new(store.ticket_key(fresh_key(&SystemEntropy)?).await?, clock.clone());
         let app = Self::join(parts, store, metrics, tickets)?;
         app.warn_of_inexact_numbers();
-        let servers = tools::mcp_servers(&app.config, &app.api)?;
+        #[cfg(feature = "mcp")]
+        let servers = tools::mcp_servers(&app.config, &app.api, &app.tasks)?;
         // The future is large. Boxing keeps it out of the futures of all callers.
         Box::pin(app.prepare()).await?;
         app.auth.prepare();
+        #[cfg(feature = "mcp")]
         for server in servers {
-            let tasks = app.tasks.clone();
-            app.tasks.spawn_background(async move { server.run(tasks).await });
+            app.tasks.spawn_background(server);
         }
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(approvals.clone().run_claims());

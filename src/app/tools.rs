@@ -1,12 +1,17 @@
 //! The tools of a server, as the configuration describes them.
 
 use super::AppError;
+#[cfg(feature = "mcp")]
+use crate::agent::Tasks;
 use crate::config::{Config, ConfigError, mcp_key, worker_tool_key};
+#[cfg(feature = "mcp")]
 use crate::http::Api;
 use crate::http_tools::HttpTool;
-use crate::mcp::{self, Server};
+use crate::mcp;
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::{ToolRegistry, ToolSpec};
+#[cfg(feature = "mcp")]
+use futures::{FutureExt, future::BoxFuture};
 use holdpoint_core::clock::SystemClock;
 use holdpoint_egress::Reach;
 use std::sync::Arc;
@@ -64,13 +69,20 @@ pub(super) fn announce(tools: &mut ToolRegistry, config: &Config) -> Result<(), 
     Ok(())
 }
 
-/// Returns the servers of `[[mcp]]`, not yet connected.
-pub(super) fn mcp_servers(config: &Config, api: &Api) -> Result<Vec<Server>, ConfigError> {
+/// Returns the work of the servers of `[[mcp]]`, not yet begun.
+#[cfg(feature = "mcp")]
+pub(super) fn mcp_servers(
+    config: &Config,
+    api: &Api,
+    tasks: &Tasks,
+) -> Result<Vec<BoxFuture<'static, ()>>, ConfigError> {
     let reach = reach(config);
-    let servers = config.mcp.iter().enumerate();
-    let server =
-        |(index, server)| Server::new(config, index, server, &reach, api.tools.clone(), api.store.clone());
-    servers.map(server).collect()
+    let work = |(index, server)| {
+        let (tools, store) = (api.tools.clone(), api.store.clone());
+        let server = mcp::Server::new(config, index, server, &reach, tools, store)?;
+        Ok(server.run(tasks.clone()).boxed())
+    };
+    config.mcp.iter().enumerate().map(work).collect()
 }
 
 /// Returns the addresses that requests to services may reach.

@@ -1,6 +1,7 @@
 //! The names of the tools of MCP servers.
 
-use crate::tools::SEPARATOR;
+use crate::config::McpServer;
+use crate::tools::{SEPARATOR, ServerTools};
 use holdpoint_core::hex::hex;
 use sha2::{Digest, Sha256};
 
@@ -21,6 +22,13 @@ pub(crate) fn local_name(server: &str, tool: &str) -> String {
     let kept = tool.chars().take(room).map(|c| if is_usable(c) { c } else { '_' });
     let hash: String = hex(&Sha256::digest(tool)).chars().take(HASH_LEN).collect();
     format!("{prefix}{}_{hash}", kept.collect::<String>())
+}
+
+/// Returns the names that the tools of a server of the configuration can have.
+pub(crate) fn announced(server: &McpServer) -> ServerTools {
+    let only = server.tools.as_ref();
+    let only = only.map(|tools| tools.iter().map(|tool| local_name(&server.name, tool)).collect());
+    ServerTools { server: server.name.clone(), only }
 }
 
 #[cfg(test)]
