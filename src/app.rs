@@ -40,13 +40,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-pub use tools::{configured_tools, demo_tools};
+pub use tools::configured_tools;
+#[cfg(feature = "demo")]
+pub use tools::demo_tools;
 pub use uuid::Uuid;
 
 /// The grace time of a metrics request that is in progress at shutdown.
 const LAST_SCRAPE: Duration = Duration::from_secs(1);
 
 /// The number of files that a process opens besides client connections: database, models and issuer.
+#[cfg(feature = "cli")]
 const OTHER_FILES: u64 = 100;
 
 /// A server that is ready to serve.
@@ -177,6 +180,7 @@ fn fresh_key(entropy: &dyn Entropy) -> Result<SecretString, AppError> {
 
 /// Raises the limit of open files of this process as far as the system allows. Logs a warning if the result
 /// is too low for `limits.connections`.
+#[cfg(feature = "cli")]
 pub fn open_many_files(config: &Config) {
     let connections = config.limits.caps(config.auth.mode).connections;
     let needed = connections.map_or(0, |max| u64::from(max.get()) + OTHER_FILES);

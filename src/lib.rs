@@ -78,6 +78,11 @@
 //! `ARCHITECTURE.md` describes each step under "One turn" and "One decision".
 
 #![warn(missing_docs)]
+// Parts that serve a feature alone have their types where the others of the kind are.
+#![cfg_attr(
+    not(all(feature = "cli", feature = "console", feature = "demo", feature = "mcp", feature = "websocket")),
+    expect(dead_code, unused_imports)
+)]
 
 mod agent;
 pub mod app;
@@ -99,6 +104,7 @@ mod rate_limit;
 mod slack;
 mod startup;
 pub mod telemetry;
+#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod terminal;
 pub mod tools;

@@ -8,6 +8,7 @@ use crate::config::{Config, ConfigError, mcp_key, worker_tool_key};
 use crate::http::Api;
 use crate::http_tools::HttpTool;
 use crate::mcp;
+#[cfg(feature = "demo")]
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::{ToolRegistry, ToolSpec};
 #[cfg(feature = "mcp")]
@@ -20,6 +21,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// The folder cannot be created or opened.
+#[cfg(feature = "demo")]
 pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     let folder = &config.tools.files_dir;
     let failed = |error| AppError::new("tools.files_dir", format!("{}: {error}", folder.display()));
@@ -32,14 +34,18 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     Ok(registry)
 }
 
-/// Returns the tools of the configuration: the demo tools, unless `tools.demo` is off, `[[http_tools]]` and
-/// `[[worker_tools]]`.
+/// Returns the tools of the configuration: the demo tools (feature `demo`), unless `tools.demo` is off,
+/// `[[http_tools]]` and `[[worker_tools]]`.
 ///
 /// # Errors
-/// As [`demo_tools`]. A file of a tool cannot be read, a value of it cannot be used, or two tools have the
+/// The folder of the demo tools cannot be opened. A file of a tool cannot be read, a value of it cannot be used, or two tools have the
 /// same name.
 pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
-    let mut registry = if config.tools.demo { demo_tools(config)? } else { ToolRegistry::new() };
+    let mut registry = ToolRegistry::new();
+    #[cfg(feature = "demo")]
+    if config.tools.demo {
+        registry = demo_tools(config)?;
+    }
     let reach = reach(config);
     for (index, tool) in config.http_tools.iter().enumerate() {
         let (name, entry) = (&tool.name, tool);

@@ -190,6 +190,7 @@ impl Config {
                  expected a loopback address, auth.mode = \"jwt\", or auth.allow_insecure = true",
             );
         }
+        self.check_features()?;
         self.server.check()?;
         self.database.check()?;
         self.model.check()?;
@@ -210,6 +211,21 @@ impl Config {
         self.stream.check()?;
         self.limits.check()?;
         self.log.check()
+    }
+
+    /// Refuses what this program is built without. A key that does nothing would be a promise that no one keeps.
+    fn check_features(&self) -> Result<(), ConfigError> {
+        let absent = [
+            ("mcp", "mcp", cfg!(feature = "mcp") || self.mcp.is_empty()),
+            ("server.console", "console", cfg!(feature = "console") || self.server.console != Some(true)),
+            ("auth.client_id", "console", cfg!(feature = "console") || self.auth.client_id.is_none()),
+        ];
+        match absent.into_iter().find(|(_, _, is_served)| !is_served) {
+            Some((key, feature, _)) => {
+                wrong(key, format!("expected none: this program is built without the feature `{feature}`"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses tools that need several people in mode `none`. Without authentication there is only one user.
@@ -250,7 +266,8 @@ impl Config {
 
     /// Returns whether the server serves the console.
     pub(crate) fn serves_console(&self) -> bool {
-        self.server.console.unwrap_or(self.auth.mode == AuthMode::Jwt || self.faces_only_this_machine())
+        let by_default = self.auth.mode == AuthMode::Jwt || self.faces_only_this_machine();
+        cfg!(feature = "console") && self.server.console.unwrap_or(by_default)
     }
 
     /// Returns the address of the console, if other services can link to it.

@@ -4,6 +4,7 @@ use super::auth::Authenticator;
 use super::body::known_query::KnownQuery;
 use super::body::posted::Bounds;
 use super::document::{for_generators, refined};
+#[cfg(feature = "websocket")]
 use super::events::websocket::WebSockets;
 use super::middleware::admit::{Middleware, Shared};
 use super::middleware::allow::Allowed;
@@ -185,10 +186,19 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
 }
 
 /// The paths that are served but are not in the OpenAPI document.
-const UNDOCUMENTED: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
+const UNDOCUMENTED: &[&str] = &[
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    #[cfg(feature = "websocket")]
+    "/ws",
+];
 
 fn beside() -> impl Iterator<Item = (&'static str, Method)> {
-    let read = UNDOCUMENTED.into_iter().chain(routes::console::paths()).map(|path| (path, Method::GET));
+    let read = UNDOCUMENTED.iter().copied().chain(routes::console::paths()).map(|path| (path, Method::GET));
     read.chain([(routes::slack::PATH, Method::POST)])
 }
 
@@ -242,9 +252,12 @@ pub(crate) fn endpoint(
     if settings.metrics {
         routes = routes::health::metrics(routes, with.scrape.clone());
     }
-    let message_bytes = settings.body_bytes;
-    let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
-    routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
+    #[cfg(feature = "websocket")]
+    {
+        let message_bytes = settings.body_bytes;
+        let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
+        routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
+    }
     if with.deliveries.slack().is_some() {
         let pressed = routes::slack::Interactions { approvals: with.approvals.clone(), tasks: tasks.clone() };
         let pressed = Arc::new(pressed);

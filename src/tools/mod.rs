@@ -58,6 +58,7 @@ mod card_facts;
 mod configured;
 mod current;
 mod exact_numbers;
+#[cfg(feature = "demo")]
 pub mod files;
 pub(crate) mod gate;
 mod headline;

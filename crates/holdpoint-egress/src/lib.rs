@@ -6,6 +6,7 @@
 mod addresses;
 pub mod callback;
 mod frames;
+#[cfg(feature = "oauth")]
 mod oauth;
 mod post;
 mod reach;
@@ -14,6 +15,7 @@ pub mod standard_webhooks;
 mod trace;
 
 pub use frames::{Broken, ERROR, Frame, Frames, Framing};
+#[cfg(feature = "oauth")]
 pub use oauth::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
 pub use post::{Post, Unanswered};
 pub use reach::Reach;

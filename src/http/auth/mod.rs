@@ -3,20 +3,19 @@
 //! Of this module only `sign_ins` reads rows, for a cookie with a signature of the servers: bad credentials cost the
 //! database nothing. A token does not choose how it is verified.
 
-mod begun;
 mod claims;
 pub(in crate::http) mod failure;
-mod identity;
-mod issuer;
 mod jwks;
 pub(in crate::http) mod loopback;
-mod places;
+mod network;
 mod reporter;
-mod sealed;
 mod session;
 pub(in crate::http) mod session_routes;
+#[cfg(feature = "console")]
 mod sign_in;
-mod sign_ins;
+#[cfg(not(feature = "console"))]
+#[path = "no_sign_in.rs"]
+mod sign_in;
 mod signatures;
 mod signing;
 mod ticket;
@@ -29,25 +28,20 @@ use crate::entropy::Entropy;
 use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::console;
-use crate::rate_limit::{RateLimit, RateLimited};
-use begun::Ended;
+use crate::rate_limit::RateLimited;
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_store::Store;
-use identity::Identity;
-use issuer::Issuer;
-use places::Places;
-pub(in crate::http) use places::{Network, network_of};
+pub(in crate::http) use network::{Network, network_of};
 use poem::http::Method;
 use poem::http::header::AUTHORIZATION;
 use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 pub(in crate::http) use reporter::Reporter;
-use sealed::Seal;
 pub(in crate::http) use session::{END, Session};
-use sign_in::SignIn;
-pub(crate) use sign_ins::SignIns;
+use sign_in::{SignIn, SignInParts};
+pub(crate) use sign_in::SignIns;
 use std::sync::Arc;
 pub(crate) use ticket::Tickets;
 use ticket::Unused;
@@ -99,43 +93,9 @@ impl Authenticator {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
             AuthMode::Jwt => {
                 let tokens = Arc::new(Tokens::new(auth, clock.clone(), tasks.clone())?);
-                let Some(client_id) = auth.client_id.clone() else {
-                    return Ok(Self::Tokens(Box::new(ByToken { tokens, tickets, sign_in: None })));
-                };
-                let url = config.server.public_url.as_deref().unwrap_or_default();
-                let callback = format!("{url}{}", sign_in::CALLBACK_PATH);
-                let issuer = Arc::new(Issuer::new(config, client_id, callback, clock.clone())?);
                 let key = tickets.key().clone();
-                let kept = auth.session_key.clone().map(|session_key| {
-                    Arc::new(SignIns::new(sign_ins::Parts {
-                        store,
-                        issuer: issuer.clone(),
-                        identity: Identity {
-                            from: auth.session_from,
-                            tokens: tokens.clone(),
-                            issuer: issuer.clone(),
-                            clock: clock.clone(),
-                        },
-                        seal: Seal::new(session_key),
-                        key: key.clone(),
-                        lasts: auth.session_max,
-                        requests: RateLimit::new(config.limits.caps(auth.mode).requests_per_minute),
-                        tasks,
-                        clock: clock.clone(),
-                        entropy: entropy.clone(),
-                    }))
-                });
-                let sign_in = Some(SignIn {
-                    home: format!("{url}/"),
-                    issuer,
-                    tokens: tokens.clone(),
-                    kept,
-                    ended: Ended::default(),
-                    places: Places::default(),
-                    key,
-                    clock,
-                    entropy,
-                });
+                let parts = SignInParts { tokens: tokens.clone(), store, key, tasks, clock, entropy };
+                let sign_in = SignIn::new(config, parts)?;
                 Ok(Self::Tokens(Box::new(ByToken { tokens, tickets, sign_in })))
             }
         }
@@ -158,7 +118,7 @@ impl Authenticator {
     /// Returns the sign-ins that the server keeps, if it keeps any.
     pub(crate) fn sign_ins(&self) -> Option<Arc<SignIns>> {
         let Self::Tokens(by_token) = self else { return None };
-        by_token.sign_in.as_ref()?.kept.clone()
+        by_token.sign_in.as_ref()?.kept().cloned()
     }
 
     /// Starts to fetch the issuer's keys. The server starts without waiting for them.
@@ -192,7 +152,7 @@ impl Authenticator {
             tickets.read(&ticket).map_err(AuthFailure::from)
         } else if let Some(cookie) = session::value(headers).filter(|_| by_cookie) {
             let session = session::check(request, cookie)?;
-            match sign_in.as_ref().and_then(|sign_in| sign_in.kept.as_ref()) {
+            match sign_in.as_ref().and_then(SignIn::kept) {
                 Some(kept) => kept.resume(cookie, session).await,
                 None => tokens.check(cookie).await.map(|known| Known { session: Some(session), ..known }),
             }

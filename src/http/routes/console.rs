@@ -37,6 +37,7 @@ struct File {
     bytes: &'static [u8],
 }
 
+#[cfg(feature = "console")]
 macro_rules! file {
     ($path:expr, $media_type:expr, $name:literal) => {
         File { path: $path, media_type: $media_type, bytes: include_bytes!(concat!("../../console/", $name)) }
@@ -46,6 +47,11 @@ macro_rules! file {
     };
 }
 
+/// Without the feature `console`, the server has no files of it.
+#[cfg(not(feature = "console"))]
+const FILES: &[File] = &[];
+
+#[cfg(feature = "console")]
 const FILES: &[File] = &[
     file!("/", HTML, "index.html"),
     file!(CSS, "style.css"),

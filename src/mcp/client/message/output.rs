@@ -100,7 +100,7 @@ pub(in crate::mcp) fn named(mime_type: &str, base64: &str, uri: Option<&str>) ->
 
 #[cfg(test)]
 mod tests {
-    use crate::mcp::client::message::output;
+    use super::output;
     use crate::mcp::client::log::log_rate::LogRate;
     use crate::mcp::client::message::raw::admitted;
     use serde_json::{Value, json};

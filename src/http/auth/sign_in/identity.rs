@@ -1,9 +1,9 @@
 //! The person that an answer of the issuer names, by `auth.session_from`.
 
 use super::issuer::{Granted, Issuer};
-use super::token::Tokens;
-use super::validity::LEEWAY_SECONDS;
-use super::{Expiry, Known};
+use crate::http::auth::token::Tokens;
+use crate::http::auth::validity::LEEWAY_SECONDS;
+use crate::http::auth::{Expiry, Known};
 use crate::config::SessionFrom;
 use crate::http::auth::failure::{AuthFailure, Unknown};
 use holdpoint_core::clock::Clock;
@@ -12,17 +12,17 @@ use std::time::Duration;
 
 /// Finds out who has signed in.
 #[derive(Debug)]
-pub(super) struct Identity {
-    pub(super) from: SessionFrom,
-    pub(super) tokens: Arc<Tokens>,
-    pub(super) issuer: Arc<Issuer>,
-    pub(super) clock: Arc<dyn Clock>,
+pub(in crate::http::auth) struct Identity {
+    pub(in crate::http::auth) from: SessionFrom,
+    pub(in crate::http::auth) tokens: Arc<Tokens>,
+    pub(in crate::http::auth) issuer: Arc<Issuer>,
+    pub(in crate::http::auth) clock: Arc<dyn Clock>,
 }
 
 impl Identity {
     /// Returns the person, and how long they are known: never longer than the access token counts, with the leeway of
     /// every token.
-    pub(super) async fn of(&self, granted: &Granted) -> Result<Known, AuthFailure> {
+    pub(in crate::http::auth) async fn of(&self, granted: &Granted) -> Result<Known, AuthFailure> {
         let known = match self.from {
             SessionFrom::AccessToken => return self.tokens.check(&granted.access_token).await,
             SessionFrom::IdToken => {

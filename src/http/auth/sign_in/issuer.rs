@@ -25,7 +25,7 @@ use std::time::Duration;
 /// How long the addresses of the issuer are cached.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// Timeout for each response of the issuer.
-pub(super) const TIMEOUT: Duration = ISSUER_TIMEOUT;
+pub(in crate::http::auth) const TIMEOUT: Duration = ISSUER_TIMEOUT;
 /// How long the server does not ask for the addresses again after a failure.
 const REST: Duration = Duration::from_secs(1);
 /// The one method of RFC 7636 that the server uses.
@@ -36,10 +36,10 @@ const SCOPE: &str = "scope";
 
 /// The issuer.
 #[derive(Debug)]
-pub(super) struct Issuer {
+pub(in crate::http::auth) struct Issuer {
     client_id: ClientId,
     /// The name that the issuer has in its tokens.
-    pub(super) name: String,
+    pub(in crate::http::auth) name: String,
     params: BTreeMap<String, String>,
     callback: RedirectUrl,
     discovery: Url,
@@ -88,17 +88,17 @@ struct Document {
 
 /// What the issuer gave for a code or for a refresh token.
 #[derive(Debug)]
-pub(super) struct Granted {
-    pub(super) access_token: String,
-    pub(super) refresh_token: Option<String>,
-    pub(super) id_token: Option<String>,
+pub(in crate::http::auth) struct Granted {
+    pub(in crate::http::auth) access_token: String,
+    pub(in crate::http::auth) refresh_token: Option<String>,
+    pub(in crate::http::auth) id_token: Option<String>,
     /// How long the access token lasts, if the issuer says so.
-    pub(super) expires_in: Option<Duration>,
+    pub(in crate::http::auth) expires_in: Option<Duration>,
 }
 
 /// Why the issuer gave no tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotGranted {
+pub(in crate::http::auth) enum NotGranted {
     /// The issuer could not be asked.
     Unreachable,
     /// The code or the refresh token does not count, or no longer (`invalid_grant`).
@@ -126,7 +126,7 @@ type TokenClient = Client<
 
 impl Issuer {
     /// Returns the issuer of the configuration, to which this client belongs. It sends browsers back to `callback`.
-    pub(super) fn new(
+    pub(in crate::http::auth) fn new(
         config: &Config,
         client_id: String,
         callback: String,
@@ -151,7 +151,7 @@ impl Issuer {
     }
 
     /// Returns the address at which a person signs in.
-    pub(super) async fn sign_in_url(&self, state: String, verifier: String) -> Result<String, NotGranted> {
+    pub(in crate::http::auth) async fn sign_in_url(&self, state: String, verifier: String) -> Result<String, NotGranted> {
         let found = self.found().await?;
         let client =
             self.of_tokens().set_auth_uri(found.authorization).set_redirect_uri(self.callback.clone());
@@ -166,7 +166,7 @@ impl Issuer {
     }
 
     /// Returns the tokens for a code.
-    pub(super) async fn exchange(&self, code: String, verifier: String) -> Result<Granted, NotGranted> {
+    pub(in crate::http::auth) async fn exchange(&self, code: String, verifier: String) -> Result<Granted, NotGranted> {
         let found = self.found().await?;
         let client = self.of_tokens().set_token_uri(found.token).set_redirect_uri(self.callback.clone());
         let mut request = client
@@ -179,7 +179,7 @@ impl Issuer {
     }
 
     /// Returns new tokens for a refresh token. Many issuers take a refresh token once, and give the next one.
-    pub(super) async fn refresh(&self, token: String) -> Result<Granted, NotGranted> {
+    pub(in crate::http::auth) async fn refresh(&self, token: String) -> Result<Granted, NotGranted> {
         let found = self.found().await?;
         let (client, token) = (self.of_tokens().set_token_uri(found.token), RefreshToken::new(token));
         let mut request = client.exchange_refresh_token(&token);
@@ -190,7 +190,7 @@ impl Issuer {
     }
 
     /// Revokes a refresh token (RFC 7009). Does nothing if the issuer has no address for that.
-    pub(super) async fn revoke(&self, token: &str) -> Result<(), Unreachable> {
+    pub(in crate::http::auth) async fn revoke(&self, token: &str) -> Result<(), Unreachable> {
         let found = self.found().await.map_err(|_| Unreachable("its addresses are not known".to_owned()))?;
         let Some(url) = found.revocation else { return Ok(()) };
         self.post_token(url, token, "refresh_token").await?;
@@ -198,7 +198,7 @@ impl Issuer {
     }
 
     /// Returns what the issuer says about an access token (RFC 7662).
-    pub(super) async fn introspect(&self, token: &str) -> Result<Map<String, Value>, AuthFailure> {
+    pub(in crate::http::auth) async fn introspect(&self, token: &str) -> Result<Map<String, Value>, AuthFailure> {
         let found = self.found().await.map_err(|_| AuthFailure::IssuerUnavailable)?;
         let answer = match found.introspection {
             Some(url) => self.post_token(url, token, "access_token").await,
@@ -229,12 +229,12 @@ impl Issuer {
     }
 
     /// The name of the server at the issuer.
-    pub(super) fn client_id(&self) -> &str {
+    pub(in crate::http::auth) fn client_id(&self) -> &str {
         &self.client_id
     }
 
     /// Returns the address at which a browser ends the session of a person at the issuer, if the issuer has one.
-    pub(super) async fn end_session_url(&self, id_token: Option<&str>) -> Option<String> {
+    pub(in crate::http::auth) async fn end_session_url(&self, id_token: Option<&str>) -> Option<String> {
         let mut url = self.found().await.ok()?.end_session?;
         url.query_pairs_mut().append_pair("client_id", &self.client_id);
         if let Some(id_token) = id_token {

@@ -5,12 +5,9 @@
 //! address with the fewest places is next, and of its requests the newest: a crowd of old requests delays no new one.
 //! Beyond the bound a new request takes the place of the oldest one of the address with the most, which fails at once.
 
-use holdpoint_serve::network;
+use crate::http::auth::network::Network;
 use parking_lot::Mutex;
-use poem::web::RemoteAddr;
-use poem::{Addr, Request};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -23,12 +20,9 @@ const WAITING_MAX: usize = 32;
 /// How long a request waits: longer than the issuer may take for one exchange.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// The network of a client. `None` where the connection has no address of the internet.
-pub(in crate::http) type Network = Option<IpAddr>;
-
 /// The places at the issuer.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places(Arc<Mutex<Crowd>>);
+pub(in crate::http::auth) struct Places(Arc<Mutex<Crowd>>);
 
 #[derive(Debug, Default)]
 struct Crowd {
@@ -46,23 +40,14 @@ struct Waiting {
 
 /// One place. A drop gives it to the next request.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in crate::http::auth) struct Place {
     network: Network,
     places: Places,
 }
 
-/// Returns the network from which a request comes. Behind a proxy, which is the client of this server, all requests come
-/// from the same one.
-pub(in crate::http) fn network_of(request: &Request) -> Network {
-    match request.remote_addr() {
-        RemoteAddr(Addr::SocketAddr(peer)) => Some(network(peer.ip())),
-        RemoteAddr(Addr::Unix(_) | Addr::Custom(..)) => None,
-    }
-}
-
 impl Places {
     /// Waits for a place. Returns `None` if there is none in time, or if newer requests need the room.
-    pub(super) async fn take(&self, network: Network) -> Option<Place> {
+    pub(in crate::http::auth) async fn take(&self, network: Network) -> Option<Place> {
         let (turn, place) = oneshot::channel();
         self.enter(Waiting { network, turn });
         timeout(WAIT, place).await.ok()?.ok()
@@ -132,6 +117,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
     use futures::FutureExt;
     use futures::future::BoxFuture;
 

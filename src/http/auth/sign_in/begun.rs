@@ -4,8 +4,8 @@
 //! person. The cookie is signed with its time, so that only a server of the database makes one. A process remembers the
 //! sign-ins that came back, so that each of them reaches the issuer once.
 
-use super::session::cookie;
-use super::signing::{Purpose, SigningKey};
+use crate::http::auth::session::cookie;
+use crate::http::auth::signing::{Purpose, SigningKey};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use holdpoint_core::clock::Timestamp;
@@ -24,18 +24,18 @@ const ENDED_MAX: usize = 16_384;
 
 /// A sign-in that this server began.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(in crate::http::auth) struct Begun {
     /// The value that the issuer returns with the code (RFC 6749, 10.12). Never empty.
-    pub(super) state: String,
+    pub(in crate::http::auth) state: String,
     /// The proof that this browser began the sign-in (RFC 7636, 4.1).
-    pub(super) verifier: String,
+    pub(in crate::http::auth) verifier: String,
     /// When the sign-in began, by the clock of the process.
-    pub(super) at: Timestamp,
+    pub(in crate::http::auth) at: Timestamp,
 }
 
 impl Begun {
     /// Returns the cookie. It is `Lax`, because the browser comes back from the site of the issuer.
-    pub(super) fn cookie(&self, key: &SigningKey) -> Option<HeaderValue> {
+    pub(in crate::http::auth) fn cookie(&self, key: &SigningKey) -> Option<HeaderValue> {
         let text = format!("{}.{}.{}", self.state, self.verifier, self.at.as_micros());
         let signature = URL_SAFE_NO_PAD.encode(key.sign(Purpose::SignIn, &text)?);
         let seconds = LASTS.as_secs();
@@ -46,7 +46,7 @@ impl Begun {
 
     /// Returns the sign-in that the cookie of the browser names, if a server of this database began it, and not too
     /// long ago.
-    pub(super) fn of(headers: &HeaderMap, key: &SigningKey, now: Timestamp) -> Option<Self> {
+    pub(in crate::http::auth) fn of(headers: &HeaderMap, key: &SigningKey, now: Timestamp) -> Option<Self> {
         let (text, signature) = cookie(headers, NAME)?.rsplit_once('.')?;
         if !key.has_signed(Purpose::SignIn, text, &URL_SAFE_NO_PAD.decode(signature).ok()?) {
             return None;
@@ -60,14 +60,14 @@ impl Begun {
     }
 
     /// The cookie that forgets it.
-    pub(super) const END: HeaderValue = HeaderValue::from_static(
+    pub(in crate::http::auth) const END: HeaderValue = HeaderValue::from_static(
         "__Host-holdpoint-sign-in=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
     );
 }
 
 /// The sign-ins that came back to this process.
 #[derive(Debug, Default)]
-pub(super) struct Ended(Mutex<EndedSignIns>);
+pub(in crate::http::auth) struct Ended(Mutex<EndedSignIns>);
 
 #[derive(Debug, Default)]
 struct EndedSignIns {
@@ -78,7 +78,7 @@ struct EndedSignIns {
 
 impl Ended {
     /// Ends a sign-in. Returns false if this process has ended it before.
-    pub(super) fn end(&self, begun: &Begun, now: Timestamp) -> bool {
+    pub(in crate::http::auth) fn end(&self, begun: &Begun, now: Timestamp) -> bool {
         let mut ended = self.0.lock();
         while ended.order.front().is_some_and(|(until, _)| *until <= now) || ended.order.len() >= ENDED_MAX {
             if let Some((_, oldest)) = ended.order.pop_front() {

@@ -4,40 +4,64 @@
 //! The result is an access token, which the server checks as the token of any other caller. With `auth.session_key` the
 //! server keeps what the issuer gave (see [`SignIns`]), else the cookie has the access token itself.
 
-use super::begun::{Begun, Ended};
-use super::issuer::{Issuer, NotGranted};
-use super::places::{Places, network_of};
+mod begun;
+mod identity;
+mod issuer;
+mod places;
+mod sealed;
+mod sign_ins;
+
+use super::network::network_of;
 use super::session;
-use super::sign_ins::SignIns;
 use super::signing::SigningKey;
 use super::token::Tokens;
+use crate::agent::Tasks;
+use crate::config::Config;
 use crate::entropy::Entropy;
 use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error;
+use crate::rate_limit::RateLimit;
+use begun::{Begun, Ended};
 use holdpoint_core::clock::Clock;
+use holdpoint_store::Store;
+use identity::Identity;
+use issuer::{Issuer, NotGranted};
+use places::Places;
 use poem::http::{HeaderValue, header};
 use poem::{Request, Response};
+use sealed::Seal;
+pub(crate) use sign_ins::SignIns;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where a browser begins.
 pub(super) const PATH: &str = "/auth/sign-in";
 /// Where the issuer sends it back to.
-pub(super) const CALLBACK_PATH: &str = "/auth/callback";
+const CALLBACK_PATH: &str = "/auth/callback";
 
 /// The steps of a sign-in.
 #[derive(Debug)]
 pub(super) struct SignIn {
     /// The address of the console.
-    pub(super) home: String,
-    pub(super) issuer: Arc<Issuer>,
-    pub(super) tokens: Arc<Tokens>,
+    home: String,
+    issuer: Arc<Issuer>,
+    tokens: Arc<Tokens>,
     /// Where the server keeps the sign-ins, if it does.
-    pub(super) kept: Option<Arc<SignIns>>,
+    kept: Option<Arc<SignIns>>,
     /// The sign-ins that came back to this process.
-    pub(super) ended: Ended,
-    pub(super) places: Places,
+    ended: Ended,
+    places: Places,
+    key: SigningKey,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+/// What the sign-ins of a server need besides the configuration.
+pub(super) struct SignInParts {
+    pub(super) tokens: Arc<Tokens>,
+    pub(super) store: Store,
     pub(super) key: SigningKey,
+    pub(super) tasks: Tasks,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) entropy: Arc<dyn Entropy>,
 }
@@ -101,6 +125,41 @@ pub(super) fn is_step(path: &str) -> bool {
 }
 
 impl SignIn {
+    /// Returns the steps of a sign-in, if the configuration has a client at the issuer.
+    pub(super) fn new(config: &Config, parts: SignInParts) -> Result<Option<Self>, String> {
+        let auth = &config.auth;
+        let Some(client_id) = auth.client_id.clone() else { return Ok(None) };
+        let SignInParts { tokens, store, key, tasks, clock, entropy } = parts;
+        let url = config.server.public_url.as_deref().unwrap_or_default();
+        let issuer = Arc::new(Issuer::new(config, client_id, format!("{url}{CALLBACK_PATH}"), clock.clone())?);
+        let kept = auth.session_key.clone().map(|session_key| {
+            Arc::new(SignIns::new(sign_ins::Parts {
+                store,
+                issuer: issuer.clone(),
+                identity: Identity {
+                    from: auth.session_from,
+                    tokens: tokens.clone(),
+                    issuer: issuer.clone(),
+                    clock: clock.clone(),
+                },
+                seal: Seal::new(session_key),
+                key: key.clone(),
+                lasts: auth.session_max,
+                requests: RateLimit::new(config.limits.caps(auth.mode).requests_per_minute),
+                tasks,
+                clock: clock.clone(),
+                entropy: entropy.clone(),
+            }))
+        });
+        let (home, ended, places) = (format!("{url}/"), Ended::default(), Places::default());
+        Ok(Some(Self { home, issuer, tokens, kept, ended, places, key, clock, entropy }))
+    }
+
+    /// Returns the sign-ins that the server keeps, if it keeps any.
+    pub(super) fn kept(&self) -> Option<&Arc<SignIns>> {
+        self.kept.as_ref()
+    }
+
     /// Answers a GET of a step.
     pub(super) async fn answer(&self, request: &Request) -> Response {
         let (to, cookies) = match request.uri().path() {

@@ -23,10 +23,10 @@
 use super::identity::Identity;
 use super::issuer::{Granted, Issuer, NotGranted};
 use super::sealed::{KeptTokens, Seal};
-use super::session::{self, KeptCookie, Session};
-use super::signing::SigningKey;
-use super::validity::LEEWAY_SECONDS;
-use super::{Expiry, Known};
+use crate::http::auth::session::{self, KeptCookie, Session};
+use crate::http::auth::signing::SigningKey;
+use crate::http::auth::validity::LEEWAY_SECONDS;
+use crate::http::auth::{Expiry, Known};
 use crate::agent::{Tasks, persist};
 use crate::entropy::Entropy;
 use crate::http::auth::failure::{AuthFailure, Unknown};
@@ -71,19 +71,19 @@ pub(crate) struct SignIns {
 
 /// What sign-ins need.
 #[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) store: Store,
-    pub(super) issuer: Arc<Issuer>,
-    pub(super) identity: Identity,
-    pub(super) seal: Seal,
-    pub(super) key: SigningKey,
+pub(in crate::http::auth) struct Parts {
+    pub(in crate::http::auth) store: Store,
+    pub(in crate::http::auth) issuer: Arc<Issuer>,
+    pub(in crate::http::auth) identity: Identity,
+    pub(in crate::http::auth) seal: Seal,
+    pub(in crate::http::auth) key: SigningKey,
     /// How long a sign-in lasts.
-    pub(super) lasts: Duration,
+    pub(in crate::http::auth) lasts: Duration,
     /// The requests of each cookie. A cookie stays signed after its sign-in has ended.
-    pub(super) requests: RateLimit,
-    pub(super) tasks: Tasks,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) entropy: Arc<dyn Entropy>,
+    pub(in crate::http::auth) requests: RateLimit,
+    pub(in crate::http::auth) tasks: Tasks,
+    pub(in crate::http::auth) clock: Arc<dyn Clock>,
+    pub(in crate::http::auth) entropy: Arc<dyn Entropy>,
 }
 
 /// One attempt to get new tokens.
@@ -109,12 +109,12 @@ enum Renewed {
 }
 
 impl SignIns {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(in crate::http::auth) fn new(parts: Parts) -> Self {
         Self { parts, renewals: Arc::new(Semaphore::new(RENEWALS_MAX)) }
     }
 
     /// Begins a sign-in with what the issuer gave. Returns the cookie.
-    pub(super) async fn begin(&self, granted: Granted, browser: &str) -> Result<HeaderValue, AuthFailure> {
+    pub(in crate::http::auth) async fn begin(&self, granted: Granted, browser: &str) -> Result<HeaderValue, AuthFailure> {
         let Parts { identity, seal, clock, entropy, .. } = &self.parts;
         let known = identity.of(&granted).await?;
         let known_until = known.expiry.0.ok_or(AuthFailure::IssuerUnavailable)?;
@@ -147,7 +147,7 @@ impl SignIns {
     }
 
     /// Returns the person of a cookie. If the access token has ended, the issuer is asked for the next one first.
-    pub(super) async fn resume(
+    pub(in crate::http::auth) async fn resume(
         self: &Arc<Self>,
         cookie: &str,
         session: Session,

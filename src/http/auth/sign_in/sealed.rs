@@ -19,11 +19,11 @@ const PURPOSE: &[u8] = b"holdpoint.sign-in.tokens.v1";
 
 /// The tokens of a sign-in that are of use after it. The access token is none of them: its roles are in the row.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
-pub(super) struct KeptTokens {
+pub(in crate::http::auth) struct KeptTokens {
     /// With it the issuer gives new tokens. `None` if the issuer gave none.
-    pub(super) refresh: Option<String>,
+    pub(in crate::http::auth) refresh: Option<String>,
     /// With it the issuer ends its own session without a question.
-    pub(super) id: Option<String>,
+    pub(in crate::http::auth) id: Option<String>,
 }
 
 impl fmt::Debug for KeptTokens {
@@ -35,15 +35,15 @@ impl fmt::Debug for KeptTokens {
 
 /// Encrypts tokens.
 #[derive(Debug)]
-pub(super) struct Seal(SecretString);
+pub(in crate::http::auth) struct Seal(SecretString);
 
 impl Seal {
-    pub(super) fn new(key: SecretString) -> Self {
+    pub(in crate::http::auth) fn new(key: SecretString) -> Self {
         Self(key)
     }
 
     /// Encrypts the tokens of a sign-in, or returns `None` if the machine has no randomness to give.
-    pub(super) fn close(
+    pub(in crate::http::auth) fn close(
         &self,
         id: SignInId,
         tokens: &KeptTokens,
@@ -57,7 +57,7 @@ impl Seal {
     }
 
     /// Decrypts the tokens of a sign-in. Returns `None` if they were encrypted with another key or for another sign-in.
-    pub(super) fn open(&self, id: SignInId, sealed: &SealedTokens) -> Option<KeptTokens> {
+    pub(in crate::http::auth) fn open(&self, id: SignInId, sealed: &SealedTokens) -> Option<KeptTokens> {
         let (salt, text) = sealed.0.split_once('.')?;
         let mut text = URL_SAFE_NO_PAD.decode(text).ok()?;
         let text = self.key(salt)?.open_in_place(nonce(), Aad::from(id.to_string()), &mut text).ok()?;

@@ -1,0 +1,71 @@
+//! A server without the console (feature `console`): no browser signs in. It has the interface of `sign_in`, and no value
+//! of its types exists.
+
+use super::session::Session;
+use super::signing::SigningKey;
+use super::token::Tokens;
+use super::Known;
+use crate::agent::Tasks;
+use crate::config::Config;
+use crate::entropy::Entropy;
+use crate::http::auth::failure::AuthFailure;
+use holdpoint_core::Principal;
+use holdpoint_core::clock::Clock;
+use holdpoint_core::id::SignInId;
+use holdpoint_store::{Store, StoreError};
+use poem::{Request, Response};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+pub(super) const PATH: &str = "/auth/sign-in";
+
+#[derive(Debug)]
+pub(super) enum SignIn {}
+
+pub(super) struct SignInParts {
+    pub(super) tokens: Arc<Tokens>,
+    pub(super) store: Store,
+    pub(super) key: SigningKey,
+    pub(super) tasks: Tasks,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+}
+
+pub(super) fn is_step(_path: &str) -> bool {
+    false
+}
+
+impl SignIn {
+    pub(super) fn new(_config: &Config, _parts: SignInParts) -> Result<Option<Self>, String> {
+        Ok(None)
+    }
+
+    pub(super) fn kept(&self) -> Option<&Arc<SignIns>> {
+        match *self {}
+    }
+
+    pub(super) async fn answer(&self, _request: &Request) -> Response {
+        match *self {}
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum SignIns {}
+
+impl SignIns {
+    pub(super) async fn resume(&self, _cookie: &str, _session: Session) -> Result<Known, AuthFailure> {
+        match *self {}
+    }
+
+    pub(in crate::http) async fn end(
+        &self,
+        _id: SignInId,
+        _person: &Principal,
+    ) -> Result<Option<Infallible>, StoreError> {
+        match *self {}
+    }
+
+    pub(in crate::http) async fn end_session_url(&self, _ended: &Infallible) -> Option<String> {
+        match *self {}
+    }
+}
