@@ -1,6 +1,6 @@
 //! Signatures of requests from Slack, version 0: HMAC-SHA256 over `v0:{timestamp}:{body}`.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! What this server gives to browsers, and recognizes by its signature when it comes back, without the database.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 

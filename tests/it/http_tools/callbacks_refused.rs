@@ -135,7 +135,7 @@ async fn a_service_reports_the_calls_of_its_own_tool_only() {
 fn mac(secret: &str, text: &str) -> String {
     use base64::Engine;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-    use hmac::Mac;
+    use hmac::{KeyInit, Mac};
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(&key).unwrap();
     mac.update(text.as_bytes());

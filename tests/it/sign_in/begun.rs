@@ -5,7 +5,7 @@ use crate::support::issuer::Answers;
 use crate::support::{Embedded, eventually, postgres, token};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Url;
 use sha2::Sha256;
 use tokio::task::JoinHandle;

@@ -3,6 +3,7 @@
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
 use crate::support::token::with_tokens;
 use crate::support::{Client, Embedded, probes};
+use holdpoint_core::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn forged(permit: &str) -> Vec<String> {
     let mut changed = permit.to_owned();
     let last = if changed.pop() == Some('0') { '1' } else { '0' };
     changed.push(last);
-    let hash = format!("{:x}", Sha256::digest(permit));
+    let hash = hex(&Sha256::digest(permit));
     vec![changed, hash, permit.to_uppercase(), format!("{permit} "), String::new(), "0".repeat(64)]
 }
 
@@ -60,7 +61,7 @@ async fn the_database_has_only_the_hash_of_a_permit() {
     let app = start().await;
     let (_, id) = approved(&app, "ship", "1").await;
     let job = claim(&app.client, "ship").await;
-    let hash = format!("{:x}", Sha256::digest(&job.permit));
+    let hash = hex(&Sha256::digest(&job.permit));
     let row = app.rows.all(&format!("SELECT * FROM tool_calls WHERE tool_call_id = '{id}'")).await;
     assert_eq!(row[0]["permit_hash"], hash);
     for table in ["tool_calls", "events", "decisions", "runs"] {

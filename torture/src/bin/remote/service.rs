@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::pending;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use holdpoint_torture::http;
 use holdpoint_torture::ledger::{Requester, machine_micros};
 use holdpoint_torture::work::Then;
