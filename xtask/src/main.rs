@@ -5,6 +5,7 @@
 mod bench;
 mod clients;
 mod docs;
+mod features;
 mod lanes;
 mod layout;
 mod openapi;

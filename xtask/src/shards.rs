@@ -32,7 +32,7 @@ const FIRST: Shard = Shard { name: "quick", steps: &["fmt", "layout", "docs", "b
 /// The shards that follow, in the order of their starts. The two suites are apart: each needs more than one core, and
 /// what is between them mostly waits for a time to be over.
 const OTHERS: [Shard; 5] = [
-    Shard { name: "lints", steps: &["clippy", "doc", "kubernetes", "deny"] },
+    Shard { name: "lints", steps: &["clippy", "features", "doc", "kubernetes", "deny"] },
     Shard { name: "sqlite", steps: &["test-only"] },
     Shard { name: "faults", steps: &["torture", "fuzz"] },
     Shard { name: "clients", steps: &["schemathesis", "clients"] },

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
 use crate::programs::{PROGRAMS, WITH_ALL};
-use crate::{clients, docs, layout, no_more_arguments, schemathesis, suite, tooling, torture};
+use crate::{clients, docs, features, layout, no_more_arguments, schemathesis, suite, tooling, torture};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -44,6 +44,12 @@ pub(crate) const STEPS: &[Step] = &[
         action: torture::bugs,
     },
     Step { name: "clippy", command: "clippy", summary: "clippy, warnings denied", action: clippy },
+    Step {
+        name: "features",
+        command: "features",
+        summary: "the library without default features, and the number of crates",
+        action: features::check,
+    },
     Step { name: "doc", command: "doc", summary: "the documentation builds without a warning", action: doc },
     Step {
         name: "test",
