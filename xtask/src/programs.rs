@@ -1,9 +1,11 @@
 //! The build that the steps share.
 
 /// The build of the programs that steps and tests start. As part of the workspace and with the examples, which use the
-/// dependencies of tests, so that every step has the same features and the library is built once.
-pub(crate) const PROGRAMS: [&str; 12] = [
+/// dependencies of tests, in the profile of tests, so that every step has the same features and the library is built once.
+pub(crate) const PROGRAMS: [&str; 14] = [
     "build",
+    "--profile",
+    "test",
     "--workspace",
     "--locked",
     "--examples",
