@@ -1,18 +1,32 @@
-//! `[[notify]]`: people that get messages about held calls that they may decide.
+//! The keys of the channels: the list of their sections, and `[[notify]]`, the people that get messages about held calls
+//! that they may decide.
+//!
+//! These files are modules of `config`, which is below the deliveries, and use nothing of theirs.
 
-use super::webhooks::{check_name, check_tenant};
-use super::{AuthMode, Config, ConfigError, NotifyPost, mail, shown, slack, wrong};
+#[path = "mail/config.rs"]
+pub(crate) mod mail;
+#[path = "slack/config.rs"]
+pub(crate) mod slack;
+#[path = "template/config.rs"]
+pub(crate) mod template;
+#[path = "webhook/config.rs"]
+pub(crate) mod webhook;
+
+use crate::config::{AuthMode, Config, ConfigError, shown, wrong};
+use holdpoint_core::endpoint::ChannelKind;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
-use lettre::message::Mailbox;
+pub use mail::{Mail, MailTls};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+pub use slack::Slack;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+pub use webhook::{Webhook, WebhookBody};
 
 /// The error of an entry with no way to its recipient, or with several.
-const ONE_WAY: &str = "expected either this, slack or url";
+const ONE_WAY: &str = "expected either this, slack, ntfy or url";
 /// The one user of a server without authentication.
 const ONLY_USER: &str = "local";
 
@@ -30,19 +44,22 @@ pub struct Notify {
     /// `role`: the role of the user, or without `user` of all who read the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// `mail`: the mail address. Either this, `slack` or `url`.
+    /// `mail`: the mail address. Either this, `slack`, `ntfy` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail: Option<String>,
     /// `slack`: the id of a Slack user or channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack: Option<String>,
+    /// `ntfy`: the address of a topic of ntfy, whose last part is the name of the topic.
+    #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
+    pub ntfy: Option<String>,
     /// `url`: the address that gets a POST for each message.
     #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// `headers`: headers of each request to `url`.
+    /// `headers`: headers of each request to `ntfy` or `url`.
     #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// `header_files`: headers of each request to `url`, each with the file that has the value.
+    /// `header_files`: headers of each request to `ntfy` or `url`, each with the file that has the value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub header_files: BTreeMap<String, PathBuf>,
     /// `content_type`: the type of the body of the requests. Default: `application/json`.
@@ -72,14 +89,29 @@ impl fmt::Debug for Notify {
     }
 }
 
-/// How a recipient gets messages.
-pub(crate) enum NotifyBy {
-    /// By mail to this address.
-    Mail(Mailbox),
-    /// In Slack, to this user or channel.
-    Slack(String),
-    /// As POST requests.
-    Post(Box<NotifyPost>),
+/// The channel of an entry, with the address of its recipient there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotifyAddress<'a> {
+    Mail(&'a str),
+    Slack(&'a str),
+    Ntfy(&'a str),
+    Url(&'a str),
+}
+
+impl NotifyAddress<'_> {
+    /// Whether messages are requests to an address of the entry, which may have headers.
+    const fn has_requests(self) -> bool {
+        matches!(self, Self::Ntfy(_) | Self::Url(_))
+    }
+
+    pub(crate) const fn channel(self) -> ChannelKind {
+        match self {
+            Self::Mail(_) => ChannelKind::Mail,
+            Self::Slack(_) => ChannelKind::Slack,
+            Self::Ntfy(_) => ChannelKind::Ntfy,
+            Self::Url(_) => ChannelKind::Template,
+        }
+    }
 }
 
 /// A daily time, which may include midnight. The two ends differ.
@@ -115,14 +147,24 @@ fn time(text: &str) -> Option<Time> {
 }
 
 impl Notify {
-    /// Returns how the recipient gets messages, with the contents of the files. `key` is the key of the entry.
-    pub(crate) fn by(&self, key: &str) -> Result<NotifyBy, ConfigError> {
-        match (&self.mail, &self.slack, &self.url) {
-            (Some(address), None, None) => mail::mailbox(&format!("{key}.mail"), address).map(NotifyBy::Mail),
-            (None, Some(id), None) => Ok(NotifyBy::Slack(id.clone())),
-            (None, None, Some(url)) => Ok(NotifyBy::Post(Box::new(self.post(key, url)?))),
+    /// Returns the one address of the entry. `key` is the key of the entry.
+    pub(crate) fn address(&self, key: &str) -> Result<NotifyAddress<'_>, ConfigError> {
+        let all = [
+            self.mail.as_deref().map(NotifyAddress::Mail),
+            self.slack.as_deref().map(NotifyAddress::Slack),
+            self.ntfy.as_deref().map(NotifyAddress::Ntfy),
+            self.url.as_deref().map(NotifyAddress::Url),
+        ];
+        let mut set = all.into_iter().flatten();
+        match (set.next(), set.next()) {
+            (Some(address), None) => Ok(address),
             _ => Err(ConfigError::Value { key: format!("{key}.mail"), why: ONE_WAY.to_owned() }),
         }
+    }
+
+    /// Returns the channel of the entry, if it has one address.
+    pub(crate) fn channel(&self) -> Option<ChannelKind> {
+        self.address("").ok().map(NotifyAddress::channel)
     }
 
     /// Returns the time zone. `key` is the key of the entry.
@@ -145,8 +187,8 @@ impl Notify {
 
     fn check(&self, key: &str, config: &Config) -> Result<(), ConfigError> {
         let mode = config.auth.mode;
-        check_name(key, &self.name)?;
-        check_tenant(key, &self.tenant, mode)?;
+        webhook::check_name(key, &self.name)?;
+        webhook::check_tenant(key, &self.tenant, mode)?;
         for (field, value) in [("user", &self.user), ("role", &self.role)] {
             if value.as_deref().is_some_and(|value| value.trim().is_empty()) {
                 return wrong(format!("{key}.{field}"), "expected a name");
@@ -163,32 +205,52 @@ impl Notify {
             }
             _ => {}
         }
-        match (&self.mail, &self.slack, &self.url) {
-            (Some(address), None, None) => {
-                mail::mailbox(&format!("{key}.mail"), address)?;
-                if config.mail.is_none() {
-                    return wrong(format!("{key}.mail"), "expected a section [mail], with the mail server");
-                }
-                self.check_no_post(key)?;
-            }
-            (None, Some(id), None) => {
-                self.check_slack(key, id, config.slack.as_ref())?;
-                self.check_no_post(key)?;
-            }
-            (None, None, Some(url)) => self.check_post(key, url, &config.egress)?,
-            _ => wrong(format!("{key}.mail"), ONE_WAY)?,
+        let address = self.address(key)?;
+        match address {
+            NotifyAddress::Mail(to) => mail::check_recipient(key, to, config.mail.as_ref())?,
+            NotifyAddress::Slack(id) => self.check_slack(key, id, config.slack.as_ref())?,
+            NotifyAddress::Ntfy(url) => config.egress.check_url(&format!("{key}.ntfy"), url)?,
+            NotifyAddress::Url(url) => self.check_post(key, url, &config.egress)?,
+        }
+        if address.has_requests() {
+            self.check_headers(key)?;
+        } else {
+            self.check_no_headers(key)?;
+        }
+        if address.channel() != ChannelKind::Template {
+            self.check_no_template(key)?;
         }
         self.quiet_hours(key)?;
         self.zone(key).map(drop)
     }
 }
 
-/// Returns the key of an entry, for errors.
-pub(crate) fn key(place: usize) -> String {
+/// Returns the key of an entry of `[[notify]]`, for errors.
+pub(crate) fn notify_key(place: usize) -> String {
     format!("notify[{place}]")
 }
 
-pub(super) fn check(all: &[Notify], config: &Config) -> Result<(), ConfigError> {
-    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), config))?;
-    slack::check_accounts(all)
+/// Checks the keys of all channels.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    webhook::check(&config.webhooks, &config.egress, config.auth.mode)?;
+    config.mail.as_ref().map_or(Ok(()), Mail::check)?;
+    config.slack.as_ref().map_or(Ok(()), Slack::check)?;
+    let entries = config.notify.iter().enumerate();
+    entries.clone().try_for_each(|(place, entry)| entry.check(&notify_key(place), config))?;
+    slack::check_accounts(&config.notify)?;
+    let webhooks = config.webhooks.iter().enumerate().map(|(place, it)| (webhook::key(place), &it.name));
+    check_names(webhooks.chain(entries.map(|(place, it)| (notify_key(place), &it.name))))
+}
+
+/// Refuses two endpoints of one name, which would share their place in the events. `names` are the keys of the entries,
+/// with their names.
+fn check_names<'a>(names: impl Iterator<Item = (String, &'a String)>) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for (key, name) in names {
+        if !seen.insert(name) {
+            let why = format!("expected another name than {name:?}, which another endpoint has");
+            return wrong(format!("{key}.name"), why);
+        }
+    }
+    Ok(())
 }
