@@ -8,6 +8,7 @@ mod docs;
 mod lanes;
 mod layout;
 mod openapi;
+mod page_types;
 mod process;
 mod programs;
 mod schemathesis;
@@ -83,7 +84,10 @@ fn print_help() {
         println!("  {:<12}   {}", step.command, step.summary);
     }
     println!("  {:<12} the steps that take under two minutes after a first build", "check");
-    println!("  {:<12} write the documents of openapi/ from the code", "openapi");
+    println!(
+        "  {:<12} write the documents of openapi/ from the code, and the types of packages/page",
+        "openapi"
+    );
     println!(
         "  {:<12} measure the server beside floors and the AI SDK; --quick, --repeats N, --criterion",
         "bench"
