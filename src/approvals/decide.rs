@@ -3,9 +3,8 @@
 use super::execute::{Running, is_in_progress};
 use super::grants::{ApprovedCall, may_be_remembered};
 use super::may_approve::{Proposal, fits};
-use super::{Approvals, Scope, own_right};
+use super::{Approvals, Denied, Right, Scope, has_denied, own_right};
 use crate::agent::Unsettled;
-use crate::rate_limit::RateLimited;
 use crate::tools::InputError;
 use crate::tools::gate::{Gate, Recheck};
 use futures::FutureExt;
@@ -21,7 +20,7 @@ use holdpoint_core::link::{LinkRefused, LinkToken};
 use holdpoint_core::policy::MayDecide;
 use holdpoint_core::secrets::MASK;
 use holdpoint_store::permit::Permit;
-use holdpoint_store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
+use holdpoint_store::{Counted, LockedCall, Thread, Vote, Write};
 use std::time::Duration;
 use tracing::Instrument;
 
@@ -167,15 +166,8 @@ async fn executions_ended(decided: impl Iterator<Item = &mut Decided>) {
 /// The reason why a decision is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecideError {
-    /// The user exceeded the rate limit of decisions.
     #[error(transparent)]
-    TooOften(#[from] RateLimited),
-    /// No such held call, for this principal.
-    #[error("there is no such held tool call")]
-    NotFound,
-    /// The principal may see the call, but may not make this decision.
-    #[error("this principal may not make this decision")]
-    Forbidden,
+    Denied(#[from] Denied),
     /// The policy now forbids the call, even with an approval; the text is its reason. The call stays
     /// pending.
     #[error("the policy forbids the call: {0}")]
@@ -212,10 +204,9 @@ pub(crate) enum DecideError {
         place: String,
         expected: String,
     },
-    /// The database failed. Whether the call is decided is unknown; a retry is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(DecideError);
 
 impl Remembered {
     fn new(grant: GrantId) -> Self {
@@ -233,9 +224,9 @@ impl DecideError {
     /// decisions.
     pub(super) const fn outcome(&self) -> &'static str {
         match self {
-            Self::TooOften(_) => "rate_limited",
-            Self::NotFound | Self::Link(LinkRefused::Unknown) => "not_found",
-            Self::Forbidden | Self::Link(LinkRefused::OtherPerson) => "forbidden",
+            Self::Denied(denied) => denied.outcome(),
+            Self::Link(LinkRefused::Unknown) => "not_found",
+            Self::Link(LinkRefused::OtherPerson) => "forbidden",
             Self::Blocked(_) => "blocked",
             Self::Closed(call) => match call.state {
                 State::Expired(_) => "expired",
@@ -248,7 +239,6 @@ impl DecideError {
             Self::Stale { .. } | Self::StalePreview => "stale",
             Self::InvalidInputs(_) => "invalid_inputs",
             Self::NotRemembered { .. } => "not_remembered",
-            Self::Store(_) => "failed",
         }
     }
 }
@@ -353,7 +343,7 @@ impl Approvals {
             let found = write.lock_visible_call(by.visible_as(), &visibility, request.tool_call_id).await?;
             let mut locked = found
                 .filter(|found| found.call.held && request.scope.contains(&found.call, &found.thread))
-                .ok_or(DecideError::NotFound)?;
+                .ok_or(Denied::NotFound)?;
             // Before all other checks: their errors reveal the state of the call.
             if let Err(refused) = Self::check_decider(gate, by, &locked.thread, &locked.call, &request.choice)
             {
@@ -489,7 +479,7 @@ impl Approvals {
         match (own_right(gate, principal, thread, call), answer) {
             (MayDecide::ApproveOrReject, _) | (MayDecide::OnlyReject, Choice::Reject { .. }) => Ok(()),
             (MayDecide::OnlyReject, Choice::Approve { .. }) | (MayDecide::Nothing, _) => {
-                Err(DecideError::Forbidden)
+                Err(Denied::Forbidden(Right::DecideCall).into())
             }
         }
     }

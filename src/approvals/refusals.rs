@@ -1,6 +1,6 @@
 //! Refused decisions: an attempt of a person that had no effect is on the record of its call.
 
-use super::{Approvals, DecideError, Decider, DecisionRequest};
+use super::{Approvals, DecideError, Decider, DecisionRequest, Denied};
 use holdpoint_core::link::LinkRefused;
 use holdpoint_store::{Refusal, StoreError};
 
@@ -9,7 +9,7 @@ impl DecideError {
     /// that person's to make, or did not fit the state of the call.
     const fn on_record(&self) -> Option<&'static str> {
         match self {
-            Self::Forbidden
+            Self::Denied(Denied::Forbidden(_))
             | Self::Blocked(_)
             | Self::Closed(_)
             | Self::Unreadable
@@ -17,12 +17,10 @@ impl DecideError {
             | Self::Stale { .. }
             | Self::StalePreview
             | Self::Link(LinkRefused::OtherPerson | LinkRefused::Used) => Some(self.outcome()),
-            Self::TooOften(_)
-            | Self::NotFound
+            Self::Denied(Denied::TooOften(_) | Denied::NotFound | Denied::Store(_))
             | Self::Link(LinkRefused::Unknown)
             | Self::InvalidInputs(_)
-            | Self::NotRemembered { .. }
-            | Self::Store(_) => None,
+            | Self::NotRemembered { .. } => None,
         }
     }
 }
