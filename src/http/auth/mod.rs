@@ -26,10 +26,11 @@ mod validity;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::entropy::Entropy;
+use crate::http::access;
 use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::console;
-use crate::rate_limit::{RateLimit, RateLimited};
+use crate::rate_limit::RateLimit;
 use begun::Ended;
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
@@ -79,7 +80,8 @@ pub(crate) struct ByToken {
 /// Whether a path is open without credentials, because its responses reveal no user data. Only whole paths
 /// match, so that no path below an open path is open.
 pub(in crate::http) fn is_open(path: &str) -> bool {
-    matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/docs" | "/docs/")
+    access::is_for_everyone(path)
+        || path == "/docs/"
         || sign_in::is_step(path)
         || console::paths().any(|file| file == path)
 }
@@ -119,7 +121,10 @@ impl Authenticator {
                         seal: Seal::new(session_key),
                         key: key.clone(),
                         lasts: auth.session_max,
-                        requests: RateLimit::new(config.limits.caps(auth.mode).requests_per_minute),
+                        requests: RateLimit::new(
+                            "requests",
+                            config.limits.caps(auth.mode).requests_per_minute,
+                        ),
                         tasks,
                         clock: clock.clone(),
                         entropy: entropy.clone(),
@@ -205,9 +210,7 @@ impl Authenticator {
             }
             AuthFailure::KeysUnavailable => ApiError::keys_unavailable(),
             AuthFailure::IssuerUnavailable => ApiError::issuer_unavailable(),
-            AuthFailure::TooOften(RateLimited { max, seconds }) => {
-                ApiError::too_often(max, "requests", seconds)
-            }
+            AuthFailure::TooOften(limited) => limited.into(),
             AuthFailure::Store(error) => error.into(),
         })
     }
