@@ -39,8 +39,10 @@ impl User {
 
 /// The error for a user at the limit.
 #[derive(Debug, thiserror::Error)]
-#[error("more than {max} in a minute")]
+#[error("more than {max} {of} in a minute")]
 pub(crate) struct RateLimited {
+    /// What the limit counts, as in "more than 3 decisions".
+    pub(crate) of: &'static str,
     /// The limit per minute.
     pub(crate) max: NonZeroU32,
     /// The seconds until the user may try again.
@@ -54,15 +56,17 @@ pub(crate) struct RateLimit(Option<Limited>);
 
 #[derive(Debug)]
 struct Limited {
+    of: &'static str,
     max: NonZeroU32,
     limiter: DefaultKeyedRateLimiter<User>,
     counted: AtomicU32,
 }
 
 impl RateLimit {
-    /// Creates a limit. `None`: no limit.
-    pub(crate) fn new(max: Option<NonZeroU32>) -> Self {
+    /// Creates a limit of these things, such as `decisions`. `None`: no limit.
+    pub(crate) fn new(of: &'static str, max: Option<NonZeroU32>) -> Self {
         Self(max.map(|max| Limited {
+            of,
             max,
             limiter: RateLimiter::dashmap(Quota::per_minute(max)),
             counted: AtomicU32::new(0),
@@ -98,7 +102,7 @@ impl RateLimit {
             let wait = until.wait_time_from(limited.limiter.clock().now());
             // Rounds up to whole seconds.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
-            RateLimited { max: limited.max, seconds }
+            RateLimited { of: limited.of, max: limited.max, seconds }
         })
     }
 }
@@ -110,7 +114,7 @@ mod tests {
     #[test]
     fn idle_users_are_forgotten() {
         // At this rate, the share of a user is refilled at once.
-        let limit = RateLimit::new(NonZeroU32::new(u32::MAX));
+        let limit = RateLimit::new("requests", NonZeroU32::new(u32::MAX));
         for n in 0..10 * FORGET_EVERY {
             let user = Principal { user_id: n.to_string(), ..Principal::local() };
             assert!(limit.count(&user).is_ok());

@@ -2,7 +2,7 @@
 //!
 //! A request to stop changes nothing yet, so it is no event. The transition that follows is one.
 
-use super::{Approvals, DecideError};
+use super::{Approvals, DecideError, Denied};
 use crate::agent::Work;
 use holdpoint_core::Principal;
 use holdpoint_core::call::{State, ToolCall};
@@ -26,9 +26,9 @@ impl Approvals {
         id: ToolCallId,
     ) -> Result<ToolCall, DecideError> {
         let write = self.store.urgent_write().await?;
-        let (_, thread) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        let (_, thread) = write.call(principal, id).await?.ok_or(Denied::NotFound)?;
         let thread = write.lock_thread(thread.id).await?;
-        let (call, _) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        let (call, _) = write.call(principal, id).await?.ok_or(Denied::NotFound)?;
         let overdue = call.expires_at.is_some_and(|at| at <= write.now());
         let became = if matches!(call.state, State::Pending) && overdue {
             write.expire(&thread, &call, self.times.resume_on_expiry).await?;
@@ -41,7 +41,7 @@ impl Approvals {
             }
             became
         };
-        let (call, _) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        let (call, _) = write.call(principal, id).await?.ok_or(Denied::NotFound)?;
         write.commit().await?;
         match became {
             CancelOutcome::Withdrawn => {

@@ -1,30 +1,25 @@
 //! The acceptance of definitions of MCP tools.
 
-use super::Approvals;
+use super::{Approvals, Denied, Right, has_denied};
 use crate::tools::is_tool_name;
 use holdpoint_core::Principal;
 use holdpoint_core::definition::Accepted;
-use holdpoint_store::{AcceptOutcome, StoreError};
+use holdpoint_store::AcceptOutcome;
 
 /// The reason why a definition is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AcceptError {
-    /// The principal has no role that accepts definitions.
-    #[error("this principal may not accept definitions")]
-    Forbidden,
-    /// No MCP server lists such a tool.
-    #[error("no MCP server lists such a tool")]
-    NotFound,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The server lists another definition now.
     #[error("the definition has changed since it was read")]
     Moved {
         /// The hash of the definition now.
         current: String,
     },
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(AcceptError);
 
 impl Approvals {
     /// Whether this principal may accept definitions. Without authentication the one user may.
@@ -42,10 +37,10 @@ impl Approvals {
         hash: &str,
     ) -> Result<Accepted, AcceptError> {
         if !self.may_accept(principal) {
-            return Err(AcceptError::Forbidden);
+            return Err(Denied::Forbidden(Right::AcceptDefinitions).into());
         }
         if !is_tool_name(tool_name) {
-            return Err(AcceptError::NotFound);
+            return Err(Denied::NotFound.into());
         }
         let write = self.store.urgent_write().await?;
         match write.accept_definition(tool_name, hash, &principal.actor()).await? {
@@ -55,7 +50,7 @@ impl Approvals {
                 Ok(accepted)
             }
             AcceptOutcome::Moved { current } => Err(AcceptError::Moved { current }),
-            AcceptOutcome::NoTool => Err(AcceptError::NotFound),
+            AcceptOutcome::NoTool => Err(Denied::NotFound.into()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A delegate has no rights of an approver besides that call. The approver keeps the right to decide, and the two
 //! have one vote together. The requester of a call is never a delegate: only their own rights count.
 
-use super::{Approvals, DecideError, Decider, DecisionRequest, own_right};
+use super::{Approvals, DecideError, Decider, DecisionRequest, Denied, Right, own_right};
 use crate::tools::gate::Gate;
 use holdpoint_core::Principal;
 use holdpoint_core::call::State;
@@ -56,7 +56,7 @@ impl Approvals {
         let approval = DecisionRequest::undecided(tool_call_id, None);
         let (write, locked) = self.lock_for(&self.gate(), Decider::Person(principal), &approval).await?;
         if locked.on_behalf_of.is_some() {
-            return Err(DecideError::Forbidden.into());
+            return Err(DecideError::from(Denied::Forbidden(Right::DecideCall)).into());
         }
         let (State::Pending, Some(expires_at)) = (&locked.call.state, locked.call.expires_at) else {
             return Err(DecideError::Closed(Box::new(locked.call)).into());

@@ -4,7 +4,7 @@
 //! For calls that are already pending, the author of the grant decides: each call separately, as the current
 //! policy judges it.
 
-use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
+use super::{Approvals, DecideError, Decided, Decider, DecisionRequest, Denied};
 use crate::tools::gate::{Gate, PolicyContext};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{State, ToolCall, input_hash};
@@ -18,17 +18,6 @@ use holdpoint_store::{
     GRANTS_MAX, GrantFacts, Granted, LockedCall, LockedThread, NewGrant, NoGrant, Page, StoreError, Thread,
     Vote, Write,
 };
-
-/// The reason why a grant is not found or not revoked.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum GrantError {
-    /// No such session or grant, for this principal.
-    #[error("there is no such session or grant")]
-    NotFound,
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// Checks that only an approval is remembered.
 pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideError> {
@@ -321,15 +310,15 @@ impl Approvals {
         session: ThreadId,
         before: Option<GrantId>,
         size: u64,
-    ) -> Result<Page<Grant>, GrantError> {
+    ) -> Result<Page<Grant>, Denied> {
         let (read, gate) = (self.store.read().await?, self.gate());
-        let root = read.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
+        let root = read.any_session(principal, session).await?.ok_or(Denied::NotFound)?;
         let (actor, as_of) = (principal.actor(), gate.remembering().as_of(self.store.process_time()));
         let whose = self.whose(principal, &root, &actor);
         let page = read.grants(&root, whose, as_of, before, size).await?;
         match whose {
             // For a principal without grants the session does not exist.
-            Granted::By(_) if page.items.is_empty() => Err(GrantError::NotFound),
+            Granted::By(_) if page.items.is_empty() => Err(Denied::NotFound),
             _ => Ok(page),
         }
     }
@@ -341,14 +330,14 @@ impl Approvals {
         principal: &Principal,
         session: ThreadId,
         grant: GrantId,
-    ) -> Result<(), GrantError> {
+    ) -> Result<(), Denied> {
         let (write, gate) = (self.store.urgent_write().await?, self.gate());
-        let root = write.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
+        let root = write.any_session(principal, session).await?.ok_or(Denied::NotFound)?;
         let root = write.lock_thread(root.id).await?;
         let (actor, process) = (principal.actor(), gate.remembering().process.as_deref());
         let whose = self.whose(principal, &root, &actor);
         if !write.revoke_grant(&root, whose, process, grant, &actor).await? {
-            return Err(GrantError::NotFound);
+            return Err(Denied::NotFound);
         }
         Ok(write.commit().await?)
     }

@@ -23,10 +23,9 @@
 //!    `tool_calls_answered` withdraws what is open when the call leaves `executing`.
 
 use super::handlers::{InputAnswer, InputRequest};
-use super::proposals::{Agreed, CountError, Proposed};
-use super::{Approvals, DecideError, Decider, own_right};
+use super::proposals::{Agreed, Proposed};
+use super::{Approvals, Decider, Denied, Right, has_denied, own_right};
 use crate::agent::{Wait, persist};
-use crate::rate_limit::RateLimited;
 use crate::tools::InputError;
 use crate::tools::gate::Gate;
 use crate::tools::request_answer::errors_in;
@@ -63,15 +62,8 @@ pub(crate) struct Answered {
 /// The reason why an answer is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
-    /// The user exceeded the rate limit of decisions.
     #[error(transparent)]
-    TooOften(#[from] RateLimited),
-    /// No such request, for this principal.
-    #[error("there is no such request")]
-    NotFound,
-    /// The principal may see the call, but may not give this answer.
-    #[error("this principal may not give this answer")]
-    Forbidden,
+    Denied(#[from] Denied),
     /// The request has another answer, or ended without one.
     #[error("the request is not open")]
     Closed(RequestState),
@@ -81,20 +73,9 @@ pub(crate) enum AnswerError {
     /// The content does not fit the schema of the request. The request stays open.
     #[error("the content does not fit the request")]
     InvalidContent(Vec<InputError>),
-    /// The database failed. Whether the answer is stored is unknown; a retry is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
-impl From<CountError> for AnswerError {
-    fn from(error: CountError) -> Self {
-        match error {
-            CountError::NotProposed => Self::NotProposed,
-            CountError::TooLong(error) => Self::InvalidContent(vec![error]),
-            CountError::Store(error) => Self::Store(error),
-        }
-    }
-}
+has_denied!(AnswerError);
 
 /// The answers that a principal may give to a request now.
 #[derive(Debug)]
@@ -316,7 +297,7 @@ impl Approvals {
             self.rate_limit.count(principal)?;
         }
         let (gate, visibility) = (self.gate(), self.visibility(by.visible_as()));
-        let found = self.store.read_once().await?.any_request(id).await?.ok_or(AnswerError::NotFound)?;
+        let found = self.store.read_once().await?.any_request(id).await?.ok_or(Denied::NotFound)?;
         // Before the lock: other decisions should not wait until the schema of a tool's server is compiled. The question
         // of a request never changes.
         let errors = match reply {
@@ -326,18 +307,15 @@ impl Approvals {
         };
         let write = self.store.urgent_write().await?;
         let locked = write.lock_visible_call(by.visible_as(), &visibility, found.tool_call_id).await?;
-        let locked = locked.ok_or(AnswerError::NotFound)?;
+        let locked = locked.ok_or(Denied::NotFound)?;
         let choice = match reply.state() {
             RequestState::Accepted => Choice::AS_PROPOSED,
             _ => Choice::Reject { reason: None },
         };
-        match Self::check_decider(&gate, by, &locked.thread, &locked.call, &choice) {
-            Ok(()) => {}
-            Err(DecideError::Store(error)) => return Err(error.into()),
-            Err(_) => return Err(AnswerError::Forbidden),
-        }
+        Self::check_decider(&gate, by, &locked.thread, &locked.call, &choice)
+            .map_err(|_| Denied::Forbidden(Right::AnswerRequest))?;
         // As it is with the call locked.
-        let request = write.any_request(id).await?.ok_or(AnswerError::NotFound)?;
+        let request = write.any_request(id).await?.ok_or(Denied::NotFound)?;
         let (actor, votes) = (by.actor(), write.content_votes(id).await?);
         if request.has(reply, &actor, &votes) {
             return Ok(Answered { state: request.state, replayed: true, proposed: None });

@@ -3,13 +3,13 @@
 //! A vote counts for its content only. A person has one vote, and a later one replaces it. To decline or to cancel, one
 //! person is enough.
 
-use super::Approvals;
+use super::{AnswerError, Approvals};
 use crate::tools::InputError;
 use holdpoint_core::quorum::Quorum;
 use holdpoint_core::tool_request::{
     Answer, Content, ContentVote, Proposal, Reply, ToolRequest, content_hash,
 };
-use holdpoint_store::{LockedCall, StoreError, Write};
+use holdpoint_store::{LockedCall, Write};
 use serde_json::Value;
 
 /// Maximum length of a proposed content as JSON, in bytes. Every list of requests has the proposals.
@@ -39,20 +39,6 @@ pub(super) enum Agreed {
     },
 }
 
-/// The reason why a reply does not count. The request stays open.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CountError {
-    /// The reply confirms a content that is not proposed, or not any more.
-    #[error("this content is not proposed")]
-    NotProposed,
-    /// The content cannot be proposed.
-    #[error("the content is too long")]
-    TooLong(InputError),
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 impl Approvals {
     /// Counts a reply to an open request of a locked call. Until the transaction ends, no other one counts, answers or
     /// ends the request.
@@ -62,7 +48,7 @@ impl Approvals {
         quorum: Quorum,
         reply: &Reply,
         by: &str,
-    ) -> Result<Agreed, CountError> {
+    ) -> Result<Agreed, AnswerError> {
         let (given, content_hash) = match reply {
             Reply::Give(answer @ (Answer::Decline | Answer::Cancel)) => {
                 return Ok(Agreed::On(answer.clone(), Vec::new()));
@@ -76,7 +62,7 @@ impl Approvals {
             Some(Proposal { content, by, .. }) => (Some(content), by),
             None => (None, Vec::new()),
         };
-        let content = given.cloned().map(Content).or(proposed).ok_or(CountError::NotProposed)?;
+        let content = given.cloned().map(Content).or(proposed).ok_or(AnswerError::NotProposed)?;
         if quorum.people <= 1 {
             return Ok(Agreed::On(Answer::Accept(content.0), Vec::new()));
         }
@@ -100,10 +86,10 @@ impl Approvals {
 }
 
 /// Refuses a content that is too long to be shown to those that have to confirm it.
-fn fits_in_a_list(Content(content): &Content) -> Result<(), CountError> {
+fn fits_in_a_list(Content(content): &Content) -> Result<(), AnswerError> {
     if Value::Object(content.clone()).to_string().len() <= PROPOSAL_BYTES_MAX {
         return Ok(());
     }
     let message = format!("expected at most {PROPOSAL_BYTES_MAX} bytes: more people have to confirm it");
-    Err(CountError::TooLong(InputError { pointer: String::new(), message }))
+    Err(AnswerError::InvalidContent(vec![InputError { pointer: String::new(), message }]))
 }

@@ -21,12 +21,12 @@
 //!    again, and stores the next round or task (`Write::store_next`). A row without both belongs to a process that sent
 //!    the call again. If its polls end, the next process interrupts the call.
 
-use super::Approvals;
+use super::{Approvals, Denied, has_denied};
 use crate::agent::Work;
 use holdpoint_core::call::{Execution, Outcome, State, StateKind};
 use holdpoint_core::canonical::same;
 use holdpoint_core::id::{ExecId, ToolCallId};
-use holdpoint_store::{LockedCall, Settled, StoreError};
+use holdpoint_store::{LockedCall, Settled};
 use serde_json::Value;
 
 /// The outcome of an execution, in the words of the service or the worker that knows it.
@@ -49,19 +49,17 @@ pub(crate) struct Reported {
 /// The reason why a report is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {
-    /// The tool has no such call, or its content was erased.
-    #[error("there is no such call of the tool")]
-    NotFound,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// Another execution holds the call, or will.
     #[error("the call has started again, or is about to")]
     Stale(StateKind),
     /// The call has another outcome.
     #[error("the call has another outcome")]
     Settled(StateKind),
-    /// The database failed. Whether the outcome is stored is unknown; a retry is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(ReportError);
 
 impl Approvals {
     /// Settles an execution of a call of this tool with the outcome that its service reports. A report may come
@@ -74,7 +72,7 @@ impl Approvals {
     ) -> Result<Reported, ReportError> {
         let write = self.store.urgent_write().await?;
         let locked = write.lock_call(id).await?.filter(|locked| locked.call.name == tool);
-        let Some(LockedCall { call, thread, .. }) = locked else { return Err(ReportError::NotFound) };
+        let Some(LockedCall { call, thread, .. }) = locked else { return Err(Denied::NotFound.into()) };
         let execution = call.execution().filter(|own| own.id == execution);
         let execution = execution.ok_or_else(|| ReportError::Stale(call.state.kind()))?;
         let outcome = self.reported_outcome(report, execution);
@@ -111,7 +109,7 @@ fn unsettled(state: &State, outcome: &Outcome, result: &str) -> Result<Reported,
     match (state, outcome) {
         _ if is_repeat(state, outcome, result) => Ok(Reported { state: state.kind(), replayed: true }),
         // The store keeps no outcome of an erased call.
-        (State::Interrupted(..), Outcome::Succeeded(_) | Outcome::Failed(_)) => Err(ReportError::NotFound),
+        (State::Interrupted(..), Outcome::Succeeded(_) | Outcome::Failed(_)) => Err(Denied::NotFound.into()),
         _ => Err(ReportError::Settled(state.kind())),
     }
 }

@@ -1,32 +1,23 @@
 //! Resolutions: an operator establishes the outcome of an interrupted call, over HTTP as in the terminal.
 
-use super::Approvals;
-use crate::rate_limit::RateLimited;
+use super::{Approvals, Denied, Right, has_denied};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{Outcome, StateKind};
 use holdpoint_core::decision::Surface;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_store::{Established, Finding, StoreError};
+use holdpoint_store::{Established, Finding};
 
 /// The reason why a resolution is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResolveError {
-    /// The user exceeded the rate limit of decisions.
     #[error(transparent)]
-    TooOften(#[from] RateLimited),
-    /// No such call, for this principal.
-    #[error("there is no such tool call")]
-    NotFound,
-    /// The principal may see the call, and is no operator.
-    #[error("this principal is no operator")]
-    NoOperator,
+    Denied(#[from] Denied),
     /// The outcome of the call is not unknown.
     #[error("the call is {}, not interrupted", .0.name())]
     NotInterrupted(StateKind),
-    /// The database failed. Whether the outcome is stored is unknown; the state of the call shows it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(ResolveError);
 
 impl Approvals {
     /// Whether this principal may establish outcomes: an operator, and without authentication the one user.
@@ -46,9 +37,9 @@ impl Approvals {
         self.rate_limit.count(principal)?;
         let write = self.store.urgent_write().await?;
         let locked = write.lock_visible_call(principal, &self.visibility(principal), id).await?;
-        let locked = locked.ok_or(ResolveError::NotFound)?;
+        let locked = locked.ok_or(Denied::NotFound)?;
         if !self.may_resolve(principal) {
-            return Err(ResolveError::NoOperator);
+            return Err(Denied::Forbidden(Right::ResolveCalls).into());
         }
         let state = match &outcome {
             Outcome::Succeeded(_) => StateKind::Succeeded,
@@ -60,7 +51,7 @@ impl Approvals {
             Established::Now => {}
             Established::NotInterrupted(state) => return Err(ResolveError::NotInterrupted(state)),
             // The calls of a thread that was purged exist for no principal.
-            Established::Erased => return Err(ResolveError::NotFound),
+            Established::Erased => return Err(Denied::NotFound.into()),
         }
         write.commit().await?;
         self.wake_waiters_in(locked.thread.id);

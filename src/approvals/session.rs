@@ -1,6 +1,6 @@
 //! The policy of one session, beside the operator's policy.
 
-use super::Approvals;
+use super::{Approvals, Denied, has_denied};
 use crate::tools::ToolSpec;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
 use holdpoint_core::Principal;
@@ -47,9 +47,8 @@ pub(crate) struct PolicySet {
 /// The reason why the policy of a session is not read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyError {
-    /// No such session, for this principal.
-    #[error("there is no such session")]
-    NotFound,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The policy of a tool would be looser than before, which only an operator may do.
     #[error("the tool {0:?} would go further than before")]
     Loosened(String),
@@ -59,10 +58,9 @@ pub(crate) enum PolicyError {
     /// No such tool.
     #[error("there is no tool {0:?}")]
     UnknownTool(String),
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(PolicyError);
 
 impl Approvals {
     /// Returns the sessions of a principal, newest first, from before a given session. An operator gets those of every
@@ -88,7 +86,7 @@ impl Approvals {
         let operates = principal.has_one_of(&self.operators);
         let read = self.store.read().await?;
         let root = read.any_session(principal, session).await?;
-        let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
+        let root = root.filter(|root| operates || root.is_of(principal)).ok_or(Denied::NotFound)?;
         let policy = read.session_policy(&root).await?;
         let of_caller = root.is_of(principal);
         // The roles of another user are unknown here.
@@ -141,7 +139,7 @@ impl Approvals {
         let operates = principal.has_one_of(&self.operators);
         let write = self.store.urgent_write().await?;
         let root = write.any_session(principal, session).await?;
-        let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
+        let root = root.filter(|root| operates || root.is_of(principal)).ok_or(Denied::NotFound)?;
         // A child thread is younger than its parent, and is locked before it.
         let waiting = write.pending_holds_of_session(root.id).await?;
         let children = waiting.iter().map(|(call, _)| call.thread_id).filter(|id| *id != root.id);

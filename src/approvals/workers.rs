@@ -20,9 +20,9 @@
 //!    worker does not stop with its server.
 //! 5. The end of a call that was never held marks its run `server_resumes` (`Write::move_row`, `Write::closed`).
 
-use super::Approvals;
 use super::execute::ClaimResult;
 use super::report::{Report, Reported, is_repeat};
+use super::{Approvals, Denied, Right, has_denied};
 use crate::config::{Auth, AuthMode};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{Outcome, State, StateKind};
@@ -31,7 +31,7 @@ use holdpoint_core::hex::hex;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::progress::Progress;
 use holdpoint_store::permit::Permit;
-use holdpoint_store::{ApprovedCall, Claimant, Settled, StoreError};
+use holdpoint_store::{ApprovedCall, Claimant, Settled};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
@@ -55,9 +55,9 @@ impl Workers {
         Self { roles }
     }
 
-    fn check(&self, principal: &Principal) -> Result<(), WorkerError> {
+    fn check(&self, principal: &Principal) -> Result<(), Denied> {
         let is_worker = self.roles.as_ref().is_none_or(|roles| principal.has_one_of(roles));
-        is_worker.then_some(()).ok_or(WorkerError::NoWorker)
+        is_worker.then_some(()).ok_or(Denied::Forbidden(Right::ExecuteCalls))
     }
 }
 
@@ -90,25 +90,20 @@ pub(crate) struct RenewedLease {
 /// The reason why a worker gets an error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkerError {
-    /// The principal has none of the roles of workers.
-    #[error("this principal is no worker")]
-    NoWorker,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// No worker tool of this server has this name.
     #[error("there is no worker tool {0:?}")]
     UnknownTool(String),
-    /// No call of the worker's tenant has an execution with this permit token.
-    #[error("there is no such execution")]
-    NotFound,
     /// The execution is over, in the way that the state of the call shows.
     #[error("the execution is over")]
     Over(Box<State>),
     /// The system gives no random numbers for a token.
     #[error("there is no randomness for a permit token")]
     NoRandomness,
-    /// The database failed. A retry of a renewal or a settlement is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(WorkerError);
 
 impl Approvals {
     /// Hands an approved call of one of these tools to a worker. Waits for one at most `wait`, and no longer
@@ -243,7 +238,7 @@ impl Approvals {
     ) -> Result<RenewedLease, WorkerError> {
         self.workers.check(worker)?;
         let write = self.store.urgent_write().await?;
-        let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(WorkerError::NotFound)?;
+        let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(Denied::NotFound)?;
         let timeout = self.worker_timeout(&permitted.call.name).unwrap_or_else(|| self.gate().timeout());
         let Some(lease_until) = write.renew_permitted(&permitted, self.times.lease, timeout).await? else {
             return Err(WorkerError::Over(Box::new(permitted.call.state)));
@@ -267,7 +262,7 @@ impl Approvals {
     ) -> Result<Reported, WorkerError> {
         self.workers.check(worker)?;
         let write = self.store.urgent_write().await?;
-        let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(WorkerError::NotFound)?;
+        let permitted = write.lock_permitted(worker, id, &hash(token)).await?.ok_or(Denied::NotFound)?;
         let (call, execution) = (&permitted.call, permitted.execution);
         let outcome = match report {
             Some(report) => self.reported_outcome(report, execution),

@@ -7,6 +7,7 @@ use super::report::decided_elsewhere;
 use super::request::{Action, AdmitError, ShownCalls, ThreadName, TurnRequest};
 use super::{Chat, Started};
 use crate::agent::Settlement;
+use crate::approvals::Denied;
 use crate::config::WhilePending;
 use holdpoint_core::Principal;
 use holdpoint_core::id::ToolCallId;
@@ -113,7 +114,7 @@ impl Chat {
     ) -> Result<LockedThread, AdmitError> {
         match name {
             ThreadName::Known(name) => {
-                write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)
+                write.lock_thread_named(principal, name).await?.ok_or(Denied::NotFound.into())
             }
             // A continuation creates nothing.
             ThreadName::OrNew(name) if matches!(action, Action::Continue { .. }) => {

@@ -3,6 +3,7 @@
 use super::continuation::Locked;
 use super::request::AdmitError;
 use super::{Chat, Started};
+use crate::approvals::Denied;
 use holdpoint_core::Principal;
 use holdpoint_stream::ClientTraits;
 
@@ -18,7 +19,7 @@ impl Chat {
         client: ClientTraits,
     ) -> Result<Option<Started>, AdmitError> {
         let write = self.store.write().await?;
-        let thread = write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)?;
+        let thread = write.lock_thread_named(principal, name).await?.ok_or(Denied::NotFound)?;
         let locked = Locked { write, thread, principal };
         let next = self.continue_by_get(&locked, client).await?;
         Ok(self.commit_and_start(locked, next).await?)

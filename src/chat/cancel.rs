@@ -2,25 +2,24 @@
 
 use super::Chat;
 use crate::agent::{Wait, Work};
+use crate::approvals::{Denied, has_denied};
 use futures::future::join_all;
 use holdpoint_core::Principal;
 use holdpoint_core::id::{RunId, ThreadId};
 use holdpoint_core::run::{Run, RunStatus};
-use holdpoint_store::{StoreError, Thread};
+use holdpoint_store::Thread;
 
 /// The reason why a run is not cancelled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CancelRunError {
-    /// No such run, for this principal.
-    #[error("there is no such run")]
-    NotFound,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The run had ended.
     #[error("the run has ended")]
     Ended(Box<Run>),
-    /// The database failed. Whether the run is cancelled is unknown; a retry is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(CancelRunError);
 
 impl Chat {
     /// Cancels a run. Returns once the run has ended, or after `approval.wait` with the run as it is. If
@@ -46,7 +45,7 @@ impl Chat {
         session: ThreadId,
     ) -> Result<Vec<(Run, Thread)>, CancelRunError> {
         let read = self.store.urgent_read().await?;
-        let found = read.runs_of_session(principal, session).await?.ok_or(CancelRunError::NotFound)?;
+        let found = read.runs_of_session(principal, session).await?.ok_or(Denied::NotFound)?;
         drop(read);
         self.cancel_all(principal, found).await
     }
@@ -59,7 +58,7 @@ impl Chat {
         thread: ThreadId,
     ) -> Result<Vec<(Run, Thread)>, CancelRunError> {
         let read = self.store.urgent_read().await?;
-        let found = read.runs_of_thread(principal, thread).await?.ok_or(CancelRunError::NotFound)?;
+        let found = read.runs_of_thread(principal, thread).await?.ok_or(Denied::NotFound)?;
         drop(read);
         self.cancel_all(principal, found).await
     }
@@ -72,7 +71,7 @@ impl Chat {
         for id in &found {
             match self.request_cancel(principal, *id).await {
                 // The run has just ended, or its thread was deleted.
-                Ok(_) | Err(CancelRunError::NotFound) => {}
+                Ok(_) | Err(CancelRunError::Denied(Denied::NotFound)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -80,7 +79,7 @@ impl Chat {
         for ended in join_all(found.into_iter().map(|id| self.ended(principal, id))).await {
             match ended {
                 Ok(cancelled) => current.push(cancelled),
-                Err(CancelRunError::Ended(..) | CancelRunError::NotFound) => {}
+                Err(CancelRunError::Ended(..) | CancelRunError::Denied(Denied::NotFound)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -90,9 +89,9 @@ impl Chat {
     /// Cancels a run, or wakes its turn to check whether to end. Returns the run if it had already ended.
     async fn request_cancel(&self, principal: &Principal, id: RunId) -> Result<Option<Run>, CancelRunError> {
         let write = self.store.urgent_write().await?;
-        let (_, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+        let (_, thread) = write.run(principal, id).await?.ok_or(Denied::NotFound)?;
         let thread = write.lock_thread(thread.id).await?;
-        let (run, _) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+        let (run, _) = write.run(principal, id).await?.ok_or(Denied::NotFound)?;
         let requested = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
         self.tasks.renew_now(Work::Turn(id));
@@ -109,7 +108,7 @@ impl Chat {
         loop {
             let log = self.live.find(id);
             let read = self.store.urgent_read().await?;
-            let (run, thread) = read.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+            let (run, thread) = read.run(principal, id).await?.ok_or(Denied::NotFound)?;
             drop(read);
             match run.status {
                 RunStatus::Running if !wait.is_last_look() => {}

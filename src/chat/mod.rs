@@ -127,7 +127,7 @@ impl Chat {
         approval: config::Approval,
         caps: config::Caps,
     ) -> Self {
-        let rate_limit = Arc::new(RateLimit::new(caps.turns_per_minute));
+        let rate_limit = Arc::new(RateLimit::new("turns", caps.turns_per_minute));
         let (live, tailed) = (LiveTurns::default(), TailedTurns::default());
         let wake = agent.executor.wake.clone();
         Self { store, tasks, agent, approvals, models, approval, caps, rate_limit, live, tailed, wake }

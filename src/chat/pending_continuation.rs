@@ -10,6 +10,7 @@ use super::turn::{TurnTask, internal, span};
 use super::turn_log::Enough;
 use super::{Chat, Started};
 use crate::agent::Wait;
+use crate::approvals::Denied;
 use futures::FutureExt;
 use holdpoint_core::Principal;
 use holdpoint_core::call::State;
@@ -109,7 +110,7 @@ impl TurnTask {
         match self.chat.execute(locked, view, plan, waiting.client, None).await {
             // Another transaction resumed the run.
             Err(AdmitError::TurnInProgress) => Ok(Next::End(None)),
-            Err(AdmitError::TooManyTurns { .. } | AdmitError::TooOften(_)) => {
+            Err(AdmitError::TooManyTurns { .. } | AdmitError::Denied(Denied::TooOften(_))) => {
                 Ok(Next::End(Some(TurnError::no_room())))
             }
             next => next,

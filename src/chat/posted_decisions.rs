@@ -4,7 +4,7 @@
 use super::Chat;
 use super::request::{AdmitError, PostedDecision, ThreadName};
 use crate::agent::Unsettled;
-use crate::approvals::{DecideError, Decider, DecisionRequest, Scope};
+use crate::approvals::{DecideError, Decider, DecisionRequest, Denied, Scope};
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::decision::{Choice, Surface};
@@ -71,7 +71,7 @@ impl Chat {
 
 /// Whether a retry of the same decision may be accepted.
 fn is_retryable(error: &DecideError) -> bool {
-    matches!(error, DecideError::TooOften(_) | DecideError::Store(_))
+    matches!(error, DecideError::Denied(Denied::TooOften(_) | Denied::Store(_)))
 }
 
 impl PostedDecision {

@@ -1,11 +1,9 @@
 //! The requests for turns, as the routes read them from their bodies, and the reasons to refuse one.
 
 use super::earlier::EarlierMessages;
-use crate::approvals::DecideError;
-use crate::rate_limit::RateLimited;
+use crate::approvals::{DecideError, Denied, has_denied};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::run::RunOptions;
-use holdpoint_store::StoreError;
 use std::collections::HashSet;
 
 /// A request for a turn: the action, and the decisions that the client posts with it.
@@ -126,9 +124,8 @@ pub(crate) enum ThreadName {
 /// The reason why a request gets no turn.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdmitError {
-    /// No such thread for this principal.
-    #[error("there is no such thread")]
-    NoThread,
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// Another turn of the thread is running.
     #[error("a turn of this thread is under way")]
     TurnInProgress,
@@ -144,9 +141,6 @@ pub(crate) enum AdmitError {
         of: &'static str,
         max: u32,
     },
-    /// The user exceeded the rate limit of turns.
-    #[error(transparent)]
-    TooOften(#[from] RateLimited),
     /// Calls of the thread are pending, and `approval.while_pending` is `reject`.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
@@ -170,7 +164,6 @@ pub(crate) enum AdmitError {
     /// decisions was accepted, or a retry of the request may succeed.
     #[error(transparent)]
     Refused(DecideError),
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
+
+has_denied!(AdmitError);

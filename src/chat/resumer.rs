@@ -5,11 +5,12 @@
 use super::Chat;
 use super::continuation::Locked;
 use super::request::AdmitError;
+use crate::approvals::{Denied, has_denied};
 use futures::FutureExt;
 use holdpoint_core::Principal;
 use holdpoint_core::id::RunId;
 use holdpoint_core::run::{Run, RunStatus};
-use holdpoint_store::{StoreError, Thread};
+use holdpoint_store::Thread;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -20,9 +21,6 @@ const PACE: Duration = Duration::from_millis(20);
 /// The reason why a run is not resumed on request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResumeRunError {
-    /// No such run, for this principal.
-    #[error("there is no such run")]
-    NotFound,
     /// The run has ended, or the user sent a later message.
     #[error("the run does not wait")]
     NotWaiting(Box<Run>),
@@ -33,11 +31,13 @@ pub(crate) enum ResumeRunError {
     NotAdmitted(#[from] AdmitError),
 }
 
-impl From<StoreError> for ResumeRunError {
-    fn from(error: StoreError) -> Self {
-        Self::NotAdmitted(error.into())
+impl From<Denied> for ResumeRunError {
+    fn from(denied: Denied) -> Self {
+        Self::NotAdmitted(denied.into())
     }
 }
+
+has_denied!(ResumeRunError);
 
 impl Chat {
     /// Resumes a run that waits for nothing, for its user, without a page that reads the answer. A run whose turn is
@@ -48,9 +48,9 @@ impl Chat {
         id: RunId,
     ) -> Result<(Run, Thread), ResumeRunError> {
         let write = self.store.write().await?;
-        let (_, thread) = write.run(principal, id).await?.ok_or(ResumeRunError::NotFound)?;
+        let (_, thread) = write.run(principal, id).await?.ok_or(Denied::NotFound)?;
         let thread = write.lock_thread(thread.id).await?;
-        let (run, _) = write.run(principal, id).await?.ok_or(ResumeRunError::NotFound)?;
+        let (run, _) = write.run(principal, id).await?.ok_or(Denied::NotFound)?;
         let is_latest = write.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
         match run.status {
             RunStatus::Running => return Ok((run, thread.into_thread())),
@@ -119,7 +119,7 @@ impl Chat {
         match self.resume(id).await {
             Ok(()) => {}
             // There may be room later.
-            Err(error @ (AdmitError::TooManyTurns { .. } | AdmitError::TooOften(_))) => {
+            Err(error @ (AdmitError::TooManyTurns { .. } | AdmitError::Denied(Denied::TooOften(_)))) => {
                 tracing::debug!(run_id = %id, %error, "a run will resume later");
             }
             Err(error) => tracing::warn!(run_id = %id, %error, "could not resume a run"),

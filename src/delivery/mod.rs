@@ -35,7 +35,7 @@ mod rounds;
 mod shared;
 
 use crate::agent::Tasks;
-use crate::approvals::Approvals;
+use crate::approvals::{Approvals, Denied, Right};
 use crate::config::{AuthMode, Config, ConfigError};
 use crate::feed::Feed;
 pub(crate) use channels::HOOK_PATHS;
@@ -98,20 +98,6 @@ pub(crate) struct EndpointStatus {
     pub(crate) has_gap: bool,
 }
 
-/// Why a request about endpoints fails.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EndpointError {
-    /// The caller is no operator.
-    #[error("not an operator")]
-    NoOperator,
-    /// The tenant has no such endpoint.
-    #[error("no such endpoint")]
-    NotFound,
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 impl fmt::Debug for Deliveries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.receivers.iter().map(|receiver| &receiver.name).collect();
@@ -150,7 +136,7 @@ impl Deliveries {
     }
 
     /// Returns the endpoints of the operator's tenant.
-    pub(crate) async fn list(&self, principal: &Principal) -> Result<Vec<EndpointStatus>, EndpointError> {
+    pub(crate) async fn list(&self, principal: &Principal) -> Result<Vec<EndpointStatus>, Denied> {
         let own: Vec<&Receiver> = self.operated_by(principal)?.collect();
         if own.is_empty() {
             return Ok(Vec::new());
@@ -162,13 +148,9 @@ impl Deliveries {
     }
 
     /// Lets an endpoint of the operator's tenant be tried again now.
-    pub(crate) async fn enable(
-        &self,
-        principal: &Principal,
-        name: &str,
-    ) -> Result<EndpointStatus, EndpointError> {
+    pub(crate) async fn enable(&self, principal: &Principal, name: &str) -> Result<EndpointStatus, Denied> {
         let receiver = self.operated_by(principal)?.find(|receiver| receiver.name == name);
-        let receiver = receiver.ok_or(EndpointError::NotFound)?;
+        let receiver = receiver.ok_or(Denied::NotFound)?;
         let write = self.store.write().await?;
         write.enable_endpoint(name).await?;
         write.commit().await?;
@@ -176,17 +158,17 @@ impl Deliveries {
         tracing::info!(endpoint = name, by = principal.actor(), "an operator enabled an endpoint");
         let read = self.store.read().await?;
         let oldest = read.oldest_event().await?;
-        let found = StoredReceiver::of(&read, [receiver]).await?.pop().ok_or(EndpointError::NotFound)?;
+        let found = StoredReceiver::of(&read, [receiver]).await?.pop().ok_or(Denied::NotFound)?;
         Ok(found.status(oldest))
     }
 
     fn operated_by<'a>(
         &'a self,
         principal: &'a Principal,
-    ) -> Result<impl Iterator<Item = &'a Receiver>, EndpointError> {
+    ) -> Result<impl Iterator<Item = &'a Receiver>, Denied> {
         let operates = self.operators.as_ref().is_none_or(|roles| principal.has_one_of(roles));
         if !operates {
-            return Err(EndpointError::NoOperator);
+            return Err(Denied::Forbidden(Right::ManageEndpoints));
         }
         Ok(self.receivers.iter().filter(|receiver| receiver.wanted.tenant_id == principal.tenant_id))
     }

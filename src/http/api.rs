@@ -1,5 +1,6 @@
 //! The composition of the routes: which resource is at which path, and the OpenAPI document of them all.
 
+use super::access::{self, Access, BESIDE, CallerKind};
 use super::auth::Authenticator;
 use super::body::known_query::KnownQuery;
 use super::body::posted::Bounds;
@@ -98,76 +99,60 @@ pub(crate) struct Settings {
     pub(crate) deadlines: Deadlines,
 }
 
-type Routes = (
-    routes::qa::Qa,
-    approvals::validate::Validate,
-    routes::threads::Threads,
-    routes::turns::Turns,
-    routes::runs::Runs,
-    routes::session_policy::Policies,
-    routes::sessions::Sessions,
-    approvals::session_approvals::SessionApprovals,
-    (
-        routes::call::Calls,
-        routes::resolution::Resolutions,
-        approvals::extension::Extensions,
-        approvals::reveal::Reveals,
-    ),
-    routes::workers::Workers,
-    routes::report::Reports,
-    (
-        approvals::inbox::Inbox,
-        approvals::approval_detail::Details,
-        approvals::delegation::DelegationRoutes,
-        approvals::tool_requests::ToolRequests,
-    ),
-    (routes::tools::ToolRoutes, routes::definitions::Definitions),
-    events::pages::Events,
-    events::live_events::EventStreams,
-    // A list has at most 16 entries.
-    (
-        routes::tickets::Tickets,
-        auth::session_routes::AuthSessions,
-        routes::webhooks::Webhooks,
-        routes::links::Links,
-    ),
-);
+/// Names each file of routes once: the type of its operations, and its table of callers.
+macro_rules! resources {
+    ($(($($($module:ident)::+ => $name:ident),+ $(,)?)),+ $(,)?) => {
+        type Routes = ($(($($($module)::+::$name,)+),)+);
 
-fn api(api: Api) -> OpenApiService<Routes, ()> {
-    let routes = (
-        routes::qa::Qa(api.clone()),
-        approvals::validate::Validate(api.clone()),
-        routes::threads::Threads(api.clone()),
-        routes::turns::Turns(api.clone()),
-        routes::runs::Runs(api.clone()),
-        routes::session_policy::Policies(api.clone()),
-        routes::sessions::Sessions(api.clone()),
-        approvals::session_approvals::SessionApprovals(api.clone()),
-        (
-            routes::call::Calls(api.clone()),
-            routes::resolution::Resolutions(api.clone()),
-            approvals::extension::Extensions(api.clone()),
-            approvals::reveal::Reveals(api.clone()),
-        ),
-        routes::workers::Workers(api.clone()),
-        routes::report::Reports(api.clone()),
-        (
-            approvals::inbox::Inbox(api.clone()),
-            approvals::approval_detail::Details(api.clone()),
-            approvals::delegation::DelegationRoutes(api.clone()),
-            approvals::tool_requests::ToolRequests(api.clone()),
-        ),
-        (routes::tools::ToolRoutes(api.clone()), routes::definitions::Definitions(api.clone())),
-        events::pages::Events(api.clone()),
-        events::live_events::EventStreams(api.clone()),
-        (
-            routes::tickets::Tickets(api.clone()),
-            auth::session_routes::AuthSessions(api.clone()),
-            routes::webhooks::Webhooks(api.clone()),
-            routes::links::Links(api),
-        ),
-    );
-    OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
+        fn routes(api: &Api) -> Routes {
+            ($(($($($module)::+::$name(api.clone()),)+),)+)
+        }
+
+        /// Who may call each operation of the document.
+        const ACCESS: &[Access] = &[$($($($module)::+::ACCESS,)+)+];
+    };
+}
+
+// A list has at most 16 entries. The document has the operations in this order.
+resources! {
+    (
+        routes::qa => Qa,
+        approvals::validate => Validate,
+        routes::threads => Threads,
+        routes::turns => Turns,
+        routes::runs => Runs,
+    ),
+    (
+        routes::session_policy => Policies,
+        routes::sessions => Sessions,
+        approvals::session_approvals => SessionApprovals,
+    ),
+    (
+        routes::call => Calls,
+        routes::resolution => Resolutions,
+        approvals::extension => Extensions,
+        approvals::reveal => Reveals,
+        routes::workers => Workers,
+        routes::report => Reports,
+    ),
+    (
+        approvals::inbox => Inbox,
+        approvals::approval_detail => Details,
+        approvals::delegation => DelegationRoutes,
+        approvals::tool_requests => ToolRequests,
+    ),
+    (routes::tools => ToolRoutes, routes::definitions => Definitions),
+    (events::pages => Events, events::live_events => EventStreams, routes::tickets => Tickets),
+    (auth::session_routes => AuthSessions, routes::webhooks => Webhooks, routes::links => Links),
+}
+
+/// The operations of the document, and who may call each.
+fn operations() -> impl Iterator<Item = &'static (&'static str, &'static [CallerKind])> {
+    ACCESS.iter().flat_map(|of_file| of_file.iter())
+}
+
+fn api(api: &Api) -> OpenApiService<Routes, ()> {
+    OpenApiService::new(routes(api), "holdpoint", env!("CARGO_PKG_VERSION"))
         .description(
             "A chat backend that holds dangerous tool calls for a human. `/openapi.json` is the document for generators of \
              clients; it leaves out the streams that pages of the AI SDK read. The page `/docs` and `holdpoint openapi \
@@ -185,21 +170,9 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         )
 }
 
-/// The paths that are served but are not in the OpenAPI document.
-const UNDOCUMENTED: &[&str] = &[
-    "/",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "/openapi.json",
-    "/docs",
-    #[cfg(feature = "websocket")]
-    "/ws",
-];
-
 fn beside() -> impl Iterator<Item = (&'static str, Method)> {
-    let read = UNDOCUMENTED.iter().copied().chain(routes::console::paths()).map(|path| (path, Method::GET));
-    read.chain(routes::hooks::paths())
+    let read = BESIDE.iter().map(|(path, _)| *path).chain(routes::console::paths());
+    read.map(|path| (path, Method::GET)).chain(routes::hooks::paths())
 }
 
 /// What the OpenAPI document says. It depends on the types of the routes alone and takes most of the time of a start,
@@ -218,7 +191,9 @@ impl Documented {
     fn of(with: &Api) -> &'static Self {
         static DOCUMENTED: OnceLock<Documented> = OnceLock::new();
         DOCUMENTED.get_or_init(|| {
-            let document = refined(&api(with.clone()).spec());
+            let has_own_credentials =
+                operations().filter(|(_, callers)| access::has_own_credentials(callers)).map(|(id, _)| *id);
+            let document = refined(&api(with).spec(), &has_own_credentials.collect());
             Self {
                 allowed: Arc::new(Allowed::of(&document, beside())),
                 known_query: Arc::new(KnownQuery::of(&document)),
@@ -246,7 +221,7 @@ pub(crate) fn endpoint(
     let mut routes = routes::health::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_response(for_generators))));
     if settings.docs {
-        let docs = Arc::new(docs(api(with.clone()), full));
+        let docs = Arc::new(docs(api(&with), full));
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
@@ -259,7 +234,7 @@ pub(crate) fn endpoint(
         routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
     }
     routes = routes::hooks::served(routes, with.deliveries.hooks());
-    let documented = Arc::new(api(with.clone()).into_endpoint());
+    let documented = Arc::new(api(&with).into_endpoint());
     let routes = routes.nest("/api", documented.clone()).nest("/", documented);
     with_middleware(routes, allowed.clone(), known_query.clone(), with, settings, auth, tasks)
 }

@@ -55,17 +55,17 @@ const DEPENDENT: [Dependent; 1] = [Dependent {
 /// The JSON pointer from an operation to its body.
 const BODY: &str = "/requestBody/content/application~1json";
 
-/// Returns the refined document for the document that the derives produce.
-pub(in crate::http) fn refined(spec: &str) -> Value {
+/// Returns the refined document for the document that the derives produce. Requests of the operations
+/// `with_own_credentials` need no token.
+pub(in crate::http) fn refined(spec: &str, with_own_credentials: &BTreeSet<&str>) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let mut bodies = Vec::new();
     for operation in operations_mut(&mut document) {
-        if operation.get("security").is_none() {
-            // The request has credentials of its own, and needs no token.
+        let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if with_own_credentials.contains(id.as_str()) {
             set(operation, json!({ "security": [] }));
         }
-        let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
         for (status, response) in fields(operation.get_mut("responses")) {
             complete(&id, status, response);
         }

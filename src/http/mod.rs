@@ -1,8 +1,9 @@
 //! The HTTP layer: routes into the layers below, and the bytes of their responses.
 //!
-//! To add a resource: add a file like `routes/tools.rs`, name it in `Routes` and in the function of [`api`], then run
-//! `cargo xtask openapi`.
+//! To add a resource: add a file like `routes/tools.rs`, name it in `resources!` of [`api`], then run
+//! `cargo xtask openapi` and `cargo xtask docs --write`.
 
+mod access;
 mod api;
 mod approvals;
 mod auth;

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::no_more_arguments;
 use crate::openapi::{DOCUMENT, FULL_DOCUMENT};
+use crate::page_types;
 use crate::process::{capture, cargo, command_line, run};
 use crate::programs::{PROGRAMS, WITH_ALL};
 use crate::server::{Server, fresh_folder};
@@ -110,6 +111,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     let tools = Tools::installed(root)?;
     run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     lint(root, &tools)?;
+    page_types::check(root)?;
     let clients: Vec<Client<'_>> = LANGUAGES
         .iter()
         .map(|language| Client { language, root, tools: &tools, folder: root.join(MADE).join(language.name) })

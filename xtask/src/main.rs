@@ -9,6 +9,7 @@ mod features;
 mod lanes;
 mod layout;
 mod openapi;
+mod page_types;
 mod process;
 mod programs;
 mod schemathesis;
@@ -84,7 +85,10 @@ fn print_help() {
         println!("  {:<12}   {}", step.command, step.summary);
     }
     println!("  {:<12} the steps that take under two minutes after a first build", "check");
-    println!("  {:<12} write the documents of openapi/ from the code", "openapi");
+    println!(
+        "  {:<12} write the documents of openapi/ from the code, and the types of packages/page",
+        "openapi"
+    );
     println!(
         "  {:<12} measure the server beside floors and the AI SDK; --quick, --repeats N, --criterion",
         "bench"

@@ -21,6 +21,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -40,115 +41,90 @@ const PERSON_SECONDS: [f64; 11] =
 
 type Timed<L> = Family<L, Histogram, fn() -> Histogram>;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Version {
-    version: &'static str,
+/// Sets of labels.
+macro_rules! labels {
+    ($($name:ident { $($(#[$comment:meta])* $label:ident: $type:ty),+ $(,)? })+) => {
+        $(#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+        struct $name {
+            $($(#[$comment])* $label: $type,)+
+        })+
+    };
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answer {
-    route: String,
-    method: &'static str,
-    status: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
-    route: String,
-    method: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct End {
-    end: &'static str,
-    /// The error code of a failed turn, otherwise empty. An empty value is no label.
-    code: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tokens {
-    model: String,
-    direction: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reached {
-    tool: String,
-    state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tool {
-    tool: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Decision {
-    verdict: &'static str,
-    surface: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Verdict {
-    verdict: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Work {
-    work: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Action {
-    action: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Provider {
-    provider: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ModelCall {
-    provider: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Pool {
-    pool: &'static str,
+labels! {
+    Version { version: &'static str }
+    Answer { route: String, method: &'static str, status: &'static str }
+    Route { route: String, method: &'static str }
+    End {
+        end: &'static str,
+        /// The error code of a failed turn, otherwise empty. An empty value is no label.
+        code: &'static str,
+    }
+    Tokens { model: String, direction: &'static str }
+    Reached { tool: String, state: &'static str }
+    Tool { tool: String }
+    Decision { verdict: &'static str, surface: &'static str, outcome: &'static str }
+    Verdict { verdict: &'static str }
+    Work { work: &'static str }
+    Action { action: &'static str }
+    Provider { provider: String }
+    ModelCall { provider: String, outcome: &'static str }
+    Pool { pool: &'static str }
 }
 
 /// The metrics of one server. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Inner>);
 
+/// A struct of metrics, each with what makes it and registers it. They are written in this order.
+macro_rules! registered {
+    ($(#[$comment:meta])* struct $name:ident { $($field:ident: $type:ty = $make:expr,)+ }) => {
+        $(#[$comment])*
+        #[derive(Debug)]
+        struct $name {
+            $($field: $type,)+
+        }
+
+        impl $name {
+            fn new(of: &mut Registry) -> Self {
+                Self { $($field: $make(of),)+ }
+            }
+        }
+    };
+}
+
+registered! {
+    /// What this process counts and measures.
+    struct Measured {
+        requests: Family<Answer, Counter> = at_zero("http_requests", "HTTP requests that got a response"),
+        request_seconds: Timed<Route> = timed(answers, "http_request_duration_seconds", "Time from the head of a request to the head of its response"),
+        streams: Gauge = at_zero("streams_open", "Open response streams"),
+        turns: Family<End, Counter> = at_zero("turns", "Turns that ended in this process, by outcome"),
+        turns_running: Gauge = at_zero("turns_running", "Turns that run in this process"),
+        tokens: Family<Tokens, Counter> = at_zero("model_tokens", "Tokens that models reported"),
+        calls: Family<Reached, Counter> = at_zero("tool_calls", "State transitions of tool calls in this process, by the new state"),
+        holds: Family<Tool, Counter> = at_zero("holds", "Tool calls that this process held for approval"),
+        decisions: Family<Decision, Counter> = at_zero("decisions", "Decisions that this process received, by outcome"),
+        decision_age: Timed<Verdict> = timed(people, "decision_age_seconds", "Time from the hold of a call to its decision"),
+        tool_seconds: Timed<Tool> = timed(works, "tool_duration_seconds", "Run time of tools"),
+        claims_waiting: Family<Tool, Gauge> = at_zero("worker_claims_waiting", "Claims of workers that wait in this process for a call of the tool"),
+        leases_lost: Family<Work, Counter> = at_zero("leases_lost", "Leases that this process lost before its work ended"),
+        swept: Family<Action, Counter> = at_zero("sweeper_actions", "Actions of the sweeper"),
+        model_first: Timed<Provider> = timed(works, "model_first_byte_seconds", "Time from a model request to the first byte of the response"),
+        model_seconds: Timed<ModelCall> = timed(works, "model_request_duration_seconds", "Time from a model request to the end of the response"),
+        model_retries: Family<Provider, Counter> = at_zero("model_retries", "Retried model requests"),
+        connection_seconds: Timed<Pool> = timed(answers, "database_wait_seconds", "Time that a transaction waited for a connection and its begin"),
+        connection_timeouts: Family<Pool, Counter> = at_zero("database_wait_timeouts", "Transactions that got no connection in time"),
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     registry: Registry,
     tools: BTreeSet<String>,
-    requests: Family<Answer, Counter>,
-    request_seconds: Timed<Route>,
-    streams: Gauge,
-    turns: Family<End, Counter>,
-    turns_running: Gauge,
-    tokens: Family<Tokens, Counter>,
-    calls: Family<Reached, Counter>,
-    holds: Family<Tool, Counter>,
     open: Arc<Open>,
-    decisions: Family<Decision, Counter>,
-    decision_age: Timed<Verdict>,
-    tool_seconds: Timed<Tool>,
-    claims_waiting: Family<Tool, Gauge>,
-    leases_lost: Family<Work, Counter>,
-    swept: Family<Action, Counter>,
-    model_first: Timed<Provider>,
-    model_seconds: Timed<ModelCall>,
-    model_retries: Family<Provider, Counter>,
     endpoints: BTreeMap<ChannelKind, Endpoints>,
-    connection_seconds: Timed<Pool>,
-    connection_timeouts: Family<Pool, Counter>,
+    measured: Measured,
 }
 
 fn answers() -> Histogram {
@@ -163,8 +139,16 @@ fn people() -> Histogram {
     Histogram::new(PERSON_SECONDS)
 }
 
-fn timed<L: Clone + std::hash::Hash + Eq>(buckets: fn() -> Histogram) -> Timed<L> {
-    Family::new_with_constructor(buckets)
+fn at_zero<M: Metric + Clone + Default>(name: &str, help: &str) -> impl FnOnce(&mut Registry) -> M {
+    move |of| add(of, name, help, M::default())
+}
+
+fn timed<L: EncodeLabelSet + Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static>(
+    buckets: fn() -> Histogram,
+    name: &str,
+    help: &str,
+) -> impl FnOnce(&mut Registry) -> Timed<L> {
+    move |of| add(of, name, help, Family::new_with_constructor(buckets))
 }
 
 fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
@@ -192,86 +176,13 @@ impl Metrics {
         let of = registry.sub_registry_with_prefix("holdpoint");
         let open = Arc::new(Open::default());
         of.register_collector(Box::new(open.clone()));
-        let inner = Inner {
-            tools: tools.into_iter().collect(),
-            requests: add(of, "http_requests", "HTTP requests that got a response", Family::default()),
-            request_seconds: add(
-                of,
-                "http_request_duration_seconds",
-                "Time from the head of a request to the head of its response",
-                timed(answers),
-            ),
-            streams: add(of, "streams_open", "Open response streams", Gauge::default()),
-            turns: add(of, "turns", "Turns that ended in this process, by outcome", Family::default()),
-            turns_running: add(of, "turns_running", "Turns that run in this process", Gauge::default()),
-            tokens: add(of, "model_tokens", "Tokens that models reported", Family::default()),
-            calls: add(
-                of,
-                "tool_calls",
-                "State transitions of tool calls in this process, by the new state",
-                Family::default(),
-            ),
-            holds: add(of, "holds", "Tool calls that this process held for approval", Family::default()),
-            open,
-            decisions: add(
-                of,
-                "decisions",
-                "Decisions that this process received, by outcome",
-                Family::default(),
-            ),
-            decision_age: add(
-                of,
-                "decision_age_seconds",
-                "Time from the hold of a call to its decision",
-                timed(people),
-            ),
-            tool_seconds: add(of, "tool_duration_seconds", "Run time of tools", timed(works)),
-            claims_waiting: add(
-                of,
-                "worker_claims_waiting",
-                "Claims of workers that wait in this process for a call of the tool",
-                Family::default(),
-            ),
-            leases_lost: add(
-                of,
-                "leases_lost",
-                "Leases that this process lost before its work ended",
-                Family::default(),
-            ),
-            swept: add(of, "sweeper_actions", "Actions of the sweeper", Family::default()),
-            model_first: add(
-                of,
-                "model_first_byte_seconds",
-                "Time from a model request to the first byte of the response",
-                timed(works),
-            ),
-            model_seconds: add(
-                of,
-                "model_request_duration_seconds",
-                "Time from a model request to the end of the response",
-                timed(works),
-            ),
-            model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
-            endpoints: ChannelKind::ALL.map(|channel| (channel, Endpoints::new(of, channel))).into(),
-            connection_seconds: add(
-                of,
-                "database_wait_seconds",
-                "Time that a transaction waited for a connection and its begin",
-                timed(answers),
-            ),
-            connection_timeouts: add(
-                of,
-                "database_wait_timeouts",
-                "Transactions that got no connection in time",
-                Family::default(),
-            ),
-            registry,
-        };
+        let measured = Measured::new(of);
+        let endpoints = ChannelKind::ALL.map(|channel| (channel, Endpoints::new(of, channel))).into();
         // Counters that should stay at zero have to be visible from the start.
         for work in Self::WORK {
-            let _at_zero = inner.leases_lost.get_or_create_owned(&Work { work });
+            let _at_zero = measured.leases_lost.get_or_create_owned(&Work { work });
         }
-        Self(Arc::new(inner))
+        Self(Arc::new(Inner { registry, tools: tools.into_iter().collect(), open, endpoints, measured }))
     }
 
     /// Returns all metrics in the OpenMetrics text format.
@@ -302,31 +213,35 @@ impl Metrics {
             400..=499 => "4xx",
             _ => "5xx",
         };
-        let inner = &self.0;
-        let seconds = inner.request_seconds.get_or_create(&Route { route: route.clone(), method });
+        let measured = &self.0.measured;
+        let seconds = measured.request_seconds.get_or_create(&Route { route: route.clone(), method });
         seconds.observe(time.as_secs_f64());
-        inner.requests.get_or_create(&Answer { route, method, status }).inc();
+        measured.requests.get_or_create(&Answer { route, method, status }).inc();
     }
 
     /// Counts an open stream until the returned value is dropped.
     pub fn stream(&self) -> Now {
-        Now::begin(&self.0.streams)
+        Now::begin(&self.0.measured.streams)
     }
 
     /// Counts a running turn until the returned value is dropped.
     pub fn turn(&self) -> Now {
-        Now::begin(&self.0.turns_running)
+        Now::begin(&self.0.measured.turns_running)
     }
 
     /// Records the end of a turn, with the error code of a failed turn.
     pub fn turn_ended(&self, end: &'static str, code: Option<&'static str>) {
-        self.0.turns.get_or_create(&End { end, code: code.unwrap_or_default() }).inc();
+        self.0.measured.turns.get_or_create(&End { end, code: code.unwrap_or_default() }).inc();
     }
 
     /// Records the tokens that a model reported for a step.
     pub fn tokens(&self, model: &str, input: u64, output: u64) {
         for (direction, count) in [("input", input), ("output", output)] {
-            self.0.tokens.get_or_create(&Tokens { model: model.to_owned(), direction }).inc_by(count);
+            self.0
+                .measured
+                .tokens
+                .get_or_create(&Tokens { model: model.to_owned(), direction })
+                .inc_by(count);
         }
     }
 
@@ -334,9 +249,9 @@ impl Metrics {
     pub fn call_reached(&self, tool: &str, state: &'static str) {
         let tool = self.tool(tool);
         if state == "pending" {
-            self.0.holds.get_or_create(&Tool { tool: tool.clone() }).inc();
+            self.0.measured.holds.get_or_create(&Tool { tool: tool.clone() }).inc();
         }
-        self.0.calls.get_or_create(&Reached { tool, state }).inc();
+        self.0.measured.calls.get_or_create(&Reached { tool, state }).inc();
     }
 
     /// Sets the values that only the database has; `None` while they are unknown.
@@ -346,49 +261,53 @@ impl Metrics {
 
     /// Records a decision about a call and its result.
     pub fn decided(&self, verdict: &'static str, surface: &'static str, outcome: &'static str) {
-        self.0.decisions.get_or_create(&Decision { verdict, surface, outcome }).inc();
+        self.0.measured.decisions.get_or_create(&Decision { verdict, surface, outcome }).inc();
     }
 
     /// Records how long a call waited for the decision that counted.
     pub fn hold_ended(&self, verdict: &'static str, age: Duration) {
-        self.0.decision_age.get_or_create(&Verdict { verdict }).observe(age.as_secs_f64());
+        self.0.measured.decision_age.get_or_create(&Verdict { verdict }).observe(age.as_secs_f64());
     }
 
     /// Records the run time of a tool.
     pub fn tool_ran(&self, tool: &str, time: Duration) {
-        self.0.tool_seconds.get_or_create(&Tool { tool: self.tool(tool) }).observe(time.as_secs_f64());
+        self.0
+            .measured
+            .tool_seconds
+            .get_or_create(&Tool { tool: self.tool(tool) })
+            .observe(time.as_secs_f64());
     }
 
     /// Counts a claim that waits for a call of this tool, until the returned value is dropped.
     pub fn claim_waits(&self, tool: &str) -> Now {
-        Now::begin(&self.0.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
+        Now::begin(&self.0.measured.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
     }
 
     /// Records the lost lease of this kind of work.
     pub fn lease_lost(&self, work: &'static str) {
-        self.0.leases_lost.get_or_create(&Work { work }).inc();
+        self.0.measured.leases_lost.get_or_create(&Work { work }).inc();
     }
 
     /// Records an action of the sweeper.
     pub fn swept(&self, action: &'static str) {
-        self.0.swept.get_or_create(&Action { action }).inc();
+        self.0.measured.swept.get_or_create(&Action { action }).inc();
     }
 
     /// Records the time from a request to a model until the first byte of the answer.
     pub fn model_began(&self, provider: &str, time: Duration) {
         let provider = Provider { provider: provider.to_owned() };
-        self.0.model_first.get_or_create(&provider).observe(time.as_secs_f64());
+        self.0.measured.model_first.get_or_create(&provider).observe(time.as_secs_f64());
     }
 
     /// Records the outcome of a request to a model, and the time until the end of the answer.
     pub fn model_ended(&self, provider: &str, outcome: &'static str, time: Duration) {
         let call = ModelCall { provider: provider.to_owned(), outcome };
-        self.0.model_seconds.get_or_create(&call).observe(time.as_secs_f64());
+        self.0.measured.model_seconds.get_or_create(&call).observe(time.as_secs_f64());
     }
 
     /// Records a retry of a request to a model.
     pub fn model_retried(&self, provider: &str) {
-        self.0.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
+        self.0.measured.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
     }
 
     /// Records an attempt to deliver an event to an endpoint.
@@ -414,12 +333,12 @@ impl Metrics {
 
     /// Records how long a transaction waited for a connection.
     pub fn connection_waited(&self, pool: &'static str, time: Duration) {
-        self.0.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
+        self.0.measured.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
     }
 
     /// Records that the wait for a connection timed out.
     pub fn connection_timed_out(&self, pool: &'static str) {
-        self.0.connection_timeouts.get_or_create(&Pool { pool }).inc();
+        self.0.measured.connection_timeouts.get_or_create(&Pool { pool }).inc();
     }
 
     /// Returns the label of a tool. A tool of an MCP server that the configuration does not name has the label of its

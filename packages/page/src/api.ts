@@ -1,6 +1,10 @@
-// What the routes of the server take and give, as far as a page uses them.
+// What the routes of the server take and give, as far as a page uses them. The types of `Schemas` are those of the
+// OpenAPI document; the others are narrower than it can say.
 
-import type { McpTool, ToolPreview, UnacceptedDefinition } from './parts.js';
+import type { components } from './openapi.js';
+import type { ToolPreview } from './parts.js';
+
+type Schemas = components['schemas'];
 
 /** The stream of one generation of the AI SDK: 4, 5, 6, 7. A page on AI SDK 7 may use `ui-v6` too. */
 export type Dialect = 'data-v1' | 'ui-v5' | 'ui-v6' | 'ui-v7';
@@ -9,49 +13,13 @@ export type Dialect = 'data-v1' | 'ui-v5' | 'ui-v6' | 'ui-v7';
 export type Results<T> = { results: T[]; has_more: boolean; next_cursor?: string };
 
 /** A conversation of one user. */
-export type Thread = {
-  thread_id: string;
-  session_id: string;
-  parent_id?: string;
-  client_id?: string;
-  title: string;
-  created_at: string;
-  updated_at: string;
-  active_run_id?: string;
-  /** How full the model's context is, in tokens; only in the answer about one thread. */
-  context_tokens?: number;
-  /** The most tokens of a request to the model, if known. */
-  context_limit?: number;
-  pending_count: number;
-};
+export type Thread = Schemas['ChatThread'];
 
 /** A tool. `input_schema` is the JSON Schema of its inputs. */
-export type Tool = {
-  tool_name: string;
-  description: string;
-  hil: boolean;
-  idempotent: boolean;
-  risk_level: 'low' | 'medium' | 'high';
-  /** Whether the tool says what a call would do before it is decided: `preview` of the card. */
-  preview: boolean;
-  input_schema: Record<string, unknown>;
-  /** Where the tool is, if an MCP server has it. */
-  mcp?: McpTool;
-  /** What the server says about the tool, if no operator has accepted that. */
-  unaccepted_definition?: UnacceptedDefinition;
-  /** Whether the caller may accept it. */
-  can_accept: boolean;
-};
+export type Tool = Schemas['Tool'];
 
 /** The inputs of a call without masks. */
-export type RevealedInputs = {
-  tool_call_id: string;
-  input: Record<string, unknown>;
-  validated_inputs?: Record<string, unknown>;
-  /** The JSON Pointers of the secrets in both. */
-  secret_inputs: string[];
-  input_hash: string;
-};
+export type RevealedInputs = Schemas['RevealedInputs'];
 
 /** The decision of a person about a held call. */
 export type Answer = {
@@ -107,44 +75,13 @@ export type EditPreview = {
   preview_hash: string;
 };
 
-export type ToolCallState =
-  | 'pending'
-  | 'approved'
-  | 'executing'
-  | 'succeeded'
-  | 'failed'
-  | 'interrupted'
-  | 'rejected'
-  | 'expired'
-  | 'cancelled'
-  | 'invalid';
+export type ToolCallState = Schemas['ToolCallState'];
 
-/** The result of a decision. */
-export type Decided = {
-  toolCallId: string;
-  /** `executing`: approved, and not ended yet. `pending`: approved, and more people have to approve. */
-  state: ToolCallState;
-  /** Whether the call was rejected by this decision, or ran and succeeded. */
-  success: boolean;
-  /** The text that the model reads. */
-  result: string;
-  /** Whether the run continues with the next request of its page. If not, the server resumes it. */
-  waitsForPage: boolean;
-  /** The inputs that ran, if they were edited. */
-  validatedInputs?: Record<string, unknown>;
-  /** The grant that the approval left, if it was remembered. */
-  remembered?: Remembered;
-};
+/** The result of a decision. `executing`: approved, and not ended yet. `pending`: more people have to approve. */
+export type Decided = Schemas['ValidateToolResult'];
 
 /** The grant that an approval left, and the waiting calls of `waiting`. */
-export type Remembered = {
-  /** Its id, to revoke it. */
-  grant: string;
-  /** The calls that were approved with the decision. */
-  approved: string[];
-  /** The calls that were not: they have changed, are not covered, or do not wait any more. */
-  left: string[];
-};
+export type Remembered = Schemas['RememberedApproval'];
 
 /** The result of one decision of several: `Decided` with a `status` below 300, `error` otherwise. */
 export type BatchItem = { toolCallId: string; status: number } & (
@@ -152,46 +89,7 @@ export type BatchItem = { toolCallId: string; status: number } & (
   | { error: { code: string; message: string; details?: unknown }; retryAfter?: number }
 );
 
-export type EventType =
-  | 'tool.called'
-  | 'tool.requires_approval'
-  | 'tool.blocked'
-  | 'tool.approved'
-  | 'tool.rejected'
-  | 'tool.decision_refused'
-  | 'tool.extended'
-  | 'tool.delegated'
-  | 'tool.inputs_revealed'
-  | 'tool.reminded'
-  | 'tool.voted'
-  | 'tool.escalated'
-  | 'tool.expired'
-  | 'tool.cancelled'
-  | 'tool.started'
-  | 'tool.accepted'
-  | 'tool.progressed'
-  | 'tool.input_requested'
-  | 'tool.input_proposed'
-  | 'tool.input_ended'
-  | 'tool.succeeded'
-  | 'tool.failed'
-  | 'tool.interrupted'
-  | 'run.started'
-  | 'run.waiting'
-  | 'run.resumed'
-  | 'run.completed'
-  | 'run.failed'
-  | 'run.cancelled';
+export type EventType = Schemas['EventType'];
 
 /** One change of a call or a run. */
-export type HoldpointEvent = {
-  seq: number;
-  type: EventType;
-  at: string;
-  actor: string;
-  session_id: string;
-  thread_id: string;
-  run_id?: string;
-  tool_call_id?: string;
-  data: Record<string, unknown>;
-};
+export type HoldpointEvent = Schemas['Event'];

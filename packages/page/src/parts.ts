@@ -1,24 +1,17 @@
 // The data parts of held calls. These are types, not interfaces, because the AI SDK requires an index signature.
 
+import type { components } from './openapi.js';
+
+type Schemas = components['schemas'];
+
 /** What a call would do, or why the tool could not say it. In the second case the call can be decided all the same. */
 export type ToolPreview = { text: string; failed?: never } | { failed: string; text?: never };
 
 /** A tool of an MCP server. */
-export type McpTool = {
-  /** The name of the server in the configuration. */
-  server: string;
-  /** The name of the tool at the server. */
-  tool: string;
-};
+export type McpTool = Schemas['McpTool'];
 
 /** What an MCP server says about its tool, and how that differs from what an operator accepted. */
-export type UnacceptedDefinition = {
-  /** `new`: nothing was ever accepted. `unknown`: the server could not read what was accepted. */
-  cause: 'changed' | 'new' | 'unknown';
-  hash: string;
-  /** The fields that differ. Plain text, for people. */
-  changes: { field: string; accepted?: string; current?: string }[];
-};
+export type UnacceptedDefinition = Schemas['UnacceptedDefinition'];
 
 /** A part of a card. The hash of an approval covers all parts of a complete card. */
 export type CardPart = 'inputs' | 'secrets' | 'constants' | 'preview' | 'definition';

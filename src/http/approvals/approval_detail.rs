@@ -2,6 +2,10 @@
 
 use crate::approvals::{ApprovalDetail, Approvals};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Operator, Owner},
+};
 use crate::http::approvals::decision_view::DecisionView;
 use crate::http::approvals::delegation::DelegationView;
 use crate::http::approvals::inbox::ApprovalView;
@@ -166,6 +170,9 @@ impl ExcerptView {
         Self { text, is_cut }
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("getApproval", &[Owner, Approver, Delegate, Operator])];
 
 pub(in crate::http) struct Details(pub(in crate::http) Api);
 

@@ -1,6 +1,10 @@
 //! The route with which an approver lets another person decide a held call.
 
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Owner},
+};
 use crate::http::approvals::validate::{REASON_MAX, given_reason};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Time};
@@ -87,6 +91,9 @@ impl DelegationView {
         }
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("delegateApproval", &[Owner, Approver])];
 
 pub(in crate::http) struct DelegationRoutes(pub(in crate::http) Api);
 

@@ -1,6 +1,10 @@
 //! The route that lets a held call wait longer for its decision.
 
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Owner},
+};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Time};
 use crate::http::body::payload::{Json, Tag};
@@ -40,6 +44,9 @@ struct ExtendResult {
     /// When the call expires if it is still pending.
     expires_at: Time,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("extendToolCall", &[Owner, Approver, Delegate])];
 
 pub(in crate::http) struct Extensions(pub(in crate::http) Api);
 

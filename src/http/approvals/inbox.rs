@@ -2,6 +2,10 @@
 
 use crate::approvals::DecisionStatus;
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Operator, Owner, User},
+};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Searched, Text, Time};
 use crate::http::body::page::{Paged, RequestedSize, page_size};
@@ -212,6 +216,13 @@ struct ListQuery {
     page_size: Option<RequestedSize>,
 }
 
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("listApprovals", &[User]),
+    ("listThreadApprovals", &[Owner, Approver, Delegate, Operator]),
+    ("listSessionApprovals", &[Owner, Approver, Delegate, Operator]),
+];
+
 pub(in crate::http) struct Inbox(pub(in crate::http) Api);
 
 #[OpenApi(tag = "Tag::Approvals")]
@@ -319,7 +330,7 @@ impl Inbox {
 
     async fn page(
         &self,
-        mut results: Paged<ApprovalView>,
+        results: Paged<ApprovalView>,
         read: &Read,
         principal: &Principal,
         listing: &Listing<'_>,
@@ -328,13 +339,10 @@ impl Inbox {
         let gate = approvals.gate();
         let page = read.visible_holds(principal, &approvals.visibility(principal), listing).await?;
         let blocked = approvals.blocked(read, &gate, &page.items).await?;
-        for seen in &page.items {
+        Ok(results.of_rows(&page, |seen| {
             let status = approvals.decision_status(&gate, principal, seen, &blocked);
-            if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, status, &gate)]) {
-                break;
-            }
-        }
-        Ok(results.finish(page.has_more))
+            (seen.call.id.to_string(), ApprovalView::of(seen, status, &gate))
+        }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an approval covers beyond its call, as requested and as given.
 
 use crate::approvals::Remembered;
+use crate::http::body::described::{described, inline};
 use crate::http::body::formats::{Hash, Id, Time};
 use crate::http::body::strict::ExactNumber;
 use crate::http::failure::error::ApiError;
@@ -9,14 +10,13 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::grant::{GrantRequest, RequestedInputs, ShownGrant};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin, WrongBounds};
-use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
+use poem_openapi::registry::MetaSchema;
+use poem_openapi::types::ParseError;
 use poem_openapi::{Enum, Object};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -263,51 +263,23 @@ impl<'de> Deserialize<'de> for RememberBody {
     }
 }
 
-impl Type for RememberBody {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = Self;
-    type RawElementValueType = Self;
-
-    fn name() -> Cow<'static, str> {
-        RememberScope::name()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        // A reference cannot be nullable, so null is one of the words.
-        let words = MetaSchema {
-            enum_items: vec![json!("session"), Value::Null],
-            nullable: true,
-            ..MetaSchema::new("string")
-        };
-        let any_of = vec![MetaSchemaRef::Inline(Box::new(words)), RememberScope::schema_ref()];
-        MetaSchemaRef::Inline(Box::new(MetaSchema { any_of, ..MetaSchema::ANY }))
-    }
-
-    fn register(registry: &mut Registry) {
-        RememberScope::register(registry);
-    }
-
-    fn as_raw_value(&self) -> Option<&Self> {
-        Some(self)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
-        Box::new(std::iter::once(self))
-    }
-}
-
-impl ParseFromJSON for RememberBody {
-    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
-        serde_json::from_value(value.unwrap_or_default()).map_err(ParseError::custom)
-    }
-}
-
-impl ToJSON for RememberBody {
-    fn to_json(&self) -> Option<Value> {
-        match self {
+described! {
+    RememberBody {
+        name: RememberScope::name(),
+        schema: {
+            // A reference cannot be nullable, so null is one of the words.
+            let words = MetaSchema {
+                enum_items: vec![json!("session"), Value::Null],
+                nullable: true,
+                ..MetaSchema::new("string")
+            };
+            inline(MetaSchema { any_of: vec![inline(words), RememberScope::schema_ref()], ..MetaSchema::ANY })
+        },
+        register: |registry| RememberScope::register(registry),
+        parse: |value| serde_json::from_value(value.unwrap_or_default()).map_err(ParseError::custom),
+        json: |body| match body {
             Self::Session => Some(json!("session")),
             Self::Scope(scope) => scope.to_json(),
-        }
+        },
     }
 }

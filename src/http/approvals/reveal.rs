@@ -2,6 +2,10 @@
 
 use crate::approvals::{Decider, Revealed};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Owner},
+};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Id};
 use crate::http::body::payload::{Json, Tag};
@@ -25,6 +29,9 @@ struct RevealedView {
     /// The `input_hash` of the call.
     input_hash: Hash,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("revealToolCall", &[Owner, Approver, Delegate])];
 
 pub(in crate::http) struct Reveals(pub(in crate::http) Api);
 

@@ -2,6 +2,10 @@
 
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Owner},
+};
 use crate::http::approvals::remember::{RememberBody, RememberedView};
 use crate::http::approvals::validate::{check_reason, given_reason};
 use crate::http::auth::Caller;
@@ -117,6 +121,13 @@ enum CancelSessionResponse {
     #[oai(status = 202)]
     Accepted(Json<CancelledView>),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("decideInSession", &[Owner, Approver, Delegate]),
+    ("cancelSession", &[Owner]),
+    ("cancelThread", &[Owner]),
+];
 
 pub(in crate::http) struct SessionApprovals(pub(in crate::http) Api);
 

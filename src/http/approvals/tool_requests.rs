@@ -2,6 +2,10 @@
 
 use crate::approvals::{Answered, Approvals, Decider, Proposed};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Owner, User},
+};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Text, Time};
 use crate::http::body::page::{Paged, RequestedSize, page_size};
@@ -238,6 +242,10 @@ enum AnswerResponse {
     ),
 }
 
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access =
+    &[("listToolRequests", &[User]), ("answerToolRequest", &[Owner, Approver])];
+
 pub(in crate::http) struct ToolRequests(pub(in crate::http) Api);
 
 #[OpenApi(tag = "Tag::Approvals")]
@@ -270,15 +278,11 @@ impl ToolRequests {
         };
         let approvals = &self.0.approvals;
         let (gate, visibility) = (approvals.gate(), approvals.visibility(&caller.0));
-        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
+        let results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let page = self.0.store.read().await?.visible_requests(&caller.0, &visibility, &listing).await?;
-        for seen in &page.items {
-            let view = RequestView::of(seen, &caller.0, approvals, &gate);
-            if !results.push(seen.request.id.to_string(), [view]) {
-                break;
-            }
-        }
-        Ok(results.finish(page.has_more))
+        Ok(results.of_rows(&page, |seen| {
+            (seen.request.id.to_string(), RequestView::of(seen, &caller.0, approvals, &gate))
+        }))
     }
 
     /// Answer a request of a tool that runs

@@ -2,8 +2,13 @@
 
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Owner},
+};
 use crate::http::approvals::remember::{RememberBody, RememberedView};
 use crate::http::auth::Caller;
+use crate::http::body::described::{described, inline};
 use crate::http::body::formats::Id;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
@@ -13,12 +18,11 @@ use holdpoint_core::call::State;
 use holdpoint_core::decision::{Choice, Surface};
 use holdpoint_core::link::LinkToken;
 use holdpoint_core::model_texts;
-use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
-use poem_openapi::types::{Example, ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
+use poem_openapi::registry::MetaSchema;
+use poem_openapi::types::{Example, ParseError, ToJSON};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Deserialize;
 use serde_json::Value;
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Maximum length of the reason of a decision, in characters.
@@ -143,40 +147,15 @@ struct DecisionResult {
 #[derive(Debug, Clone, Copy)]
 struct ResultStatus(u16);
 
-impl Type for ResultStatus {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = u16;
-    type RawElementValueType = u16;
-
-    fn name() -> Cow<'static, str> {
-        u16::name()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        let enum_items = [200, 202, 403, 404, 409, 422, 429, 500, 503].map(Value::from).to_vec();
-        let schema = MetaSchema { enum_items, ..MetaSchema::new_with_format("integer", "uint16") };
-        MetaSchemaRef::Inline(Box::new(schema))
-    }
-
-    fn as_raw_value(&self) -> Option<&u16> {
-        Some(&self.0)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a u16> + 'a> {
-        Box::new(std::iter::once(&self.0))
-    }
-}
-
-impl ParseFromJSON for ResultStatus {
-    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
-        u16::parse_from_json(value).map(Self).map_err(ParseError::propagate)
-    }
-}
-
-impl ToJSON for ResultStatus {
-    fn to_json(&self) -> Option<Value> {
-        self.0.to_json()
+described! {
+    ResultStatus {
+        name: u16::name(),
+        schema: inline(MetaSchema {
+            enum_items: [200, 202, 403, 404, 409, 422, 429, 500, 503].map(Value::from).to_vec(),
+            ..MetaSchema::new_with_format("integer", "uint16")
+        }),
+        parse: |value| u16::parse_from_json(value).map(Self).map_err(ParseError::propagate),
+        json: |status| status.0.to_json(),
     }
 }
 
@@ -202,6 +181,10 @@ enum ValidateResponse {
     #[oai(status = 202)]
     Accepted(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access =
+    &[("validateTool", &[Owner, Approver, Delegate]), ("validateTools", &[Owner, Approver, Delegate])];
 
 pub(in crate::http) struct Validate(pub(in crate::http) Api);
 

@@ -25,10 +25,10 @@ mod validity;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::entropy::Entropy;
+use crate::http::access;
 use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::console;
-use crate::rate_limit::RateLimited;
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_store::Store;
@@ -73,7 +73,8 @@ pub(crate) struct ByToken {
 /// Whether a path is open without credentials, because its responses reveal no user data. Only whole paths
 /// match, so that no path below an open path is open.
 pub(in crate::http) fn is_open(path: &str) -> bool {
-    matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/docs" | "/docs/")
+    access::is_for_everyone(path)
+        || path == "/docs/"
         || sign_in::is_step(path)
         || console::paths().any(|file| file == path)
 }
@@ -165,9 +166,7 @@ impl Authenticator {
             }
             AuthFailure::KeysUnavailable => ApiError::keys_unavailable(),
             AuthFailure::IssuerUnavailable => ApiError::issuer_unavailable(),
-            AuthFailure::TooOften(RateLimited { max, seconds }) => {
-                ApiError::too_often(max, "requests", seconds)
-            }
+            AuthFailure::TooOften(limited) => limited.into(),
             AuthFailure::Store(error) => error.into(),
         })
     }

@@ -1,6 +1,10 @@
 //! The caller as the server sees them, and their sign-ins.
 
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{SignedInUser, User},
+};
 use crate::http::auth::{Caller, END, Expiry, Session};
 use crate::http::body::formats::Time;
 use crate::http::body::payload::{Json, Tag};
@@ -81,6 +85,14 @@ enum SignInEnded {
     #[oai(status = 204)]
     Done,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("getAuthSession", &[User]),
+    ("signOut", &[User]),
+    ("listSignIns", &[User]),
+    ("endSignIn", &[SignedInUser]),
+];
 
 pub(in crate::http) struct AuthSessions(pub(in crate::http) Api);
 

@@ -1,11 +1,10 @@
 //! The names of dialects in parameters of requests. The names in the OpenAPI document come from the list of
 //! dialects.
 
+use crate::http::body::described::described;
 use holdpoint_stream::Dialect;
-use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::types::{ParseError, ParseFromParameter, ParseResult, Type};
-use std::borrow::Cow;
-use std::iter;
+use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
+use poem_openapi::types::{ParseError, ParseFromParameter, ParseResult};
 use std::marker::PhantomData;
 
 /// A dialect that a parameter names. `N` is the kind of the names.
@@ -45,34 +44,15 @@ impl Names for Format {
     }
 }
 
-impl<N: Names> Type for Named<N> {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = Self;
-    type RawElementValueType = Self;
-
-    fn name() -> Cow<'static, str> {
-        N::SCHEMA.into()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Reference(N::SCHEMA.to_owned())
-    }
-
-    fn register(registry: &mut Registry) {
-        registry.create_schema::<Self, _>(N::SCHEMA.to_owned(), |_| MetaSchema {
+described! {
+    Named<N> where N: Names {
+        name: N::SCHEMA,
+        schema: MetaSchemaRef::Reference(N::SCHEMA.to_owned()),
+        register: |registry| registry.create_schema::<Self, _>(N::SCHEMA.to_owned(), |_| MetaSchema {
             description: Some(N::DESCRIPTION),
             enum_items: Dialect::ALL.iter().map(|dialect| N::name(dialect).into()).collect(),
             ..MetaSchema::new("string")
-        });
-    }
-
-    fn as_raw_value(&self) -> Option<&Self> {
-        Some(self)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
-        Box::new(iter::once(self))
+        }),
     }
 }
 

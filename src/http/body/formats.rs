@@ -4,14 +4,12 @@
 //! because the response to another text depends on the route. An invalid id in a path, for example, is an
 //! unknown resource.
 
+use crate::http::body::described::{described, inline};
 use holdpoint_core::clock::Timestamp;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::types::{
-    Example, ParseError, ParseFromJSON, ParseFromParameter, ParseResult, ToJSON, Type,
-};
+use poem_openapi::types::{Example, ParseError, ParseFromParameter, ParseResult, ToJSON, Type};
 use serde::Deserialize;
 use serde_json::Value;
-use std::borrow::Cow;
 use std::fmt::{Debug, Display};
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -72,7 +70,7 @@ pub(in crate::http) struct Searched;
 
 impl TextFormat for Searched {
     fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Inline(Box::new(MetaSchema { max_length: Some(200), ..MetaSchema::new("string") }))
+        inline(MetaSchema { max_length: Some(200), ..MetaSchema::new("string") })
     }
 }
 
@@ -101,14 +99,11 @@ impl TextFormat for Decimal {
 }
 
 fn formatted(format: &'static str) -> MetaSchemaRef {
-    MetaSchemaRef::Inline(Box::new(MetaSchema::new_with_format("string", format)))
+    inline(MetaSchema::new_with_format("string", format))
 }
 
 fn matching(pattern: &str) -> MetaSchemaRef {
-    MetaSchemaRef::Inline(Box::new(MetaSchema {
-        pattern: Some(pattern.to_owned()),
-        ..MetaSchema::new("string")
-    }))
+    inline(MetaSchema { pattern: Some(pattern.to_owned()), ..MetaSchema::new("string") })
 }
 
 impl Id {
@@ -163,47 +158,18 @@ impl<F> Deref for Text<F> {
     }
 }
 
-impl<F: TextFormat> Type for Text<F> {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = Self;
-    type RawElementValueType = Self;
-
-    fn name() -> Cow<'static, str> {
-        String::name()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        F::schema_ref()
-    }
-
-    fn register(registry: &mut Registry) {
-        F::register(registry);
-    }
-
-    fn as_raw_value(&self) -> Option<&Self> {
-        Some(self)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
-        Box::new(std::iter::once(self))
-    }
-}
-
-impl<F: TextFormat> ParseFromJSON for Text<F> {
-    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
-        String::parse_from_json(value).map(Self::from).map_err(ParseError::propagate)
+described! {
+    Text<F> where F: TextFormat {
+        name: String::name(),
+        schema: F::schema_ref(),
+        register: |registry| F::register(registry),
+        parse: |value| String::parse_from_json(value).map(Self::from).map_err(ParseError::propagate),
+        json: |text| Some(Value::String(text.text.clone())),
     }
 }
 
 impl<F: TextFormat> ParseFromParameter for Text<F> {
     fn parse_from_parameter(text: &str) -> ParseResult<Self> {
         Ok(text.to_owned().into())
-    }
-}
-
-impl<F: TextFormat> ToJSON for Text<F> {
-    fn to_json(&self) -> Option<Value> {
-        Some(Value::String(self.text.clone()))
     }
 }

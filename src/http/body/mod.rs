@@ -1,6 +1,7 @@
 //! What requests and responses carry: strict bodies, chat bodies, pages of lists.
 
 pub(in crate::http) mod chat_body;
+pub(in crate::http) mod described;
 pub(in crate::http) mod dialect_name;
 pub(in crate::http) mod formats;
 pub(in crate::http) mod known_query;

@@ -1,5 +1,6 @@
 //! Pages of lists.
 
+use crate::http::body::described::{described, inline};
 use crate::http::body::payload::{JSON, Json};
 use crate::http::failure::error::ApiError;
 use crate::http::middleware::in_flight::PageBytes;
@@ -8,10 +9,9 @@ use futures::stream;
 use poem::http::header::CONTENT_LENGTH;
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::ApiResponse;
-use poem_openapi::registry::{MetaResponses, MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::registry::{MetaResponses, MetaSchema, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseFromParameter, ParseResult, ToJSON, Type};
 use serde_json::json;
-use std::borrow::Cow;
 use std::io;
 use std::marker::PhantomData;
 
@@ -25,31 +25,15 @@ const OUTPUT_BYTES_MIN: usize = 256;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::http) struct RequestedSize(u64);
 
-impl Type for RequestedSize {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = u64;
-    type RawElementValueType = u64;
-
-    fn name() -> Cow<'static, str> {
-        u64::name()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Inline(Box::new(MetaSchema {
+described! {
+    RequestedSize {
+        name: u64::name(),
+        schema: inline(MetaSchema {
             minimum: Some(1.0),
             maximum: Some(PAGE_SIZE_MAX as f64),
             default: Some(json!(PAGE_SIZE)),
             ..MetaSchema::new_with_format("integer", "uint64")
-        }))
-    }
-
-    fn as_raw_value(&self) -> Option<&u64> {
-        Some(&self.0)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a u64> + 'a> {
-        Box::new(std::iter::once(&self.0))
+        }),
     }
 }
 
@@ -120,6 +104,21 @@ impl<T: ToJSON> Paged<T> {
             }
         }
         self.add(cursor, items)
+    }
+
+    /// Adds the rows of a page of the store and finishes the page: `shown` returns the cursor after a row, and its item.
+    pub(in crate::http) fn of_rows<R>(
+        mut self,
+        rows: &holdpoint_store::Page<R>,
+        mut shown: impl FnMut(&R) -> (String, T),
+    ) -> Self {
+        for row in &rows.items {
+            let (cursor, item) = shown(row);
+            if !self.push(cursor, [item]) {
+                break;
+            }
+        }
+        self.finish(rows.has_more)
     }
 
     fn add(&mut self, cursor: String, shown: String) -> bool {

@@ -8,8 +8,8 @@
 
 use crate::http::body::partial_json::{Found, Kept, Reader};
 pub(in crate::http) use crate::http::body::posted_part::Parts;
-use crate::http::body::posted_text::cut;
 pub(in crate::http) use crate::http::body::posted_text::{Bounds, Words, content};
+use crate::http::body::posted_text::{cut, kept};
 pub(in crate::http) use crate::http::body::unread_part::{Attached, UnreadPart};
 use serde::de::{MapAccess, SeqAccess};
 use std::collections::HashSet;
@@ -101,6 +101,39 @@ impl Message {
     pub(in crate::http) fn name(&self) -> Option<&Name> {
         self.id.as_is()
     }
+
+    /// Drops the fields that only a message of another role has.
+    fn keep_own_fields(&mut self) {
+        let (of_user, of_assistant) = (self.is_of(Role::User), self.is_of(Role::Assistant));
+        if let (Found::Is(words), false) = (&mut self.content, of_user) {
+            *words = Words::default();
+        }
+        if !of_user {
+            self.attachments = Found::Absent;
+        }
+        if let Found::Is(parts) = &mut self.parts {
+            if !of_user {
+                (parts.words, parts.unread) = (Words::default(), None);
+            }
+            if !of_assistant {
+                let (words, unread) = (std::mem::take(&mut parts.words), parts.unread.take());
+                *parts = Parts { words, unread, ..Parts::default() };
+            }
+        }
+    }
+}
+
+kept! {
+    object Fields {
+        "id" => id,
+        "content" => content,
+        "model" => model,
+        "tool_selection" => tool_selection,
+        "messages" => messages,
+        "message" => message,
+        "trigger" => trigger,
+        "messageId" => message_id,
+    }
 }
 
 impl Kept for Posted {
@@ -120,39 +153,16 @@ impl Kept for Posted {
         value: &mut A,
         reader: &mut Reader<'_, Bounds>,
     ) -> Result<(), A::Error> {
-        let Self::Fields(fields) = self else { return reader.skip(value) };
-        match key {
-            "id" => fields.id = reader.value(value)?,
-            "content" => fields.content = reader.value(value)?,
-            "model" => fields.model = reader.value(value)?,
-            "tool_selection" => fields.tool_selection = reader.value(value)?,
-            "messages" => fields.messages = reader.value(value)?,
-            "message" => fields.message = reader.value(value)?,
-            "trigger" => fields.trigger = reader.value(value)?,
-            "messageId" => fields.message_id = reader.value(value)?,
-            _ => reader.skip(value)?,
+        match self {
+            Self::Fields(fields) => fields.field(key, value, reader),
+            Self::Text(_) => reader.skip(value),
         }
-        Ok(())
     }
 }
 
-impl Kept for Name {
-    type With = Bounds;
+kept! { text Name(text) => is_a_name(text).then(|| Self(text.to_owned())) }
 
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        let counted = text.chars().take(CLIENT_ID_MAX + 1).count();
-        let fits = (1..=CLIENT_ID_MAX).contains(&counted) && !text.contains('\0');
-        fits.then(|| Self(text.to_owned()))
-    }
-}
-
-impl Kept for Label {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        Some(Self(cut(text, LABEL_BYTES).to_owned()))
-    }
-}
+kept! { text Label(text) => Some(Self(cut(text, LABEL_BYTES).to_owned())) }
 
 impl Kept for Labels {
     type With = Bounds;
@@ -175,15 +185,10 @@ impl Kept for Labels {
     }
 }
 
-impl Kept for Trigger {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        match text {
-            "submit-message" => Some(Self::Submit),
-            "regenerate-message" => Some(Self::Regenerate),
-            _ => None,
-        }
+kept! {
+    word Trigger {
+        "submit-message" => Submit,
+        "regenerate-message" => Regenerate,
     }
 }
 
@@ -207,60 +212,27 @@ impl Kept for Messages {
     }
 }
 
-impl Kept for Message {
-    type With = Bounds;
+kept! {
+    object Message {
+        "role" => role,
+        "id" => id,
+        "content" => content,
+        "parts" => parts,
+        "experimental_attachments" => attachments,
+    } then keep_own_fields
+}
 
-    fn of_object() -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn field<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        value: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<(), A::Error> {
-        match key {
-            "role" => self.role = reader.value(value)?,
-            "id" => self.id = reader.value(value)?,
-            "content" => self.content = reader.value(value)?,
-            "parts" => self.parts = reader.value(value)?,
-            "experimental_attachments" => self.attachments = reader.value(value)?,
-            _ => reader.skip(value)?,
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) {
-        let (of_user, of_assistant) = (self.is_of(Role::User), self.is_of(Role::Assistant));
-        if let (Found::Is(words), false) = (&mut self.content, of_user) {
-            *words = Words::default();
-        }
-        if !of_user {
-            self.attachments = Found::Absent;
-        }
-        if let Found::Is(parts) = &mut self.parts {
-            if !of_user {
-                (parts.words, parts.unread) = (Words::default(), None);
-            }
-            if !of_assistant {
-                let (words, unread) = (std::mem::take(&mut parts.words), parts.unread.take());
-                *parts = Parts { words, unread, ..Parts::default() };
-            }
-        }
+kept! {
+    word Role {
+        "user" => User,
+        "assistant" => Assistant,
     }
 }
 
-impl Kept for Role {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        match text {
-            "user" => Some(Self::User),
-            "assistant" => Some(Self::Assistant),
-            _ => None,
-        }
-    }
+/// Whether a text is a valid name of a thread or a message.
+fn is_a_name(text: &str) -> bool {
+    let counted = text.chars().take(CLIENT_ID_MAX + 1).count();
+    (1..=CLIENT_ID_MAX).contains(&counted) && !text.contains('\0')
 }
 
 /// Returns the name that a page gave to a thread or a message, if the name is valid.

@@ -4,10 +4,10 @@
 use crate::chat::PostedDecision;
 use crate::http::approvals::validate::REASON_MAX;
 use crate::http::body::partial_json::{Found, Kept, Reader};
-use crate::http::body::posted_text::{Bounds, Words, cut};
+use crate::http::body::posted_text::{Bounds, Words, cut, kept};
 use crate::http::body::unread_part::{TypeName, UnreadPart};
 use holdpoint_core::id::ToolCallId;
-use serde::de::{MapAccess, SeqAccess};
+use serde::de::SeqAccess;
 
 /// Length of a hash of the server, in bytes.
 const HASH_BYTES: usize = 64;
@@ -137,32 +137,17 @@ impl Kept for Parts {
     }
 }
 
-impl Kept for Part {
-    type With = Bounds;
-
-    fn of_object() -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn field<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        value: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<(), A::Error> {
-        match key {
-            "type" => self.kind = reader.value(value)?,
-            "text" => self.text = reader.value(value)?,
-            "state" => self.state = reader.value(value)?,
-            "approval" => self.approval = reader.value(value)?,
-            "mediaType" | "mimeType" => self.media_type = reader.value(value)?,
-            "id" => self.id = reader.value(value)?,
-            "toolCallId" => self.call = reader.value(value)?,
-            "toolInvocation" => self.invocation = reader.value(value)?,
-            "data" => self.data = reader.value(value)?,
-            _ => reader.skip(value)?,
-        }
-        Ok(())
+kept! {
+    object Part {
+        "type" => kind,
+        "text" => text,
+        "state" => state,
+        "approval" => approval,
+        "mediaType" | "mimeType" => media_type,
+        "id" => id,
+        "toolCallId" => call,
+        "toolInvocation" => invocation,
+        "data" => data,
     }
 }
 
@@ -256,92 +241,36 @@ impl Kept for Kind {
     }
 }
 
-impl Kept for CallState {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        match text {
-            "call" | "input-available" | "approval-requested" => Some(Self::Open),
-            "approval-responded" => Some(Self::Responded),
-            _ => None,
-        }
+kept! {
+    word CallState {
+        "call" | "input-available" | "approval-requested" => Open,
+        "approval-responded" => Responded,
     }
 }
 
-impl Kept for Invocation {
-    type With = Bounds;
-
-    fn of_object() -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn field<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        value: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<(), A::Error> {
-        match key {
-            "state" => self.state = reader.value(value)?,
-            "toolCallId" => self.call = reader.value(value)?,
-            _ => reader.skip(value)?,
-        }
-        Ok(())
+kept! {
+    object Invocation {
+        "state" => state,
+        "toolCallId" => call,
     }
 }
 
-impl Kept for Approval {
-    type With = Bounds;
-
-    fn of_object() -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn field<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        value: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<(), A::Error> {
-        match key {
-            "id" => self.id = reader.value(value)?,
-            "approved" => self.approved = reader.value(value)?,
-            "reason" => self.reason = reader.value(value)?,
-            _ => reader.skip(value)?,
-        }
-        Ok(())
+kept! {
+    object Approval {
+        "id" => id,
+        "approved" => approved,
+        "reason" => reason,
     }
 }
 
-impl Kept for HoldData {
-    type With = Bounds;
-
-    fn of_object() -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn field<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        value: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<(), A::Error> {
-        match key {
-            "late" => self.late = reader.value(value)?,
-            "inputHash" => self.input_hash = reader.value(value)?,
-            _ => reader.skip(value)?,
-        }
-        Ok(())
+kept! {
+    object HoldData {
+        "late" => late,
+        "inputHash" => input_hash,
     }
 }
 
-impl Kept for Id {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        text.parse().ok().map(Self)
-    }
-}
+kept! { text Id(text) => text.parse().ok().map(Self) }
 
 impl Kept for Flag {
     type With = Bounds;
@@ -351,18 +280,6 @@ impl Kept for Flag {
     }
 }
 
-impl Kept for Hash {
-    type With = Bounds;
+kept! { text Hash(text) => Some(Self(cut(text, HASH_BYTES).to_owned())) }
 
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        Some(Self(cut(text, HASH_BYTES).to_owned()))
-    }
-}
-
-impl Kept for Reason {
-    type With = Bounds;
-
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        Some(Self(text.chars().filter(|char| *char != '\0').take(REASON_MAX).collect()))
-    }
-}
+kept! { text Reason(text) => Some(Self(text.chars().filter(|char| *char != '\0').take(REASON_MAX).collect())) }

@@ -53,6 +53,55 @@ impl Words {
     }
 }
 
+/// What is kept of a value of a chat body: the fields of an object, one of a few words, or a text. Every other value
+/// counts as one of another type.
+macro_rules! kept {
+    (object $type:ident { $($($key:literal)|+ => $field:ident),+ $(,)? } $(then $finish:ident)?) => {
+        impl $crate::http::body::partial_json::Kept for $type {
+            type With = $crate::http::body::posted_text::Bounds;
+
+            fn of_object() -> Option<Self> {
+                Some(Self::default())
+            }
+
+            fn field<'de, A: serde::de::MapAccess<'de>>(
+                &mut self,
+                key: &str,
+                value: &mut A,
+                reader: &mut $crate::http::body::partial_json::Reader<'_, Self::With>,
+            ) -> Result<(), A::Error> {
+                match key {
+                    $($($key)|+ => self.$field = reader.value(value)?,)+
+                    _ => reader.skip(value)?,
+                }
+                Ok(())
+            }
+
+            $(fn finish(&mut self) {
+                self.$finish();
+            })?
+        }
+    };
+    (word $type:ident { $($($word:literal)|+ => $variant:ident),+ $(,)? }) => {
+        kept! {
+            text $type(word) => match word {
+                $($($word)|+ => Some(Self::$variant),)+
+                _ => None,
+            }
+        }
+    };
+    (text $type:ident($text:ident) => $kept:expr) => {
+        impl $crate::http::body::partial_json::Kept for $type {
+            type With = $crate::http::body::posted_text::Bounds;
+
+            fn of_text($text: &str, _with: &Self::With) -> Option<Self> {
+                $kept
+            }
+        }
+    };
+}
+pub(in crate::http) use kept;
+
 impl Kept for Words {
     type With = Bounds;
 

@@ -1,5 +1,6 @@
 //! JSON bodies that have exactly one reading.
 
+use crate::http::body::described::{described, inline};
 use crate::http::failure::error::ApiError;
 use crate::tools::InputError;
 use bytes::Bytes;
@@ -8,8 +9,8 @@ use holdpoint_core::secrets::ShownInput;
 use holdpoint_core::surrogates::without_lone_halves;
 use holdpoint_core::{pointer, strict_json};
 use poem::{Request, RequestBody, Result};
-use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
+use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchema, Registry};
+use poem_openapi::types::{ParseError, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -205,45 +206,19 @@ impl From<ShownInput> for JsonObject {
     }
 }
 
-impl Type for JsonObject {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = Self;
-    type RawElementValueType = Self;
-
-    fn name() -> Cow<'static, str> {
-        "object".into()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Inline(Box::new(MetaSchema {
-            additional_properties: Some(Box::new(MetaSchemaRef::Inline(Box::new(MetaSchema::ANY)))),
+described! {
+    JsonObject {
+        name: "object",
+        schema: inline(MetaSchema {
+            additional_properties: Some(Box::new(inline(MetaSchema::ANY))),
             ..MetaSchema::new("object")
-        }))
-    }
-
-    fn as_raw_value(&self) -> Option<&Self> {
-        Some(self)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
-        Box::new(std::iter::once(self))
-    }
-}
-
-impl ParseFromJSON for JsonObject {
-    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
-        match value {
+        }),
+        parse: |value| match value {
             Some(Value::Object(map)) => Ok(Self(map)),
             Some(other) => Err(ParseError::expected_type(other)),
             None => Err(ParseError::expected_input()),
-        }
-    }
-}
-
-impl ToJSON for JsonObject {
-    fn to_json(&self) -> Option<Value> {
-        Some(Value::Object(self.0.clone()))
+        },
+        json: |object| Some(Value::Object(object.0.clone())),
     }
 }
 
@@ -252,41 +227,15 @@ impl ToJSON for JsonObject {
 #[serde(transparent)]
 pub(in crate::http) struct ExactNumber(pub(in crate::http) Number);
 
-impl Type for ExactNumber {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = Self;
-    type RawElementValueType = Self;
-
-    fn name() -> Cow<'static, str> {
-        "number".into()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Inline(Box::new(MetaSchema::new("number")))
-    }
-
-    fn as_raw_value(&self) -> Option<&Self> {
-        Some(self)
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a Self> + 'a> {
-        Box::new(std::iter::once(self))
-    }
-}
-
-impl ParseFromJSON for ExactNumber {
-    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
-        match value {
+described! {
+    ExactNumber {
+        name: "number",
+        schema: inline(MetaSchema::new("number")),
+        parse: |value| match value {
             Some(Value::Number(number)) => Ok(Self(number)),
             Some(other) => Err(ParseError::expected_type(other)),
             None => Err(ParseError::expected_input()),
-        }
-    }
-}
-
-impl ToJSON for ExactNumber {
-    fn to_json(&self) -> Option<Value> {
-        Some(Value::Number(self.0.clone()))
+        },
+        json: |number| Some(Value::Number(number.0.clone())),
     }
 }

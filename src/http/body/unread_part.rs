@@ -1,8 +1,8 @@
 //! Parts of a user message that no model can be given, such as files.
 
 use crate::http::body::partial_json::{Found, Kept, Reader};
-use crate::http::body::posted_text::Bounds;
-use serde::de::{MapAccess, SeqAccess};
+use crate::http::body::posted_text::{Bounds, kept};
+use serde::de::SeqAccess;
 
 /// Length after which the type of a part is cut, in characters.
 const TYPE_SHOWN: usize = 64;
@@ -53,31 +53,10 @@ impl Kept for Attached {
     }
 }
 
-impl Kept for TypeName {
-    type With = Bounds;
+kept! { text TypeName(text) => Some(Self(text.chars().take(TYPE_SHOWN).collect())) }
 
-    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
-        Some(Self(text.chars().take(TYPE_SHOWN).collect()))
-    }
-}
-
-impl Kept for AttachedFile {
-    type With = Bounds;
-
-    fn of_object() -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn field<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        value: &mut A,
-        reader: &mut Reader<'_, Bounds>,
-    ) -> Result<(), A::Error> {
-        match key {
-            "contentType" => self.media_type = reader.value(value)?,
-            _ => reader.skip(value)?,
-        }
-        Ok(())
+kept! {
+    object AttachedFile {
+        "contentType" => media_type,
     }
 }

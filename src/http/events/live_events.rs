@@ -1,6 +1,10 @@
 //! Streams of events, and the routes of the streams.
 
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Operator, Owner, User},
+};
 use crate::http::auth::{Caller, Expiry};
 use crate::http::body::formats::{Id, Position};
 use crate::http::body::payload::Tag;
@@ -58,6 +62,14 @@ struct EventQuery {
     session_id: Option<ThreadRef>,
     thread_id: Option<ThreadRef>,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("streamEvents", &[User]),
+    ("streamEventsAlias", &[User]),
+    ("streamRunEvents", &[Owner, Approver, Delegate, Operator]),
+    ("streamToolCallEvents", &[Owner, Approver, Delegate, Operator]),
+];
 
 pub(in crate::http) struct EventStreams(pub(in crate::http) Api);
 

@@ -1,6 +1,10 @@
 //! Events of one run or one call, as pages.
 
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Operator, Owner},
+};
 use crate::http::auth::{Caller, Expiry};
 use crate::http::body::formats::{Id, Position};
 use crate::http::body::page::{Paged, RequestedSize, page_size};
@@ -42,6 +46,12 @@ impl ApiResponse for SomeEvents {
         Paged::<EventView>::register(registry);
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("listRunEvents", &[Owner, Approver, Delegate, Operator]),
+    ("listToolCallEvents", &[Owner, Approver, Delegate, Operator]),
+];
 
 pub(in crate::http) struct Events(pub(in crate::http) Api);
 

@@ -13,7 +13,6 @@ use poem::{IntoResponse, Response, ResponseBuilder};
 use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};
-use std::num::NonZeroU32;
 use tracing::{Span, field};
 
 /// The body of every failure.
@@ -194,11 +193,6 @@ impl ApiError {
     /// The caller exceeded a limit. A retry may succeed after `seconds`.
     pub(in crate::http) fn rate_limited(message: impl Into<String>, seconds: u64) -> Self {
         Self::RateLimited(body(ErrorCode::RateLimited, message, None), seconds.to_string())
-    }
-
-    /// The caller exceeded a limit for each minute. A retry may succeed after `seconds`.
-    pub(in crate::http) fn too_often(max: NonZeroU32, what: &str, seconds: u64) -> Self {
-        Self::rate_limited(format!("More than {max} {what} in a minute."), seconds)
     }
 
     /// A fault of the server.

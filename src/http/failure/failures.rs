@@ -3,11 +3,10 @@
 //! This module writes the texts that clients receive; the error texts of lower layers go to the log.
 
 use crate::approvals::{
-    AcceptError, AnswerError, DecideError, DelegateError, ExtendError, GrantError, NotDelegated,
-    OpenLinkError, PolicyError, ReportError, ResolveError, WorkerError,
+    AcceptError, AnswerError, DecideError, DelegateError, Denied, ExtendError, NotDelegated, OpenLinkError,
+    PolicyError, ReportError, ResolveError, WorkerError,
 };
 use crate::chat::{AdmitError, CancelRunError, ResumeRunError};
-use crate::delivery::EndpointError;
 use crate::http::approvals::decision_view;
 use crate::http::failure::error::ApiError;
 use crate::http::failure::error_code::ErrorCode;
@@ -42,10 +41,27 @@ impl From<StoreError> for ApiError {
     }
 }
 
+impl From<RateLimited> for ApiError {
+    fn from(RateLimited { of, max, seconds }: RateLimited) -> Self {
+        Self::rate_limited(format!("More than {max} {of} in a minute."), seconds)
+    }
+}
+
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::TooOften(limited) => limited.into(),
+            Denied::NotFound => Self::not_found(),
+            Denied::Forbidden(right) => Self::forbidden(right.refusal()),
+            Denied::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<AdmitError> for ApiError {
     fn from(error: AdmitError) -> Self {
         match error {
-            AdmitError::NoThread => Self::not_found(),
+            AdmitError::Denied(denied) => denied.into(),
             AdmitError::TurnInProgress => {
                 Self::conflict(ErrorCode::TurnInProgress, "A turn of this thread is under way.", None)
             }
@@ -56,7 +72,6 @@ impl From<AdmitError> for ApiError {
             AdmitError::TooManyTurns { of, max } => {
                 Self::rate_limited(format!("More than {max} turns of this {of} at once."), TURN_SECONDS)
             }
-            AdmitError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "turns", seconds),
             AdmitError::AwaitingApproval => {
                 Self::conflict(ErrorCode::AwaitingApproval, "Calls of this thread await approval.", None)
             }
@@ -79,7 +94,6 @@ impl From<AdmitError> for ApiError {
                 format!("tool_selection: there is no tool {name:?}."),
             ),
             AdmitError::Refused(error) => error.into(),
-            AdmitError::Store(error) => error.into(),
         }
     }
 }
@@ -87,13 +101,12 @@ impl From<AdmitError> for ApiError {
 impl From<CancelRunError> for ApiError {
     fn from(error: CancelRunError) -> Self {
         match error {
-            CancelRunError::NotFound => Self::not_found(),
+            CancelRunError::Denied(denied) => denied.into(),
             CancelRunError::Ended(run) => Self::conflict(
                 ErrorCode::RunNotWaiting,
                 "The run has ended.",
                 Some(json!({ "state": RunStatus::from(run.status).to_json() })),
             ),
-            CancelRunError::Store(error) => error.into(),
         }
     }
 }
@@ -101,7 +114,6 @@ impl From<CancelRunError> for ApiError {
 impl From<ResumeRunError> for ApiError {
     fn from(error: ResumeRunError) -> Self {
         match error {
-            ResumeRunError::NotFound => Self::not_found(),
             ResumeRunError::NotWaiting(run) => Self::conflict(
                 ErrorCode::RunNotWaiting,
                 "The run has ended, or is not the last of its thread.",
@@ -118,7 +130,7 @@ impl From<ResumeRunError> for ApiError {
 impl From<PolicyError> for ApiError {
     fn from(error: PolicyError) -> Self {
         match error {
-            PolicyError::NotFound => Self::not_found(),
+            PolicyError::Denied(denied) => denied.into(),
             PolicyError::Loosened(tool) => Self::forbidden(format!(
                 "{tool} would go further than before. You may only tighten the policy of the session."
             )),
@@ -129,7 +141,6 @@ impl From<PolicyError> for ApiError {
             PolicyError::UnknownTool(name) => {
                 Self::unprocessable(ErrorCode::UnknownTool, format!("tools: there is no tool {name:?}."))
             }
-            PolicyError::Store(error) => error.into(),
         }
     }
 }
@@ -138,7 +149,7 @@ impl From<ReportError> for ApiError {
     fn from(error: ReportError) -> Self {
         let details = |state| Some(json!({ "state": CallState::from(state).to_json() }));
         match error {
-            ReportError::NotFound => Self::not_found(),
+            ReportError::Denied(denied) => denied.into(),
             ReportError::Stale(state) => Self::conflict(
                 ErrorCode::Stale,
                 "The call has started again, or is about to. The new request asks for its outcome.",
@@ -147,7 +158,6 @@ impl From<ReportError> for ApiError {
             ReportError::Settled(state) => {
                 Self::conflict(ErrorCode::AlreadySettled, "The call has another outcome.", details(state))
             }
-            ReportError::Store(error) => error.into(),
         }
     }
 }
@@ -155,11 +165,7 @@ impl From<ReportError> for ApiError {
 impl From<AnswerError> for ApiError {
     fn from(error: AnswerError) -> Self {
         match error {
-            AnswerError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "decisions", seconds),
-            AnswerError::NotFound => Self::not_found(),
-            AnswerError::Forbidden => {
-                Self::forbidden("You may see this request, but this answer is not yours to give.")
-            }
+            AnswerError::Denied(denied) => denied.into(),
             AnswerError::Closed(state) => Self::conflict(
                 ErrorCode::RequestClosed,
                 "The request has another answer, or has ended.",
@@ -171,7 +177,6 @@ impl From<AnswerError> for ApiError {
                 Some(json!({ "state": "open" })),
             ),
             AnswerError::InvalidContent(errors) => Self::invalid_content(&errors),
-            AnswerError::Store(error) => error.into(),
         }
     }
 }
@@ -179,19 +184,12 @@ impl From<AnswerError> for ApiError {
 impl From<ResolveError> for ApiError {
     fn from(error: ResolveError) -> Self {
         match error {
-            ResolveError::TooOften(RateLimited { max, seconds }) => {
-                Self::too_often(max, "decisions", seconds)
-            }
-            ResolveError::NotFound => Self::not_found(),
-            ResolveError::NoOperator => {
-                Self::forbidden("Only a caller with one of auth.operator_roles resolves calls.")
-            }
+            ResolveError::Denied(denied) => denied.into(),
             ResolveError::NotInterrupted(state) => Self::conflict(
                 ErrorCode::NotInterrupted,
                 "Only an interrupted call can be resolved.",
                 Some(json!({ "state": CallState::from(state).to_json() })),
             ),
-            ResolveError::Store(error) => error.into(),
         }
     }
 }
@@ -236,40 +234,15 @@ impl From<DelegateError> for ApiError {
     }
 }
 
-impl From<GrantError> for ApiError {
-    fn from(error: GrantError) -> Self {
-        match error {
-            GrantError::NotFound => Self::not_found(),
-            GrantError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<EndpointError> for ApiError {
-    fn from(error: EndpointError) -> Self {
-        match error {
-            EndpointError::NoOperator => {
-                Self::forbidden("Only a caller with one of auth.operator_roles reads and enables webhooks.")
-            }
-            EndpointError::NotFound => Self::not_found(),
-            EndpointError::Store(error) => error.into(),
-        }
-    }
-}
-
 impl From<AcceptError> for ApiError {
     fn from(error: AcceptError) -> Self {
         match error {
-            AcceptError::Forbidden => Self::forbidden(
-                "Only a caller with one of auth.accept_roles, or else auth.operator_roles, accepts definitions.",
-            ),
-            AcceptError::NotFound => Self::not_found(),
+            AcceptError::Denied(denied) => denied.into(),
             AcceptError::Moved { current } => Self::conflict(
                 ErrorCode::Stale,
                 "hash: the definition has changed since it was shown. Read the tool again.",
                 Some(json!({ "hash": current })),
             ),
-            AcceptError::Store(error) => error.into(),
         }
     }
 }
@@ -277,14 +250,11 @@ impl From<AcceptError> for ApiError {
 impl From<WorkerError> for ApiError {
     fn from(error: WorkerError) -> Self {
         match error {
-            WorkerError::NoWorker => {
-                Self::forbidden("Only a caller with one of auth.worker_roles claims and settles calls.")
-            }
+            WorkerError::Denied(denied) => denied.into(),
             WorkerError::UnknownTool(name) => Self::unprocessable(
                 ErrorCode::UnknownTool,
                 format!("tools: there is no worker tool {name:?}."),
             ),
-            WorkerError::NotFound => Self::not_found(),
             WorkerError::Over(state) => Self::conflict(
                 ErrorCode::ExecutionOver,
                 "The execution is over, and the call keeps its state.",
@@ -294,7 +264,6 @@ impl From<WorkerError> for ApiError {
                 tracing::error!("the system gives no random numbers for a permit token");
                 Self::internal()
             }
-            WorkerError::Store(error) => error.into(),
         }
     }
 }
@@ -370,11 +339,7 @@ impl ApiError {
 
     fn not_decided(error: DecideError, fields: DecisionFields) -> Self {
         match error {
-            DecideError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "decisions", seconds),
-            DecideError::NotFound => Self::not_found(),
-            DecideError::Forbidden => {
-                Self::forbidden("You may see this call, but this decision is not yours to make.")
-            }
+            DecideError::Denied(denied) => denied.into(),
             DecideError::Blocked(why) => Self::forbidden(format!(
                 "The policy forbids the call: {why}. It stays pending; you may reject it."
             )),
@@ -414,7 +379,6 @@ impl ApiError {
                 Self::unprocessable(ErrorCode::NotRemembered, message)
             }
             DecideError::Link(why) => why.into(),
-            DecideError::Store(error) => error.into(),
         }
     }
 }

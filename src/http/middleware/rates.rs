@@ -33,7 +33,7 @@ pub(crate) struct Rates {
 impl Rates {
     pub(crate) fn new(caps: &Caps, limits: &Limits) -> Self {
         Self {
-            requests: RateLimit::new(caps.requests_per_minute),
+            requests: RateLimit::new("requests", caps.requests_per_minute),
             open: ConcurrencyLimit::new(caps.open_requests_per_user),
             streams: ConcurrencyLimit::new(caps.streams_per_user),
             claims: ConcurrencyLimit::new(caps.claims_per_user),
@@ -43,8 +43,7 @@ impl Rates {
 
     /// Counts a request.
     pub(in crate::http) fn request(&self, caller: &Principal) -> Result<(), ApiError> {
-        let counted = self.requests.count(caller);
-        counted.map_err(|RateLimited { max, seconds }| ApiError::too_often(max, "requests", seconds))
+        self.requests.count(caller).map_err(ApiError::from)
     }
 
     /// Counts an open request until the result is dropped.
@@ -57,7 +56,7 @@ impl Rates {
     /// Counts a report of the outcome of this call.
     pub(in crate::http) fn report(&self, call: ToolCallId) -> Result<(), ApiError> {
         let counted = self.requests.count_one(&User::reporting(call));
-        counted.map_err(|RateLimited { max, seconds }| ApiError::too_often(max, "reports", seconds))
+        counted.map_err(|limited| RateLimited { of: "reports", ..limited }.into())
     }
 
     /// Takes a slot for a stream of the caller.

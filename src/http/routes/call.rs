@@ -2,8 +2,13 @@
 
 use crate::approvals::EditPreview;
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Operator, Owner},
+};
 use crate::http::approvals::decision_view::DecisionView;
 use crate::http::auth::Caller;
+use crate::http::body::described::{described, inline};
 use crate::http::body::formats::{Hash, Id, Time};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
@@ -16,8 +21,8 @@ use holdpoint_core::preview::Preview;
 use holdpoint_core::progress::{Progress, ReportedProgress};
 use holdpoint_store::Thread;
 use poem_openapi::param::Path;
-use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
-use poem_openapi::types::{Any, Example, ParseFromJSON, ParseResult, ToJSON, Type};
+use poem_openapi::registry::MetaSchema;
+use poem_openapi::types::{Any, Example};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -175,38 +180,12 @@ pub(in crate::http) struct CallView {
 #[derive(Debug)]
 struct Validated(Option<bool>);
 
-impl Type for Validated {
-    const IS_REQUIRED: bool = true;
-
-    type RawValueType = bool;
-    type RawElementValueType = bool;
-
-    fn name() -> Cow<'static, str> {
-        "validated".into()
-    }
-
-    fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Inline(Box::new(MetaSchema { nullable: true, ..MetaSchema::new("boolean") }))
-    }
-
-    fn as_raw_value(&self) -> Option<&bool> {
-        self.0.as_ref()
-    }
-
-    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a bool> + 'a> {
-        Box::new(self.0.iter())
-    }
-}
-
-impl ParseFromJSON for Validated {
-    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
-        Ok(Self(value.and_then(|value| value.as_bool())))
-    }
-}
-
-impl ToJSON for Validated {
-    fn to_json(&self) -> Option<Value> {
-        Some(self.0.map_or(Value::Null, Value::Bool))
+described! {
+    Validated {
+        name: "validated",
+        schema: inline(MetaSchema { nullable: true, ..MetaSchema::new("boolean") }),
+        parse: |value| Ok(Self(value.and_then(|value| value.as_bool()))),
+        json: |validated| Some(validated.0.map_or(Value::Null, Value::Bool)),
     }
 }
 
@@ -303,6 +282,13 @@ enum CancelResponse {
     #[oai(status = 202)]
     Accepted(Json<CancelView>),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("getToolCall", &[Owner, Approver, Delegate, Operator]),
+    ("previewToolCall", &[Owner, Approver, Delegate]),
+    ("cancelToolCall", &[Owner]),
+];
 
 pub(in crate::http) struct Calls(pub(in crate::http) Api);
 

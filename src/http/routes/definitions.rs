@@ -1,6 +1,7 @@
 //! Definitions of MCP tools that are not accepted, and their acceptance.
 
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::DefinitionAccepter};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Time};
 use crate::http::body::payload::{Json, Tag};
@@ -99,6 +100,9 @@ impl AcceptedView {
         Self { tool_name, hash: hash.into(), accepted_by: by, accepted_at: at.into() }
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("acceptDefinition", &[DefinitionAccepter])];
 
 pub(in crate::http) struct Definitions(pub(in crate::http) Api);
 

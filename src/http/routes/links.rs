@@ -2,6 +2,7 @@
 
 use crate::approvals::OpenedLink;
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::LinkPerson};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Id};
 use crate::http::body::payload::{Json, Tag};
@@ -38,6 +39,9 @@ struct OpenedLinkView {
     input_hash: Hash,
     state: CallState,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("openLink", &[LinkPerson])];
 
 pub(in crate::http) struct Links(pub(in crate::http) Api);
 

@@ -1,8 +1,13 @@
 //! The chat routes.
 
+use crate::approvals::Denied;
 use crate::chat::{AdmitError, Started, ThreadName};
 use crate::config::UiDialect;
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Owner, User},
+};
 use crate::http::auth::Caller;
 use crate::http::body::chat_body::{ChatBody, ChatByIdBody};
 use crate::http::body::dialect_name::{Named, Protocol};
@@ -24,6 +29,16 @@ use std::sync::Arc;
 type KeyHeader = Header<Option<Text<ClientName>>>;
 /// The header that names the dialect of the stream.
 type DialectHeader = Header<Option<Named<Protocol>>>;
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("chat", &[Owner]),
+    ("chatById", &[User]),
+    ("attach", &[Owner]),
+    ("attachById", &[User]),
+    ("attachStream", &[Owner]),
+    ("attachStreamById", &[User]),
+];
 
 pub(in crate::http) struct Qa(pub(in crate::http) Api);
 
@@ -229,7 +244,7 @@ impl Qa {
         dialect: &'static Dialect,
     ) -> Result<Option<Started>, ApiError> {
         match self.0.chat.attach(&caller.0, name, dialect.client).await {
-            Err(AdmitError::NoThread) => Ok(None),
+            Err(AdmitError::Denied(Denied::NotFound)) => Ok(None),
             found => Ok(found?),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::approvals::{Report, Reported};
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::ToolService};
 use crate::http::auth::Reporter;
 use crate::http::body::formats::Id;
 use crate::http::body::payload::{Json, Tag};
@@ -98,6 +99,9 @@ enum ReportResponse {
         Option<String>,
     ),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("reportResult", &[ToolService])];
 
 pub(in crate::http) struct Reports(pub(in crate::http) Api);
 

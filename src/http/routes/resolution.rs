@@ -1,6 +1,7 @@
 //! The route with which an operator establishes the outcome of an interrupted call.
 
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::OperatorOrOneUser};
 use crate::http::approvals::validate::{REASON_MAX, check_reason, given_reason};
 use crate::http::auth::Caller;
 use crate::http::body::formats::Id;
@@ -88,6 +89,9 @@ struct ResolveResult {
     tool_call_id: Id,
     state: CallState,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("resolveToolCall", &[OperatorOrOneUser])];
 
 pub(in crate::http) struct Resolutions(pub(in crate::http) Api);
 

@@ -2,6 +2,10 @@
 
 use crate::approvals::{DecideError, Decided, Decider, DecisionRequest, Scope};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Approver, Delegate, Owner},
+};
 use crate::http::approvals::validate::{check_reason, given_reason};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Id, Time};
@@ -198,6 +202,15 @@ enum RunDecisionResponse {
     #[oai(status = 202)]
     MoreNeeded(Json<RunDecisionView>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("getRun", &[Owner]),
+    ("cancelRun", &[Owner]),
+    ("resumeRun", &[Owner]),
+    ("approveRun", &[Owner, Approver, Delegate]),
+    ("rejectRun", &[Owner, Approver, Delegate]),
+];
 
 pub(in crate::http) struct Runs(pub(in crate::http) Api);
 

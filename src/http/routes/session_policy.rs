@@ -2,6 +2,10 @@
 
 use crate::approvals::{PolicyInForce, PolicySet, ToolInForce};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Operator, Owner},
+};
 use crate::http::auth::Caller;
 use crate::http::body::formats::Id;
 use crate::http::body::nullable::WordOrNull;
@@ -215,6 +219,10 @@ impl ToolInForceView {
         }
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access =
+    &[("setSessionPolicy", &[Owner, Operator]), ("getSessionPolicy", &[Owner, Operator])];
 
 pub(in crate::http) struct Policies(pub(in crate::http) Api);
 

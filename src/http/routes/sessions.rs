@@ -1,6 +1,10 @@
 //! Sessions and their remembered approvals. A session is a root thread with all threads below it.
 
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Granter, Operator, Owner, User},
+};
 use crate::http::approvals::remember::GrantCondition;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Id, Time};
@@ -115,6 +119,13 @@ enum Revoked {
     Revoked,
 }
 
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("listSessions", &[User]),
+    ("listGrants", &[Owner, Granter, Operator]),
+    ("revokeGrant", &[Owner, Granter, Operator]),
+];
+
 pub(in crate::http) struct Sessions(pub(in crate::http) Api);
 
 #[OpenApi]
@@ -134,14 +145,9 @@ impl Sessions {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
+        let results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let page = self.0.approvals.sessions(&caller.0, before, size).await?;
-        for session in &page.items {
-            if !results.push(session.root.id.to_string(), [SessionView::of(session)]) {
-                break;
-            }
-        }
-        Ok(results.finish(page.has_more))
+        Ok(results.of_rows(&page, |session| (session.root.id.to_string(), SessionView::of(session))))
     }
 
     /// List the remembered approvals of a session, newest first
@@ -167,15 +173,10 @@ impl Sessions {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<GrantId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
+        let results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let grants = async |id| Ok(self.0.approvals.grants(&caller.0, id, before, size).await?);
         let page = self.0.with_thread(&caller, &session_id, grants).await?;
-        for grant in &page.items {
-            if !results.push(grant.id.to_string(), [GrantView::of(grant)]) {
-                break;
-            }
-        }
-        Ok(results.finish(page.has_more))
+        Ok(results.of_rows(&page, |grant| (grant.id.to_string(), GrantView::of(grant))))
     }
 
     /// Revoke a remembered approval

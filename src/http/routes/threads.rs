@@ -2,6 +2,10 @@
 
 use crate::chat::DEFAULT_TITLE;
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{Owner, User},
+};
 use crate::http::auth::Caller;
 use crate::http::body::dialect_name::{Format, Named};
 use crate::http::body::formats::{Id, Position, Time};
@@ -282,6 +286,16 @@ fn title(text: String) -> Result<String, ApiError> {
     Ok(text)
 }
 
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[
+    ("createThread", &[User]),
+    ("listThreads", &[User]),
+    ("getThread", &[Owner]),
+    ("updateThread", &[Owner]),
+    ("deleteThread", &[Owner]),
+    ("listMessages", &[Owner]),
+];
+
 pub(in crate::http) struct Threads(pub(in crate::http) Api);
 
 #[OpenApi(tag = "Tag::Threads")]
@@ -326,17 +340,14 @@ impl Threads {
         if name.is_some_and(|name| name.contains('\0')) {
             return Err(ApiError::bad_request("client_id: the character U+0000 is not allowed"));
         }
-        let mut results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
+        let results = Paged::new(self.0.rates.in_flight.page(&caller.0).await?);
         let read = self.0.store.read().await?;
         let page = read.threads(&caller.0, name, before, size).await?;
         let activity = read.activity(&page.items).await?;
-        for thread in &page.items {
+        Ok(results.of_rows(&page, |thread| {
             let activity = activity.get(&thread.id).copied().unwrap_or_default();
-            if !results.push(thread.id.to_string(), [ThreadView::of(thread, activity)]) {
-                break;
-            }
-        }
-        Ok(results.finish(page.has_more))
+            (thread.id.to_string(), ThreadView::of(thread, activity))
+        }))
     }
 
     /// Get a thread

@@ -1,6 +1,7 @@
 //! Tickets for browsers that open a stream or a WebSocket, where a browser cannot send a token.
 
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::User};
 use crate::http::auth::{Caller, Expiry};
 use crate::http::body::formats::Time;
 use crate::http::body::payload::{Json, Tag};
@@ -22,6 +23,9 @@ enum Made {
     #[oai(status = 201)]
     Made(Json<Ticket>),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("createTicket", &[User])];
 
 pub(in crate::http) struct Tickets(pub(in crate::http) Api);
 

@@ -1,6 +1,7 @@
 //! The routes of tools and models.
 
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::User};
 use crate::http::auth::Caller;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::JsonObject;
@@ -120,6 +121,10 @@ impl ToolView {
         }
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access =
+    &[("listTools", &[User]), ("getTool", &[User]), ("listModels", &[User])];
 
 pub(in crate::http) struct ToolRoutes(pub(in crate::http) Api);
 

@@ -2,6 +2,7 @@
 
 use crate::chat::{Action, ThreadName, TurnRequest};
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::Owner};
 use crate::http::approvals::inbox::ApprovalView;
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Text};
@@ -62,6 +63,9 @@ struct TurnView {
     pending: Vec<ApprovalView>,
     error: Option<FailureView>,
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access = &[("runTurn", &[Owner])];
 
 pub(in crate::http) struct Turns(pub(in crate::http) Api);
 

@@ -2,6 +2,7 @@
 
 use crate::delivery::EndpointStatus;
 use crate::http::Api;
+use crate::http::access::{Access, CallerKind::OperatorOrOneUser};
 use crate::http::auth::Caller;
 use crate::http::body::formats::Time;
 use crate::http::body::payload::{Json, Tag};
@@ -172,6 +173,10 @@ impl FailuresView {
         Self { count: failures.count, since: failures.since.into(), last, last_status }
     }
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access =
+    &[("listWebhooks", &[OperatorOrOneUser]), ("enableWebhook", &[OperatorOrOneUser])];
 
 pub(in crate::http) struct Webhooks(pub(in crate::http) Api);
 

@@ -2,6 +2,10 @@
 
 use crate::approvals::{Report, Reported, WorkerClaim};
 use crate::http::Api;
+use crate::http::access::{
+    Access,
+    CallerKind::{PermitHolder, Worker},
+};
 use crate::http::auth::Caller;
 use crate::http::body::formats::{Id, Time};
 use crate::http::body::payload::{Json, Tag};
@@ -254,6 +258,10 @@ enum SettleResponse {
         Option<String>,
     ),
 }
+
+/// Who may call the operations of this file.
+pub(in crate::http) const ACCESS: Access =
+    &[("claimToolCall", &[Worker]), ("renewToolCall", &[PermitHolder]), ("settleToolCall", &[PermitHolder])];
 
 pub(in crate::http) struct Workers(pub(in crate::http) Api);
 

@@ -1,9 +1,10 @@
-//! Every route of the OpenAPI document, without a token and with another user's token. A new route is covered
-//! as soon as the document lists it.
+//! Every route of the OpenAPI document, without a token, with another user's token, and with those of the callers in the
+//! route table. A new route is covered as soon as the document lists it.
 
 use super::assert_unknown;
 use crate::support::token::with_tokens;
 use crate::support::{Client, Embedded, Rows, token};
+use holdpoint::config::ToolRules;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -95,39 +96,31 @@ impl Things {
     }
 }
 
-/// The status that another user gets for foreign ids: 404, as for unknown ids, except for the listed
-/// operations.
-fn answer_to_another_user(operation: &str) -> u16 {
-    match operation {
+/// The status that another user gets for foreign ids: 404, as for unknown ids, where the route table names a relation to
+/// them.
+fn answer_to_another_user(operation: &Operation) -> u16 {
+    match (operation.id.as_str(), &operation.callers[..]) {
         // A page attaches before its first message and reads nothing.
-        "attachById" => 200,
-        "attachStreamById" => 204,
-        // The other user's own events of a foreign thread: none.
-        "streamEvents" | "streamEventsAlias" => 200,
-        // The other user's own rows, or rows that all callers share.
-        "listThreads" | "listSessions" | "listApprovals" | "listToolRequests" | "listTools" | "getTool"
-        | "listModels" | "getAuthSession" | "listSignIns" => 200,
+        ("attachStreamById", _) => 204,
         // The result of each call is "not found".
-        "validateTools" => 200,
-        // The client name of a new thread of the other user.
-        "chatById" => 200,
-        // The other user's own session.
-        "signOut" => 200,
-        // A ticket of the other user.
-        "createTicket" => 201,
-        // The other user has no role of a worker.
-        "claimToolCall" | "renewToolCall" | "settleToolCall" => 403,
-        // The other user is no operator.
-        "acceptDefinition" => 403,
-        // The other user has no role of an operator.
-        "listWebhooks" | "enableWebhook" => 403,
+        ("validateTools", _) => 200,
         // The id is in the body, as a field of the new thread.
-        "createThread" => 400,
+        ("createThread", _) => 400,
+        // The call is looked up before the role of the caller.
+        ("resolveToolCall", _) => 404,
+        // The other user's own rows, or rows that all callers share.
+        (_, ["every user"]) => operation.success,
+        // The other user has no such role.
+        (_, [of_role]) if ROLES.contains(of_role) => 403,
         // A report is authorized by its URL and its signature, never by a token.
-        "reportResult" => 401,
+        (_, ["service of the tool"]) => 401,
         _ => 404,
     }
 }
+
+/// The callers that are known by a role of the server alone.
+const ROLES: [&str; 4] =
+    ["worker", "worker with the permit", "operator or the one user", "accepter of definitions"];
 
 /// One operation of the document.
 #[derive(Debug)]
@@ -137,27 +130,47 @@ struct Operation {
     path: String,
     parameters: Vec<String>,
     has_body: bool,
+    /// The first status of success in the document.
+    success: u16,
+    /// Who may call it, by the route table.
+    callers: Vec<&'static str>,
+}
+
+/// The callers of each route in the route table of `docs/http.md`, by its method and path. `cargo xtask docs` holds the
+/// table equal to the code.
+fn route_table() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let page = include_str!("../../../docs/http.md");
+    let (_, table) = page.split_once("<!-- begin routes").unwrap();
+    let (table, _) = table.split_once("<!-- end routes").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    rows.map(|(route, rest)| (route, rest.split(" | ").next().unwrap().split(", ").collect())).collect()
 }
 
 fn operations() -> Vec<Operation> {
     let document = include_str!("../../../openapi/holdpoint-full.json");
     let document: Value = serde_json::from_str(document).unwrap();
-    let mut all = Vec::new();
+    let (mut table, mut all) = (route_table(), Vec::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
             let of_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
+            let method = method.to_uppercase();
+            let statuses = operation["responses"].as_object().unwrap().keys();
+            let route = format!("{method} {path}");
             all.push(Operation {
                 id: operation["operationId"].as_str().unwrap().to_owned(),
-                method: method.to_uppercase().parse().unwrap(),
+                method: method.parse().unwrap(),
                 path: path.clone(),
                 parameters: of_query
                     .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
                     .collect(),
                 has_body: operation.get("requestBody").is_some(),
+                success: statuses.map(|status| status.parse().unwrap()).min().unwrap(),
+                callers: table.remove(route.as_str()).expect(&route),
             });
         }
     }
+    assert_eq!(table, BTreeMap::new(), "the route table has no other routes");
     assert!(all.len() >= 18, "{all:#?}");
     all
 }
@@ -238,10 +251,9 @@ async fn server() -> (Embedded, Things) {
     let mut app = Embedded::with(with_tokens).await;
     let anonymous = app.client.clone();
     app.client = anonymous.as_user("acme", "ann", &["approver"]);
-    let (thread, tool_call) = app.held("pay", "1").await;
-    let run = app.client.call(&tool_call).await["run_id"].as_str().unwrap().to_owned();
+    let things = things_of(&app).await;
     app.client = anonymous;
-    (app, Things { thread, run, tool_call })
+    (app, things)
 }
 
 /// Every row of the database.
@@ -399,7 +411,7 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
             for other_user in other_users(n) {
                 let what = format!("{prefix} {operation:?}");
                 let foreign = operation.answer(&other_user, prefix, &theirs).await;
-                assert_eq!(foreign.0, answer_to_another_user(&operation.id), "{what}: {foreign:?}");
+                assert_eq!(foreign.0, answer_to_another_user(operation), "{what}: {foreign:?}");
                 let unknown = operation.answer(&other_user, prefix, &made_up).await;
                 assert_eq!(foreign, unknown, "{what}");
             }
@@ -438,6 +450,61 @@ async fn c1_c2_every_route_hides_the_objects_of_another_user() {
     }
     assert_eq!(ann.approve(&theirs.tool_call).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 1"]);
+}
+
+/// The operations about things that the server of the next test does not have: another grant, request, tool and webhook.
+const WITHOUT_THINGS: [&str; 4] = ["revokeGrant", "answerToolRequest", "acceptDefinition", "enableWebhook"];
+
+#[tokio::test]
+async fn every_route_serves_the_callers_of_its_row_and_no_others() {
+    let names = |role: &str| vec![role.to_owned()];
+    let mut app = Embedded::with(|config| {
+        with_tokens(config);
+        (config.auth.operator_roles, config.auth.worker_roles) = (names("admin"), names("remote"));
+        let rules = ToolRules { approve_roles: names("chief"), ..ToolRules::default() };
+        config.tools.rules.insert("pay".to_owned(), rules);
+    })
+    .await;
+    app.client = app.client.as_user("acme", "ann", &[]);
+    let person = |user: &str, role: &str| app.client.as_user("acme", user, &[role]);
+    let of_operator = ["operator", "operator or the one user", "accepter of definitions"];
+    let people = [
+        (["owner"].as_slice(), app.client.clone()),
+        (&["approver"], person("carol", "chief")),
+        (&of_operator, person("oscar", "admin")),
+        (&["worker"], person("wanda", "remote")),
+        (&[], person("bob", "none")),
+    ];
+    let mut shared = None;
+    for operation in operations() {
+        for (relations, client) in &people {
+            let is_caller = operation.callers.iter().any(|it| *it == "every user" || relations.contains(it));
+            let things = match (&shared, operation.method == Method::GET) {
+                (Some(things), true) => Things::clone(things),
+                _ => things_of(&app).await,
+            };
+            shared.get_or_insert_with(|| things.clone());
+            let answer = operation.request(client, "", &things).send().await.unwrap();
+            let mut status = answer.status().as_u16();
+            if operation.id == "validateTools" {
+                let results: Value = answer.json().await.unwrap();
+                status = u16::try_from(results["results"][0]["status"].as_u64().unwrap()).unwrap();
+            }
+            let what = format!("{} {}, {relations:?}: {status}", operation.method, operation.path);
+            match (is_caller, WITHOUT_THINGS.contains(&operation.id.as_str())) {
+                (true, true) => assert_ne!(status, 403, "{what}"),
+                (true, false) => assert!(![401, 403, 404].contains(&status), "{what}"),
+                (false, _) => assert!([401, 403, 404].contains(&status), "{what}"),
+            }
+        }
+    }
+}
+
+/// A new thread of the client, in which a call waits.
+async fn things_of(app: &Embedded) -> Things {
+    let (thread, tool_call) = app.held("pay", "1").await;
+    let run = app.client.call(&tool_call).await["run_id"].as_str().unwrap().to_owned();
+    Things { thread, run, tool_call }
 }
 
 #[tokio::test]

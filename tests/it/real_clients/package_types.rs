@@ -4,8 +4,7 @@ use super::decided_elsewhere::{DECISION, HOLD, How, decide};
 use super::native_approval::{PAY, held_call};
 use super::page::{UI_V7, Version};
 use crate::support::{PagePackage, code_of, in_repository};
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -82,41 +81,12 @@ fn declared(source: &str, name: &str) -> String {
     rest.split("\n};").next().unwrap().split("\n\n").next().unwrap().to_owned()
 }
 
-/// The words of a type that is one of several texts.
-fn words(source: &str, name: &str) -> BTreeSet<String> {
-    declared(source, name).split('\'').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
 /// The fields of a type, and whether each has to be there.
 fn fields(source: &str, name: &str) -> BTreeMap<String, bool> {
     let text = declared(source, name);
     let lines = text.split(['\n', ';', '{', '}']).map(str::trim).filter(|line| !line.starts_with(['/', '*']));
     let fields = lines.filter_map(|line| line.split_once(": ")).map(|(field, _)| field);
     fields.map(|field| (field.trim_end_matches('?').to_owned(), !field.ends_with('?'))).collect()
-}
-
-#[test]
-fn the_types_are_those_of_the_openapi_document() {
-    let document = fs::read_to_string(in_repository("openapi/holdpoint.json")).unwrap();
-    let document: Value = serde_json::from_str(&document).unwrap();
-    let schema = |name: &str| &document["components"]["schemas"][name];
-    let texts = |list: &Value| -> BTreeSet<String> {
-        list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
-    };
-    for name in ["EventType", "ToolCallState"] {
-        assert_eq!(words("api.ts", name), texts(&schema(name)["enum"]), "{name}");
-    }
-    for (own, name) in [
-        ("Thread", "ChatThread"),
-        ("Tool", "Tool"),
-        ("HoldpointEvent", "Event"),
-        ("Decided", "ValidateToolResult"),
-    ] {
-        let required = texts(&schema(name)["required"]);
-        let properties = schema(name)["properties"].as_object().unwrap().keys();
-        let expected = properties.map(|field| (field.clone(), required.contains(field))).collect();
-        assert_eq!(fields("api.ts", own), expected, "{name}");
-    }
 }
 
 #[tokio::test]

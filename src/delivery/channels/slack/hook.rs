@@ -18,7 +18,7 @@ use super::button::{Button, ButtonDecision};
 use super::form::{FormReport, RejectionForm};
 use super::signature::{SignatureHeaders, SignatureRefusal};
 use crate::agent::Tasks;
-use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Scope};
+use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Denied, Scope};
 use crate::delivery::hook::{HookAnswer, HookRefusal, InboundHook, UnreadableReport, VerifiedBody};
 use crate::rate_limit::RateLimited;
 use async_trait::async_trait;
@@ -272,14 +272,14 @@ fn accepted(Decided { call, replayed, missing, .. }: &Decided) -> Option<String>
 
 fn refused(error: &DecideError) -> String {
     match error {
-        DecideError::TooOften(RateLimited { seconds, .. }) => {
+        DecideError::Denied(Denied::TooOften(RateLimited { seconds, .. })) => {
             return format!("You decided too often. Try again in {seconds} seconds.");
         }
         DecideError::Closed(call) => {
             return format!("The call is {} already. Nothing has changed.", call.state.kind().name());
         }
-        DecideError::NotFound => NOT_FOUND,
-        DecideError::Forbidden => "You may see this call, but this decision is not yours to make.",
+        DecideError::Denied(Denied::NotFound) => NOT_FOUND,
+        DecideError::Denied(Denied::Forbidden(right)) => right.refusal(),
         DecideError::Blocked(_) => "The policy forbids the call. It stays pending; you may reject it.",
         DecideError::Unreadable => {
             "The stored inputs of the call cannot be read, so it cannot be approved. It stays pending; you may reject it."
@@ -289,7 +289,7 @@ fn refused(error: &DecideError) -> String {
             "The call has changed since this message. It stays pending; open it to see what would run."
         }
         DecideError::InvalidInputs(_) => "The inputs do not fit the tool any more. The call stays pending.",
-        DecideError::NotRemembered { .. } | DecideError::Link(_) | DecideError::Store(_) => {
+        DecideError::NotRemembered { .. } | DecideError::Link(_) | DecideError::Denied(Denied::Store(_)) => {
             tracing::error!(%error, "a decision in Slack failed");
             "The decision could not be stored. Try again."
         }

@@ -145,7 +145,7 @@ impl SignIn {
                 seal: Seal::new(session_key),
                 key: key.clone(),
                 lasts: auth.session_max,
-                requests: RateLimit::new(config.limits.caps(auth.mode).requests_per_minute),
+                requests: RateLimit::new("requests", config.limits.caps(auth.mode).requests_per_minute),
                 tasks,
                 clock: clock.clone(),
                 entropy: entropy.clone(),

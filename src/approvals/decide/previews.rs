@@ -3,8 +3,8 @@
 //! Nothing is stored before the decision. The approver names the hash of the preview that was shown, and the
 //! decision makes the preview again: if the preview differs, the approver has not seen it.
 
-use super::decide::{check, needs_preview};
-use super::{Approvals, DecideError, Decider, DecisionRequest};
+use super::{check, needs_preview};
+use crate::approvals::{Approvals, DecideError, Decider, DecisionRequest};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{State, input_hash};
 use holdpoint_core::decision::Choice;

@@ -1,11 +1,18 @@
 //! Decisions about held calls: each call is decided once, finally, and in the same way on every surface.
 
+mod error;
+mod previews;
+mod request;
+
+pub(crate) use error::DecideError;
+pub(crate) use previews::EditPreview;
+pub(crate) use request::{Decider, DecisionRequest, Scope};
+
 use super::execute::{Running, is_in_progress};
 use super::grants::{ApprovedCall, may_be_remembered};
 use super::may_approve::{Proposal, fits};
-use super::{Approvals, Scope, own_right};
+use super::{Approvals, Denied, Right, own_right};
 use crate::agent::Unsettled;
-use crate::rate_limit::RateLimited;
 use crate::tools::InputError;
 use crate::tools::gate::{Gate, Recheck};
 use futures::FutureExt;
@@ -13,95 +20,15 @@ use futures::future::join_all;
 use holdpoint_core::Principal;
 use holdpoint_core::call::{State, ToolCall, input_hash};
 use holdpoint_core::canonical::same_object;
-use holdpoint_core::decision::{Choice, Surface};
-use holdpoint_core::grant::GrantRequest;
+use holdpoint_core::decision::Choice;
 use holdpoint_core::id::{GrantId, ToolCallId};
 use holdpoint_core::input::Input;
-use holdpoint_core::link::{LinkRefused, LinkToken};
 use holdpoint_core::policy::MayDecide;
 use holdpoint_core::secrets::MASK;
 use holdpoint_store::permit::Permit;
 use holdpoint_store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
 use std::time::Duration;
 use tracing::Instrument;
-
-/// A request to decide a call.
-#[derive(Debug, Clone)]
-pub(crate) struct DecisionRequest {
-    pub(crate) tool_call_id: ToolCallId,
-    /// Approve or reject.
-    pub(crate) choice: Choice,
-    /// The hash of what the decider was shown, if the request has one.
-    pub(crate) input_hash: Option<String>,
-    /// The hash of the edited inputs and the preview that the decider was shown, if the request has one.
-    pub(crate) preview_hash: Option<String>,
-    /// The link by which the decider came to the call, if the request names one. The decision uses it up.
-    pub(crate) link: Option<LinkToken>,
-    pub(crate) surface: Surface,
-    /// What the approval covers beyond the call, if it is remembered.
-    pub(crate) remember: Option<GrantRequest>,
-    /// The scope that has to contain the call.
-    pub(crate) scope: Scope,
-    /// Whether the server resumes the run if this is the last decision about its holds. Otherwise a client
-    /// resumes the run.
-    pub(crate) server_resumes: bool,
-}
-
-impl DecisionRequest {
-    /// An approval that names no hash, of a caller that decides nothing yet and needs the rights of an approver.
-    pub(super) fn undecided(tool_call_id: ToolCallId, inputs: Option<Input>) -> Self {
-        Self {
-            tool_call_id,
-            choice: Choice::Approve { inputs, note: None },
-            input_hash: None,
-            preview_hash: None,
-            link: None,
-            surface: Surface::Rest,
-            remember: None,
-            scope: Scope::Anything,
-            server_resumes: false,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Decider<'a> {
-    Person(&'a Principal),
-    /// The approval handler of this process. It is part of the program, and no role restricts it.
-    Handler {
-        /// The actor for decisions and events.
-        actor: &'a str,
-        /// The principal on whose behalf the call would run. The handler sees the calls that this principal
-        /// sees.
-        requester: &'a Principal,
-    },
-}
-
-impl<'a> Decider<'a> {
-    /// Returns the actor for decisions and events.
-    pub(super) fn actor(self) -> String {
-        match self {
-            Self::Person(principal) => principal.actor(),
-            Self::Handler { actor, .. } => actor.to_owned(),
-        }
-    }
-
-    /// Returns the principal whose calls the decider sees.
-    pub(super) const fn visible_as(self) -> &'a Principal {
-        match self {
-            Self::Person(principal) => principal,
-            Self::Handler { requester, .. } => requester,
-        }
-    }
-
-    /// Returns the roles that the decider's grants depend on.
-    pub(super) fn roles(self) -> &'a [String] {
-        match self {
-            Self::Person(principal) => &principal.roles,
-            Self::Handler { .. } => &[],
-        }
-    }
-}
 
 /// An accepted decision.
 #[derive(Debug)]
@@ -117,12 +44,12 @@ pub(crate) struct Decided {
     /// What the approval covers beyond the call, if it was remembered now.
     pub(crate) remembered: Option<Remembered>,
     /// The execution, if this process runs the call.
-    pub(super) running: Option<Running>,
+    pub(in crate::approvals) running: Option<Running>,
 }
 
 impl Decided {
     /// Returns a call that was decided just now.
-    pub(super) fn now(call: ToolCall) -> Self {
+    pub(in crate::approvals) fn now(call: ToolCall) -> Self {
         Self { call, replayed: false, server_resumes: false, missing: 0, remembered: None, running: None }
     }
 }
@@ -164,92 +91,9 @@ async fn executions_ended(decided: impl Iterator<Item = &mut Decided>) {
     join_all(running).await;
 }
 
-/// The reason why a decision is not accepted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DecideError {
-    /// The user exceeded the rate limit of decisions.
-    #[error(transparent)]
-    TooOften(#[from] RateLimited),
-    /// No such held call, for this principal.
-    #[error("there is no such held tool call")]
-    NotFound,
-    /// The principal may see the call, but may not make this decision.
-    #[error("this principal may not make this decision")]
-    Forbidden,
-    /// The policy now forbids the call, even with an approval; the text is its reason. The call stays
-    /// pending.
-    #[error("the policy forbids the call: {0}")]
-    Blocked(String),
-    /// The call was decided differently, or ended in another way. Its state has the details.
-    #[error("the call is decided")]
-    Closed(Box<ToolCall>),
-    /// The stored inputs cannot be read, so they cannot be shown to an approver. The call stays pending.
-    #[error("the stored inputs of the call cannot be read")]
-    Unreadable,
-    /// The tool is not available now. The call stays pending.
-    #[error("the tool {0:?} is not available")]
-    ToolUnavailable(String),
-    /// The decider was shown something other than what would run. The call stays pending.
-    #[error("the call has changed since it was shown")]
-    Stale {
-        /// The hash of what would run.
-        input_hash: String,
-    },
-    /// The decider edited the inputs and was shown no preview of them, or another one than the tool gives now.
-    /// The call stays pending.
-    #[error("the edited inputs were not shown with the current preview")]
-    StalePreview,
-    /// The inputs do not fit the tool. The call stays pending.
-    #[error("the inputs do not fit the tool")]
-    InvalidInputs(Vec<InputError>),
-    /// The request names a link that does not decide this. The call stays pending.
-    #[error(transparent)]
-    Link(#[from] LinkRefused),
-    /// The decision cannot be remembered. The call stays pending.
-    #[error("the decision cannot be remembered{place}: {expected}")]
-    NotRemembered {
-        /// The place in the request for a grant, such as `.when[0]`. Empty for the request as a whole.
-        place: String,
-        expected: String,
-    },
-    /// The database failed. Whether the call is decided is unknown; a retry is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 impl Remembered {
     fn new(grant: GrantId) -> Self {
         Self { grant, approved: Vec::new(), left: Vec::new() }
-    }
-}
-
-impl DecideError {
-    /// Returns the refusal to remember a decision at all.
-    pub(super) fn not_remembered(expected: impl Into<String>) -> Self {
-        Self::NotRemembered { place: String::new(), expected: expected.into() }
-    }
-
-    /// Returns the name of the error for metrics: the code that clients see, if the error is specific to
-    /// decisions.
-    pub(super) const fn outcome(&self) -> &'static str {
-        match self {
-            Self::TooOften(_) => "rate_limited",
-            Self::NotFound | Self::Link(LinkRefused::Unknown) => "not_found",
-            Self::Forbidden | Self::Link(LinkRefused::OtherPerson) => "forbidden",
-            Self::Blocked(_) => "blocked",
-            Self::Closed(call) => match call.state {
-                State::Expired(_) => "expired",
-                State::Cancelled(..) => "cancelled",
-                _ => "already_decided",
-            },
-            Self::Link(LinkRefused::Used) => "already_decided",
-            Self::Unreadable => "unreadable",
-            Self::ToolUnavailable(_) => "tool_unavailable",
-            Self::Stale { .. } | Self::StalePreview => "stale",
-            Self::InvalidInputs(_) => "invalid_inputs",
-            Self::NotRemembered { .. } => "not_remembered",
-            Self::Store(_) => "failed",
-        }
     }
 }
 
@@ -323,7 +167,11 @@ impl Approvals {
         Ok(self.rate_limit.count(principal)?)
     }
 
-    pub(super) fn measure(&self, request: &DecisionRequest, decided: Result<&Decided, &DecideError>) {
+    pub(in crate::approvals) fn measure(
+        &self,
+        request: &DecisionRequest,
+        decided: Result<&Decided, &DecideError>,
+    ) {
         let verdict = request.choice.verdict().name();
         let outcome = match decided {
             Ok(Decided { replayed: true, .. }) => "replayed",
@@ -341,7 +189,7 @@ impl Approvals {
 
     /// Locks a call for a decider, in their own right or as a delegate. A pending call whose time is over expires
     /// first.
-    pub(super) async fn lock_for(
+    pub(in crate::approvals) async fn lock_for(
         &self,
         gate: &Gate,
         by: Decider<'_>,
@@ -353,7 +201,7 @@ impl Approvals {
             let found = write.lock_visible_call(by.visible_as(), &visibility, request.tool_call_id).await?;
             let mut locked = found
                 .filter(|found| found.call.held && request.scope.contains(&found.call, &found.thread))
-                .ok_or(DecideError::NotFound)?;
+                .ok_or(Denied::NotFound)?;
             // Before all other checks: their errors reveal the state of the call.
             if let Err(refused) = Self::check_decider(gate, by, &locked.thread, &locked.call, &request.choice)
             {
@@ -478,7 +326,7 @@ impl Approvals {
     }
 
     /// Checks that the decider may make this choice.
-    pub(super) fn check_decider(
+    pub(in crate::approvals) fn check_decider(
         gate: &Gate,
         by: Decider<'_>,
         thread: &Thread,
@@ -489,14 +337,14 @@ impl Approvals {
         match (own_right(gate, principal, thread, call), answer) {
             (MayDecide::ApproveOrReject, _) | (MayDecide::OnlyReject, Choice::Reject { .. }) => Ok(()),
             (MayDecide::OnlyReject, Choice::Approve { .. }) | (MayDecide::Nothing, _) => {
-                Err(DecideError::Forbidden)
+                Err(Denied::Forbidden(Right::DecideCall).into())
             }
         }
     }
 
     /// Refuses to approve a call that the policy now forbids with these inputs. Until the transaction ends,
     /// the policy of the session stays as it is.
-    pub(super) async fn check_policy(
+    pub(in crate::approvals) async fn check_policy(
         &self,
         gate: &Gate,
         write: &Write,
@@ -514,10 +362,32 @@ impl Approvals {
             Recheck::Yes | Recheck::NotUnasked => Ok(()),
         }
     }
+
+    /// Counts a vote before it decides. One rejection is always enough. An approval counts for its inputs and for the
+    /// schema of the tool at that time, so that all counted approvers agreed on the same call, and until the call is
+    /// decided. An approver with second thoughts rejects the call.
+    async fn count_vote(
+        &self,
+        gate: &Gate,
+        write: &Write,
+        locked: &LockedCall,
+        answer: &Choice,
+        vote: &Vote,
+    ) -> Result<Counted, StoreError> {
+        let quorum = gate.registry().quorum(&locked.call.name);
+        if quorum.people <= 1 || matches!(answer, Choice::Reject { .. }) {
+            return Ok(Counted::Enough(Vec::new()));
+        }
+        write.count_vote(locked, answer, vote, quorum).await
+    }
 }
 
 /// Checks the choice for a pending call, and returns it. Inputs that equal the model's are no edit.
-pub(super) fn check(gate: &Gate, call: &ToolCall, request: &DecisionRequest) -> Result<Choice, DecideError> {
+pub(in crate::approvals) fn check(
+    gate: &Gate,
+    call: &ToolCall,
+    request: &DecisionRequest,
+) -> Result<Choice, DecideError> {
     let tool = match &request.choice {
         Choice::Approve { .. } => Some(Proposal::of(call).tool(gate)?),
         Choice::Reject { .. } => None,
@@ -555,7 +425,11 @@ fn unmasked(call: &ToolCall, inputs: Option<&Input>) -> Result<Option<Input>, De
 
 /// Returns the edited inputs that need a preview of their own: the tool has previews, or had one for the proposed
 /// inputs.
-pub(super) fn needs_preview<'a>(gate: &Gate, call: &ToolCall, answer: &'a Choice) -> Option<&'a Input> {
+pub(in crate::approvals) fn needs_preview<'a>(
+    gate: &Gate,
+    call: &ToolCall,
+    answer: &'a Choice,
+) -> Option<&'a Input> {
     let Choice::Approve { inputs, .. } = answer else { return None };
     inputs.as_ref().filter(|_| call.preview.is_some() || gate.has_preview(&call.name))
 }
