@@ -170,7 +170,7 @@ impl Operator {
     /// # Errors
     /// Returns an error if the database fails.
     pub async fn calls(&self, states: &[&str], limit: u64) -> Result<(Vec<CallLine>, bool), OperatorError> {
-        let states: Vec<StateKind> = states.iter().filter_map(|name| StateKind::named(name)).collect();
+        let states: Vec<StateKind> = states.iter().filter_map(|name| StateKind::of_word(name)).collect();
         let page = self.store.read().await?.calls_in(&states, limit).await?;
         Ok((page.items.into_iter().map(CallLine::of).collect(), page.has_more))
     }
@@ -207,7 +207,7 @@ impl Operator {
         match write.establish(&locked, &finding, self.config.limits.result_bytes).await? {
             Established::Now => Ok(write.commit().await?),
             Established::NotInterrupted(state) => {
-                Err(OperatorError::NotInterrupted { id: id.to_string(), state: state.name() })
+                Err(OperatorError::NotInterrupted { id: id.to_string(), state: state.word() })
             }
             Established::Erased => Err(OperatorError::Purged(tool_call_id.to_owned())),
         }
@@ -334,7 +334,7 @@ impl Fencer {
 impl CallLine {
     fn of(call: ListedCall) -> Self {
         let ListedCall { id, tool, state, tenant_id, user_id, since } = call;
-        let (state, since) = (state.name().to_owned(), since.to_rfc3339());
+        let (state, since) = (state.word().to_owned(), since.to_rfc3339());
         Self { tool_call_id: id, tool, state, tenant_id, user_id, since }
     }
 
@@ -358,7 +358,7 @@ impl ToolLine {
             |Change { field, accepted, current }| FieldChange { field: field.to_owned(), accepted, current };
         Self {
             tool: listed.tool_name,
-            definition: unaccepted.as_ref().map_or("accepted", |it| it.cause.as_str()).to_owned(),
+            definition: unaccepted.as_ref().map_or("accepted", |it| it.cause.word()).to_owned(),
             hash: listed.hash,
             accepted: accepted.map(|(_, accepted)| (accepted.by, accepted.at.to_rfc3339())),
             changes: unaccepted.into_iter().flat_map(|it| it.changes).map(change).collect(),

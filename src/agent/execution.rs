@@ -306,7 +306,7 @@ impl Executor {
     ) -> Result<(Option<&'static str>, Ran), StoreError> {
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
         let Some(stored) = stored else { return Ok((None, Ran::Again)) };
-        let state = Some(stored.state.name());
+        let state = Some(stored.state.word());
         Ok(match stored {
             ended if ended.end().is_some() => (state, Ran::Ended(Box::new(ended.state))),
             delegated if delegated.is_delegated() => (state, Ran::Delegated),

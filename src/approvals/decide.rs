@@ -324,7 +324,7 @@ impl Approvals {
     }
 
     pub(super) fn measure(&self, request: &DecisionRequest, decided: Result<&Decided, &DecideError>) {
-        let verdict = request.choice.verdict().name();
+        let verdict = request.choice.verdict();
         let outcome = match decided {
             Ok(Decided { replayed: true, .. }) => "replayed",
             Ok(Decided { missing: 1.., .. }) => "counted",
@@ -336,7 +336,7 @@ impl Approvals {
             }
             Err(error) => error.outcome(),
         };
-        self.executor.metrics.decided(verdict, request.surface.name(), outcome);
+        self.executor.metrics.decided(verdict, request.surface, outcome);
     }
 
     /// Locks a call for a decider, in their own right or as a delegate. A pending call whose time is over expires

@@ -21,7 +21,7 @@ pub(crate) enum ResolveError {
     #[error("this principal is no operator")]
     NoOperator,
     /// The outcome of the call is not unknown.
-    #[error("the call is {}, not interrupted", .0.name())]
+    #[error("the call is {}, not interrupted", .0.word())]
     NotInterrupted(StateKind),
     /// The database failed. Whether the outcome is stored is unknown; the state of the call shows it.
     #[error(transparent)]

@@ -52,7 +52,7 @@ use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_core::endpoint::Endpoint;
 use holdpoint_core::event::{Event, EventType};
 use holdpoint_egress::Reach;
-use holdpoint_metrics::{EndpointFound, Metrics};
+use holdpoint_metrics::{EndpointValues, Metrics};
 use holdpoint_store::{EndpointEvents, Read, Store, StoreError};
 use receiver::Receiver;
 use serde_json::{Map, Value};
@@ -198,12 +198,12 @@ impl Deliveries {
     }
 
     /// Returns the values of the endpoints that only the database has. Reads nothing if there are no endpoints.
-    pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointFound>, StoreError> {
+    pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointValues>, StoreError> {
         if self.receivers.is_empty() {
             return Ok(Vec::new());
         }
         let found = Stored::of(read, &self.receivers).await?;
-        let measured = found.into_iter().map(|Stored { receiver, endpoint, waiting_since }| EndpointFound {
+        let measured = found.into_iter().map(|Stored { receiver, endpoint, waiting_since }| EndpointValues {
             channel: receiver.channel.kind(),
             name: receiver.name.clone(),
             disabled: endpoint.state.is_disabled(),

@@ -283,7 +283,7 @@ impl Server {
                 tracing::warn!(
                     server,
                     tool = tool.spec.name,
-                    cause = unaccepted.cause.as_str(),
+                    cause = unaccepted.cause.word(),
                     hash = unaccepted.hash,
                     "the definition of a tool of an MCP server is not accepted; each call of the tool asks"
                 );

@@ -80,12 +80,7 @@ impl WebhookLine {
         });
         Self {
             name: endpoint.name.clone(),
-            channel: match endpoint.channel {
-                ChannelKind::Webhook => "webhook",
-                ChannelKind::Mail => "mail",
-                ChannelKind::Template => "template",
-                ChannelKind::Slack => "slack",
-            },
+            channel: endpoint.channel.word(),
             tenant_id: endpoint.tenant_id.clone(),
             state: state.to_owned(),
             cursor: endpoint.cursor,

@@ -25,6 +25,7 @@ use super::output::Output;
 use super::preview::Preview;
 use super::secrets::{Edit, SecretPaths};
 use super::text::{cut, without_nul};
+use crate::vocabulary;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -102,50 +103,59 @@ impl ToolCall {
     }
 }
 
-macro_rules! state_kinds {
-    ($($kind:ident $name:literal,)+) => {
-        /// The states of a call, without the facts of each state.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum StateKind {
-            $(#[doc = concat!("See [`State::", stringify!($kind), "`].")] $kind,)+
-        }
+vocabulary! {
+    /// The state of a tool call. `pending` waits for a decision; `approved` and `executing` continue by themselves; the
+    /// others are final.
+    pub enum StateKind as "ToolCallState" {
+        /// See [`State::Pending`].
+        Pending = "pending",
+        /// See [`State::Approved`].
+        Approved = "approved",
+        /// See [`State::Executing`].
+        Executing = "executing",
+        /// See [`State::Succeeded`].
+        Succeeded = "succeeded",
+        /// See [`State::Failed`].
+        Failed = "failed",
+        /// See [`State::Interrupted`].
+        Interrupted = "interrupted",
+        /// See [`State::Rejected`].
+        Rejected = "rejected",
+        /// See [`State::Expired`].
+        Expired = "expired",
+        /// See [`State::Cancelled`].
+        Cancelled = "cancelled",
+        /// See [`State::Invalid`].
+        Invalid = "invalid",
+    }
 
-        impl StateKind {
-            const ALL: &[Self] = &[$(Self::$kind),+];
-
-            /// Returns the name of the state in the documentation, for people, logs and metrics.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $name,)+
-                }
-            }
-
-            /// Returns the state with this name.
-            pub fn named(name: &str) -> Option<Self> {
-                Self::ALL.iter().find(|kind| kind.name() == name).copied()
-            }
-        }
-
-        /// The names of all states.
-        pub const CALL_STATES: [&str; 10] = [$($name),+];
-    };
+    /// The harm that a tool can do.
+    pub enum RiskLevel {
+        /// The tool reads, or its effect is easily undone.
+        Low = "low",
+        /// The tool changes something that matters.
+        Medium = "medium",
+        /// The effect of the tool cannot be undone.
+        High = "high",
+    }
 }
 
-state_kinds! {
-    Pending "pending",
-    Approved "approved",
-    Executing "executing",
-    Succeeded "succeeded",
-    Failed "failed",
-    Interrupted "interrupted",
-    Rejected "rejected",
-    Expired "expired",
-    Cancelled "cancelled",
-    Invalid "invalid",
+impl StateKind {
+    /// Returns the label that a page shows for a held call. The states after an approval share the label
+    /// `approved`.
+    pub const fn label(self) -> Self {
+        match self {
+            Self::Executing | Self::Succeeded | Self::Failed => Self::Approved,
+            other => other,
+        }
+    }
 }
+
+/// The words of all states.
+pub const CALL_STATES: [&str; 10] = StateKind::WORDS;
 
 /// The states that need a person: a decision about a pending call, or the outcome of an interrupted call.
-pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.name(), StateKind::Interrupted.name()];
+pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.word(), StateKind::Interrupted.word()];
 
 /// The state of a call, with the facts of that state. Each variant names what moves the call on.
 #[derive(Debug, Clone, PartialEq)]
@@ -235,17 +245,6 @@ pub enum Outcome {
     /// The outcome is unknown because the process that ran the call has died, or because the tool lost track of
     /// its effect. An idempotent call is started again.
     Lost,
-}
-
-/// The harm that a tool can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RiskLevel {
-    /// The tool reads, or its effect is easily undone.
-    Low,
-    /// The tool changes something that matters.
-    Medium,
-    /// The effect of the tool cannot be undone.
-    High,
 }
 
 impl ToolCall {
@@ -446,18 +445,14 @@ impl State {
         }
     }
 
-    /// Returns the name of the state in the documentation, for people and logs.
-    pub const fn name(&self) -> &'static str {
-        self.kind().name()
+    /// Returns the word of the state.
+    pub const fn word(&self) -> &'static str {
+        self.kind().word()
     }
 
-    /// Returns the label that a page shows for a held call. The states after an approval share the label
-    /// `approved`.
+    /// Returns the label that a page shows for a held call.
     pub const fn label(&self) -> StateKind {
-        match self.kind() {
-            StateKind::Executing | StateKind::Succeeded | StateKind::Failed => StateKind::Approved,
-            other => other,
-        }
+        self.kind().label()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::clock::Timestamp;
 use super::visible::escaped_lines;
+use crate::vocabulary;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -63,15 +64,16 @@ pub struct Unaccepted {
     pub changes: Vec<Change>,
 }
 
-/// Why a definition is not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// Another definition of the tool is accepted.
-    Changed,
-    /// No definition of the tool was ever accepted.
-    New,
-    /// What is accepted could not be read, or the listing could not be recorded.
-    Unknown,
+vocabulary! {
+    /// Why a definition is not accepted.
+    pub enum Cause as "DefinitionCause" {
+        /// Another definition of the tool is accepted.
+        Changed = "changed",
+        /// No definition of the tool was ever accepted.
+        New = "new",
+        /// What is accepted could not be read, or the listing could not be recorded.
+        Unknown = "unknown",
+    }
 }
 
 /// A field of a definition that differs from the accepted one. The texts are for people: characters that hide or reverse
@@ -117,17 +119,6 @@ impl Unaccepted {
             }
             Cause::New => format!("{tool} is new at its MCP server, and no operator accepted its definition"),
             Cause::Unknown => format!("whether the definition of {tool} is accepted could not be read"),
-        }
-    }
-}
-
-impl Cause {
-    /// Returns the word for the cause.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::New => "new",
-            Self::Unknown => "unknown",
         }
     }
 }

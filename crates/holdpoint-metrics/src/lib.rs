@@ -9,6 +9,8 @@
 
 #![warn(missing_docs)]
 
+use holdpoint_core::call::StateKind;
+use holdpoint_core::decision::{Surface, Verdict};
 use holdpoint_core::endpoint::ChannelKind;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -41,117 +43,117 @@ const PERSON_SECONDS: [f64; 11] =
 type Timed<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Version {
+struct VersionLabels {
     version: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answer {
+struct ResponseLabels {
     route: String,
     method: &'static str,
     status: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
+struct RouteLabels {
     route: String,
     method: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct End {
+struct TurnEndLabels {
     end: &'static str,
     /// The error code of a failed turn, otherwise empty. An empty value is no label.
     code: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tokens {
+struct TokenLabels {
     model: String,
     direction: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reached {
+struct CallStateLabels {
     tool: String,
     state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tool {
+struct ToolLabels {
     tool: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Decision {
+struct DecisionLabels {
     verdict: &'static str,
     surface: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Verdict {
+struct VerdictLabels {
     verdict: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Work {
+struct WorkLabels {
     work: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Action {
+struct ActionLabels {
     action: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Provider {
+struct ProviderLabels {
     provider: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ModelCall {
+struct ModelCallLabels {
     provider: String,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Pool {
+struct PoolLabels {
     pool: &'static str,
 }
 
 /// The metrics of one server. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<Registered>);
 
 #[derive(Debug)]
-struct Inner {
+struct Registered {
     registry: Registry,
     tools: BTreeSet<String>,
-    requests: Family<Answer, Counter>,
-    request_seconds: Timed<Route>,
+    requests: Family<ResponseLabels, Counter>,
+    request_seconds: Timed<RouteLabels>,
     streams: Gauge,
-    turns: Family<End, Counter>,
+    turns: Family<TurnEndLabels, Counter>,
     turns_running: Gauge,
-    tokens: Family<Tokens, Counter>,
-    calls: Family<Reached, Counter>,
-    holds: Family<Tool, Counter>,
-    open: Arc<Open>,
-    decisions: Family<Decision, Counter>,
-    decision_age: Timed<Verdict>,
-    tool_seconds: Timed<Tool>,
-    claims_waiting: Family<Tool, Gauge>,
-    leases_lost: Family<Work, Counter>,
-    swept: Family<Action, Counter>,
-    model_first: Timed<Provider>,
-    model_seconds: Timed<ModelCall>,
-    model_retries: Family<Provider, Counter>,
-    webhooks: Endpoints,
-    mail: Endpoints,
-    templates: Endpoints,
-    slack: Endpoints,
-    connection_seconds: Timed<Pool>,
-    connection_timeouts: Family<Pool, Counter>,
+    tokens: Family<TokenLabels, Counter>,
+    calls: Family<CallStateLabels, Counter>,
+    holds: Family<ToolLabels, Counter>,
+    open: Arc<DatabaseCollector>,
+    decisions: Family<DecisionLabels, Counter>,
+    decision_age: Timed<VerdictLabels>,
+    tool_seconds: Timed<ToolLabels>,
+    claims_waiting: Family<ToolLabels, Gauge>,
+    leases_lost: Family<WorkLabels, Counter>,
+    swept: Family<ActionLabels, Counter>,
+    model_first: Timed<ProviderLabels>,
+    model_seconds: Timed<ModelCallLabels>,
+    model_retries: Family<ProviderLabels, Counter>,
+    webhooks: ChannelMetrics,
+    mail: ChannelMetrics,
+    templates: ChannelMetrics,
+    slack: ChannelMetrics,
+    connection_seconds: Timed<PoolLabels>,
+    connection_timeouts: Family<PoolLabels, Counter>,
 }
 
 fn answers() -> Histogram {
@@ -183,7 +185,7 @@ impl Metrics {
     /// time, in seconds since 1970.
     pub fn new(tools: impl IntoIterator<Item = String>, started: f64) -> Self {
         let mut registry = Registry::default();
-        let build = Info::new(Version { version: env!("CARGO_PKG_VERSION") });
+        let build = Info::new(VersionLabels { version: env!("CARGO_PKG_VERSION") });
         registry.register("holdpoint_build", "The version of this build", build);
         let start = Gauge::<f64, AtomicU64>::default();
         start.set(started);
@@ -193,9 +195,9 @@ impl Metrics {
             start,
         );
         let of = registry.sub_registry_with_prefix("holdpoint");
-        let open = Arc::new(Open::default());
+        let open = Arc::new(DatabaseCollector::default());
         of.register_collector(Box::new(open.clone()));
-        let inner = Inner {
+        let inner = Registered {
             tools: tools.into_iter().collect(),
             requests: add(of, "http_requests", "HTTP requests that got a response", Family::default()),
             request_seconds: add(
@@ -255,10 +257,10 @@ impl Metrics {
                 timed(works),
             ),
             model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
-            webhooks: Endpoints::new(of, "webhook", "webhook"),
-            mail: Endpoints::new(of, "mail", "recipient"),
-            templates: Endpoints::new(of, "template", "recipient"),
-            slack: Endpoints::new(of, "slack", "recipient"),
+            webhooks: ChannelMetrics::new(of, ChannelKind::Webhook),
+            mail: ChannelMetrics::new(of, ChannelKind::Mail),
+            templates: ChannelMetrics::new(of, ChannelKind::Template),
+            slack: ChannelMetrics::new(of, ChannelKind::Slack),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
@@ -275,7 +277,7 @@ impl Metrics {
         };
         // Counters that should stay at zero have to be visible from the start.
         for work in Self::WORK {
-            let _at_zero = inner.leases_lost.get_or_create_owned(&Work { work });
+            let _at_zero = inner.leases_lost.get_or_create_owned(&WorkLabels { work });
         }
         Self(Arc::new(inner))
     }
@@ -309,92 +311,96 @@ impl Metrics {
             _ => "5xx",
         };
         let inner = &self.0;
-        let seconds = inner.request_seconds.get_or_create(&Route { route: route.clone(), method });
+        let seconds = inner.request_seconds.get_or_create(&RouteLabels { route: route.clone(), method });
         seconds.observe(time.as_secs_f64());
-        inner.requests.get_or_create(&Answer { route, method, status }).inc();
+        inner.requests.get_or_create(&ResponseLabels { route, method, status }).inc();
     }
 
     /// Counts an open stream until the returned value is dropped.
-    pub fn stream(&self) -> Now {
-        Now::begin(&self.0.streams)
+    pub fn stream(&self) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.streams)
     }
 
     /// Counts a running turn until the returned value is dropped.
-    pub fn turn(&self) -> Now {
-        Now::begin(&self.0.turns_running)
+    pub fn turn(&self) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.turns_running)
     }
 
     /// Records the end of a turn, with the error code of a failed turn.
     pub fn turn_ended(&self, end: &'static str, code: Option<&'static str>) {
-        self.0.turns.get_or_create(&End { end, code: code.unwrap_or_default() }).inc();
+        self.0.turns.get_or_create(&TurnEndLabels { end, code: code.unwrap_or_default() }).inc();
     }
 
     /// Records the tokens that a model reported for a step.
     pub fn tokens(&self, model: &str, input: u64, output: u64) {
         for (direction, count) in [("input", input), ("output", output)] {
-            self.0.tokens.get_or_create(&Tokens { model: model.to_owned(), direction }).inc_by(count);
+            self.0.tokens.get_or_create(&TokenLabels { model: model.to_owned(), direction }).inc_by(count);
         }
     }
 
     /// Records that a call reached a state.
-    pub fn call_reached(&self, tool: &str, state: &'static str) {
+    pub fn call_reached(&self, tool: &str, state: StateKind) {
         let tool = self.tool(tool);
-        if state == "pending" {
-            self.0.holds.get_or_create(&Tool { tool: tool.clone() }).inc();
+        if state == StateKind::Pending {
+            self.0.holds.get_or_create(&ToolLabels { tool: tool.clone() }).inc();
         }
-        self.0.calls.get_or_create(&Reached { tool, state }).inc();
+        self.0.calls.get_or_create(&CallStateLabels { tool, state: state.word() }).inc();
     }
 
     /// Sets the values that only the database has; `None` while they are unknown.
-    pub fn open(&self, found: Option<Found>) {
+    pub fn open(&self, found: Option<DatabaseValues>) {
         *self.0.open.0.lock() = found;
     }
 
     /// Records a decision about a call and its result.
-    pub fn decided(&self, verdict: &'static str, surface: &'static str, outcome: &'static str) {
-        self.0.decisions.get_or_create(&Decision { verdict, surface, outcome }).inc();
+    pub fn decided(&self, verdict: Verdict, surface: Surface, outcome: &'static str) {
+        let (verdict, surface) = (verdict.word(), surface.word());
+        self.0.decisions.get_or_create(&DecisionLabels { verdict, surface, outcome }).inc();
     }
 
     /// Records how long a call waited for the decision that counted.
-    pub fn hold_ended(&self, verdict: &'static str, age: Duration) {
-        self.0.decision_age.get_or_create(&Verdict { verdict }).observe(age.as_secs_f64());
+    pub fn hold_ended(&self, verdict: Verdict, age: Duration) {
+        self.0
+            .decision_age
+            .get_or_create(&VerdictLabels { verdict: verdict.word() })
+            .observe(age.as_secs_f64());
     }
 
     /// Records the run time of a tool.
     pub fn tool_ran(&self, tool: &str, time: Duration) {
-        self.0.tool_seconds.get_or_create(&Tool { tool: self.tool(tool) }).observe(time.as_secs_f64());
+        self.0.tool_seconds.get_or_create(&ToolLabels { tool: self.tool(tool) }).observe(time.as_secs_f64());
     }
 
     /// Counts a claim that waits for a call of this tool, until the returned value is dropped.
-    pub fn claim_waits(&self, tool: &str) -> Now {
-        Now::begin(&self.0.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
+    pub fn claim_waits(&self, tool: &str) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.claims_waiting.get_or_create_owned(&ToolLabels { tool: self.tool(tool) }))
     }
 
     /// Records the lost lease of this kind of work.
     pub fn lease_lost(&self, work: &'static str) {
-        self.0.leases_lost.get_or_create(&Work { work }).inc();
+        self.0.leases_lost.get_or_create(&WorkLabels { work }).inc();
     }
 
     /// Records an action of the sweeper.
     pub fn swept(&self, action: &'static str) {
-        self.0.swept.get_or_create(&Action { action }).inc();
+        self.0.swept.get_or_create(&ActionLabels { action }).inc();
     }
 
     /// Records the time from a request to a model until the first byte of the answer.
     pub fn model_began(&self, provider: &str, time: Duration) {
-        let provider = Provider { provider: provider.to_owned() };
+        let provider = ProviderLabels { provider: provider.to_owned() };
         self.0.model_first.get_or_create(&provider).observe(time.as_secs_f64());
     }
 
     /// Records the outcome of a request to a model, and the time until the end of the answer.
     pub fn model_ended(&self, provider: &str, outcome: &'static str, time: Duration) {
-        let call = ModelCall { provider: provider.to_owned(), outcome };
+        let call = ModelCallLabels { provider: provider.to_owned(), outcome };
         self.0.model_seconds.get_or_create(&call).observe(time.as_secs_f64());
     }
 
     /// Records a retry of a request to a model.
     pub fn model_retried(&self, provider: &str) {
-        self.0.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
+        self.0.model_retries.get_or_create(&ProviderLabels { provider: provider.to_owned() }).inc();
     }
 
     /// Records an attempt to deliver an event to an endpoint.
@@ -405,12 +411,12 @@ impl Metrics {
     }
 
     /// Sets the values of endpoints that only the database has; none while they are unknown.
-    pub fn endpoints(&self, found: Vec<EndpointFound>) {
+    pub fn endpoints(&self, found: Vec<EndpointValues>) {
         for endpoints in [&self.0.webhooks, &self.0.mail, &self.0.templates, &self.0.slack] {
             endpoints.disabled.clear();
             endpoints.lag.clear();
         }
-        for EndpointFound { channel, name, disabled, lag } in found {
+        for EndpointValues { channel, name, disabled, lag } in found {
             let endpoints = self.of_channel(channel);
             let label = [(endpoints.label, name)];
             endpoints.disabled.get_or_create(&label).set(disabled.into());
@@ -418,7 +424,7 @@ impl Metrics {
         }
     }
 
-    fn of_channel(&self, channel: ChannelKind) -> &Endpoints {
+    fn of_channel(&self, channel: ChannelKind) -> &ChannelMetrics {
         match channel {
             ChannelKind::Webhook => &self.0.webhooks,
             ChannelKind::Mail => &self.0.mail,
@@ -429,12 +435,12 @@ impl Metrics {
 
     /// Records how long a transaction waited for a connection.
     pub fn connection_waited(&self, pool: &'static str, time: Duration) {
-        self.0.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
+        self.0.connection_seconds.get_or_create(&PoolLabels { pool }).observe(time.as_secs_f64());
     }
 
     /// Records that the wait for a connection timed out.
     pub fn connection_timed_out(&self, pool: &'static str) {
-        self.0.connection_timeouts.get_or_create(&Pool { pool }).inc();
+        self.0.connection_timeouts.get_or_create(&PoolLabels { pool }).inc();
     }
 
     /// Returns the label of a tool. A tool of an MCP server that the configuration does not name has the label of its
@@ -450,16 +456,16 @@ impl Metrics {
 
 /// One unit of a gauge, which is released on drop.
 #[derive(Debug)]
-pub struct Now(Gauge);
+pub struct GaugeUnit(Gauge);
 
-impl Now {
+impl GaugeUnit {
     fn begin(of: &Gauge) -> Self {
         of.inc();
         Self(of.clone())
     }
 }
 
-impl Drop for Now {
+impl Drop for GaugeUnit {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -467,7 +473,7 @@ impl Drop for Now {
 
 /// Values that only the database has.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct DatabaseValues {
     /// The number of pending calls.
     pub holds: u64,
     /// The waiting time of the pending call that expires first.
@@ -478,7 +484,7 @@ pub struct Found {
 
 /// The metrics of the endpoints of one channel.
 #[derive(Debug)]
-struct Endpoints {
+struct ChannelMetrics {
     /// The label with the name of the endpoint.
     label: &'static str,
     attempts: Family<[(&'static str, String); 2], Counter>,
@@ -486,8 +492,10 @@ struct Endpoints {
     lag: Family<[(&'static str, String); 1], Gauge<f64, AtomicU64>>,
 }
 
-impl Endpoints {
-    fn new(of: &mut Registry, channel: &str, label: &'static str) -> Self {
+impl ChannelMetrics {
+    fn new(of: &mut Registry, channel: ChannelKind) -> Self {
+        let label = if channel == ChannelKind::Webhook { "webhook" } else { "recipient" };
+        let channel = channel.word();
         let attempts = "Attempts of this process to deliver an event, by outcome";
         let disabled = format!(
             "1 if nothing is delivered to the {label} until an operator enables it; absent while the database does \
@@ -505,7 +513,7 @@ impl Endpoints {
 
 /// Values of one endpoint that only the database has.
 #[derive(Debug, Clone)]
-pub struct EndpointFound {
+pub struct EndpointValues {
     /// The channel of the endpoint.
     pub channel: ChannelKind,
     /// The name in the configuration.
@@ -516,13 +524,15 @@ pub struct EndpointFound {
     pub lag: Duration,
 }
 
-/// The values of [`Found`] for the collector. They are absent while the database does not respond.
+/// The values of [`DatabaseValues`] for the collector. They are absent while the database does not respond.
 #[derive(Debug, Default)]
-struct Open(Mutex<Option<Found>>);
+struct DatabaseCollector(Mutex<Option<DatabaseValues>>);
 
-impl Collector for Open {
+impl Collector for DatabaseCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(Found { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else { return Ok(()) };
+        let Some(DatabaseValues { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else {
+            return Ok(());
+        };
         let help = "Pending tool calls of all processes; absent while the database does not respond";
         let count = ConstGauge::new(holds);
         count.encode(encoder.encode_descriptor("holds_pending", help, None, count.metric_type())?)?;

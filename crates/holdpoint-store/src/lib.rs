@@ -71,7 +71,7 @@ pub use sql::notify::{Notification, Notifications};
 pub use sql::paging::PageSize;
 pub use sql::process_lock::ProcessLock;
 pub use sql::transaction::{Read, Renewed, Store, TimedRead, Write};
-pub use sql::words::{SealKind, event_type, event_types, source as source_text};
+pub use sql::words::SealKind;
 pub use sweep::due::{Doubtful, DueCall, Recovered, Swept};
 pub use sweep::sweep_work::Due;
 pub use thread::fence::FencedThread;

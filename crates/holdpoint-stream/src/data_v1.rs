@@ -6,7 +6,7 @@
 
 use super::hold_parts::{decision, hold, in_order_of_decision};
 use super::written::Written;
-use super::{Audience, Encoder, failure, words};
+use super::{Audience, Encoder, failure};
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::{Source, Usage};
@@ -64,7 +64,7 @@ impl DataV1 {
         }
         let statuses = calls
             .iter()
-            .map(|call| Validation { tool_call_id: call.tool_call_id, validated: words::label(call.label) });
+            .map(|call| Validation { tool_call_id: call.tool_call_id, validated: call.label.label().word() });
         line(out, b'8', &statuses.collect::<Vec<_>>());
         self.decisions(calls, out);
     }
@@ -245,7 +245,7 @@ impl Finish {
             prompt_tokens: usage.input_tokens,
             completion_tokens: usage.output_tokens,
         });
-        Self { finish_reason: words::finish_reason(reason), usage }
+        Self { finish_reason: reason.word(), usage }
     }
 }
 

@@ -8,7 +8,7 @@
 use super::hold_parts::{decision, hold, in_order_of_decision};
 use super::ui_parts::{Metadata, Readable, Validation};
 use super::written::Written;
-use super::{Audience, Encoder, failure, words};
+use super::{Audience, Encoder, failure};
 use crate::UiDialect;
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::hold::DecisionInForce;
@@ -141,7 +141,7 @@ impl UiMessage {
         }
         if self.dialect == UiDialect::V5 {
             for call in calls {
-                let (tool_call_id, validated) = (call.tool_call_id, words::label(call.label));
+                let (tool_call_id, validated) = (call.tool_call_id, call.label.label().word());
                 let data = Validation { tool_call_id, validated };
                 chunk(out, &Chunk::DataToolValidation { id: tool_call_id, data });
             }
@@ -187,9 +187,7 @@ impl UiMessage {
             HoldProgress::Ended(RenderedResult::Refused(Refusal::Rejected, _)) => {
                 (false, decided.decision.reason.as_deref())
             }
-            HoldProgress::Ended(RenderedResult::Refused(refusal, _)) => {
-                (false, Some(words::refusal(*refusal)))
-            }
+            HoldProgress::Ended(RenderedResult::Refused(refusal, _)) => (false, Some(refusal.word())),
             _ => (true, None),
         };
         chunk(out, &Chunk::ToolApprovalResponse { approval_id: call.tool_call_id, approved, reason });
@@ -201,7 +199,7 @@ impl UiMessage {
 
     fn finish(&mut self, reason: FinishReason, spent: &Spent, out: &mut BytesMut) {
         self.close(out);
-        let finish_reason = (self.dialect != UiDialect::V5).then(|| words::finish_reason(reason));
+        let finish_reason = (self.dialect != UiDialect::V5).then(|| reason.word());
         chunk(out, &Chunk::Finish { finish_reason, message_metadata: metadata(spent) });
     }
 }

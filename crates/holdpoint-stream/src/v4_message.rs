@@ -3,9 +3,9 @@
 //! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded like its client (`processChatResponse`)
 //! folds the `data-v1` streams of the message.
 
+use super::Cards;
 use super::data_v1::{FoundAt, result};
 use super::hold_parts::{stored_decisions, stored_holds};
-use super::{Cards, words};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::message::{Body, Message, Part, Step, StepStatus};
@@ -129,7 +129,7 @@ impl Folded {
             fields.insert("result".to_owned(), result(shown));
         }
         if call.held {
-            let label = words::label(call.state.label());
+            let label = call.state.label().word();
             self.annotations.push(json!({ "toolCallId": call.id, "validated": label }));
         }
         self.highest = step;

@@ -4,11 +4,12 @@ use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::JsonObject;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use crate::http::routes::call::RiskLevel;
 use crate::http::routes::definitions::UnacceptedView;
 use crate::tools::Registered;
 use holdpoint_core::Principal;
+use holdpoint_core::call::RiskLevel;
 use holdpoint_core::definition::LeftOut;
 use holdpoint_core::remote::Remote;
 use holdpoint_models::LanguageModel;
@@ -28,7 +29,7 @@ struct ToolView {
     hil: bool,
     /// Whether running a call twice has the same effect as running it once.
     idempotent: bool,
-    risk_level: RiskLevel,
+    risk_level: Word<RiskLevel>,
     /// Whether the tool says what a call would do before it is decided. An approval with other inputs then has to name
     /// a `preview_hash`.
     preview: bool,

@@ -11,6 +11,7 @@ pub use rule::{Condition, Effect, Rule, Test, Tools};
 use super::definition::Unaccepted;
 use super::id::{GrantId, ToolCallId};
 use super::input::Input;
+use crate::vocabulary;
 use std::collections::BTreeMap;
 
 /// The operator's policy of a server, which applies before any person decides.
@@ -26,16 +27,28 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// The effect on calls of tools that require approval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ApprovalMode {
-    /// A person decides each call.
-    #[default]
-    Manual,
-    /// The calls run.
-    AutoApprove,
-    /// The calls do not run.
-    AutoDeny,
+vocabulary! {
+    /// The effect on calls of tools that require approval.
+    #[derive(Default)]
+    pub enum ApprovalMode {
+        /// A person decides each call.
+        #[default]
+        Manual = "manual",
+        /// The calls run.
+        AutoApprove = "auto-approve",
+        /// The calls do not run.
+        AutoDeny = "auto-deny",
+    }
+
+    /// The policy of a session for one tool.
+    pub enum ToolPolicy {
+        /// The tool runs without approval.
+        Allow = "allow",
+        /// A call needs an approval.
+        Ask = "ask",
+        /// The tool does not run.
+        Deny = "deny",
+    }
 }
 
 /// The policy of one session, in addition to the operator's policy.
@@ -45,17 +58,6 @@ pub struct SessionPolicy {
     pub mode: Option<ApprovalMode>,
     /// Policies for single tools, by tool name.
     pub tools: BTreeMap<String, ToolPolicy>,
-}
-
-/// The policy of a session for one tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolPolicy {
-    /// The tool runs without approval.
-    Allow,
-    /// A call needs an approval.
-    Ask,
-    /// The tool does not run.
-    Deny,
 }
 
 /// A call for the policy to evaluate.
@@ -122,6 +124,32 @@ pub enum Source {
     Mode,
     /// The definition of the tool, which is not accepted.
     Definition,
+}
+
+/// The beginning of the text of a grant.
+const REMEMBERED: &str = "remembered:";
+
+impl Source {
+    /// Returns the text for rows, events and clients. Of this text in a row, only the grant is read back
+    /// ([`Source::grant_in`]).
+    pub fn text(&self) -> String {
+        match self {
+            Self::AlwaysDeny => "always_deny".to_owned(),
+            Self::AlwaysAllow => "always_allow".to_owned(),
+            Self::Rule(name) => format!("rule:{name}"),
+            Self::Role => "role".to_owned(),
+            Self::Remembered(id) => format!("{REMEMBERED}{id}"),
+            Self::Session => "session".to_owned(),
+            Self::Tool => "tool".to_owned(),
+            Self::Mode => "mode".to_owned(),
+            Self::Definition => "definition".to_owned(),
+        }
+    }
+
+    /// Returns the grant that the text of a source names.
+    pub fn grant_in(text: &str) -> Option<GrantId> {
+        text.strip_prefix(REMEMBERED)?.parse().ok()
+    }
 }
 
 /// The judgement on a call that the model makes.

@@ -4,17 +4,16 @@ use crate::call::permit::{CommittedCall, Permit};
 use crate::call::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use crate::entity::{message, run, tool_call};
 use crate::event::events::{NewEvent, OfCall, Subject};
-use crate::sql::words::Word;
 use crate::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::call::{End, Execution, Outcome, State, StateKind, ToolCall};
 use holdpoint_core::decision::Surface;
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{ExecId, ToolCallId};
 use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
-use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The result of a claim whose transaction is open.
@@ -161,12 +160,11 @@ impl Write {
             .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
             .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()))
             .only(tool_call::Column::ExecAttempt.eq(*attempts));
-        let data = match claimant {
-            Claimant::Process(_) => json!({ "tool_name": call.name, "attempt": execution.attempt }),
-            Claimant::Worker { actor, .. } => {
-                json!({ "tool_name": call.name, "attempt": execution.attempt, "worker": actor })
-            }
+        let worker = match claimant {
+            Claimant::Process(_) => None,
+            Claimant::Worker { actor, .. } => Some(actor.to_owned()),
         };
+        let data = EventData::Attempt { tool_name: call.name.clone(), attempt: execution.attempt, worker };
         let subject = Subject::call(thread, call);
         let event_type = EventType::ToolStarted;
         let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
@@ -272,7 +270,7 @@ impl Write {
         let late = self.known::<Interrupted>(outcome, &result);
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
-            if self.move_row(locked, moved, event, actor, json!({})).await? {
+            if self.move_row(locked, moved, event, actor, MoveCause::Itself {}).await? {
                 return Ok(Settled::Ended(Box::new(self.settled(locked, outcome, result)?)));
             }
         }
@@ -299,8 +297,8 @@ impl Write {
             return Ok(false);
         };
         let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
-        let (actor, facts) = by.recorded();
-        self.move_row(&locked, moved, event, actor, facts).await
+        let (actor, cause) = by.recorded();
+        self.move_row(&locked, moved, event, actor, cause).await
     }
 
     /// Reaps an execution that went away, if the call matches the guard. An idempotent call becomes approved
@@ -321,8 +319,8 @@ impl Write {
                 .only(tool_call::Column::CancelRequestedAt.is_null())
                 .only(same_execution(row))
                 .only(guard.clone());
-            let attempt = json!({ "attempt": row.exec_attempt });
-            if self.move_row(locked, again, EventType::ToolInterrupted, actor, attempt).await? {
+            let lost = MoveCause::LostAttempt { attempt: row.exec_attempt };
+            if self.move_row(locked, again, EventType::ToolInterrupted, actor, lost).await? {
                 return Ok(Reaped::Repeatable);
             }
         }
@@ -358,7 +356,7 @@ impl Write {
         let result = rows::call(row.clone(), None)?.unknown_outcome();
         let Settling { moved, event } = self.unknown(result);
         let moved = moved.only(same_execution(row)).only(guard);
-        self.move_row(locked, moved, event, actor, json!({})).await
+        self.move_row(locked, moved, event, actor, MoveCause::Itself {}).await
     }
 
     /// Builds the transition to a known outcome, or returns `None` for an unknown one. An erased call keeps
@@ -389,25 +387,22 @@ impl Write {
         Settling { moved, event: EventType::ToolInterrupted }
     }
 
-    /// Moves a call, with its event: the actor, and these facts besides the state.
+    /// Moves a call, with its event.
     pub(crate) async fn move_row(
         &self,
         locked: &LockedRow,
         moved: Move,
         event: EventType,
         actor: &str,
-        mut facts: Value,
+        cause: MoveCause,
     ) -> Result<bool, StoreError> {
         let LockedRow { call: row, thread, is_passed, .. } = locked;
         let ends = moved.to != StateKind::Approved && row.finished_at.is_none();
         let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
-        if let Some(facts) = facts.as_object_mut() {
-            facts.insert("tool_name".to_owned(), json!(row.name));
-            facts.insert("state".to_owned(), json!(moved.to.word()));
-        }
-        let held_tool = row.held.then_some(row.name.as_str());
-        let subject = Subject { thread, run_id, call: Some(OfCall { id, held_tool }) };
-        let event = NewEvent { event_type: event, actor, subject: &subject, data: facts };
+        let data = EventData::Moved { cause, tool_name: row.name.clone(), state: moved.to };
+        let of_call = OfCall { id, tool: &row.name, is_held: row.held };
+        let subject = Subject { thread, run_id, call: Some(of_call) };
+        let event = NewEvent { event_type: event, actor, subject: &subject, data };
         if !self.apply_with_event(id, moved, &event).await? {
             return Ok(false);
         }
@@ -423,17 +418,14 @@ impl Write {
 }
 
 impl<'a> ResolvedBy<'a> {
-    /// Returns the actor and the facts of the event.
-    fn recorded(self) -> (&'a str, Value) {
+    /// Returns the actor of the event, and how the outcome is known.
+    fn recorded(self) -> (&'a str, MoveCause) {
         match self {
             Self::Operator { actor, reason, surface } => {
-                let mut facts = json!({ "surface": surface.word(), "resolved_by": "operator" });
-                if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
-                    facts.insert("reason".to_owned(), json!(reason));
-                }
-                (actor, facts)
+                let (resolved_by, reason) = ("operator".to_owned(), reason.map(str::to_owned));
+                (actor, MoveCause::Operator { surface, resolved_by, reason })
             }
-            Self::Tool => (system::SWEEPER, json!({ "surface": Surface::Sweeper.word() })),
+            Self::Tool => (system::SWEEPER, MoveCause::Tool { surface: Surface::Sweeper }),
         }
     }
 }

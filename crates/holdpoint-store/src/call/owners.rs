@@ -13,11 +13,11 @@
 use crate::call::permit::Conversation;
 use crate::entity::{thread, tool_call};
 use crate::event::events::{OfCall, Subject};
-use crate::sql::words::Word;
 use crate::sweep::sweep_work::{in_state, is_unpolled};
 use crate::{LockedRow, Read, Renewed, Settled, StoreError, Thread, TimedRead, Write, sql::rows};
 use holdpoint_core::call::{Execution, Outcome, StateKind, ToolCall};
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::owner::{Next, Owner, TaskId};
 use sea_orm::sea_query::{Expr, Query};
@@ -151,16 +151,12 @@ impl Write {
             return Ok(false);
         }
         let LockedRow { call: row, thread, .. } = &locked;
-        let facts = json!({
-            "tool_name": row.name,
-            "attempt": execution.attempt,
-            "result_deadline": until.to_rfc3339(),
-        });
-        let held_tool = row.held.then_some(row.name.as_str());
-        let of_call = OfCall { id: call, held_tool };
+        let (tool_name, attempt) = (row.name.clone(), execution.attempt);
+        let data = EventData::Accepted { tool_name, attempt, result_deadline: until };
+        let of_call = OfCall { id: call, tool: &row.name, is_held: row.held };
         let subject = Subject { thread, run_id: rows::id("tool_calls", &row.run_id)?, call: Some(of_call) };
         let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
-        self.event(EventType::ToolAccepted, actor, &subject, facts);
+        self.event(EventType::ToolAccepted, actor, &subject, data);
         self.commit().await?;
         Ok(true)
     }

@@ -5,12 +5,12 @@
 
 use crate::decision::inbox::is_pending;
 use crate::entity::{grant, thread, tool_call};
-use crate::sql::words::grant_in;
 use crate::{LockedThread, Page, Read, StoreError, Thread, Write, decision::input_bounds, sql::rows};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::grant::{AsOf, CoveredInputs, Grant, Uses};
 use holdpoint_core::id::{GrantId, ThreadId, ToolCallId};
+use holdpoint_core::policy::Source;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter,
@@ -177,7 +177,7 @@ impl Read {
         as_of: AsOf<'_>,
     ) -> Result<Option<Grant>, StoreError> {
         let Some(decision) = &call.decision else { return Ok(None) };
-        let id = match decision.source.as_deref().and_then(grant_in) {
+        let id = match decision.source.as_deref().and_then(Source::grant_in) {
             Some(under) => Some(under),
             None if decision.remember.is_some() => self.left_grant(call).await?,
             None => None,

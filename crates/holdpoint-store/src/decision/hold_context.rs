@@ -4,16 +4,16 @@
 use crate::decision::inbox::visible_calls;
 use crate::entity::{event, message, run, step, tool_call};
 use crate::sql::parts::read_parts;
-use crate::sql::words::{Word, literal};
+use crate::sql::words::literal;
 use crate::{Read, StoreError, Thread, Visibility, VisibleCall};
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::{GrantId, ToolCallId};
 use holdpoint_core::message::Part;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
-use serde_json::Value;
 use std::cmp::Reverse;
 
 /// Maximum number of earlier decisions.
@@ -77,8 +77,11 @@ impl Read {
 
     /// Returns the part of the policy that holds this call, as the event of the hold names it.
     pub async fn hold_source(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
-        let data = self.hold_event(call).await?.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
-        Ok(data.and_then(|data| data.get("source")?.as_str().map(str::to_owned)))
+        let held = self.hold_event(call).await?.map(|row| EventData::of_json(&row.data));
+        Ok(match held {
+            Some(EventData::Held { source, .. }) => Some(source),
+            _ => None,
+        })
     }
 
     pub async fn hold_event_id(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
@@ -88,8 +91,10 @@ impl Read {
     /// Returns the id of the grant that the approval of this call left, as the event of the approval names it.
     pub(crate) async fn left_grant(&self, call: &ToolCall) -> Result<Option<GrantId>, StoreError> {
         let approved = self.event_of(call, EventType::ToolApproved).await?;
-        let data = approved.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
-        Ok(data.and_then(|data| data.get("grant_id")?.as_str()?.parse().ok()))
+        Ok(match approved.map(|row| EventData::of_json(&row.data)) {
+            Some(EventData::Decided { grant_id, .. }) => grant_id,
+            _ => None,
+        })
     }
 
     async fn hold_event(&self, call: &ToolCall) -> Result<Option<event::Model>, StoreError> {

@@ -2,15 +2,14 @@
 
 use crate::entity::decision;
 use crate::event::events::Subject;
-use crate::sql::words::Word;
 use crate::{LockedCall, NewDecision, Read, StoreError, Vote, Write};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, Verdict};
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
-use serde_json::json;
 use std::collections::HashMap;
 
 /// The result of a vote with a quorum.
@@ -91,18 +90,15 @@ impl Write {
         if !repeated {
             let yes = NewDecision { is_final: false, ..NewDecision::of(answer, by) };
             self.record_decision(call.id, &yes).await?;
-            let approved_by: Vec<&String> = others.iter().chain([&by.actor]).collect();
-            let mut data = json!({
-                "tool_name": call.name,
-                "input_hash": by.input_hash,
-                "edited": yes.edited,
-                "surface": by.surface.word(),
-                "approved_by": approved_by,
-                "missing": missing,
-            });
-            if let (Some(data), Some(delegator)) = (data.as_object_mut(), &by.on_behalf_of) {
-                data.insert("on_behalf_of".to_owned(), json!(delegator));
-            }
+            let data = EventData::Voted {
+                tool_name: call.name.clone(),
+                input_hash: by.input_hash.clone(),
+                edited: yes.edited,
+                surface: by.surface,
+                approved_by: others.iter().chain([&by.actor]).cloned().collect(),
+                missing,
+                on_behalf_of: by.on_behalf_of.clone(),
+            };
             self.event(EventType::ToolVoted, &by.actor, &Subject::call(thread, call), data);
         }
         Ok(Counted::Short { missing, repeated })

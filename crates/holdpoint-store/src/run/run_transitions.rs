@@ -5,7 +5,6 @@
 //! `runs_moves` have the same list, and a test compares the two.
 
 use crate::entity::run;
-use crate::sql::words::Word;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::RunId;
 use holdpoint_core::run::{RunStatus, TurnError};

@@ -3,15 +3,15 @@
 use crate::entity::{message, run, tool_call};
 use crate::event::events::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
-use crate::sql::words::{Role, Word};
 use crate::thread::threads::threads_of;
 use crate::{Lease, LockedThread, Read, StoreError, Thread, Transcript, Which, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::StateKind;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::{MessageId, RunId, ToolCallId};
-use holdpoint_core::message::{Body, Message, MessageStatus, UserWords};
+use holdpoint_core::message::{Body, Message, MessageStatus, Role, UserWords};
 use holdpoint_core::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -373,7 +373,7 @@ impl Write {
     }
 
     fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) {
-        self.event(event, &thread.actor(), &Subject::run(thread, run_id), json!({}));
+        self.event(event, &thread.actor(), &Subject::run(thread, run_id), EventData::none());
     }
 }
 
@@ -382,16 +382,16 @@ fn tools_column(options: &RunOptions) -> Option<String> {
 }
 
 fn message_row(message: &Message) -> message::ActiveModel {
-    let (role, content) = match &message.body {
-        Body::User(text) => (Role::User, Some(text.clone())),
-        Body::Assistant(_) => (Role::Assistant, None),
+    let content = match &message.body {
+        Body::User(text) => Some(text.clone()),
+        Body::Assistant(_) => None,
     };
     message::ActiveModel {
         message_id: Set(message.id.to_string()),
         thread_id: Set(message.thread_id.to_string()),
         run_id: Set(message.run_id.to_string()),
         ordinal: Set(message.ordinal),
-        role: Set(role.word().to_owned()),
+        role: Set(message.body.role().word().to_owned()),
         status: Set(message.status.word().to_owned()),
         client_id: Set(message.client_id.clone()),
         content: Set(content),

@@ -7,12 +7,12 @@ use crate::call::executions::Settling;
 use crate::call::permit::Permit;
 use crate::call::transitions::Executing;
 use crate::entity::{run, tool_call};
-use crate::sql::words::Word;
 use crate::{LockedRow, NewThread, Question, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::assignment::Assignment;
 use holdpoint_core::call::{Outcome, StateKind, ToolCall};
 use holdpoint_core::event::system;
+use holdpoint_core::event_data::MoveCause;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use holdpoint_core::message::{Part, StepStatus, UserWords};
 use holdpoint_core::run::{Run, RunOptions};
@@ -22,7 +22,6 @@ use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, PaginatorTrait,
     QueryFilter, QueryOrder, QuerySelect, Statement,
 };
-use serde_json::json;
 
 /// Maximum number of calls that one query returns.
 const PAGE: u64 = 100;
@@ -326,7 +325,8 @@ impl Write {
         let Settling { moved, event } = known.unwrap_or_else(|| self.unknown(result));
         let moved = moved.only(tool_call::Column::ChildRunId.eq(run.id.to_string()));
         let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
-        if !self.move_row(&locked, moved, event, actor, json!({ "child_run_id": run.id })).await? {
+        let cause = MoveCause::ChildRun { child_run_id: run.id };
+        if !self.move_row(&locked, moved, event, actor, cause).await? {
             return Ok(false);
         }
         self.set_server_resumes(&locked.thread, call.run_id).await?;

@@ -3,10 +3,11 @@
 use crate::entity::{event, run, step, thread};
 use crate::event::events::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
-use crate::sql::words::{Word, literal};
+use crate::sql::words::literal;
 use crate::{HeldTurn, LockedThread, Read, Renewed, StoreError, Thread, Which, Write, sql::rows};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::RunId;
 use holdpoint_core::message::StepStatus;
 use holdpoint_core::run::{Run, RunStatus, TurnError, TurnErrorCode};
@@ -68,12 +69,12 @@ pub struct RunningTurns {
 impl TurnEnd {
     /// Returns the name of the end, which is the status of the run.
     pub const fn as_str(&self) -> &'static str {
-        self.status().0.name()
+        self.status().0.word()
     }
 
     /// Returns the error code of a failed turn.
     pub fn code(&self) -> Option<&'static str> {
-        self.error().map(|error| error.code.name())
+        self.error().map(|error| error.code.word())
     }
 
     const fn error(&self) -> Option<&TurnError> {
@@ -100,7 +101,7 @@ impl Read {
         let last = event::Entity::find()
             .filter(event::Column::RunId.eq(run.to_string()))
             .filter(event::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(event::Column::EventType.is_in(beginnings.map(Word::word)))
+            .filter(event::Column::EventType.is_in(beginnings.map(EventType::word)))
             .order_by_desc(event::Column::At)
             .one(&self.tx)
             .await?;
@@ -339,7 +340,7 @@ impl Write {
         actor: Option<&str>,
     ) -> Result<(), StoreError> {
         let error = end.error();
-        let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.word() }));
+        let data = error.map_or_else(EventData::none, |error| EventData::RunFailed { code: error.code });
         let actor = match (actor, error) {
             (Some(actor), _) => actor.to_owned(),
             (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),

@@ -6,7 +6,6 @@
 use crate::entity::{decision, grant, tool_call};
 use crate::sql::parts::read_parts;
 use crate::sql::views::{MessageRow, RunRow, StepRow};
-use crate::sql::words::{Role, Word};
 use crate::{StoreError, Thread, decision::input_bounds};
 use holdpoint_core::call::{
     Approval, End, Escalation, ExecutedBy, Execution, Outcome, State, StateKind, ToolCall, rejection,
@@ -16,12 +15,13 @@ use holdpoint_core::decision::{Choice, Decision};
 use holdpoint_core::grant::{CoveredInputs, Grant, Uses};
 use holdpoint_core::hex::hex;
 use holdpoint_core::input::Input;
-use holdpoint_core::message::{Body, Message, Part, Step, Usage, Window};
+use holdpoint_core::message::{Body, Message, Part, Role, Step, Usage, Window};
 use holdpoint_core::model_texts;
 use holdpoint_core::preview::Preview;
 use holdpoint_core::progress::{Progress, ReportedProgress};
 use holdpoint_core::run::{Run, RunOptions, TurnError};
 use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::vocabulary::Vocabulary;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub(crate) fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Resu
 }
 
 /// Reads the word of a column.
-pub(crate) fn word<T: Word>(table: &'static str, text: &str) -> Result<T, StoreError> {
+pub(crate) fn word<T: Vocabulary>(table: &'static str, text: &str) -> Result<T, StoreError> {
     T::of_word(text).ok_or_else(|| inconsistent(table, format_args!("{text:?} is not a known word")))
 }
 

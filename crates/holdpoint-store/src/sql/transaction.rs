@@ -1,7 +1,7 @@
 //! Views and transactions: begin, lock, commit.
 
 use crate::event::events::Events;
-use crate::event::reached::{ApprovedCalls, Reached};
+use crate::event::reached::{ApprovedCalls, ReachedState};
 use crate::sql::batch::Change;
 use crate::sql::commit_hook::HookedCommit;
 use crate::sql::pool::ConnectionPool;
@@ -162,7 +162,7 @@ pub struct Write {
     pub(crate) now: Timestamp,
     metrics: Metrics,
     /// The states that calls reach in this transaction. They are reported after the commit.
-    pub(crate) reached: Mutex<Vec<Reached>>,
+    pub(crate) reached: Mutex<Vec<ReachedState>>,
     /// The events of this transaction. The commit inserts those that wait.
     pub(crate) events: Mutex<Events>,
     committed_signal: Arc<Notify>,

@@ -5,7 +5,6 @@ use crate::call::executions::Reaped;
 use crate::call::permit::{IdempotencyKey, Requester};
 use crate::call::transitions::{Approved, Failed, Interrupted};
 use crate::entity::{run, thread, tool_call};
-use crate::sql::words::Word;
 use crate::sweep::sweep_work::{is_dead, is_doubtful};
 use crate::{Due, LockedRow, LockedThread, StoreError, TimedRead, Write, sql::rows};
 use holdpoint_core::call::{Execution, State, StateKind, ToolCall};

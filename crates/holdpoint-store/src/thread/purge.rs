@@ -2,7 +2,6 @@
 //! calls, and the bounds of grants. The rows stay as evidence: ids, states, decisions and hashes.
 
 use crate::entity::{grant, message, run, sent_answer, step, thread, tool_call, tool_request};
-use crate::sql::words::Word;
 use crate::{StoreError, TimedRead, Write};
 use holdpoint_core::id::ThreadId;
 use holdpoint_core::message::MessageStatus;

@@ -2,7 +2,6 @@
 
 use crate::entity::{run, thread, tool_call};
 use crate::sql::newest::Branch;
-use crate::sql::words::Word;
 use crate::thread::threads::{Page, newest, of_tenant, threads_where};
 use crate::{LockedThread, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;

@@ -3,7 +3,6 @@
 use crate::call::permit::{Conversation, Requester};
 use crate::entity::{message, run, step, thread, tool_call};
 use crate::sql::newest::{Branch, in_order};
-use crate::sql::words::Word;
 use crate::{LockedThread, Read, StoreError, Which, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::StateKind;

@@ -6,13 +6,13 @@ use crate::sql::cells::Width;
 use crate::sql::paging::Outputs;
 use crate::sql::union::{Union, UnionRows, UnionStatement};
 use crate::sql::views::{MessageRow, RunRow, StepRow};
-use crate::sql::words::{Role, SealKind, Word, literal};
+use crate::sql::words::{SealKind, literal};
 use crate::{HeldTurn, LockedThread, Page, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::call::{StateKind, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::Decision;
 use holdpoint_core::id::{MessageId, ToolCallId};
-use holdpoint_core::message::{Message, MessageStatus, Step, StepStatus};
+use holdpoint_core::message::{Message, MessageStatus, Role, Step, StepStatus};
 use holdpoint_core::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{

@@ -2,7 +2,6 @@
 //! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
 use super::simulation::{PageDecision, Simulated, Turn};
-use crate::words;
 use crate::{Dialect, NoTools};
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::id::ToolCallId;
@@ -70,10 +69,10 @@ impl Simulated {
 
 fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
     let (reason, spent) = match last {
-        TurnEvent::Finished { reason, spent } => (words::finish_reason(*reason), spent),
+        TurnEvent::Finished { reason, spent } => (reason.word(), spent),
         TurnEvent::Cancelled { spent } => ("other", spent),
         TurnEvent::Failed { error, .. } => {
-            let (code, message) = (words::error_code(error.code), &error.message);
+            let (code, message) = (error.code.word(), &error.message);
             return json!({ "error": format!("{code}: {message} (request {REQUEST})") });
         }
         other => panic!("no end: {other:?}"),
