@@ -7,7 +7,7 @@
 use super::Approvals;
 use crate::tools::gate::Gate;
 use holdpoint_core::decision::Choice;
-use holdpoint_store::{Counted, LockedCall, StoreError, Vote, Write};
+use holdpoint_store::{LockedCall, StoreError, Vote, VoteOutcome, Write};
 
 impl Approvals {
     /// Counts a vote before it decides. One rejection is always enough.
@@ -18,10 +18,10 @@ impl Approvals {
         locked: &LockedCall,
         answer: &Choice,
         vote: &Vote,
-    ) -> Result<Counted, StoreError> {
+    ) -> Result<VoteOutcome, StoreError> {
         let quorum = gate.registry().quorum(&locked.call.name);
         if quorum.people <= 1 || matches!(answer, Choice::Reject { .. }) {
-            return Ok(Counted::Enough(Vec::new()));
+            return Ok(VoteOutcome::Enough(Vec::new()));
         }
         write.count_vote(locked, answer, vote, quorum).await
     }

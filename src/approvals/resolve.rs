@@ -6,7 +6,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::call::{Outcome, StateKind};
 use holdpoint_core::decision::Surface;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_store::{Established, Finding, StoreError};
+use holdpoint_store::{EstablishOutcome, Finding, StoreError};
 
 /// The reason why a resolution is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -57,10 +57,10 @@ impl Approvals {
         let (actor, surface) = (principal.actor(), Surface::Rest);
         let finding = Finding { outcome, actor: &actor, reason, surface };
         match write.establish(&locked, &finding, self.result_bytes).await? {
-            Established::Now => {}
-            Established::NotInterrupted(state) => return Err(ResolveError::NotInterrupted(state)),
+            EstablishOutcome::Now => {}
+            EstablishOutcome::NotInterrupted(state) => return Err(ResolveError::NotInterrupted(state)),
             // The calls of a thread that was purged exist for no principal.
-            Established::Erased => return Err(ResolveError::NotFound),
+            EstablishOutcome::Erased => return Err(ResolveError::NotFound),
         }
         write.commit().await?;
         self.wake_waiters_in(locked.thread.id);

@@ -5,7 +5,7 @@ use super::letter::{Envelope, Letter};
 use super::smtp::MailServer;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::{Failure, FailureAction};
-use holdpoint_store::Attempted;
+use holdpoint_store::AttemptOutcome;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Mail {
         (letter, zone): (&Letter, &TimeZone),
         now: Timestamp,
         until: Instant,
-    ) -> Result<Attempted, Failed> {
+    ) -> Result<AttemptOutcome, Failed> {
         let envelope = Envelope { from: &self.server.from, to: &self.to, endpoint, now };
         match letter.message(&envelope, zone) {
             Some(message) => self.server.send(&self.to, &message, until).await,

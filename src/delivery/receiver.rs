@@ -17,7 +17,7 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::ChannelKind;
 use holdpoint_core::link::LinkTarget;
 use holdpoint_egress::Reach;
-use holdpoint_store::{Attempted, DueEvent, EndpointEvents, Read, SlackMessage, Store, StoreError};
+use holdpoint_store::{AttemptOutcome, DueEvent, EndpointEvents, Read, SlackMessage, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -226,10 +226,10 @@ impl Receiver {
         public_form: PublicForm,
         now: Timestamp,
         until: Instant,
-    ) -> Result<Attempted, Failed> {
+    ) -> Result<AttemptOutcome, Failed> {
         match form {
             Form::Request(webhook) => {
-                webhook.attempt(due, public_form, now, until).await.map(|()| Attempted::Accepted)
+                webhook.attempt(due, public_form, now, until).await.map(|()| AttemptOutcome::Accepted)
             }
             Form::Letter(recipient, By::Mail(mail), letter, _) => {
                 mail.attempt(&self.name, (letter, &recipient.zone), now, until).await
@@ -240,7 +240,7 @@ impl Receiver {
                 slack.attempt(&self.name, about, until).await
             }
             Form::Letter(recipient, By::Template(post), letter, _) => {
-                post.attempt(letter, &recipient.zone, until).await.map(|()| Attempted::Accepted)
+                post.attempt(letter, &recipient.zone, until).await.map(|()| AttemptOutcome::Accepted)
             }
         }
     }

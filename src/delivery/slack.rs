@@ -8,7 +8,7 @@ use crate::slack::{Method, Slack};
 use holdpoint_core::endpoint::{Failure, FailureAction};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_egress::read;
-use holdpoint_store::{Attempted, SlackMessage};
+use holdpoint_store::{AttemptOutcome, SlackMessage};
 use jiff::tz::TimeZone;
 use reqwest::Response;
 use serde::Deserialize;
@@ -91,9 +91,9 @@ impl SlackRecipient {
         endpoint: &str,
         about: About<'_>,
         until: Instant,
-    ) -> Result<Attempted, Failed> {
+    ) -> Result<AttemptOutcome, Failed> {
         if about.earlier.is_none() && about.letter.occasion.only_changes() {
-            return Ok(Attempted::Unneeded);
+            return Ok(AttemptOutcome::Unneeded);
         }
         let (method, body) = self.request(endpoint, &about);
         let response = match self.slack.call(method, &body, until).await {
@@ -106,14 +106,16 @@ impl SlackRecipient {
             Answer { ok: true, channel: Some(channel), ts: Some(ts), .. } => {
                 let posted =
                     about.call.filter(|_| about.earlier.is_none()).zip(SlackMessage::new(channel, ts));
-                Ok(posted.map_or(Attempted::Accepted, |(call, message)| Attempted::Posted(call, message)))
+                Ok(posted.map_or(AttemptOutcome::Accepted, |(call, message)| {
+                    AttemptOutcome::Posted(call, message)
+                }))
             }
-            Answer { ok: true, .. } => Ok(Attempted::Accepted),
+            Answer { ok: true, .. } => Ok(AttemptOutcome::Accepted),
             Answer { ok: false, error, .. } => {
                 let error = error_name(error);
                 if FINAL.contains(&error.as_str()) {
                     tracing::warn!(endpoint, error, "Slack refused a message");
-                    return Ok(Attempted::Refused(REFUSED));
+                    return Ok(AttemptOutcome::Refused(REFUSED));
                 }
                 let is_busy = matches!(error.as_str(), "ratelimited" | "rate_limited");
                 let status = if is_busy { TOO_MANY } else { REFUSED };

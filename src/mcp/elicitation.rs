@@ -3,7 +3,7 @@
 use super::log_rate::LogRate;
 use super::{input_schema, readable};
 use futures::future::join_all;
-use holdpoint_core::owner::{Form, Round};
+use holdpoint_core::owner::{InputForm, InputRound};
 use holdpoint_core::tool_request::{Answer, Question, RequestKind};
 use holdpoint_store::request_sender::RequestSender;
 use rmcp::model::{
@@ -61,15 +61,15 @@ pub(super) async fn answer_all(
 
 /// Returns the round of answers that a result requires, after this number of rounds. `None` if the server asks for
 /// something else than forms, or is beyond the limits of a round.
-pub(super) fn round(asked: InputRequiredResult, rounds: u32, tool: &str) -> Option<Round> {
+pub(super) fn round(asked: InputRequiredResult, rounds: u32, tool: &str) -> Option<InputRound> {
     let forms = asked.input_requests?.into_iter().map(|(key, request)| match request {
         InputRequest::Elicitation(form) => {
             let question = question(form.params).filter(|_| is_storable(&key));
-            Some((key, question.map(|Question { message, schema, .. }| Form { message, schema })))
+            Some((key, question.map(|Question { message, schema, .. }| InputForm { message, schema })))
         }
         _ => None,
     });
-    Round::after(rounds, tool.to_owned(), forms.collect::<Option<_>>()?, asked.request_state)
+    InputRound::after(rounds, tool.to_owned(), forms.collect::<Option<_>>()?, asked.request_state)
 }
 
 /// Whether a question can be stored by its key at the server.

@@ -50,7 +50,7 @@ use crate::tools::{CurrentTools, Registered, ServerTools, ToolError};
 use caller::Headers;
 use connection::{Connection, Listing, NoListing};
 use entry::Entry;
-use holdpoint_core::definition::{Acceptance, LeftOut, Listed};
+use holdpoint_core::definition::{Acceptance, ListedDefinition, UnusableTool};
 use holdpoint_egress::Reach;
 use holdpoint_store::Store;
 use holdpoint_store::permit::Conversation;
@@ -198,7 +198,8 @@ impl Server {
         let name_callers = self.entry.headers().is_some_and(|headers: Headers| headers.name_callers());
         let sessions = name_callers.then(|| Arc::new(Sessions::new(self.entry.clone(), tasks.clone())));
         let (mut before, mut refusals): (Option<[u8; 32]>, u32) = (None, 0);
-        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<LeftOut>) = (Arc::default(), Vec::new());
+        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<UnusableTool>) =
+            (Arc::default(), Vec::new());
         let mut pinned = None;
         loop {
             let (listed_at, listed) = (Instant::now(), connection.list());
@@ -247,7 +248,8 @@ impl Server {
                     tracing::info!(server = config.name, tools = usable.len(), "{what}");
                 }
             }
-            let definitions: Arc<[Listed]> = usable.iter().map(|tool| tool.listed.clone()).collect();
+            let definitions: Arc<[ListedDefinition]> =
+                usable.iter().map(|tool| tool.listed.clone()).collect();
             let mut look = Look::AfterListing;
             let (again, changed) = (sleep(LISTED_EVERY), connection.changed());
             tokio::pin!(again, changed);
@@ -272,7 +274,7 @@ impl Server {
     }
 
     /// Replaces the tools of this server.
-    fn publish(&self, usable: &[Arc<Usable>], left_out: &[LeftOut], pinned: &Pinned) {
+    fn publish(&self, usable: &[Arc<Usable>], left_out: &[UnusableTool], pinned: &Pinned) {
         let server = self.definer.config.name.as_str();
         let tools = usable.iter().map(|it| it.tool.with_acceptance(pinned.acceptance(&it.listed)));
         let tools: Vec<Registered> = tools.collect();

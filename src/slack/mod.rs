@@ -8,7 +8,7 @@ mod signature;
 use crate::config::{Config, ConfigError};
 pub(crate) use button::{Button, Decision};
 pub(crate) use form::{Rejecting, View};
-use holdpoint_egress::{Post, Unanswered, read};
+use holdpoint_egress::{Post, RequestFailure, read};
 use people::People;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
@@ -91,7 +91,7 @@ impl Slack {
         method: Method,
         body: &Value,
         until: Instant,
-    ) -> Result<Response, Unanswered> {
+    ) -> Result<Response, RequestFailure> {
         let mut url = self.api.clone();
         url.set_path(&format!("{}/{}", self.api.path().trim_end_matches('/'), method.name()));
         let mut headers = json_headers();
@@ -114,9 +114,9 @@ impl Slack {
 
     /// Shows a text to the user that pressed a button, and to no other. The URL is that of Slack's request. The text
     /// contains no text of a call.
-    pub(crate) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, Unanswered> {
+    pub(crate) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, RequestFailure> {
         let Some(url) = self.own_url(response_url) else {
-            return Err(Unanswered::NotSent("response_url is not an address of Slack".to_owned()));
+            return Err(RequestFailure::NotSent("response_url is not an address of Slack".to_owned()));
         };
         let body = json!({ "response_type": "ephemeral", "replace_original": false, "text": text });
         let until = Instant::now() + TIMEOUT;

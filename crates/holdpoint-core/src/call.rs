@@ -168,20 +168,20 @@ pub enum State {
     /// the result deadline.
     Executing(Approval, Execution),
     /// The call ran and returned this output.
-    Succeeded(Approval, Execution, Value, End),
+    Succeeded(Approval, Execution, Value, CallEnd),
     /// The call ran and failed. Without an execution the call never ran.
-    Failed(Approval, Option<Execution>, End),
+    Failed(Approval, Option<Execution>, CallEnd),
     /// The call may have run. A late result of the same execution, the tool's `verify`, or an operator can
     /// still settle the call.
-    Interrupted(Approval, Execution, End),
+    Interrupted(Approval, Execution, CallEnd),
     /// A decider rejected the call, or the policy forbids it.
-    Rejected(End),
+    Rejected(CallEnd),
     /// No decision arrived in time.
-    Expired(End),
+    Expired(CallEnd),
     /// The call was withdrawn before it ran. It may have been approved before.
-    Cancelled(Option<Approval>, End),
+    Cancelled(Option<Approval>, CallEnd),
     /// The call cannot run.
-    Invalid(End),
+    Invalid(CallEnd),
 }
 
 /// An approval.
@@ -222,7 +222,7 @@ pub enum ExecutedBy {
 
 /// The end of a call, for the model and for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub struct CallEnd {
     /// The text that the model reads.
     pub result: String,
     /// The time of the end.
@@ -351,7 +351,7 @@ impl ToolCall {
     }
 
     /// Returns the end of the call, if the call has ended.
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&CallEnd> {
         self.state.end()
     }
 
@@ -421,11 +421,11 @@ macro_rules! end_of {
 
 impl State {
     /// Returns the end of the call, if the call has ended.
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&CallEnd> {
         end_of!(self)
     }
 
-    pub(super) fn end_mut(&mut self) -> Option<&mut End> {
+    pub(super) fn end_mut(&mut self) -> Option<&mut CallEnd> {
         end_of!(self)
     }
 

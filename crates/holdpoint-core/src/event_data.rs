@@ -387,13 +387,10 @@ mod tests {
         let asked = format!(r#""tool_name":"pay","request_id":"{ID}","kind":"custom""#);
         let end = r#""tool_name":"pay","state":"failed""#;
         let held = EventData::Held { call: made(), reason: text("r"), source: text("tool"), expires_at: at };
-        let blocked = |decision| EventData::Blocked {
-            call: made(),
-            decision,
-            reason: text("r"),
-            source: text("mode"),
-        };
-        let refused = RefusedDecision { decision: Verdict::Reject, code: text("stale"), surface: Surface::Slack };
+        let blocked =
+            |decision| EventData::Blocked { call: made(), decision, reason: text("r"), source: text("mode") };
+        let refused =
+            RefusedDecision { decision: Verdict::Reject, code: text("stale"), surface: Surface::Slack };
         let (source, decision) = (text("tool"), Verdict::Cancel);
         let voted = |on_behalf_of| EventData::Voted {
             tool_name: tool(),
@@ -508,7 +505,10 @@ mod tests {
                 format!(r#"{{{asked},"answer":"declined"}}"#),
             ),
             (
-                request(RequestStep::Ended { answer: RequestState::Accepted, confirmed_by: Some(by.clone()) }),
+                request(RequestStep::Ended {
+                    answer: RequestState::Accepted,
+                    confirmed_by: Some(by.clone()),
+                }),
                 format!(r#"{{{asked},"answer":"accepted","confirmed_by":["user:bob"]}}"#),
             ),
             (

@@ -82,19 +82,19 @@ pub enum TurnEvent<'a> {
         /// The reason.
         reason: FinishReason,
         /// The tokens of the turn.
-        spent: Spent,
+        spent: SpentTokens,
     },
     /// The turn was cancelled.
     Cancelled {
         /// The tokens until then.
-        spent: Spent,
+        spent: SpentTokens,
     },
     /// The turn failed.
     Failed {
         /// The error.
         error: TurnError,
         /// The tokens until then.
-        spent: Spent,
+        spent: SpentTokens,
     },
 }
 
@@ -182,14 +182,14 @@ impl TurnEvent<'_> {
 
 /// The tokens spent, as far as the model's server reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct SpentTokens {
     /// On this turn.
     pub turn: Usage,
     /// On the message of the turn, earlier turns included; `None` if no report arrived.
     pub message: Option<Usage>,
 }
 
-impl Spent {
+impl SpentTokens {
     /// Adds the tokens of one more step.
     pub fn add(&mut self, step: Usage) {
         self.turn = self.turn.plus(step);

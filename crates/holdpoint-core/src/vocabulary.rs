@@ -104,7 +104,7 @@ mod tests {
     use crate::call::{RiskLevel, StateKind};
     use crate::card::CardPart;
     use crate::decision::{Remember, Surface, Verdict};
-    use crate::definition::Cause;
+    use crate::definition::DefinitionCause;
     use crate::endpoint::{ChannelKind, DisabledReason};
     use crate::event::EventType;
     use crate::message::{MessageStatus, Role, StepStatus};
@@ -173,7 +173,7 @@ mod tests {
             words::<ApprovalMode>(),
             words::<ObstacleKind>(),
             words::<CardPart>(),
-            words::<Cause>(),
+            words::<DefinitionCause>(),
             words::<DisabledReason>(),
             words::<EventType>(),
             words::<FinishReason>(),

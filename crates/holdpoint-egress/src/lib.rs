@@ -13,9 +13,9 @@ pub mod signed_post;
 pub mod standard_webhooks;
 mod trace;
 
-pub use frames::{Broken, ERROR, Frame, Frames, Framing};
+pub use frames::{BrokenStream, ERROR, Frame, Frames, Framing};
 pub use oauth::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
-pub use post::{Post, Unanswered};
+pub use post::{Post, RequestFailure};
 pub use reach::Reach;
 pub use trace::continue_trace;
 

@@ -5,7 +5,7 @@ use super::ui_parts::{Readable, ReadableInput};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::card::CardPart;
 use holdpoint_core::decision::Decision;
-use holdpoint_core::definition::{Change, Unaccepted};
+use holdpoint_core::definition::{DefinitionChange, Unaccepted};
 use holdpoint_core::headline::FilledHeadline;
 use holdpoint_core::hold::{Card, DecisionInForce, Hold};
 use holdpoint_core::id::ToolCallId;
@@ -168,7 +168,7 @@ impl<'a> PreviewPart<'a> {
 impl DefinitionPart {
     fn of(unaccepted: Unaccepted) -> Self {
         let Unaccepted { cause, hash, changes } = unaccepted;
-        let part = |Change { field, accepted, current }| ChangePart { field, accepted, current };
+        let part = |DefinitionChange { field, accepted, current }| ChangePart { field, accepted, current };
         let cause = cause.word();
         Self { cause, hash, changes: changes.into_iter().map(part).collect() }
     }

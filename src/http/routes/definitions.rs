@@ -7,7 +7,7 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use holdpoint_core::definition::{Accepted, Cause, Change, Unaccepted};
+use holdpoint_core::definition::{Accepted, DefinitionCause, DefinitionChange, Unaccepted};
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{Object, OpenApi};
@@ -31,7 +31,7 @@ struct ChangeView {
 #[derive(Debug, Object)]
 #[oai(rename = "UnacceptedDefinition")]
 pub(in crate::http) struct UnacceptedView {
-    cause: Word<Cause>,
+    cause: Word<DefinitionCause>,
     /// The hash of the definition, for `acceptDefinition`.
     hash: Hash,
     /// How the definition differs from the accepted one, or from none.
@@ -40,7 +40,7 @@ pub(in crate::http) struct UnacceptedView {
 
 impl UnacceptedView {
     pub(in crate::http) fn of(unaccepted: &Unaccepted) -> Self {
-        let change = |Change { field, accepted, current }: &Change| ChangeView {
+        let change = |DefinitionChange { field, accepted, current }: &DefinitionChange| ChangeView {
             field: (*field).to_owned(),
             accepted: accepted.clone(),
             current: current.clone(),

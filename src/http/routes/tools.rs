@@ -10,7 +10,7 @@ use crate::http::routes::definitions::UnacceptedView;
 use crate::tools::Registered;
 use holdpoint_core::Principal;
 use holdpoint_core::call::RiskLevel;
-use holdpoint_core::definition::LeftOut;
+use holdpoint_core::definition::UnusableTool;
 use holdpoint_core::remote::Remote;
 use holdpoint_models::LanguageModel;
 use poem_openapi::param::Path;
@@ -98,8 +98,8 @@ impl McpToolView {
 }
 
 impl LeftOutView {
-    fn of(tool: &LeftOut) -> Self {
-        let LeftOut { server, tool, why } = tool;
+    fn of(tool: &UnusableTool) -> Self {
+        let UnusableTool { server, tool, why } = tool;
         Self { server: server.clone(), tool: tool.clone(), why: why.clone() }
     }
 }

@@ -277,11 +277,11 @@ impl Policy {
         from: &'a SessionPolicy,
         to: &'a SessionPolicy,
         mut tools: impl Iterator<Item = (&'a str, bool)>,
-    ) -> Option<Loosened<'a>> {
+    ) -> Option<LoosenedPolicy<'a>> {
         let weaker = |name: &str| strength(to.tools.get(name)) < strength(from.tools.get(name));
         let mut named = from.tools.keys().chain(to.tools.keys());
         if let Some(name) = named.find(|name| weaker(name)) {
-            return Some(Loosened::Tool(name));
+            return Some(LoosenedPolicy::Tool(name));
         }
         let without_rules = Self { rules: Vec::new(), ..self.clone() };
         let input = Input::new();
@@ -303,19 +303,19 @@ impl Policy {
             }
         };
         if let Some((tool, _)) = tools.find(|(tool, hil)| strict(tool, *hil, to) < strict(tool, *hil, from)) {
-            return Some(Loosened::Tool(tool));
+            return Some(LoosenedPolicy::Tool(tool));
         }
         // A session without a mode uses the mode of each server, which may differ from the mode of this
         // server.
         let dropped = to.mode.is_none() && from.mode.is_some_and(|mode| mode != ApprovalMode::AutoApprove);
         let in_force = |session: &SessionPolicy| session.mode.unwrap_or(self.mode).strength();
-        (dropped || in_force(to) < in_force(from)).then_some(Loosened::Mode)
+        (dropped || in_force(to) < in_force(from)).then_some(LoosenedPolicy::Mode)
     }
 }
 
 /// The part of a session's policy that got weaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loosened<'a> {
+pub enum LoosenedPolicy<'a> {
     /// The policy for this tool.
     Tool(&'a str),
     /// The mode, which applies to tools that require approval.

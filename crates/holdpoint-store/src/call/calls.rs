@@ -41,7 +41,7 @@ pub enum CancelOutcome {
 
 /// The calls of a thread to cancel.
 #[derive(Debug, Clone, Copy)]
-pub enum Which {
+pub enum CallsToCancel {
     Pending,
     /// All calls that have not ended.
     Open,
@@ -328,7 +328,7 @@ impl Write {
     pub async fn cancel_calls(
         &self,
         thread: &LockedThread,
-        which: Which,
+        which: CallsToCancel,
         actor: &str,
     ) -> Result<Vec<ToolCallId>, StoreError> {
         let pending = tool_call::Column::State.eq(StateKind::Pending.word());
@@ -336,11 +336,11 @@ impl Write {
         let executing = tool_call::Column::State.eq(StateKind::Executing.word());
         let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
         let which_calls = match which {
-            Which::Pending => pending,
-            Which::Open => pending.or(approved).or(executing),
-            Which::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
-            Which::ExecutingOf(run) => executing.and(of(run)),
-            Which::UnclaimedFrom(ordinal) => {
+            CallsToCancel::Pending => pending,
+            CallsToCancel::Open => pending.or(approved).or(executing),
+            CallsToCancel::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
+            CallsToCancel::ExecutingOf(run) => executing.and(of(run)),
+            CallsToCancel::UnclaimedFrom(ordinal) => {
                 let cut = Query::select()
                     .column(message::Column::MessageId)
                     .from(message::Entity.table_ref())

@@ -63,7 +63,7 @@ pub enum RequestEnd {
 
 /// A request that a transaction stores.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct StoredRequest {
     pub request: ToolRequest,
     /// The call that waits for the answer.
     pub call: ToolCall,
@@ -179,7 +179,8 @@ impl Read {
     /// Returns the request of an execution with this key at its server.
     pub async fn request_with(
         &self,
-        (call, execution): (ToolCallId, Execution),
+        call: ToolCallId,
+        execution: Execution,
         key: &str,
     ) -> Result<Option<ToolRequest>, StoreError> {
         let found = tool_request::Entity::find()
@@ -252,22 +253,27 @@ impl Write {
     /// cancel is requested, or the call has had this number of requests.
     pub async fn ask(
         &self,
-        (call, execution): (ToolCallId, Execution),
+        call: ToolCallId,
+        execution: Execution,
         question: Question,
         key: Option<&str>,
         within: Duration,
         requests_max: u64,
-    ) -> Result<Option<Asked>, StoreError> {
+    ) -> Result<Option<StoredRequest>, StoreError> {
         let own = execution.id.to_string();
         let holds = |row: &LockedRow| {
             row.call.state == StateKind::Executing.word() && row.call.exec_id.as_ref() == Some(&own)
         };
         let Some(locked) = self.lock_row(call).await?.filter(holds) else { return Ok(None) };
         if let Some(key) = key
-            && let Some(request) = self.request_with((call, execution), key).await?
+            && let Some(request) = self.request_with(call, execution, key).await?
         {
             let LockedRow { call, thread, .. } = locked;
-            return Ok(Some(Asked { request, call: rows::call(call, None)?, thread: thread.into_thread() }));
+            return Ok(Some(StoredRequest {
+                request,
+                call: rows::call(call, None)?,
+                thread: thread.into_thread(),
+            }));
         }
         if locked.call.cancel_requested_at.is_some() {
             return Ok(None);
@@ -312,7 +318,7 @@ impl Write {
         let call = rows::call(call, None)?;
         let requested = EventType::ToolInputRequested;
         self.request_event(requested, &actor, &Subject::call(&thread, &call), &request, RequestStep::Open {});
-        Ok(Some(Asked { request, call, thread: thread.into_thread() }))
+        Ok(Some(StoredRequest { request, call, thread: thread.into_thread() }))
     }
 
     /// Answers an open request of a locked call. Returns false if the request is not open any more, or its time is

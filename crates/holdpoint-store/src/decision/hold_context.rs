@@ -23,7 +23,7 @@ const EXCERPT_CHARS: usize = 2000;
 
 /// The words before a held call: that much of its thread and no more.
 #[derive(Debug, Default)]
-pub struct Words {
+pub struct CallContext {
     /// The beginning of the message that the run answers. In the thread of a sub-agent, of its task.
     pub user: Option<Excerpt>,
     /// The end of the text that the model wrote before the call, in the step that makes the call.
@@ -116,9 +116,10 @@ impl Read {
         &self,
         principal: &Principal,
         visibility: &Visibility,
-        (call, thread): (&ToolCall, &Thread),
+        call: &ToolCall,
+        thread: &Thread,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        let like = decided_like((&thread.tenant_id, &thread.user_id), &call.name, call.id);
+        let like = decided_like(&thread.tenant_id, &thread.user_id, &call.name, call.id);
         let ids: Vec<String> = like.into_tuple().all(&self.tx).await?;
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -129,7 +130,7 @@ impl Read {
         Ok(calls)
     }
 
-    pub async fn words_before(&self, call: &ToolCall) -> Result<Words, StoreError> {
+    pub async fn words_before(&self, call: &ToolCall) -> Result<CallContext, StoreError> {
         let question = Query::select()
             .column(run::Column::UserMessageId)
             .from(run::Entity.table_ref())
@@ -148,7 +149,7 @@ impl Read {
                 Part::Reasoning { .. } | Part::ToolCall { .. } | Part::Source(_) | Part::File(_) => None,
             })
             .collect();
-        Ok(Words {
+        Ok(CallContext {
             user: question.as_deref().and_then(Excerpt::first),
             model: Excerpt::last(&texts.join("\n\n")),
         })
@@ -156,7 +157,7 @@ impl Read {
 }
 
 /// Selects the ids of the calls of a tool and a requester that were approved or rejected last, without one call.
-fn decided_like((tenant, user): (&str, &str), tool: &str, but: ToolCallId) -> Select<event::Entity> {
+fn decided_like(tenant: &str, user: &str, tool: &str, but: ToolCallId) -> Select<event::Entity> {
     // Literals, so that the partial index is usable.
     let decided = [EventType::ToolApproved, EventType::ToolRejected].map(literal);
     event::Entity::find()
@@ -188,7 +189,7 @@ mod tests {
             Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
-        let like = decided_like(("acme", "alice"), "pay", ToolCallId::new(Uuid::nil()));
+        let like = decided_like("acme", "alice", "pay", ToolCallId::new(Uuid::nil()));
         let Statement { sql, values, .. } = like.build(DbBackend::Sqlite);
         let sql = format!("EXPLAIN QUERY PLAN {}", sql.replace("\"holdpoint\".", ""));
         let plan = Statement { sql, values, db_backend: DbBackend::Sqlite };

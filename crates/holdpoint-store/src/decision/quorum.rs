@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// The result of a vote with a quorum.
 #[derive(Debug)]
-pub enum Counted {
+pub enum VoteOutcome {
     /// The vote completes the quorum. Holds the actors of the earlier approvals.
     Enough(Vec<String>),
     /// The vote is recorded, and the call needs further approvals.
@@ -74,7 +74,7 @@ impl Write {
         answer: &Choice,
         by: &Vote,
         quorum: Quorum,
-    ) -> Result<Counted, StoreError> {
+    ) -> Result<VoteOutcome, StoreError> {
         let LockedCall { call, thread, .. } = locked;
         let votes = self.votes_of(call.id).await?;
         let agreed = quorum.agreed(&votes, &thread.actor(), &by.input_hash);
@@ -85,7 +85,7 @@ impl Write {
         let others: Vec<String> = others.map(|vote| vote.by.clone()).collect();
         let missing = quorum.missing(others.len().saturating_add(1));
         if missing == 0 {
-            return Ok(Counted::Enough(others));
+            return Ok(VoteOutcome::Enough(others));
         }
         if !repeated {
             let yes = NewDecision { is_final: false, ..NewDecision::of(answer, by) };
@@ -101,6 +101,6 @@ impl Write {
             };
             self.event(EventType::ToolVoted, &by.actor, &Subject::call(thread, call), data);
         }
-        Ok(Counted::Short { missing, repeated })
+        Ok(VoteOutcome::Short { missing, repeated })
     }
 }

@@ -107,12 +107,16 @@ impl ReachedState {
 }
 
 /// Returns the state that a call reaches by an event, and the line of the log.
-fn state_reached(NewEvent { event_type, actor, data, .. }: &NewEvent<'_>) -> Option<(StateKind, &'static str)> {
+fn state_reached(
+    NewEvent { event_type, actor, data, .. }: &NewEvent<'_>,
+) -> Option<(StateKind, &'static str)> {
     const HELD: &str = "a call is held";
     const DECIDED: &str = "a call is decided";
     const STARTED: &str = "a call has started";
     const ENDED: &str = "a call has ended";
-    if let (EventType::ToolInterrupted, EventData::Moved { state: StateKind::Approved, .. }) = (event_type, data) {
+    if let (EventType::ToolInterrupted, EventData::Moved { state: StateKind::Approved, .. }) =
+        (event_type, data)
+    {
         // An idempotent call, which the next claim starts again.
         return Some((StateKind::Approved, "a call was cut off and will start again"));
     }

@@ -6,7 +6,7 @@ use crate::entity::{decision, sent_answer, step, tool_call};
 use crate::event::events::{OfCall, Subject};
 use crate::run::held_turn::HeldTurn;
 use crate::sql::parts::write_parts;
-use crate::{Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, sql::rows};
+use crate::{Lease, NewDecision, Read, SealedText, StoreError, TurnEnd, Write, sql::rows};
 use holdpoint_core::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
 use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::clock::Timestamp;
@@ -42,7 +42,7 @@ pub struct OpeningStep<'a> {
     /// What the request leaves out of the conversation, if the step is the first one of a turn.
     pub window: Window,
     /// The texts that the model reads in the step.
-    pub seals: &'a [Seal],
+    pub seals: &'a [SealedText],
 }
 
 /// A step to write.

@@ -88,7 +88,7 @@ struct Agents {
 
 /// The result of delegating a call to a child run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delegated {
+pub enum DelegateOutcome {
     /// The child run exists, and executes the call.
     Started,
     /// The nesting limit is reached. No child run was created.
@@ -211,28 +211,28 @@ impl Write {
         permit: &Permit,
         assignment: &Assignment,
         limits: AgentLimits,
-    ) -> Result<Delegated, StoreError> {
+    ) -> Result<DelegateOutcome, StoreError> {
         let (id, execution) = (permit.tool_call_id(), permit.execution().id.to_string());
         let locked =
             self.lock_row(id).await?.filter(|locked| locked.call.exec_id.as_ref() == Some(&execution));
-        let Some(LockedRow { call: row, thread, .. }) = locked else { return Ok(Delegated::Lost) };
+        let Some(LockedRow { call: row, thread, .. }) = locked else { return Ok(DelegateOutcome::Lost) };
         if row.child_run_id.is_some() {
-            return Ok(Delegated::Started);
+            return Ok(DelegateOutcome::Started);
         }
         if row.state != StateKind::Executing.word() {
-            return Ok(Delegated::Lost);
+            return Ok(DelegateOutcome::Lost);
         }
         if row.cancel_requested_at.is_some() || !self.is_current(&thread, &row).await? {
-            return Ok(Delegated::Unwanted);
+            return Ok(DelegateOutcome::Unwanted);
         }
         if self.agent_depth(&thread, limits.depth).await? >= limits.depth {
-            return Ok(Delegated::TooDeep);
+            return Ok(DelegateOutcome::TooDeep);
         }
         // Other threads of the session create sub-agents below the same root. They wait until this
         // transaction ends.
         self.lock_session(&thread).await?;
         if self.agents(&row.run_id).await? >= i64::from(limits.per_run) {
-            return Ok(Delegated::TooMany);
+            return Ok(DelegateOutcome::TooMany);
         }
         let child = self.begin_child(&thread, &row, assignment).await?;
         let delegated = tool_call::Entity::update_many()
@@ -246,10 +246,10 @@ impl Write {
             .await?;
         if delegated.rows_affected == 0 {
             // Without a commit, the child run does not exist either.
-            return Ok(Delegated::Lost);
+            return Ok(DelegateOutcome::Lost);
         }
         self.commit().await?;
-        Ok(Delegated::Started)
+        Ok(DelegateOutcome::Started)
     }
 
     /// Creates the child thread of a call with its run. The child has the user of the thread, the model and

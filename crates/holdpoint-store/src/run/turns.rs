@@ -4,7 +4,9 @@ use crate::entity::{event, run, step, thread};
 use crate::event::events::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use crate::sql::words::literal;
-use crate::{HeldTurn, LockedThread, Read, Renewed, StoreError, Thread, Which, Write, sql::rows};
+use crate::{
+    CallsToCancel, HeldTurn, LockedThread, Read, RenewalOutcome, StoreError, Thread, Write, sql::rows,
+};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::EventData;
@@ -153,7 +155,7 @@ impl Write {
         Ok(running)
     }
 
-    pub async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
+    pub async fn renew_turn(&self, lease: &Lease) -> Result<RenewalOutcome, StoreError> {
         self.name_commit("turn.renewed", None);
         let renewal = Query::update()
             .table(run::Entity.table_ref())
@@ -167,11 +169,11 @@ impl Write {
     }
 
     /// Renews a lease with this statement, which returns when a cancel was requested.
-    pub(crate) async fn renewed(&self, renewal: &UpdateStatement) -> Result<Renewed, StoreError> {
+    pub(crate) async fn renewed(&self, renewal: &UpdateStatement) -> Result<RenewalOutcome, StoreError> {
         let renewal = self.tx.get_database_backend().build(renewal);
-        let Some(held) = self.tx.query_one_raw(renewal).await? else { return Ok(Renewed::Lost) };
+        let Some(held) = self.tx.query_one_raw(renewal).await? else { return Ok(RenewalOutcome::Lost) };
         let cancel_requested_at: Option<i64> = held.try_get_by_index(0)?;
-        Ok(if cancel_requested_at.is_some() { Renewed::CancelRequested } else { Renewed::Held })
+        Ok(if cancel_requested_at.is_some() { RenewalOutcome::CancelRequested } else { RenewalOutcome::Held })
     }
 
     /// Whether a cancel of a run with a turn in progress is requested.
@@ -349,7 +351,7 @@ impl Write {
         self.event(end.status().1, &actor, &Subject::run(thread, run.id), data);
         if matches!(end, TurnEnd::Cancelled) {
             // The calls of the turn learn of the cancel when they renew their leases.
-            self.cancel_calls(thread, Which::OpenOf(run.id), &thread.actor()).await?;
+            self.cancel_calls(thread, CallsToCancel::OpenOf(run.id), &thread.actor()).await?;
         }
         Ok(())
     }

@@ -133,7 +133,7 @@ pub struct Store {
 
 /// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renewed {
+pub enum RenewalOutcome {
     /// The lease is renewed.
     Held,
     /// The lease is renewed, and a cancel is requested.

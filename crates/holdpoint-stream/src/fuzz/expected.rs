@@ -90,7 +90,7 @@ fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
 }
 
 /// A call as the page received it.
-struct OnPage {
+struct PageCall {
     input: ShownInput,
     /// The last progress of a held call.
     progress: Option<HoldProgress>,
@@ -99,10 +99,10 @@ struct OnPage {
 }
 
 fn read(
-    mut page: HashMap<ToolCallId, OnPage>,
+    mut page: HashMap<ToolCallId, PageCall>,
     turn: &Turn,
     dialect: &Dialect,
-) -> HashMap<ToolCallId, OnPage> {
+) -> HashMap<ToolCallId, PageCall> {
     let before = turn.before.as_ref().filter(|_| dialect != Dialect::DATA_V1);
     if before.is_some() {
         page.clear();
@@ -113,7 +113,7 @@ fn read(
     for event in before.into_iter().flatten().chain(&turn.events) {
         match event {
             TurnEvent::CallStored { tool_call_id, input, .. } => {
-                let on_page = OnPage { input: input.clone(), progress: None, answer: None };
+                let on_page = PageCall { input: input.clone(), progress: None, answer: None };
                 page.insert(*tool_call_id, on_page);
             }
             TurnEvent::Held(calls) => {
@@ -132,7 +132,7 @@ fn read(
     page
 }
 
-impl OnPage {
+impl PageCall {
     fn set_status(&mut self, call: &HeldCallStatus, shows_approval: bool, dialect: &Dialect) {
         self.progress = Some(call.progress.clone());
         if shows_approval || call.progress == HoldProgress::Pending {
