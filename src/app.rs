@@ -29,7 +29,7 @@ use holdpoint_models::scripted::Scripted;
 #[doc(inline)]
 pub use holdpoint_serve::Deadlines;
 use holdpoint_serve::WriteDeadline;
-use holdpoint_store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
+use holdpoint_store::{AgentLimits, Notifications, ProcessLock, RecoveredWork, Store, StoreError};
 pub use holdpoint_store::{Commit, CommitFailed, CommitHook};
 use poem::EndpointExt;
 use poem::endpoint::BoxEndpoint;
@@ -443,7 +443,7 @@ impl App {
             let write = store.write().await?;
             let recovered = write.recover(self.config.approval.start_deadline).await?;
             write.commit().await?;
-            let Recovered { interrupted_calls, repeated_calls, closed_turns } = recovered;
+            let RecoveredWork { interrupted_calls, repeated_calls, closed_turns } = recovered;
             if interrupted_calls + repeated_calls + closed_turns > 0 {
                 tracing::warn!(
                     interrupted_calls,

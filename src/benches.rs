@@ -6,15 +6,15 @@ use crate::config::Config;
 use crate::tools::gate::{Gate, Gates, PolicyContext};
 use crate::tools::{CurrentTools, ToolRegistry};
 use bytes::BytesMut;
-use holdpoint_core::call::{Approval, End, ExecutedBy, Execution, RiskLevel, State, ToolCall};
+use holdpoint_core::call::{Approval, CallEnd, ExecutedBy, Execution, RiskLevel, State, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use holdpoint_core::input::Input;
 use holdpoint_core::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Window};
 use holdpoint_core::policy::{Judgement, SessionPolicy};
 use holdpoint_core::secrets::SecretPaths;
-use holdpoint_core::turn::{FinishReason, Spent, TurnEvent};
-use holdpoint_store::{SealKind, Sent, Transcript};
+use holdpoint_core::turn::{FinishReason, SpentTokens, TurnEvent};
+use holdpoint_store::{SealKind, SentText, Transcript};
 use holdpoint_stream::{Audience, Dialect};
 use serde_json::json;
 use uuid::Uuid;
@@ -42,7 +42,7 @@ impl TextTurn {
             let end = [
                 TurnEvent::PartEnded,
                 TurnEvent::StepFinished { reason: FinishReason::Stop, usage: None },
-                TurnEvent::Finished { reason: FinishReason::Stop, spent: Spent::default() },
+                TurnEvent::Finished { reason: FinishReason::Stop, spent: SpentTokens::default() },
             ];
             let events = std::iter::once(TurnEvent::StepStarted).chain(text).chain(end).collect();
             (dialect.name, Self { dialect, events })
@@ -79,7 +79,7 @@ impl StoredThread {
         for turn in 0..turns {
             let (question, call) = (message_id(2 * turn), call(turn));
             answer = call.message_id;
-            let sent = Sent { kind: SealKind::Answer, text: result(turn), message_id: answer };
+            let sent = SentText { kind: SealKind::Answer, text: result(turn), message_id: answer };
             transcript.sent.insert(call.id, vec![sent]);
             transcript.questions.insert(answer, question);
             transcript.messages.push(message(question, Body::User(format!("Delete the file {turn}."))));
@@ -158,7 +158,7 @@ fn step(call: ToolCall) -> Step {
 
 fn call(turn: u32) -> ToolCall {
     let execution = Execution { id: ExecId::new(Uuid::nil()), attempt: 1, started_at: AT };
-    let end = End { result: result(turn), at: AT };
+    let end = CallEnd { result: result(turn), at: AT };
     ToolCall {
         id: ToolCallId::new(Uuid::from_u128(turn.into())),
         thread_id: ThreadId::new(Uuid::nil()),

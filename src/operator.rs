@@ -7,12 +7,13 @@ use crate::config::Config;
 pub use holdpoint_core::call::{CALL_STATES, WAITING_STATES};
 use holdpoint_core::call::{Outcome, StateKind};
 use holdpoint_core::decision::Surface;
-use holdpoint_core::definition::{Cause, Change, Unaccepted};
+use holdpoint_core::definition::{DefinitionCause, DefinitionChange, Unaccepted};
 use holdpoint_core::id::ThreadId;
 use holdpoint_core::output::{DEPTH_MAX, Output, is_too_deep};
 use holdpoint_core::visible::visible;
 use holdpoint_store::{
-    self, AcceptOutcome, Erased, Established, FencedThread, ListedCall, ListedTool, Store, StoreError,
+    self, AcceptOutcome, EstablishOutcome, FencedThread, ListedCall, ListedTool, PurgeProgress, Store,
+    StoreError,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -170,7 +171,7 @@ impl Operator {
     /// # Errors
     /// Returns an error if the database fails.
     pub async fn calls(&self, states: &[&str], limit: u64) -> Result<(Vec<CallLine>, bool), OperatorError> {
-        let states: Vec<StateKind> = states.iter().filter_map(|name| StateKind::named(name)).collect();
+        let states: Vec<StateKind> = states.iter().filter_map(|name| StateKind::of_word(name)).collect();
         let page = self.store.read().await?.calls_in(&states, limit).await?;
         Ok((page.items.into_iter().map(CallLine::of).collect(), page.has_more))
     }
@@ -205,11 +206,11 @@ impl Operator {
         let locked = write.lock_call(id).await?.ok_or_else(no_call)?;
         let finding = holdpoint_store::Finding { outcome, actor: &actor, reason, surface: Surface::Terminal };
         match write.establish(&locked, &finding, self.config.limits.result_bytes).await? {
-            Established::Now => Ok(write.commit().await?),
-            Established::NotInterrupted(state) => {
-                Err(OperatorError::NotInterrupted { id: id.to_string(), state: state.name() })
+            EstablishOutcome::Now => Ok(write.commit().await?),
+            EstablishOutcome::NotInterrupted(state) => {
+                Err(OperatorError::NotInterrupted { id: id.to_string(), state: state.word() })
             }
-            Established::Erased => Err(OperatorError::Purged(tool_call_id.to_owned())),
+            EstablishOutcome::Erased => Err(OperatorError::Purged(tool_call_id.to_owned())),
         }
     }
 
@@ -270,9 +271,9 @@ impl Operator {
             let erased = write.purge_batch(thread).await?;
             write.commit().await?;
             match erased {
-                Erased::Batch => {}
-                Erased::AllFinished => return Ok(false),
-                Erased::All => return Ok(true),
+                PurgeProgress::Batch => {}
+                PurgeProgress::AllFinished => return Ok(false),
+                PurgeProgress::All => return Ok(true),
             }
         }
     }
@@ -334,7 +335,7 @@ impl Fencer {
 impl CallLine {
     fn of(call: ListedCall) -> Self {
         let ListedCall { id, tool, state, tenant_id, user_id, since } = call;
-        let (state, since) = (state.name().to_owned(), since.to_rfc3339());
+        let (state, since) = (state.word().to_owned(), since.to_rfc3339());
         Self { tool_call_id: id, tool, state, tenant_id, user_id, since }
     }
 
@@ -351,14 +352,17 @@ impl ToolLine {
         let ListedTool { listed, accepted } = tool;
         let unaccepted = match &accepted {
             Some((_, accepted)) if accepted.hash == listed.hash => None,
-            Some((text, _)) => Some(Unaccepted::new(&listed, Cause::Changed, Some(text))),
-            None => Some(Unaccepted::new(&listed, Cause::New, None)),
+            Some((text, _)) => Some(Unaccepted::new(&listed, DefinitionCause::Changed, Some(text))),
+            None => Some(Unaccepted::new(&listed, DefinitionCause::New, None)),
         };
-        let change =
-            |Change { field, accepted, current }| FieldChange { field: field.to_owned(), accepted, current };
+        let change = |DefinitionChange { field, accepted, current }| FieldChange {
+            field: field.to_owned(),
+            accepted,
+            current,
+        };
         Self {
             tool: listed.tool_name,
-            definition: unaccepted.as_ref().map_or("accepted", |it| it.cause.as_str()).to_owned(),
+            definition: unaccepted.as_ref().map_or("accepted", |it| it.cause.word()).to_owned(),
             hash: listed.hash,
             accepted: accepted.map(|(_, accepted)| (accepted.by, accepted.at.to_rfc3339())),
             changes: unaccepted.into_iter().flat_map(|it| it.changes).map(change).collect(),

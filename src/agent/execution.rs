@@ -18,8 +18,8 @@ use holdpoint_core::secrets::Edit;
 use holdpoint_metrics::Metrics;
 use holdpoint_store::permit::Permit;
 use holdpoint_store::request_sender::InputRequests;
-use holdpoint_store::waited::Waited;
-use holdpoint_store::{AgentLimits, Delegated, Settled, Store, StoreError};
+use holdpoint_store::waited::WaitedTime;
+use holdpoint_store::{AgentLimits, DelegateOutcome, SettleOutcome, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
@@ -99,14 +99,14 @@ impl Executor {
     ) -> Result<Ran, StoreError> {
         let outcome = match assignment {
             Ok(assignment) => match self.begin_child(&permit, &assignment).await? {
-                Delegated::Started => {
+                DelegateOutcome::Started => {
                     self.wake.send();
                     return Ok(Ran::Delegated);
                 }
-                Delegated::TooDeep => Outcome::Failed(model_texts::TOO_DEEP.to_owned()),
-                Delegated::TooMany => Outcome::Failed(model_texts::TOO_MANY.to_owned()),
-                Delegated::Unwanted => Outcome::Failed(model_texts::CHILD_UNWANTED.to_owned()),
-                Delegated::Lost => Outcome::Lost,
+                DelegateOutcome::TooDeep => Outcome::Failed(model_texts::TOO_DEEP.to_owned()),
+                DelegateOutcome::TooMany => Outcome::Failed(model_texts::TOO_MANY.to_owned()),
+                DelegateOutcome::Unwanted => Outcome::Failed(model_texts::CHILD_UNWANTED.to_owned()),
+                DelegateOutcome::Lost => Outcome::Lost,
             },
             Err(why) => Outcome::Failed(why),
         };
@@ -114,7 +114,11 @@ impl Executor {
         self.write_down(id, execution, permit.edit(), outcome, permit.waited(), None).await
     }
 
-    async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
+    async fn begin_child(
+        &self,
+        permit: &Permit,
+        assignment: &Assignment,
+    ) -> Result<DelegateOutcome, StoreError> {
         let begin = || async {
             let write = self.store.urgent_write().await?;
             write.delegate(permit, assignment, self.agents).await
@@ -199,7 +203,7 @@ impl Executor {
         tool: &mut JoinHandle<Returned>,
         execution: Execution,
         heartbeat: &Heartbeat,
-        (cancellation, waited): (&CancellationToken, &Waited),
+        (cancellation, waited): (&CancellationToken, &WaitedTime),
     ) -> Result<Returned, Outcome> {
         let halt = tokio::select! {
             // A known outcome is not discarded.
@@ -258,7 +262,7 @@ impl Executor {
             return;
         };
         // A report that comes after the first outcome is not stored.
-        let waited = Waited::default();
+        let waited = WaitedTime::default();
         match self.write_down(tool_call_id, execution, edit, outcome, &waited, None).await {
             Ok(_) => tracing::info!("an abandoned tool has returned"),
             Err(error) => tracing::error!(%error, "could not store a late outcome"),
@@ -272,7 +276,7 @@ impl Executor {
         execution: Execution,
         edit: Option<&Edit>,
         outcome: Outcome,
-        waited: &Waited,
+        waited: &WaitedTime,
         offer: Option<Offer>,
     ) -> Result<Ran, StoreError> {
         let result = self.gate().result_text(&outcome, edit);
@@ -287,9 +291,9 @@ impl Executor {
         let settle = || self.settle(tool_call_id, execution, &outcome, &result, &last);
         let settled = persist(self.lease, settle).await?;
         match settled.value {
-            Settled::Ended(state) => return Ok(Ran::Ended(state)),
-            Settled::Again => return Ok(Ran::Again),
-            Settled::Nothing => {}
+            SettleOutcome::Ended(state) => return Ok(Ran::Ended(state)),
+            SettleOutcome::Again => return Ok(Ran::Again),
+            SettleOutcome::Nothing => {}
         }
         let (stored, ran) = self.settled_elsewhere(tool_call_id).await?;
         if !settled.tried_before {
@@ -306,7 +310,7 @@ impl Executor {
     ) -> Result<(Option<&'static str>, Ran), StoreError> {
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
         let Some(stored) = stored else { return Ok((None, Ran::Again)) };
-        let state = Some(stored.state.name());
+        let state = Some(stored.state.word());
         Ok(match stored {
             ended if ended.end().is_some() => (state, Ran::Ended(Box::new(ended.state))),
             delegated if delegated.is_delegated() => (state, Ran::Delegated),
@@ -344,7 +348,7 @@ impl Executor {
         outcome: &Outcome,
         result: &str,
         last: &LastReport<'_>,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         let write = self.store.urgent_write().await?;
         Box::pin(last.store(&write, tool_call_id, execution)).await?;
         let (result, deadline) = (result.to_owned(), self.start_deadline);

@@ -5,7 +5,7 @@
 
 use super::{Tasks, Work};
 use holdpoint_metrics::Metrics;
-use holdpoint_store::{Renewed, StoreError};
+use holdpoint_store::{RenewalOutcome, StoreError};
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
@@ -39,7 +39,7 @@ impl Heartbeat {
     pub(crate) fn begin<R, F>(tasks: &Tasks, metrics: &Metrics, work: Work, lease: Duration, renew: R) -> Self
     where
         R: Fn() -> F + Send + 'static,
-        F: Future<Output = Result<Renewed, StoreError>> + Send + 'static,
+        F: Future<Output = Result<RenewalOutcome, StoreError>> + Send + 'static,
     {
         let (halted, halt) = watch::channel(None);
         let until = CancellationToken::new();
@@ -55,9 +55,11 @@ impl Heartbeat {
                 }
                 // In memory only while it runs: the task itself lives as long as the work.
                 match Box::pin(renew()).await {
-                    Ok(Renewed::Held) => {}
-                    Ok(Renewed::CancelRequested) => halted.send_modify(|halt| *halt = Some(Halt::Cancelled)),
-                    Ok(Renewed::Lost) => {
+                    Ok(RenewalOutcome::Held) => {}
+                    Ok(RenewalOutcome::CancelRequested) => {
+                        halted.send_modify(|halt| *halt = Some(Halt::Cancelled))
+                    }
+                    Ok(RenewalOutcome::Lost) => {
                         // Work that has ended meanwhile has no lease either.
                         if !over.is_cancelled() {
                             metrics.lease_lost(work.as_str());

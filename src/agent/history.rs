@@ -14,14 +14,14 @@ use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::message::{Body, MessageStatus, Part, Step, StepStatus, Window};
 use holdpoint_core::model_texts;
 use holdpoint_models::{ModelCall, ModelMessage, Speaker};
-use holdpoint_store::{Seal, SealKind, Sent, Transcript};
+use holdpoint_store::{SealKind, SealedText, SentText, Transcript};
 use std::collections::{HashMap, HashSet};
 
 /// The input of the model, and the seals of the texts that are sent for the first time.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) messages: Vec<ModelMessage>,
-    pub(super) seals: Vec<Seal>,
+    pub(super) seals: Vec<SealedText>,
     /// The turns of the messages.
     pub(super) outline: Outline,
 }
@@ -183,7 +183,7 @@ impl Projection<'_> {
             Some(text) => (SealKind::Answer, text.into_owned()),
             None => (SealKind::Placeholder, call.placeholder().to_owned()),
         };
-        self.history.seals.push(Seal { tool_call_id: call.id, n: 0, kind, text: text.clone() });
+        self.history.seals.push(SealedText { tool_call_id: call.id, n: 0, kind, text: text.clone() });
         (kind, text)
     }
 
@@ -214,7 +214,7 @@ impl Projection<'_> {
         due.sort_by_key(|(id, _)| *id);
         for (tool_call_id, text) in due {
             let n = i32::try_from(self.transcript.texts_of(tool_call_id).len()).unwrap_or(i32::MAX);
-            self.history.seals.push(Seal { tool_call_id, n, kind: SealKind::Note, text: text.clone() });
+            self.history.seals.push(SealedText { tool_call_id, n, kind: SealKind::Note, text: text.clone() });
             self.history.messages.push(ModelMessage::User(text));
         }
     }
@@ -229,7 +229,7 @@ impl Projection<'_> {
         let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, text));
         let note = format!("{} {outcome}", model_texts::NOTE);
         let sent_texts = self.transcript.texts_of(call.id);
-        let is_on_branch = |sent: &Sent| {
+        let is_on_branch = |sent: &SentText| {
             let question = self.transcript.questions.get(&sent.message_id);
             question.is_some_and(|question| current.contains(question))
         };

@@ -4,7 +4,7 @@
 
 use holdpoint_core::call::{Execution, Outcome, State};
 use holdpoint_core::id::ToolCallId;
-use holdpoint_store::{Settled, StoreError, Write};
+use holdpoint_store::{SettleOutcome, StoreError, Write};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -66,8 +66,8 @@ impl Unsettled {
         // A call with a known outcome does not start again.
         let settled = write.settle(tool_call_id, execution, &outcome, result, Duration::ZERO).await?;
         Ok(match settled {
-            Settled::Ended(state) => Some(Settlement { state, stored }),
-            Settled::Again | Settled::Nothing => None,
+            SettleOutcome::Ended(state) => Some(Settlement { state, stored }),
+            SettleOutcome::Again | SettleOutcome::Nothing => None,
         })
     }
 }

@@ -14,11 +14,11 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use holdpoint_core::call::{Execution, Outcome};
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::owner::{Next, TaskId};
+use holdpoint_core::owner::{NextAction, TaskId};
 use holdpoint_core::tool_request::{Answer, Question};
 use holdpoint_store::request_sender::InputRequests;
-use holdpoint_store::waited::Waited;
-use holdpoint_store::{PolledCall, Polls, Settled, StoreError};
+use holdpoint_store::waited::WaitedTime;
+use holdpoint_store::{PolledCall, Polls, SettleOutcome, StoreError};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Executor {
 
     async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) -> Result<(), StoreError> {
         let heartbeat = self.keep_polls(polled.polls.clone());
-        let (waited, id, execution) = (Waited::default(), polled.call.id, polled.polls.execution);
+        let (waited, id, execution) = (WaitedTime::default(), polled.call.id, polled.polls.execution);
         let ended = tokio::select! {
             ended = self.poll_until_end(&polled, &heartbeat, asks, &waited) => ended?,
             never = progress::keep_reports(&self.store, &self.tasks, id, execution, &waited) => match never {},
@@ -108,7 +108,7 @@ impl Executor {
                     write.commit().await?;
                     Ok(settled)
                 };
-                if matches!(persist(self.lease, settle).await?.value, Settled::Ended(_)) {
+                if matches!(persist(self.lease, settle).await?.value, SettleOutcome::Ended(_)) {
                     self.wake.send_in(call.thread_id);
                 }
             }
@@ -127,16 +127,16 @@ impl Executor {
         polled: &PolledCall,
         heartbeat: &Heartbeat,
         asks: Arc<dyn InputRequests>,
-        waited: &Waited,
+        waited: &WaitedTime,
     ) -> Result<End, StoreError> {
         let mut questions = Questions::new(asks, (polled.call.id, polled.polls.execution));
         let mut next = polled.next.clone();
         loop {
             next = match next {
-                Some(Next::Task(task)) => {
+                Some(NextAction::Task(task)) => {
                     return Ok(self.poll_task(polled, &task, heartbeat, questions, waited).await);
                 }
-                Some(Next::Round(round)) => {
+                Some(NextAction::Round(round)) => {
                     match self.play_round(polled, &round, heartbeat, &mut questions).await? {
                         ControlFlow::Continue(next) => Some(next),
                         ControlFlow::Break(end) => return Ok(end),
@@ -156,7 +156,7 @@ impl Executor {
         task: &TaskId,
         heartbeat: &Heartbeat,
         mut questions: Questions,
-        waited: &Waited,
+        waited: &WaitedTime,
     ) -> End {
         let (mut is_cancelled, mut said) = (false, None);
         loop {

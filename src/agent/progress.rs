@@ -5,7 +5,7 @@ use super::tasks::Tasks;
 use holdpoint_core::call::Execution;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::progress::pause;
-use holdpoint_store::waited::Waited;
+use holdpoint_store::waited::WaitedTime;
 use holdpoint_store::{Store, StoreError, Write};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(super) async fn keep_reports(
     tasks: &Tasks,
     call: ToolCallId,
     execution: Execution,
-    waited: &Waited,
+    waited: &WaitedTime,
 ) -> Infallible {
     let began = Instant::now();
     loop {
@@ -46,12 +46,12 @@ pub(super) async fn keep_reports(
 
 /// The last report of an execution, for the transaction of its outcome.
 pub(super) struct LastReport<'a> {
-    waited: &'a Waited,
+    waited: &'a WaitedTime,
     is_tried: AtomicBool,
 }
 
 impl<'a> LastReport<'a> {
-    pub(super) const fn of(waited: &'a Waited) -> Self {
+    pub(super) const fn of(waited: &'a WaitedTime) -> Self {
         Self { waited, is_tried: AtomicBool::new(false) }
     }
 

@@ -10,7 +10,7 @@ use super::retry::persist;
 use crate::tools::remote_work::{Again, RemoteServer, SentCall};
 use futures::stream::StreamExt;
 use holdpoint_core::call::Outcome;
-use holdpoint_core::owner::{Form, Next, Round};
+use holdpoint_core::owner::{InputForm, InputRound, NextAction};
 use holdpoint_core::remote::Remote;
 use holdpoint_core::tool_request::{Answer, Question, RequestKind};
 use holdpoint_store::{PolledCall, StoreError};
@@ -31,10 +31,10 @@ impl Executor {
     pub(super) async fn play_round(
         &self,
         polled: &PolledCall,
-        round: &Round,
+        round: &InputRound,
         heartbeat: &Heartbeat,
         questions: &mut Questions,
-    ) -> Result<ControlFlow<End, Next>, StoreError> {
+    ) -> Result<ControlFlow<End, NextAction>, StoreError> {
         let ready = async {
             let answers = answers(round, questions).await;
             let remote = Remote { server: polled.server.clone(), tool: round.tool.clone() };
@@ -98,13 +98,13 @@ impl Executor {
 }
 
 /// Returns the answers to all questions of a round, by their keys at the server.
-async fn answers(round: &Round, questions: &mut Questions) -> BTreeMap<String, Answer> {
+async fn answers(round: &InputRound, questions: &mut Questions) -> BTreeMap<String, Answer> {
     let stored = |key: &str| format!("{}/{key}", round.number);
     let mut answers = BTreeMap::new();
     loop {
         let open = round.forms.iter().filter(|(key, _)| !answers.contains_key(*key));
         let open = open.map(|(key, form)| {
-            let question = form.clone().map(|Form { message, schema }| Question {
+            let question = form.clone().map(|InputForm { message, schema }| Question {
                 kind: RequestKind::Elicitation,
                 message,
                 schema,

@@ -264,11 +264,11 @@ impl Failure {
     const fn outcome(&self) -> &'static str {
         match self {
             Self::Model(ModelError::Unavailable { .. }) => "unavailable",
-            Self::Silent => TurnErrorCode::UpstreamTimeout.name(),
-            Self::Model(ModelError::Upstream(_)) => TurnErrorCode::UpstreamError.name(),
-            Self::Model(ModelError::ContextFull(_)) => TurnErrorCode::ContextFull.name(),
-            Self::Model(ModelError::Malformed(_)) => TurnErrorCode::UpstreamMalformed.name(),
-            Self::Turn(error) => error.code.name(),
+            Self::Silent => TurnErrorCode::UpstreamTimeout.word(),
+            Self::Model(ModelError::Upstream(_)) => TurnErrorCode::UpstreamError.word(),
+            Self::Model(ModelError::ContextFull(_)) => TurnErrorCode::ContextFull.word(),
+            Self::Model(ModelError::Malformed(_)) => TurnErrorCode::UpstreamMalformed.word(),
+            Self::Turn(error) => error.code.word(),
         }
     }
 }

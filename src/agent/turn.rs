@@ -21,7 +21,7 @@ use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::clock::Clock;
 use holdpoint_core::message::{Part, StepStatus, Usage, Window};
 use holdpoint_core::run::{TurnError, TurnErrorCode};
-use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, SpentTokens, TurnEvent};
 use holdpoint_models::{LanguageModel, ModelRequest, ToolChoice, ToolDefinition};
 use holdpoint_store::permit::Permit;
 use holdpoint_store::request_sender::InputRequests;
@@ -154,7 +154,7 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         (first, start_committed): (FirstStep, StartCommitted),
-        spent: &mut Spent,
+        spent: &mut SpentTokens,
         emit: Emit<'_>,
     ) -> Result<Option<Ended>, TurnError> {
         match self.steps(turn, first, start_committed, spent, emit).await {
@@ -178,7 +178,7 @@ impl Agent {
         turn: &Turn<'_>,
         first: FirstStep,
         start_committed: StartCommitted,
-        spent: &mut Spent,
+        spent: &mut SpentTokens,
         emit: Emit<'_>,
     ) -> Result<Ended, Stopped> {
         if let Some(halt) = turn.heartbeat.halt().now_or_never() {

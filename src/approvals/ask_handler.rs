@@ -243,9 +243,9 @@ impl Approvals {
                 // The server resumes the run, as after a decision.
                 write.set_server_resumes(thread, call.run_id).await?;
                 write.commit().await?;
-                let (verdict, metrics) = (Verdict::Cancel.name(), &self.executor.metrics);
-                metrics.decided(verdict, Surface::Handler.name(), "decided");
-                metrics.hold_ended(verdict, now.since(call.created_at));
+                let metrics = &self.executor.metrics;
+                metrics.decided(Verdict::Cancel, Surface::Handler, "decided");
+                metrics.hold_ended(Verdict::Cancel, now.since(call.created_at));
             }
         }
         self.wake_waiters();

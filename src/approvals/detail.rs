@@ -10,7 +10,7 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::grant::Grant;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::policy::MayDecide;
-use holdpoint_store::{StoreError, VisibleCall, Words};
+use holdpoint_store::{CallContext, StoreError, VisibleCall};
 
 /// A held call with all that a decider may know about it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct ApprovalDetail {
     /// Whether the principal may settle the call, whose outcome is unknown.
     pub(crate) can_resolve: bool,
     /// The words before the call, if the principal may read them.
-    pub(crate) words: Option<Words>,
+    pub(crate) words: Option<CallContext>,
     /// The grant in force that the approval left or used, if the principal may revoke it.
     pub(crate) grant: Option<Grant>,
 }
@@ -53,7 +53,7 @@ impl Approvals {
         let VisibleCall { call, thread, .. } = &seen;
         let blocked = self.blocked(&read, gate, std::slice::from_ref(&seen)).await?;
         let source = read.hold_source(call).await?;
-        let history = read.decided_like(principal, &visibility, (call, thread)).await?;
+        let history = read.decided_like(principal, &visibility, call, thread).await?;
         let words = match self.shares_context(gate, principal, &seen) {
             true => Some(read.words_before(call).await?),
             false => None,

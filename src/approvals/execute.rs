@@ -10,7 +10,7 @@ use holdpoint_core::grant::Grant;
 use holdpoint_core::id::{ThreadId, ToolCallId};
 use holdpoint_core::input::Input;
 use holdpoint_store::permit::Permit;
-use holdpoint_store::{Again, Claim, Claimant, Claimed, LockedCall, StoreError, Write};
+use holdpoint_store::{Claim, ClaimOutcome, Claimant, LockedCall, Repeatability, StoreError, Write};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(super) enum ClaimResult {
     /// The call is claimed.
-    Claimed(Claimed),
+    Claimed(ClaimOutcome),
     /// The call is not approved any more.
     NotApproved,
     /// The call stays approved, and this process may not begin it.
@@ -84,8 +84,8 @@ impl Approvals {
             }
         };
         let (execution, error) = match claim.commit().await {
-            Claimed::Permitted(permit) => return Ok(Some(permit)),
-            Claimed::Unknown(execution, error) => (execution, error),
+            ClaimOutcome::Permitted(permit) => return Ok(Some(permit)),
+            ClaimOutcome::Unknown(execution, error) => (execution, error),
         };
         if let Ok(Some(permit)) = self.find_claim(call.id, execution, &error).await {
             return Ok(Some(Box::new(permit)));
@@ -162,7 +162,7 @@ impl Approvals {
     }
 
     /// Claims the call in the database. Returns `None` if another process has claimed it or has to run it.
-    pub(super) async fn take(&self, call: &ToolCall) -> Result<Option<Claimed>, StoreError> {
+    pub(super) async fn take(&self, call: &ToolCall) -> Result<Option<ClaimOutcome>, StoreError> {
         let gate = self.gate();
         let Some(tool) = self.runnable(&gate, call) else { return Ok(None) };
         let by = Claimant::Process(&self.owner);
@@ -252,11 +252,11 @@ impl Approvals {
     pub(super) async fn permit(
         &self,
         call: ToolCallId,
-        claimed: Claimed,
+        claimed: ClaimOutcome,
     ) -> Result<Option<Permit>, StoreError> {
         match claimed {
-            Claimed::Permitted(permit) => Ok(Some(*permit)),
-            Claimed::Unknown(execution, error) => self.find_claim(call, execution, &error).await,
+            ClaimOutcome::Permitted(permit) => Ok(Some(*permit)),
+            ClaimOutcome::Unknown(execution, error) => self.find_claim(call, execution, &error).await,
         }
     }
 
@@ -342,8 +342,8 @@ impl Approvals {
 }
 
 /// Whether the call may run again with this tool.
-fn again(tool: &Registered) -> Again {
-    if tool.spec.idempotent { Again::Harmless } else { Again::Never }
+fn again(tool: &Registered) -> Repeatability {
+    if tool.spec.idempotent { Repeatability::Harmless } else { Repeatability::Never }
 }
 
 /// Whether the tool of this process is the tool of the decision. After a deploy the tool may differ, and may

@@ -15,8 +15,8 @@ use holdpoint_core::input::Input;
 use holdpoint_core::input_bounds::WrongBounds;
 use holdpoint_core::policy::{MayDecide, Source};
 use holdpoint_store::{
-    GRANTS_MAX, GrantFacts, Granted, LockedCall, LockedThread, NewGrant, NoGrant, Page, StoreError, Thread,
-    Vote, Write,
+    GRANTS_MAX, GrantFacts, GrantsOwner, LockedCall, LockedThread, NewGrant, NoGrant, Page, StoreError,
+    Thread, Vote, Write,
 };
 
 /// Checks that only an approval is remembered.
@@ -131,7 +131,7 @@ impl Approvals {
         let inputs = covered_inputs(gate, covers, call, runs)?;
         let process = gate.remembering().process.as_deref();
         let facts = GrantFacts { call, by: &by.actor(), roles: by.roles(), inputs, until, uses };
-        write.to_grant((thread, root), facts, process).await?.map_err(|no_grant| {
+        write.to_grant(thread, root, facts, process).await?.map_err(|no_grant| {
             DecideError::not_remembered(match no_grant {
                 NoGrant::SessionDeleted => "a session whose root thread is not deleted".to_owned(),
                 NoGrant::TooMany => format!("fewer than {GRANTS_MAX} grants of the tool in the session"),
@@ -318,7 +318,7 @@ impl Approvals {
         let page = read.grants(&root, whose, as_of, before, size).await?;
         match whose {
             // For a principal without grants the session does not exist.
-            Granted::By(_) if page.items.is_empty() => Err(Denied::NotFound),
+            GrantsOwner::By(_) if page.items.is_empty() => Err(Denied::NotFound),
             _ => Ok(page),
         }
     }
@@ -345,13 +345,13 @@ impl Approvals {
     /// Whether this principal may revoke a grant in the session of a thread.
     pub(super) fn may_revoke(&self, principal: &Principal, thread: &Thread, grant: &Grant) -> bool {
         match self.whose(principal, thread, &principal.actor()) {
-            Granted::ByAnybody => true,
-            Granted::By(actor) => grant.by == actor,
+            GrantsOwner::ByAnybody => true,
+            GrantsOwner::By(actor) => grant.by == actor,
         }
     }
 
-    fn whose<'a>(&self, principal: &Principal, root: &Thread, actor: &'a str) -> Granted<'a> {
+    fn whose<'a>(&self, principal: &Principal, root: &Thread, actor: &'a str) -> GrantsOwner<'a> {
         let all = root.is_of(principal) || principal.has_one_of(&self.operators);
-        if all { Granted::ByAnybody } else { Granted::By(actor) }
+        if all { GrantsOwner::ByAnybody } else { GrantsOwner::By(actor) }
     }
 }

@@ -38,7 +38,7 @@ use holdpoint_core::id::{RequestId, ToolCallId};
 use holdpoint_core::policy::MayDecide;
 use holdpoint_core::tool_request::{Answer, Proposal, Question, Reply, RequestState, ToolRequest};
 use holdpoint_store::request_sender::{InputRequests, REQUESTS_MAX};
-use holdpoint_store::{Asked, RequestEnd, StoreError, VisibleRequest};
+use holdpoint_store::{RequestEnd, StoreError, StoredRequest, VisibleRequest};
 use serde_json::Value;
 use std::panic::AssertUnwindSafe;
 use tokio::time::{sleep, timeout};
@@ -107,7 +107,7 @@ impl InputRequests for Approvals {
     fn withdraw(&self, of: (ToolCallId, Execution), key: String) -> BoxFuture<'_, ()> {
         async move {
             let withdraw = async {
-                let request = self.store.read_once().await?.request_with(of, &key).await?;
+                let request = self.store.read_once().await?.request_with(of.0, of.1, &key).await?;
                 match request.filter(|request| request.state == RequestState::Open) {
                     Some(request) => self.end_request(&request, RequestState::Withdrawn).await,
                     None => Ok(()),
@@ -165,7 +165,7 @@ impl Approvals {
         // Before the request can be answered, so that no answer of this process is missed.
         let mut wake = self.wake_signal();
         let (write, time) = (self.store.urgent_write().await?, self.approval.answer_timeout);
-        let Some(asked) = write.ask(of, question, key, time, REQUESTS_MAX).await? else {
+        let Some(asked) = write.ask(of.0, of.1, question, key, time, REQUESTS_MAX).await? else {
             tracing::warn!(tool_call_id = %of.0, "a call may not ask any more; its request is cancelled");
             return Ok(Some(Answer::Cancel));
         };
@@ -238,7 +238,7 @@ impl Approvals {
     }
 
     /// Asks the handler about a request, unless the request ends first, and stores the answer.
-    async fn ask_handler_for(&self, asked: &Asked, over: &CancellationToken) {
+    async fn ask_handler_for(&self, asked: &StoredRequest, over: &CancellationToken) {
         let request = InputRequest::of(asked);
         let handler = &self.handler;
         let answering = AssertUnwindSafe(async { handler.answer(request).await }).catch_unwind();

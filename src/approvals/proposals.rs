@@ -78,7 +78,7 @@ impl Approvals {
         }
         let confirmed_by: Vec<String> = others.into_iter().chain([by.to_owned()]).collect();
         if !is_repeated {
-            write.content_proposed(locked, request, (by, &confirmed_by, missing));
+            write.content_proposed(locked, request, by, &confirmed_by, missing);
         }
         let proposed = Proposed { content_hash, confirmed_by, required: quorum.people };
         Ok(Agreed::NotYet { proposed, is_repeated })

@@ -26,7 +26,7 @@ use crate::agent::Work;
 use holdpoint_core::call::{Execution, Outcome, State, StateKind};
 use holdpoint_core::canonical::same;
 use holdpoint_core::id::{ExecId, ToolCallId};
-use holdpoint_store::{LockedCall, Settled};
+use holdpoint_store::{LockedCall, SettleOutcome};
 use serde_json::Value;
 
 /// The outcome of an execution, in the words of the service or the worker that knows it.
@@ -78,7 +78,8 @@ impl Approvals {
         let outcome = self.reported_outcome(report, execution);
         let result = self.gate().result_text(&outcome, call.edit().as_ref());
         let deadline = self.times.start_deadline;
-        let Settled::Ended(state) = write.settle(id, execution, &outcome, result.clone(), deadline).await?
+        let SettleOutcome::Ended(state) =
+            write.settle(id, execution, &outcome, result.clone(), deadline).await?
         else {
             return unsettled(&call.state, &outcome, &result);
         };

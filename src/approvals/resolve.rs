@@ -5,7 +5,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::call::{Outcome, StateKind};
 use holdpoint_core::decision::Surface;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_store::{Established, Finding};
+use holdpoint_store::{EstablishOutcome, Finding};
 
 /// The reason why a resolution is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub(crate) enum ResolveError {
     #[error(transparent)]
     Denied(#[from] Denied),
     /// The outcome of the call is not unknown.
-    #[error("the call is {}, not interrupted", .0.name())]
+    #[error("the call is {}, not interrupted", .0.word())]
     NotInterrupted(StateKind),
 }
 
@@ -48,10 +48,10 @@ impl Approvals {
         let (actor, surface) = (principal.actor(), Surface::Rest);
         let finding = Finding { outcome, actor: &actor, reason, surface };
         match write.establish(&locked, &finding, self.result_bytes).await? {
-            Established::Now => {}
-            Established::NotInterrupted(state) => return Err(ResolveError::NotInterrupted(state)),
+            EstablishOutcome::Now => {}
+            EstablishOutcome::NotInterrupted(state) => return Err(ResolveError::NotInterrupted(state)),
             // The calls of a thread that was purged exist for no principal.
-            Established::Erased => return Err(Denied::NotFound.into()),
+            EstablishOutcome::Erased => return Err(Denied::NotFound.into()),
         }
         write.commit().await?;
         self.wake_waiters_in(locked.thread.id);

@@ -7,7 +7,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::grant::Grant;
 use holdpoint_core::id::{ThreadId, ToolCallId};
-use holdpoint_core::policy::{ApprovalMode, InForce, Loosened, Rule, Ruling, SessionPolicy, Source};
+use holdpoint_core::policy::{ApprovalMode, InForce, LoosenedPolicy, Rule, Ruling, SessionPolicy, Source};
 use holdpoint_store::{ListedSession, LockedThread, Page, SessionScope, StoreError, Thread, Write};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -165,8 +165,8 @@ impl Approvals {
         }
         if !operates && let Some(loosened) = gate.loosened(&before, policy) {
             return Err(match loosened {
-                Loosened::Tool(tool) => PolicyError::Loosened(tool.to_owned()),
-                Loosened::Mode => PolicyError::ModeLoosened,
+                LoosenedPolicy::Tool(tool) => PolicyError::Loosened(tool.to_owned()),
+                LoosenedPolicy::Mode => PolicyError::ModeLoosened,
             });
         }
         let waiting = write.pending_holds_of_session(root.id).await?;

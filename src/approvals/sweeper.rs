@@ -41,7 +41,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::{RunId, ToolCallId};
-use holdpoint_store::{Claimed, Due, DueCall, StoreError, Swept};
+use holdpoint_store::{ClaimOutcome, DueCall, MoveReason, StoreError, Swept};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl Approvals {
         Ok(())
     }
 
-    async fn sweep_calls(&self, due: Due) -> Result<(), StoreError> {
+    async fn sweep_calls(&self, due: MoveReason) -> Result<(), StoreError> {
         let mut after: Option<DueCall> = None;
         loop {
             // With the clock that set the deadlines.
@@ -163,7 +163,7 @@ impl Approvals {
     }
 
     /// Runs a claimed call. The lookup of an unknown claim takes time, and a sweep must not wait for it.
-    async fn run_swept(&self, call: &ToolCall, claimed: Claimed) {
+    async fn run_swept(&self, call: &ToolCall, claimed: ClaimOutcome) {
         match self.permit(call.id, claimed).await {
             Ok(Some(permit)) => {
                 self.executor.metrics.swept("claimed");

@@ -2,7 +2,7 @@
 
 use super::Approvals;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_store::{Doubtful, ResolvedBy, StoreError};
+use holdpoint_store::{InterruptedCall, ResolvedBy, StoreError};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Approvals {
         }
     }
 
-    async fn verify_call(&self, doubtful: Doubtful, _asked: Verification) {
+    async fn verify_call(&self, doubtful: InterruptedCall, _asked: Verification) {
         let tool_call_id = doubtful.due.id;
         let ask = async {
             // The semaphore is never closed.

@@ -31,7 +31,7 @@ use holdpoint_core::hex::hex;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::progress::Progress;
 use holdpoint_store::permit::Permit;
-use holdpoint_store::{ApprovedCall, Claimant, Settled};
+use holdpoint_store::{ApprovedCall, Claimant, SettleOutcome};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
@@ -272,12 +272,12 @@ impl Approvals {
         let deadline = self.times.start_deadline;
         let settled = write.settle_permitted(&permitted, &outcome, result.clone(), deadline).await?;
         let state = match settled {
-            Settled::Ended(state) => state.kind(),
-            Settled::Again => StateKind::Approved,
-            Settled::Nothing if is_repeat(&call.state, &outcome, &result) => {
+            SettleOutcome::Ended(state) => state.kind(),
+            SettleOutcome::Again => StateKind::Approved,
+            SettleOutcome::Nothing if is_repeat(&call.state, &outcome, &result) => {
                 return Ok(Reported { state: call.state.kind(), replayed: true });
             }
-            Settled::Nothing => return Err(WorkerError::Over(Box::new(permitted.call.state))),
+            SettleOutcome::Nothing => return Err(WorkerError::Over(Box::new(permitted.call.state))),
         };
         let now = write.now();
         write.commit().await?;

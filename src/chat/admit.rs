@@ -13,7 +13,9 @@ use holdpoint_core::Principal;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::UserWords;
 use holdpoint_core::run::{Run, RunOptions};
-use holdpoint_store::{Extent, LockedThread, NewRun, Question, StoreError, Thread, Transcript, Which, Write};
+use holdpoint_store::{
+    CallsToCancel, Extent, LockedThread, NewRun, Question, StoreError, Thread, Transcript, Write,
+};
 use holdpoint_stream::ClientTraits;
 use std::collections::HashSet;
 
@@ -217,7 +219,7 @@ impl Chat {
             _ if transcript.pending_count() == 0 => Ok(false),
             WhilePending::Defer => Ok(false),
             WhilePending::Cancel => {
-                write.cancel_calls(thread, Which::Pending, &principal.actor()).await?;
+                write.cancel_calls(thread, CallsToCancel::Pending, &principal.actor()).await?;
                 Ok(true)
             }
             WhilePending::Reject => Err(AdmitError::AwaitingApproval),

@@ -16,7 +16,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::call::State;
 use holdpoint_core::message::Step;
 use holdpoint_core::run::{Run, RunStatus, TurnError};
-use holdpoint_core::turn::{Spent, TurnEvent};
+use holdpoint_core::turn::{SpentTokens, TurnEvent};
 use holdpoint_store::{LockedThread, StoreError, Thread, Write};
 use holdpoint_stream::ClientTraits;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Chat {
         let span = span(&thread, &waiting.run);
         let task = async move {
             if let Err(error) = waiter.run(&principal, thread, &waiting).await {
-                let (error, spent) = (internal(&error), Spent::default());
+                let (error, spent) = (internal(&error), SpentTokens::default());
                 waiter.log.emit(TurnEvent::Failed { error, spent });
             }
         };

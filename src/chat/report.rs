@@ -7,7 +7,7 @@ use holdpoint_core::id::MessageId;
 use holdpoint_core::message::Usage;
 use holdpoint_core::replay::replay;
 use holdpoint_core::run::{RunStatus, TurnError};
-use holdpoint_core::turn::{FinishReason, HeldCallStatus, Spent, TurnEvent};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, SpentTokens, TurnEvent};
 use holdpoint_store::Transcript;
 
 /// The number of decisions that a client gets which does not say what it shows: the latest ones.
@@ -65,7 +65,7 @@ fn decided(transcript: &Transcript, message: Option<MessageId>) -> impl Iterator
 /// Returns the last event of a stream without a turn. The client has nothing after this step.
 pub(super) fn end(view: &StoredView, step: i32, error: Option<TurnError>) -> TurnEvent<'static> {
     let message = view.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
-    let spent = Spent { turn: Usage::default(), message };
+    let spent = SpentTokens { turn: Usage::default(), message };
     if let Some(error) = error {
         return TurnEvent::Failed { error, spent };
     }

@@ -14,7 +14,7 @@ use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::id::{RunId, ToolCallId};
 use holdpoint_core::message::{Part, Step, StepStatus, Usage};
 use holdpoint_core::run::{Run, TurnError, TurnErrorCode};
-use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
+use holdpoint_core::turn::{FinishReason, HeldCallStatus, RenderedResult, SpentTokens, TurnEvent};
 use holdpoint_store::{ProgressMark, Read, Store, StoreError, StoredStep, TailedTurn, Thread, TurnEnd};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -218,7 +218,7 @@ struct TailCursor {
     held: Option<Vec<HeldCallStatus>>,
     /// The finish reason of the last complete step.
     reason: FinishReason,
-    spent: Spent,
+    spent: SpentTokens,
     /// The usage of the steps before the turn.
     before: Option<Usage>,
 }
@@ -236,7 +236,7 @@ impl TailCursor {
             finished: false,
             held: None,
             reason: FinishReason::Other,
-            spent: Spent::default(),
+            spent: SpentTokens::default(),
             before,
         }
     }

@@ -8,10 +8,10 @@ use futures::FutureExt;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::RunId;
 use holdpoint_core::run::{Run, TurnError, TurnErrorCode};
-use holdpoint_core::turn::{FinishReason, Spent, TurnEvent};
+use holdpoint_core::turn::{FinishReason, SpentTokens, TurnEvent};
 use holdpoint_metrics::Metrics;
 use holdpoint_models::LanguageModel;
-use holdpoint_store::{Lease, LockedThread, Renewed, StoreError, Thread, Transcript, TurnEnd, Write};
+use holdpoint_store::{Lease, LockedThread, RenewalOutcome, StoreError, Thread, Transcript, TurnEnd, Write};
 use std::fmt::Display;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
@@ -27,7 +27,7 @@ impl Drop for TurnTask {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Without an event the client would post again and again.
-            let (error, spent) = (TurnError::internal(), Spent::default());
+            let (error, spent) = (TurnError::internal(), SpentTokens::default());
             self.log.emit(TurnEvent::Failed { error, spent });
         }
         self.log.close();
@@ -100,7 +100,7 @@ impl TurnTask {
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease, &start_committed);
         continued.into_iter().for_each(|event| self.log.emit(event));
-        let mut spent = Spent::default();
+        let mut spent = SpentTokens::default();
         let last = match self.run_agent(&lease, first, start_committed, &heartbeat, &mut spent).await {
             Ok(Some(ended)) => Box::pin(self.end(&lease, ended, spent)).await,
             Ok(None) => return self.report_no_start(),
@@ -113,7 +113,7 @@ impl TurnTask {
     /// same, and a request that found the run since then reads the log, which must have an end. The sweeper closes the run
     /// with the same error.
     pub(super) fn report_no_start(&self) {
-        let (error, spent) = (TurnError::interrupted(), Spent::default());
+        let (error, spent) = (TurnError::interrupted(), SpentTokens::default());
         self.log.emit(TurnEvent::Failed { error, spent });
     }
 
@@ -131,7 +131,7 @@ impl TurnTask {
             async move {
                 // Before the commit there is no lease to renew.
                 if start_committed.await.is_err() {
-                    return Ok(Renewed::Lost);
+                    return Ok(RenewalOutcome::Lost);
                 }
                 let write = store.urgent_write().await?;
                 let renewed = write.renew_turn(&lease).await?;
@@ -147,7 +147,7 @@ impl TurnTask {
         first: Result<FirstStep, TurnError>,
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
-        spent: &mut Spent,
+        spent: &mut SpentTokens,
     ) -> Result<Option<Ended>, TurnError> {
         let (model, first) = (self.chat.model_of(&lease.run)?, first?);
         let approvals = &self.chat.approvals;
@@ -159,7 +159,7 @@ impl TurnTask {
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.
-    async fn end(&self, lease: &Lease, ended: Ended, spent: Spent) -> TurnEvent<'static> {
+    async fn end(&self, lease: &Lease, ended: Ended, spent: SpentTokens) -> TurnEvent<'static> {
         let Ended { end, reason, is_committed } = ended;
         let ended = if is_committed {
             self.after_end(lease, &end);
@@ -175,7 +175,7 @@ impl TurnTask {
         }
     }
 
-    async fn fail(&self, lease: &Lease, error: TurnError, spent: Spent) -> TurnEvent<'static> {
+    async fn fail(&self, lease: &Lease, error: TurnError, spent: SpentTokens) -> TurnEvent<'static> {
         match self.commit_end(lease, TurnEnd::Failed(error.clone())).await {
             Ok(Some(TurnEnd::Cancelled)) => return TurnEvent::Cancelled { spent },
             Ok(Some(TurnEnd::Completed)) => {

@@ -45,7 +45,7 @@ use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_core::endpoint::Endpoint;
 use holdpoint_core::event::{Event, EventType};
 use holdpoint_egress::Reach;
-use holdpoint_metrics::{EndpointFound, Metrics};
+use holdpoint_metrics::{EndpointValues, Metrics};
 use holdpoint_store::{EndpointEvents, Read, Store, StoreError};
 pub(crate) use hook::{HookAnswer, HookRefusal, InboundHook, UnreadableReport};
 use receiver::Receiver;
@@ -174,7 +174,7 @@ impl Deliveries {
     }
 
     /// Returns the values of the endpoints that only the database has. Reads nothing if there are no endpoints.
-    pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointFound>, StoreError> {
+    pub(crate) async fn measured(&self, read: &Read) -> Result<Vec<EndpointValues>, StoreError> {
         if self.receivers.is_empty() {
             return Ok(Vec::new());
         }

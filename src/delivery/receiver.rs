@@ -7,7 +7,7 @@ use crate::approvals::Approvals;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::ChannelKind;
 use holdpoint_core::link::LinkTarget;
-use holdpoint_store::{Attempted, DueEvent, EndpointEvents, Read, SentMessage, Store, StoreError};
+use holdpoint_store::{AttemptOutcome, DueEvent, EndpointEvents, Read, SentMessage, Store, StoreError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -160,7 +160,7 @@ impl Receiver {
         outgoing: &Outgoing<'_>,
         earlier: Option<&SentMessage>,
         AttemptTime { now, until }: AttemptTime,
-    ) -> Result<Attempted, FailedAttempt> {
+    ) -> Result<AttemptOutcome, FailedAttempt> {
         let endpoint = self.name.as_str();
         let call = outgoing.due.event.call.as_ref().map(|call| call.id);
         match &outgoing.content {

@@ -8,11 +8,12 @@ use crate::approvals::{Approvals, title_of};
 use crate::config::{self, AuthMode, Config, ConfigError};
 use crate::tools::gate::Gate;
 use holdpoint_core::Principal;
-use holdpoint_core::call::{RiskLevel, State, ToolCall};
+use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Decision, Verdict};
 use holdpoint_core::delegation::actor_of;
 use holdpoint_core::event::Event;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::link::LinkTarget;
 use holdpoint_core::obstacle::Obstacle;
 use holdpoint_core::policy::MayDecide;
@@ -135,13 +136,13 @@ impl Recipient {
             actor: decider.map_or_else(|| event.actor.clone(), |decision| decision.by.clone()),
             edited: match &call.decision {
                 Some(decision) => decision.edited,
-                None => event.data.get("edited") == Some(&Value::Bool(true)),
+                None => matches!(event.facts(), EventData::Voted { edited: true, .. }),
             },
             title: title_of(registry, &call.name),
             tool_name: call.name.clone(),
             call_id: call.id.to_string(),
             requester: thread.actor(),
-            risk: risk(call),
+            risk: call.risk.word(),
             input_hash: gate.shown_hash(call),
             deadline: call.expires_at,
             urgent_at: urgent_at(occasion, event, call),
@@ -177,7 +178,7 @@ impl Recipient {
     }
 
     fn is_delegate(&self, event: &Event) -> bool {
-        event.data.get("to").and_then(Value::as_str) == Some(actor_of(&self.reader.user_id).as_str())
+        matches!(event.facts(), EventData::Delegated { to, .. } if to == actor_of(&self.reader.user_id))
     }
 }
 
@@ -213,13 +214,5 @@ fn urgent_at(occasion: Occasion, event: &Event, call: &ToolCall) -> Option<Times
         Occasion::Held | Occasion::Escalated | Occasion::Delegated => {
             call.remind_at.or_else(|| call.expires_at.map(|deadline| deadline.minus(URGENT)))
         }
-    }
-}
-
-fn risk(call: &ToolCall) -> &'static str {
-    match call.risk {
-        RiskLevel::Low => "low",
-        RiskLevel::Medium => "medium",
-        RiskLevel::High => "high",
     }
 }

@@ -2,7 +2,7 @@
 
 use super::channel::FailedAttempt;
 use holdpoint_core::endpoint::{Failure, FailureAction};
-use holdpoint_egress::Unanswered;
+use holdpoint_egress::RequestFailure;
 use reqwest::Response;
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const BUSY: [u16; 2] = [429, 503];
 
 /// Returns what a request to an endpoint came to. Only a status of success is a delivery. The body of an answer is not
 /// read.
-pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), FailedAttempt> {
+pub(super) fn outcome(answered: Result<Response, RequestFailure>) -> Result<(), FailedAttempt> {
     match answered {
         Ok(response) => of_response(&response),
         Err(unanswered) => Err(failed(unanswered)),
@@ -22,10 +22,10 @@ pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), Fail
 }
 
 /// Returns the failed attempt of a request without an answer.
-pub(super) fn failed(unanswered: Unanswered) -> FailedAttempt {
+pub(super) fn failed(unanswered: RequestFailure) -> FailedAttempt {
     let (failure, why) = match unanswered {
-        Unanswered::NotSent(why) => (Failure::NotSent, why),
-        Unanswered::Unknown(why) => (Failure::NoAnswer, why),
+        RequestFailure::NotSent(why) => (Failure::NotSent, why),
+        RequestFailure::Unknown(why) => (Failure::NoAnswer, why),
     };
     FailedAttempt::again(failure, why)
 }

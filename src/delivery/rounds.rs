@@ -5,7 +5,7 @@ use super::channel::FailedAttempt;
 use super::receiver::{AttemptTime, Outgoing, PreparedEvent, Receiver};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::{Endpoint, EndpointState};
-use holdpoint_store::{Attempted, Delivery, LeasedEndpoint, NextEvent, Read, StoreError, Then};
+use holdpoint_store::{AfterDelivery, AttemptOutcome, Delivery, LeasedEndpoint, NextEvent, Read, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -231,10 +231,10 @@ impl Deliveries {
                 Some(NextDelivery::NoneUpTo { passed, .. }) => (passed.max(seq), None),
                 Some(NextDelivery::NoTool) | None => (seq, None),
             };
-            let then = if following.is_some() { Then::Hold(lease) } else { Then::Release };
+            let then = if following.is_some() { AfterDelivery::Hold(lease) } else { AfterDelivery::Release };
             held_since = Instant::now();
             let write = self.store.write().await?;
-            let holds = write.delivered(&mut delivery, (&attempted, up_to), then).await?;
+            let holds = write.delivered(&mut delivery, &attempted, up_to, then).await?;
             write.commit().await?;
             match following {
                 Some(following) if holds => outgoing = following,
@@ -318,11 +318,11 @@ impl Deliveries {
     }
 
     /// Counts an attempt after which the delivery continues.
-    fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: &Attempted) {
+    fn count(&self, receiver: &Receiver, outgoing: &Outgoing<'_>, attempted: &AttemptOutcome) {
         let outcome = match attempted {
-            Attempted::Accepted | Attempted::Posted(..) => "delivered",
-            Attempted::Unneeded => return,
-            Attempted::Refused(status) => {
+            AttemptOutcome::Accepted | AttemptOutcome::Posted(..) => "delivered",
+            AttemptOutcome::Unneeded => return,
+            AttemptOutcome::Refused(status) => {
                 let (endpoint, event) = (&receiver.name, &outgoing.due.event.event_id);
                 tracing::error!(endpoint, event, status, "a message was refused, and is not sent again");
                 "refused"

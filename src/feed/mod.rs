@@ -39,7 +39,7 @@ pub(crate) use subscription::Subscription;
 pub(crate) use tenant_signal::TenantSignal;
 
 use crate::agent::Tasks;
-use holdpoint_store::{EventFilter, EventReader, Range, Read, Store, StoreError, Touched};
+use holdpoint_store::{AffectedReaders, EventFilter, EventReader, Range, Read, Store, StoreError};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
 
@@ -54,7 +54,7 @@ struct Batch {
     /// All events up to this number have their numbers.
     last: i64,
     /// Whom the new events touch; `None` if unknown.
-    touched: Option<Touched>,
+    touched: Option<AffectedReaders>,
 }
 
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! The sequencer: has events numbered, and notifies the subscriptions of this process.
 
 use super::{Batch, Feed};
-use holdpoint_store::{Left, Notification, Notifications, StoreError, Touched};
+use holdpoint_store::{AffectedReaders, Notification, Notifications, StoreError, UnnumberedEvents};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -76,10 +76,10 @@ impl Feed {
             match done {
                 Ok(Ok((last, left))) => {
                     (known, fails) = (last, false);
-                    if left == Left::More {
+                    if left == UnnumberedEvents::More {
                         next_pass = Instant::now();
                     }
-                    if left != Left::Nothing {
+                    if left != UnnumberedEvents::Nothing {
                         self.store.committed_signal().notify_one();
                     }
                 }
@@ -105,7 +105,7 @@ impl Feed {
 
     /// Does the due work and notifies subscriptions of events after `known`. Returns the last number, and
     /// which events are left.
-    async fn catch_up(&self, due: Due, known: i64) -> Result<(i64, Left), StoreError> {
+    async fn catch_up(&self, due: Due, known: i64) -> Result<(i64, UnnumberedEvents), StoreError> {
         let (last, touched, left) = match due {
             Due::Pass => {
                 let pass = self.store.number_events().await?;
@@ -116,7 +116,7 @@ impl Feed {
             Due::Look | Due::Poll => {
                 let found = self.store.read_once().await?.numbered().await?;
                 let is_left = found.unnumbered && matches!(due, Due::Poll);
-                (found.last, None, if is_left { Left::All } else { Left::Nothing })
+                (found.last, None, if is_left { UnnumberedEvents::All } else { UnnumberedEvents::Nothing })
             }
         };
         if last > known && self.batches.receiver_count() > 0 {
@@ -132,7 +132,7 @@ impl Feed {
         Ok((last, left))
     }
 
-    fn notify(&self, last: i64, touched: Option<Touched>) {
+    fn notify(&self, last: i64, touched: Option<AffectedReaders>) {
         // There may be no subscriptions.
         let _listeners = self.batches.send(Arc::new(Batch { last, touched }));
     }

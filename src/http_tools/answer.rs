@@ -144,11 +144,11 @@ fn value(body: String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdpoint_egress::Unanswered;
+    use holdpoint_egress::RequestFailure;
     use serde_json::json;
 
     fn late() -> ServiceResponse {
-        Unanswered::late().into()
+        RequestFailure::late().into()
     }
 
     fn status(status: u16, body: &str) -> ServiceResponse {

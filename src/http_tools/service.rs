@@ -3,7 +3,7 @@
 use super::answer::{ACCEPTED, ServiceResponse};
 use holdpoint_egress::signed_post::{Message, SignedPost};
 use holdpoint_egress::standard_webhooks::Signer;
-use holdpoint_egress::{Reach, Unanswered, chain};
+use holdpoint_egress::{Reach, RequestFailure, chain};
 use reqwest::Response;
 use serde::Serialize;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Service {
                     };
                 }
                 Ok(Err(error)) => return ServiceResponse::Unknown(chain(error)),
-                Err(_elapsed) => return Unanswered::late().into(),
+                Err(_elapsed) => return RequestFailure::late().into(),
             }
         }
         ServiceResponse::Status {
@@ -82,11 +82,11 @@ impl Service {
     }
 }
 
-impl From<Unanswered> for ServiceResponse {
-    fn from(unanswered: Unanswered) -> Self {
+impl From<RequestFailure> for ServiceResponse {
+    fn from(unanswered: RequestFailure) -> Self {
         match unanswered {
-            Unanswered::NotSent(why) => Self::NotSent(why),
-            Unanswered::Unknown(why) => Self::Unknown(why),
+            RequestFailure::NotSent(why) => Self::NotSent(why),
+            RequestFailure::Unknown(why) => Self::Unknown(why),
         }
     }
 }

@@ -27,7 +27,7 @@ impl Sheet {
         }
         let mut complete = Vec::new();
         for word in call.complete_card() {
-            match CardPart::named(&word) {
+            match CardPart::of_word(&word) {
                 Some(part) => complete.push(part),
                 None => {
                     return Some(format!(

@@ -11,7 +11,7 @@ use super::screen::{Form, Screen};
 use crate::config;
 use clap::Args;
 use holdpoint_core::visible::visible;
-use holdpoint_egress::{Broken, Frame, Frames};
+use holdpoint_egress::{BrokenStream, Frame, Frames};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -179,8 +179,8 @@ impl Watching<'_> {
             let data = match frame {
                 Ok(Some(Ok(Frame::Event { data, .. } | Frame::Document(data)))) => data,
                 Ok(Some(Ok(Frame::Comment))) => continue,
-                Ok(Some(Err(Broken::Stream(why)))) => return Ok(ControlFlow::Continue(visible(&why))),
-                Ok(Some(Err(Broken::Event(why)))) => return Ok(ControlFlow::Continue(why.to_owned())),
+                Ok(Some(Err(BrokenStream::Stream(why)))) => return Ok(ControlFlow::Continue(visible(&why))),
+                Ok(Some(Err(BrokenStream::Event(why)))) => return Ok(ControlFlow::Continue(why.to_owned())),
                 Ok(None) => return Ok(ControlFlow::Continue("the server ended the stream".to_owned())),
                 Err(_) => return Ok(ControlFlow::Continue("the server is silent".to_owned())),
             };

@@ -1,7 +1,7 @@
 //! The tools of a server as they are now. The tools of MCP servers come and go while the server runs.
 
 use super::{Registered, ToolRegistry};
-use holdpoint_core::definition::{Acceptance, Accepted, LeftOut};
+use holdpoint_core::definition::{Acceptance, Accepted, UnusableTool};
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -89,7 +89,7 @@ impl CurrentTools {
     }
 
     /// Replaces the tools of an MCP server, and those that cannot be used. The operator's rules apply to the new ones by their names.
-    pub(crate) fn replace(&self, server: &str, tools: Vec<Registered>, left_out: Vec<LeftOut>) {
+    pub(crate) fn replace(&self, server: &str, tools: Vec<Registered>, left_out: Vec<UnusableTool>) {
         let mut current = self.0.write();
         let mut next = ToolRegistry::clone(&current);
         let is_of_server =

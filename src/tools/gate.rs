@@ -18,8 +18,8 @@ use holdpoint_core::id::GrantId;
 use holdpoint_core::input::Input;
 use holdpoint_core::output::Output;
 use holdpoint_core::policy::{
-    ApprovalMode, InForce, Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy,
-    Source,
+    ApprovalMode, InForce, Judgement, LoosenedPolicy, Policy, PolicyRequest, Requirement, Ruling,
+    SessionPolicy, Source,
 };
 use holdpoint_core::remote::Remote;
 use holdpoint_core::secrets::{Edit, SecretPaths};
@@ -376,7 +376,7 @@ impl Gate {
         &'a self,
         from: &'a SessionPolicy,
         to: &'a SessionPolicy,
-    ) -> Option<Loosened<'a>> {
+    ) -> Option<LoosenedPolicy<'a>> {
         let tools = self.registry.specs().map(|spec| (spec.name.as_str(), spec.hil));
         self.settings.policy.loosened(from, to, tools)
     }

@@ -11,7 +11,7 @@ use crate::config::ToolRules;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint_core::canonical::{canonical_hash, inexact_numbers};
-use holdpoint_core::definition::{Acceptance, LeftOut};
+use holdpoint_core::definition::{Acceptance, UnusableTool};
 use holdpoint_core::headline::FilledHeadline;
 use holdpoint_core::pointer;
 use holdpoint_core::remote::Remote;
@@ -383,7 +383,7 @@ pub struct ToolRegistry {
     /// The MCP servers, whose tools come and go.
     pub(super) servers: Vec<ServerTools>,
     /// The tools of MCP servers that cannot be used.
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<UnusableTool>,
     /// The operator's rules, also for tools that are not there now.
     pub(super) rules: BTreeMap<String, ToolRules>,
 }
@@ -493,7 +493,7 @@ impl ToolRegistry {
     }
 
     /// Returns the tools of MCP servers that cannot be used.
-    pub(crate) fn left_out(&self) -> &[LeftOut] {
+    pub(crate) fn left_out(&self) -> &[UnusableTool] {
         &self.left_out
     }
 

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use holdpoint_core::call::Outcome;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::input::Input;
-use holdpoint_core::owner::{Next, Round, TaskId};
+use holdpoint_core::owner::{InputRound, NextAction, TaskId};
 use holdpoint_core::progress::Progress;
 use holdpoint_core::tool_request::{Answer, Question};
 use holdpoint_store::permit::Conversation;
@@ -37,7 +37,7 @@ pub(crate) trait RemoteServer: Send + Sync {
     fn send_again<'a>(
         &'a self,
         call: SentCall<'a>,
-        round: &'a Round,
+        round: &'a InputRound,
         answers: BTreeMap<String, Answer>,
     ) -> BoxFuture<'a, Again>;
 }
@@ -80,7 +80,7 @@ pub(crate) enum Again {
     /// The call has another outcome.
     Failed(Outcome),
     /// The call continues.
-    Next(Next),
+    Next(NextAction),
     /// The answer is lost, or cannot be used.
     Unknown,
 }

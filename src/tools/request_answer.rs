@@ -5,7 +5,7 @@ use super::registry::{ERRORS_MAX, MESSAGE_BYTES_MAX};
 use holdpoint_core::input::Input;
 use holdpoint_core::pointer;
 use holdpoint_core::text::cut;
-use holdpoint_store::waited::Waited;
+use holdpoint_store::waited::WaitedTime;
 use jsonschema::PatternOptions;
 use serde_json::Value;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) struct TimeLimit {
 }
 
 /// Completes at the limit of the time, without the time that the call waits for people meanwhile.
-pub(crate) async fn time_without_waits(limit: TimeLimit, waited: &Waited) {
+pub(crate) async fn time_without_waits(limit: TimeLimit, waited: &WaitedTime) {
     let (began, before) = (Instant::now(), waited.total());
     loop {
         let passed = began.elapsed().saturating_sub(waited.total().saturating_sub(before));
@@ -69,7 +69,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_time_limit_leaves_out_the_time_of_waits() {
-        let (waited, began) = (Waited::default(), Clock::now());
+        let (waited, began) = (WaitedTime::default(), Clock::now());
         let limit = TimeLimit { quiet: Duration::from_millis(50), whole: Duration::from_secs(60) };
         let waiting = waited.begin();
         let ends = time_without_waits(limit, &waited);
@@ -79,7 +79,7 @@ mod tests {
         };
         tokio::join!(ends, answers);
         assert!(began.elapsed() >= Duration::from_millis(240), "{:?}", began.elapsed());
-        let waited = Waited::default();
+        let waited = WaitedTime::default();
         let ends = time_without_waits(limit, &waited);
         tokio::time::timeout(Duration::from_secs(30), ends).await.unwrap();
     }

@@ -31,8 +31,8 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     route_table::write(root)
 }
 
-/// Checks the length of the README, the links of all pages, the tests that pages name, the words of comments, and the
-/// tables that are made of the code.
+/// Checks the length of the README, the links of all pages, the tests that pages name, the words of comments, the
+/// names of types, and the tables that are made of the code.
 pub(crate) fn check(root: &Path) -> Result<()> {
     route_table::check(root)?;
     let mut wrong = Vec::new();
@@ -54,6 +54,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         }
     }
     wrong.extend(private_words(root)?);
+    wrong.extend(vague_types(root)?);
     for line in &wrong {
         println!("{line}");
     }
@@ -121,6 +122,71 @@ fn private_word(line: &str) -> Option<&'static str> {
         .collect();
     let text = format!(" {} ", words.join(" "));
     PRIVATE_WORDS.into_iter().find(|word| text.contains(&format!(" {word} ")))
+}
+
+/// The types whose whole name is one of [`VAGUE_NAMES`].
+fn vague_types(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for file in layout::listed_files(root)? {
+        if !file.ends_with(".rs") || !NAMED_TYPES.iter().any(|folder| file.starts_with(folder)) {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&file)).with_context(|| format!("could not read {file}"))?;
+        for (at, line) in (1..).zip(text.lines()) {
+            if let Some(name) = vague_name(line) {
+                found.push(format!("{file}:{at}: the type {name:?} does not say what it is"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The folders whose types have names that say what they are.
+const NAMED_TYPES: [&str; 6] = ["src/", "crates/", "serve/", "torture/", "bench/", "xtask/"];
+
+/// Names that say nothing alone: words of a sentence, such as `Then`, and what happened to a thing that the name leaves
+/// out, such as `Touched`.
+const VAGUE_NAMES: [&str; 31] = [
+    "AsOf",
+    "Asking",
+    "Attempted",
+    "Broken",
+    "Delegated",
+    "Doubtful",
+    "Erased",
+    "Established",
+    "Fails",
+    "Folded",
+    "FoundAt",
+    "Gap",
+    "Joined",
+    "Left",
+    "LeftOut",
+    "Lent",
+    "Listed",
+    "Loosened",
+    "Meant",
+    "Numbered",
+    "OnPage",
+    "Reaped",
+    "Recovered",
+    "Scanned",
+    "Sent",
+    "Spent",
+    "Tell",
+    "Touched",
+    "Waited",
+    "Waits",
+    "Which",
+];
+
+/// The vague name of the type that this line defines, if it does.
+fn vague_name(line: &str) -> Option<&'static str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.find(|word| matches!(*word, "struct" | "enum" | "trait" | "type"))?;
+    let name = words.next()?;
+    VAGUE_NAMES.into_iter().find(|vague| *vague == name)
 }
 
 fn pages(root: &Path) -> Result<Vec<PathBuf>> {
@@ -247,6 +313,18 @@ mod tests {
         assert_eq!(private_word("// Nobody, here."), Some("nobody"));
         for line in ["let nobody = 1; // told", "/// The event `hold.told`.", "/// Understands tolding."] {
             assert_eq!(private_word(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_vague_name_is_found_where_a_type_is_defined() {
+        for line in
+            ["pub(crate) struct Left {", "enum Left<'a> {", "    type Left = ();", "pub trait Left: Sized {"]
+        {
+            assert_eq!(vague_name(line), Some("Left"), "{line}");
+        }
+        for line in ["struct LeftEvents;", "    Left(u8),", "// struct Left", "let kind = Left::new();"] {
+            assert_eq!(vague_name(line), None, "{line}");
         }
     }
 

@@ -25,6 +25,7 @@ use super::output::Output;
 use super::preview::Preview;
 use super::secrets::{Edit, SecretPaths};
 use super::text::{cut, without_nul};
+use crate::vocabulary;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -102,50 +103,59 @@ impl ToolCall {
     }
 }
 
-macro_rules! state_kinds {
-    ($($kind:ident $name:literal,)+) => {
-        /// The states of a call, without the facts of each state.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum StateKind {
-            $(#[doc = concat!("See [`State::", stringify!($kind), "`].")] $kind,)+
-        }
+vocabulary! {
+    /// The state of a tool call. `pending` waits for a decision; `approved` and `executing` continue by themselves; the
+    /// others are final.
+    pub enum StateKind as "ToolCallState" {
+        /// See [`State::Pending`].
+        Pending = "pending",
+        /// See [`State::Approved`].
+        Approved = "approved",
+        /// See [`State::Executing`].
+        Executing = "executing",
+        /// See [`State::Succeeded`].
+        Succeeded = "succeeded",
+        /// See [`State::Failed`].
+        Failed = "failed",
+        /// See [`State::Interrupted`].
+        Interrupted = "interrupted",
+        /// See [`State::Rejected`].
+        Rejected = "rejected",
+        /// See [`State::Expired`].
+        Expired = "expired",
+        /// See [`State::Cancelled`].
+        Cancelled = "cancelled",
+        /// See [`State::Invalid`].
+        Invalid = "invalid",
+    }
 
-        impl StateKind {
-            const ALL: &[Self] = &[$(Self::$kind),+];
-
-            /// Returns the name of the state in the documentation, for people, logs and metrics.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $name,)+
-                }
-            }
-
-            /// Returns the state with this name.
-            pub fn named(name: &str) -> Option<Self> {
-                Self::ALL.iter().find(|kind| kind.name() == name).copied()
-            }
-        }
-
-        /// The names of all states.
-        pub const CALL_STATES: [&str; 10] = [$($name),+];
-    };
+    /// The harm that a tool can do.
+    pub enum RiskLevel {
+        /// The tool reads, or its effect is easily undone.
+        Low = "low",
+        /// The tool changes something that matters.
+        Medium = "medium",
+        /// The effect of the tool cannot be undone.
+        High = "high",
+    }
 }
 
-state_kinds! {
-    Pending "pending",
-    Approved "approved",
-    Executing "executing",
-    Succeeded "succeeded",
-    Failed "failed",
-    Interrupted "interrupted",
-    Rejected "rejected",
-    Expired "expired",
-    Cancelled "cancelled",
-    Invalid "invalid",
+impl StateKind {
+    /// Returns the label that a page shows for a held call. The states after an approval share the label
+    /// `approved`.
+    pub const fn label(self) -> Self {
+        match self {
+            Self::Executing | Self::Succeeded | Self::Failed => Self::Approved,
+            other => other,
+        }
+    }
 }
+
+/// The words of all states.
+pub const CALL_STATES: [&str; 10] = StateKind::WORDS;
 
 /// The states that need a person: a decision about a pending call, or the outcome of an interrupted call.
-pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.name(), StateKind::Interrupted.name()];
+pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.word(), StateKind::Interrupted.word()];
 
 /// The state of a call, with the facts of that state. Each variant names what moves the call on.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,20 +168,20 @@ pub enum State {
     /// the result deadline.
     Executing(Approval, Execution),
     /// The call ran and returned this output.
-    Succeeded(Approval, Execution, Value, End),
+    Succeeded(Approval, Execution, Value, CallEnd),
     /// The call ran and failed. Without an execution the call never ran.
-    Failed(Approval, Option<Execution>, End),
+    Failed(Approval, Option<Execution>, CallEnd),
     /// The call may have run. A late result of the same execution, the tool's `verify`, or an operator can
     /// still settle the call.
-    Interrupted(Approval, Execution, End),
+    Interrupted(Approval, Execution, CallEnd),
     /// A decider rejected the call, or the policy forbids it.
-    Rejected(End),
+    Rejected(CallEnd),
     /// No decision arrived in time.
-    Expired(End),
+    Expired(CallEnd),
     /// The call was withdrawn before it ran. It may have been approved before.
-    Cancelled(Option<Approval>, End),
+    Cancelled(Option<Approval>, CallEnd),
     /// The call cannot run.
-    Invalid(End),
+    Invalid(CallEnd),
 }
 
 /// An approval.
@@ -212,7 +222,7 @@ pub enum ExecutedBy {
 
 /// The end of a call, for the model and for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub struct CallEnd {
     /// The text that the model reads.
     pub result: String,
     /// The time of the end.
@@ -235,17 +245,6 @@ pub enum Outcome {
     /// The outcome is unknown because the process that ran the call has died, or because the tool lost track of
     /// its effect. An idempotent call is started again.
     Lost,
-}
-
-/// The harm that a tool can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RiskLevel {
-    /// The tool reads, or its effect is easily undone.
-    Low,
-    /// The tool changes something that matters.
-    Medium,
-    /// The effect of the tool cannot be undone.
-    High,
 }
 
 impl ToolCall {
@@ -352,7 +351,7 @@ impl ToolCall {
     }
 
     /// Returns the end of the call, if the call has ended.
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&CallEnd> {
         self.state.end()
     }
 
@@ -422,11 +421,11 @@ macro_rules! end_of {
 
 impl State {
     /// Returns the end of the call, if the call has ended.
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&CallEnd> {
         end_of!(self)
     }
 
-    pub(super) fn end_mut(&mut self) -> Option<&mut End> {
+    pub(super) fn end_mut(&mut self) -> Option<&mut CallEnd> {
         end_of!(self)
     }
 
@@ -446,18 +445,14 @@ impl State {
         }
     }
 
-    /// Returns the name of the state in the documentation, for people and logs.
-    pub const fn name(&self) -> &'static str {
-        self.kind().name()
+    /// Returns the word of the state.
+    pub const fn word(&self) -> &'static str {
+        self.kind().word()
     }
 
-    /// Returns the label that a page shows for a held call. The states after an approval share the label
-    /// `approved`.
+    /// Returns the label that a page shows for a held call.
     pub const fn label(&self) -> StateKind {
-        match self.kind() {
-            StateKind::Executing | StateKind::Succeeded | StateKind::Failed => StateKind::Approved,
-            other => other,
-        }
+        self.kind().label()
     }
 }
 

@@ -51,11 +51,13 @@ pub fn same_object(one: &Map<String, Value>, other: &Map<String, Value>) -> bool
 
 /// Compares two numbers exactly.
 pub fn compare_numbers(one: &Number, other: &Number) -> Ordering {
-    match (Exact::of(one), Exact::of(other)) {
-        (Exact::Integer(one), Exact::Integer(other)) => one.cmp(&other),
-        (Exact::Double(one), Exact::Double(other)) => one.partial_cmp(&other).unwrap_or(Ordering::Equal),
-        (Exact::Integer(one), Exact::Double(other)) => integer_to_double(one, other),
-        (Exact::Double(one), Exact::Integer(other)) => integer_to_double(other, one).reverse(),
+    match (ExactNumber::of(one), ExactNumber::of(other)) {
+        (ExactNumber::Integer(one), ExactNumber::Integer(other)) => one.cmp(&other),
+        (ExactNumber::Double(one), ExactNumber::Double(other)) => {
+            one.partial_cmp(&other).unwrap_or(Ordering::Equal)
+        }
+        (ExactNumber::Integer(one), ExactNumber::Double(other)) => integer_to_double(one, other),
+        (ExactNumber::Double(one), ExactNumber::Integer(other)) => integer_to_double(other, one).reverse(),
     }
 }
 
@@ -70,9 +72,9 @@ pub fn is_safe_integer(number: &Number) -> bool {
 /// (ECMA-262, Number::toString) parses here to the same number. That text has no exponent below 1e21 and at
 /// most 17 significant digits: for 2^63 it is `9223372036854776000`.
 fn is_shown_exactly(number: &Number) -> bool {
-    match Exact::of(number) {
-        Exact::Integer(_) => is_safe_integer(number),
-        Exact::Double(double) => {
+    match ExactNumber::of(number) {
+        ExactNumber::Integer(_) => is_safe_integer(number),
+        ExactNumber::Double(double) => {
             let text = ryu_js::Buffer::new().format_finite(double).to_owned();
             strict_json::parse(&text, 0).is_ok_and(|read| same(&read, &Value::Number(number.clone())))
         }
@@ -111,12 +113,12 @@ fn find_inexact(pointer: &str, value: &Value, found: &mut Vec<(String, String)>)
 }
 
 /// A number as the parser represents it.
-enum Exact {
+enum ExactNumber {
     Integer(i128),
     Double(f64),
 }
 
-impl Exact {
+impl ExactNumber {
     fn of(number: &Number) -> Self {
         match (number.as_i128(), number.as_f64()) {
             (Some(integer), _) => Self::Integer(integer),
@@ -174,12 +176,12 @@ fn write_value(text: &mut String, value: &Value) {
 }
 
 fn write_number(text: &mut String, number: &Number) {
-    let _infallible = match Exact::of(number) {
-        Exact::Integer(integer) => write!(text, "{integer}"),
+    let _infallible = match ExactNumber::of(number) {
+        ExactNumber::Integer(integer) => write!(text, "{integer}"),
         // Minus zero is zero.
-        Exact::Double(0.0) => write!(text, "0"),
-        Exact::Double(double) if double.fract() == 0.0 => write!(text, "{double:.0}"),
-        Exact::Double(double) => write!(text, "{}", ryu_js::Buffer::new().format_finite(double)),
+        ExactNumber::Double(0.0) => write!(text, "0"),
+        ExactNumber::Double(double) if double.fract() == 0.0 => write!(text, "{double:.0}"),
+        ExactNumber::Double(double) => write!(text, "{}", ryu_js::Buffer::new().format_finite(double)),
     };
 }
 

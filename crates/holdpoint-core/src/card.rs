@@ -3,37 +3,25 @@
 //! The hash of an approval covers more than the inputs. A surface that leaves a part out offers a rejection and the way
 //! to a complete card, and no approval.
 
-/// A part of a card that the hash of an approval covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CardPart {
-    /// The inputs that the model proposed.
-    Inputs,
-    /// The secrets in the inputs, as they are. A part of the card only if the risk is not low.
-    Secrets,
-    /// The inputs that the operator sets.
-    Constants,
-    /// What the tool says that the call would do, or why it says nothing.
-    Preview,
-    /// What an MCP server says about the tool, if no operator has accepted that.
-    Definition,
+use crate::vocabulary;
+
+vocabulary! {
+    /// A part of a card.
+    pub enum CardPart {
+        /// The inputs that the model proposed.
+        Inputs = "inputs",
+        /// The secrets in the inputs, as they are. A part of the card only if the risk is not low.
+        Secrets = "secrets",
+        /// The inputs that the operator sets.
+        Constants = "constants",
+        /// What the tool says that the call would do, or why it says nothing.
+        Preview = "preview",
+        /// What an MCP server says about the tool, if no operator has accepted that.
+        Definition = "definition",
+    }
 }
 
 impl CardPart {
-    /// All parts, in the order of a card.
-    pub const ALL: [Self; 5] =
-        [Self::Inputs, Self::Secrets, Self::Constants, Self::Preview, Self::Definition];
-
-    /// Returns the word for the part in lists, streams and messages.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Inputs => "inputs",
-            Self::Secrets => "secrets",
-            Self::Constants => "constants",
-            Self::Preview => "preview",
-            Self::Definition => "definition",
-        }
-    }
-
     /// Returns the name of the part in sentences.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,11 +31,6 @@ impl CardPart {
             Self::Preview => "the preview",
             Self::Definition => "the definition",
         }
-    }
-
-    /// Returns the part with this word.
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.word() == word)
     }
 }
 
@@ -68,14 +51,6 @@ mod tests {
                 assert_eq!(may_offer_approval(&complete, &shown), lacks_nothing, "{complete:?} {shown:?}");
             }
         }
-    }
-
-    #[test]
-    fn each_part_has_a_word_of_its_own() {
-        for part in CardPart::ALL {
-            assert_eq!(CardPart::named(part.word()), Some(part));
-        }
-        assert_eq!(CardPart::named("headline"), None);
     }
 
     fn subsets() -> impl Iterator<Item = Vec<CardPart>> {

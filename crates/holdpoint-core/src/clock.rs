@@ -1,5 +1,7 @@
 //! The sources of time and of fresh ids. Callers receive a clock instead of reading the machine's.
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Debug;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -54,6 +56,19 @@ impl Timestamp {
             .ok()
             .and_then(|at| at.format(RFC3339_MICROS).ok())
             .unwrap_or_else(|| "1970-01-01T00:00:00.000000Z".to_owned())
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_rfc3339())
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::of_rfc3339(&text).ok_or_else(|| D::Error::custom("expected a moment in RFC 3339"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::clock::Timestamp;
 use super::input::Input;
+use crate::vocabulary;
 
 /// A decision as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,76 +29,49 @@ pub struct Decision {
     pub remember: Option<Remember>,
 }
 
-/// The possible verdicts about a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The call may run.
-    Approve,
-    /// The call must not run.
-    Reject,
-    /// No decision arrived in time.
-    Expire,
-    /// The call was withdrawn.
-    Cancel,
-}
-
-impl Verdict {
-    /// Returns the name of the verdict in the documentation, for people, logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Reject => "reject",
-            Self::Expire => "expire",
-            Self::Cancel => "cancel",
-        }
-    }
-}
-
 /// Maximum length of the reason of a decision, in characters.
 pub const REASON_MAX: usize = 2000;
 
-/// The surface through which a decision arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Surface {
-    /// A route of the HTTP interface.
-    Rest,
-    /// The parts of a chat's body, where pages put their decisions.
-    Stream,
-    /// A message of a WebSocket.
-    Websocket,
-    /// A command at a terminal.
-    Terminal,
-    /// A button of a message in Slack.
-    Slack,
-    /// The approval handler of a process.
-    Handler,
-    /// The policy, without a person.
-    Policy,
-    /// The sweeper of the server, which closes calls after a deadline or a crash.
-    Sweeper,
-}
-
-impl Surface {
-    /// Returns the name of the surface in the documentation, for people, logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rest => "rest",
-            Self::Stream => "stream",
-            Self::Websocket => "websocket",
-            Self::Terminal => "terminal",
-            Self::Slack => "slack",
-            Self::Handler => "handler",
-            Self::Policy => "policy",
-            Self::Sweeper => "sweeper",
-        }
+vocabulary! {
+    /// The verdict of a decision: `approve` and `reject` of a person, a handler or the policy, `expire` of the deadline,
+    /// `cancel` of a cancellation.
+    pub enum Verdict {
+        /// The call may run.
+        Approve = "approve",
+        /// The call must not run.
+        Reject = "reject",
+        /// No decision arrived in time.
+        Expire = "expire",
+        /// The call was withdrawn.
+        Cancel = "cancel",
     }
-}
 
-/// The scope of an approval beyond its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remember {
-    /// All matching calls of the same session.
-    Session,
+    /// The surface on which a decision arrived.
+    pub enum Surface {
+        /// A route of the HTTP interface.
+        Rest = "rest",
+        /// The parts of a chat's body, where pages put their decisions.
+        Stream = "stream",
+        /// A message of a WebSocket.
+        Websocket = "websocket",
+        /// A command at a terminal.
+        Terminal = "terminal",
+        /// A button of a message in Slack.
+        Slack = "slack",
+        /// The approval handler of a process.
+        Handler = "handler",
+        /// The policy, without a person.
+        Policy = "policy",
+        /// The sweeper of the server, which closes calls after a deadline or a crash.
+        Sweeper = "sweeper",
+    }
+
+    /// The scope of an approval beyond its call. `session`: the approval covers later calls of the same tool in the session
+    /// without a hold, until the tool's schema changes.
+    pub enum Remember {
+        /// All matching calls of the same session.
+        Session = "session",
+    }
 }
 
 /// A decision that a person or a handler makes about a held call.

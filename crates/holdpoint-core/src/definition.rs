@@ -2,6 +2,7 @@
 
 use super::clock::Timestamp;
 use super::visible::escaped_lines;
+use crate::vocabulary;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outpu
 
 /// The definition of a tool, as its server lists it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedDefinition {
     /// The name of the tool in holdpoint.
     pub tool_name: String,
     /// The hash of the definition, its server included.
@@ -21,7 +22,7 @@ pub struct Listed {
 
 /// A listed tool that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct UnusableTool {
     /// The name of the server.
     pub server: String,
     /// The name of the tool at the server, in a form that can be read.
@@ -56,28 +57,29 @@ pub enum Acceptance {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unaccepted {
     /// Why it is not.
-    pub cause: Cause,
+    pub cause: DefinitionCause,
     /// The hash of the definition.
     pub hash: String,
     /// How the definition differs from the accepted one, or from none.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DefinitionChange>,
 }
 
-/// Why a definition is not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// Another definition of the tool is accepted.
-    Changed,
-    /// No definition of the tool was ever accepted.
-    New,
-    /// What is accepted could not be read, or the listing could not be recorded.
-    Unknown,
+vocabulary! {
+    /// Why a definition is not accepted.
+    pub enum DefinitionCause as "DefinitionCause" {
+        /// Another definition of the tool is accepted.
+        Changed = "changed",
+        /// No definition of the tool was ever accepted.
+        New = "new",
+        /// What is accepted could not be read, or the listing could not be recorded.
+        Unknown = "unknown",
+    }
 }
 
 /// A field of a definition that differs from the accepted one. The texts are for people: characters that hide or reverse
 /// text are replaced by their numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct DefinitionChange {
     /// The name of the field.
     pub field: &'static str,
     /// The accepted value, if there is one.
@@ -98,13 +100,17 @@ impl Acceptance {
 
 impl Unaccepted {
     /// Returns a listed definition that differs from the accepted one with this text, or from none.
-    pub fn new(listed: &Listed, cause: Cause, accepted: Option<&str>) -> Self {
+    pub fn new(listed: &ListedDefinition, cause: DefinitionCause, accepted: Option<&str>) -> Self {
         let (before, now) = (accepted.map(fields).unwrap_or_default(), fields(&listed.text));
         let change = |field| {
             let value = |fields: &Map<String, Value>| fields.get(field).filter(|it| !it.is_null()).cloned();
             let (before, now) = (value(&before), value(&now));
             let readable = |value: Option<Value>| value.map(|value| readable(&value));
-            (before != now).then(|| Change { field, accepted: readable(before), current: readable(now) })
+            (before != now).then(|| DefinitionChange {
+                field,
+                accepted: readable(before),
+                current: readable(now),
+            })
         };
         Self { cause, hash: listed.hash.clone(), changes: FIELDS.into_iter().filter_map(change).collect() }
     }
@@ -112,22 +118,15 @@ impl Unaccepted {
     /// Returns the reason for which calls of the tool ask.
     pub fn reason(&self, tool: &str) -> String {
         match self.cause {
-            Cause::Changed => {
+            DefinitionCause::Changed => {
                 format!("the MCP server of {tool} has changed the definition, and no operator accepted it")
             }
-            Cause::New => format!("{tool} is new at its MCP server, and no operator accepted its definition"),
-            Cause::Unknown => format!("whether the definition of {tool} is accepted could not be read"),
-        }
-    }
-}
-
-impl Cause {
-    /// Returns the word for the cause.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::New => "new",
-            Self::Unknown => "unknown",
+            DefinitionCause::New => {
+                format!("{tool} is new at its MCP server, and no operator accepted its definition")
+            }
+            DefinitionCause::Unknown => {
+                format!("whether the definition of {tool} is accepted could not be read")
+            }
         }
     }
 }
@@ -148,33 +147,33 @@ fn readable(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn listed(text: &str) -> Listed {
-        Listed { tool_name: "s__t".to_owned(), hash: "h".to_owned(), text: text.to_owned() }
+    fn listed(text: &str) -> ListedDefinition {
+        ListedDefinition { tool_name: "s__t".to_owned(), hash: "h".to_owned(), text: text.to_owned() }
     }
 
     #[test]
     fn the_changes_of_a_definition_are_its_fields_that_differ() {
         let before = r#"{"annotations":null,"description":"Reads.","inputSchema":{"type":"object"},"name":"t","title":"T"}"#;
         let now = r#"{"annotations":{"readOnlyHint":true},"description":"Reads.\u202e\n","inputSchema":{"type":"object"},"name":"t","title":null}"#;
-        let change = |field, accepted: Option<&str>, current: Option<&str>| Change {
+        let change = |field, accepted: Option<&str>, current: Option<&str>| DefinitionChange {
             field,
             accepted: accepted.map(str::to_owned),
             current: current.map(str::to_owned),
         };
         assert_eq!(
-            Unaccepted::new(&listed(now), Cause::Changed, Some(before)).changes,
+            Unaccepted::new(&listed(now), DefinitionCause::Changed, Some(before)).changes,
             [
                 change("title", Some("T"), None),
                 change("description", Some("Reads."), Some("Reads.\\u{202e}\n")),
                 change("annotations", None, Some("{\n  \"readOnlyHint\": true\n}")),
             ]
         );
-        let new = Unaccepted::new(&listed(before), Cause::New, None);
+        let new = Unaccepted::new(&listed(before), DefinitionCause::New, None);
         assert_eq!(
             new.changes.iter().map(|change| change.field).collect::<Vec<_>>(),
             ["name", "title", "description", "inputSchema"]
         );
-        let unreadable = Unaccepted::new(&listed(before), Cause::Changed, Some("{"));
+        let unreadable = Unaccepted::new(&listed(before), DefinitionCause::Changed, Some("{"));
         assert_eq!(unreadable.changes, new.changes);
     }
 }

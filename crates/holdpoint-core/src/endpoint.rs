@@ -1,6 +1,7 @@
 //! Endpoints: receivers of the events of a tenant, one after the other, with retries.
 
 use super::clock::Timestamp;
+use crate::vocabulary;
 use std::time::Duration;
 
 /// The wait after the first failed attempt. It doubles with each further one.
@@ -47,34 +48,28 @@ pub struct Refusals {
     pub status: u16,
 }
 
-/// The way in which an endpoint gets events, without the facts of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChannelKind {
-    /// One signed request for each event.
-    Webhook,
-    /// One mail for each event that is of concern to the recipient.
-    Mail,
-    /// One request of a filled template for each event that is of concern to the recipient.
-    Template,
-    /// One message in Slack for each call that is of concern to the recipient.
-    Slack,
-    /// One message to a topic of ntfy for each event that is of concern to the recipient.
-    Ntfy,
-}
+vocabulary! {
+    /// The way in which an endpoint gets events: a signed request for each, or a message for those that concern the recipient.
+    pub enum ChannelKind as "WebhookChannel" {
+        /// One signed request for each event (`[[webhooks]]`).
+        Webhook = "webhook",
+        /// One mail for each event that concerns the recipient (`[[notify]]`).
+        Mail = "mail",
+        /// One request of a filled template for each event that concerns the recipient (`[[notify]]` with `url`).
+        Template = "template",
+        /// One message in Slack for each call that concerns the recipient (`[[notify]]` with `slack`).
+        Slack = "slack",
+        /// One message to a topic of ntfy for each event that concerns the recipient (`[[notify]]` with `ntfy`).
+        Ntfy = "ntfy",
+    }
 
-impl ChannelKind {
-    /// All channels.
-    pub const ALL: [Self; 5] = [Self::Webhook, Self::Mail, Self::Template, Self::Slack, Self::Ntfy];
-
-    /// Returns the name of the channel for people, rows and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Webhook => "webhook",
-            Self::Mail => "mail",
-            Self::Template => "template",
-            Self::Slack => "slack",
-            Self::Ntfy => "ntfy",
-        }
+    /// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A recipient by mail or in Slack is
+    /// disabled for the second reason only.
+    pub enum DisabledReason {
+        /// The address of a webhook or a template answered that it is gone for good.
+        Gone = "gone",
+        /// The attempts failed for three days.
+        FailedTooLong = "failed_too_long",
     }
 }
 
@@ -110,15 +105,6 @@ pub struct Failures {
     pub since: Timestamp,
     /// What came of the last one.
     pub last: Failure,
-}
-
-/// Why an endpoint is disabled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DisabledReason {
-    /// The address of a webhook or a template answered that it is gone for good.
-    Gone,
-    /// The attempts failed for three days.
-    FailedTooLong,
 }
 
 /// What came of a failed attempt.

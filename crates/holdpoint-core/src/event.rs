@@ -2,69 +2,72 @@
 
 use super::call::{StateKind, ToolCall};
 use super::clock::Timestamp;
+use super::event_data::EventData;
+use crate::vocabulary;
 use serde_json::{Map, Value};
 
-/// The types of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventType {
-    /// The model made a call.
-    ToolCalled,
-    /// The call was held for an approval.
-    ToolRequiresApproval,
-    /// The policy forbids the call. There was no approval.
-    ToolBlocked,
-    /// The call was approved.
-    ToolApproved,
-    /// A person approved the call, and more people have to.
-    ToolVoted,
-    /// The call was rejected.
-    ToolRejected,
-    /// A person's decision was refused and changed nothing.
-    ToolDecisionRefused,
-    /// The call waits longer for its decision.
-    ToolExtended,
-    /// An approver delegated the call to another person.
-    ToolDelegated,
-    /// A person that may decide the call has read its secret inputs.
-    ToolInputsRevealed,
-    /// People were reminded of the deadline of the call.
-    ToolReminded,
-    /// Further roles may decide the call.
-    ToolEscalated,
-    /// No decision arrived in time.
-    ToolExpired,
-    /// The call was withdrawn and did not run.
-    ToolCancelled,
-    /// An execution was claimed.
-    ToolStarted,
-    /// A service accepted the call, owns it now, and reports its outcome later.
-    ToolAccepted,
-    /// The tool reported its progress. Not each report is an event.
-    ToolProgressed,
-    /// The tool asked people for an answer while its call ran.
-    ToolInputRequested,
-    /// A person proposed or confirmed an answer to the request, and more people have to confirm it.
-    ToolInputProposed,
-    /// The request was answered, expired or withdrawn.
-    ToolInputEnded,
-    /// The call ran and returned an output.
-    ToolSucceeded,
-    /// The call ran and failed, or could not run.
-    ToolFailed,
-    /// The outcome of the call is unknown.
-    ToolInterrupted,
-    /// A run started.
-    RunStarted,
-    /// The run waits for held calls, or for calls that child runs, workers or owners execute.
-    RunWaiting,
-    /// The run resumed.
-    RunResumed,
-    /// The run gave its final answer, or the user sent a later message.
-    RunCompleted,
-    /// The run failed.
-    RunFailed,
-    /// The run was cancelled.
-    RunCancelled,
+vocabulary! {
+    /// The type of an event, in the past tense.
+    pub enum EventType {
+        /// The model made a call.
+        ToolCalled = "tool.called",
+        /// The call was held for an approval.
+        ToolRequiresApproval = "tool.requires_approval",
+        /// The policy forbids the call. There was no approval.
+        ToolBlocked = "tool.blocked",
+        /// The call was approved.
+        ToolApproved = "tool.approved",
+        /// The call was rejected.
+        ToolRejected = "tool.rejected",
+        /// A person's decision was refused and changed nothing.
+        ToolDecisionRefused = "tool.decision_refused",
+        /// The call waits longer for its decision.
+        ToolExtended = "tool.extended",
+        /// An approver delegated the call to another person.
+        ToolDelegated = "tool.delegated",
+        /// A person that may decide the call has read its secret inputs.
+        ToolInputsRevealed = "tool.inputs_revealed",
+        /// People were reminded of the deadline of the call.
+        ToolReminded = "tool.reminded",
+        /// A person approved the call, and more people have to.
+        ToolVoted = "tool.voted",
+        /// Further roles may decide the call.
+        ToolEscalated = "tool.escalated",
+        /// No decision arrived in time.
+        ToolExpired = "tool.expired",
+        /// The call was withdrawn and did not run.
+        ToolCancelled = "tool.cancelled",
+        /// An execution was claimed.
+        ToolStarted = "tool.started",
+        /// A service accepted the call, owns it now, and reports its outcome later.
+        ToolAccepted = "tool.accepted",
+        /// The tool reported its progress. Not each report is an event.
+        ToolProgressed = "tool.progressed",
+        /// The tool asked people for an answer while its call ran.
+        ToolInputRequested = "tool.input_requested",
+        /// A person proposed or confirmed an answer to the request, and more people have to confirm it.
+        ToolInputProposed = "tool.input_proposed",
+        /// The request was answered, expired or withdrawn.
+        ToolInputEnded = "tool.input_ended",
+        /// The call ran and returned an output.
+        ToolSucceeded = "tool.succeeded",
+        /// The call ran and failed, or could not run.
+        ToolFailed = "tool.failed",
+        /// The outcome of the call is unknown.
+        ToolInterrupted = "tool.interrupted",
+        /// A run started.
+        RunStarted = "run.started",
+        /// The run waits for held calls, or for calls that child runs, workers or owners execute.
+        RunWaiting = "run.waiting",
+        /// The run resumed.
+        RunResumed = "run.resumed",
+        /// The run gave its final answer, or the user sent a later message.
+        RunCompleted = "run.completed",
+        /// The run failed.
+        RunFailed = "run.failed",
+        /// The run was cancelled.
+        RunCancelled = "run.cancelled",
+    }
 }
 
 impl EventType {
@@ -132,6 +135,13 @@ pub struct Event {
     pub tool_call_id: Option<String>,
     /// The call, if it can be read.
     pub call: Option<ToolCall>,
+}
+
+impl Event {
+    /// Returns the data, as far as this version can read them.
+    pub fn facts(&self) -> EventData {
+        EventData::read(&self.data)
+    }
 }
 
 /// The actors of the server itself, in events and decisions.

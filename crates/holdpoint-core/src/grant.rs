@@ -21,7 +21,7 @@ pub struct Grant {
     /// The time from which the grant covers no call. `None`: the grant ends when it is revoked.
     pub until: Option<Timestamp>,
     /// How many later calls the grant covers. `None`: any number.
-    pub uses: Option<Uses>,
+    pub uses: Option<GrantUses>,
     /// The granter: `user:<sub>` and the like.
     pub by: String,
     /// The granter's roles at that time.
@@ -45,7 +45,7 @@ pub enum CoveredInputs {
 
 /// The number of later calls that a grant covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Uses {
+pub struct GrantUses {
     /// The number at the approval.
     pub given: u32,
     /// The number of calls that may still run.
@@ -109,7 +109,7 @@ pub enum RequestedInputs {
 
 /// The process and the time for which grants are read.
 #[derive(Debug, Clone, Copy)]
-pub struct AsOf<'a> {
+pub struct GrantsAsOf<'a> {
     /// The process in which the grants count, if they end with their process.
     pub process: Option<&'a str>,
     /// A grant whose time is over at this moment does not count.
@@ -130,8 +130,8 @@ pub struct Remembering {
 
 impl Remembering {
     /// Returns this process at this time.
-    pub fn as_of(&self, now: Timestamp) -> AsOf<'_> {
-        AsOf { process: self.process.as_deref(), now }
+    pub fn as_of(&self, now: Timestamp) -> GrantsAsOf<'_> {
+        GrantsAsOf { process: self.process.as_deref(), now }
     }
 
     /// Whether the setting lets a grant for these inputs count.

@@ -2,9 +2,8 @@
 //!
 //! The domain knows JSON values, because the inputs and outputs of tools are such values. It also knows that
 //! pages show calls, that a model reads texts, and that messages and calls are stored, but not in which form.
-//! The words and the JSON of the tables are in `store`, those of the streams in `stream`, and those of the
-//! models' servers in `models`. A value has at most one name, the one in the documentation, for people, logs,
-//! metrics and routes. A change of that name changes neither a row nor a byte of a stream.
+//! The JSON of the tables is in `store`, that of the streams in `stream`, and that of the models' servers in
+//! `models`. A value of a small set has one [word](vocabulary) everywhere.
 
 #![warn(missing_docs)]
 
@@ -20,6 +19,7 @@ pub mod definition;
 pub mod delegation;
 pub mod endpoint;
 pub mod event;
+pub mod event_data;
 pub mod grant;
 pub mod headline;
 pub mod hex;
@@ -54,6 +54,7 @@ pub mod tool_definition;
 pub mod tool_request;
 pub mod turn;
 pub mod visible;
+pub mod vocabulary;
 pub mod wire_id;
 
 /// The user of a request. Everything that is read or changed for the request belongs to this user, or is

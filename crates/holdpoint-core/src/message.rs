@@ -4,6 +4,7 @@ use super::call::ToolCall;
 use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId, ToolCallId};
 use super::text::{cut, without_nul};
+use crate::vocabulary;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
@@ -69,18 +70,48 @@ pub enum Body {
     Assistant(Vec<Step>),
 }
 
-/// The status of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageStatus {
-    /// The message is whole, or it ends with a hold.
-    Complete,
-    /// A turn is writing the message.
-    Streaming,
-    /// The turn ended early. A continuation writes the next step of the message.
-    Interrupted,
-    /// An edit or a regenerate replaced the message. The message is kept, but neither shown nor sent to the
-    /// model.
-    Superseded,
+vocabulary! {
+    /// The author of a message.
+    pub enum Role as "MessageRole" {
+        /// The user.
+        User = "user",
+        /// The model, with its tools.
+        Assistant = "assistant",
+    }
+
+    /// The status of a message. `streaming`: a turn is writing it. `interrupted`: the turn ended before the message was
+    /// complete. `superseded`: an edit or another response replaced it.
+    pub enum MessageStatus {
+        /// The message is whole, or it ends with a hold.
+        Complete = "complete",
+        /// A turn is writing the message.
+        Streaming = "streaming",
+        /// The turn ended early. A continuation writes the next step of the message.
+        Interrupted = "interrupted",
+        /// An edit or a regenerate replaced the message. The message is kept, but neither shown nor sent to the
+        /// model.
+        Superseded = "superseded",
+    }
+
+    /// Whether a step was written whole.
+    pub enum StepStatus {
+        /// A turn is writing the step.
+        Streaming = "streaming",
+        /// The step is whole. Its calls are stored with it.
+        Complete = "complete",
+        /// The step broke off. Pages show it; the model never receives it.
+        Interrupted = "interrupted",
+    }
+}
+
+impl Body {
+    /// Returns the author of a message with this content.
+    pub const fn role(&self) -> Role {
+        match self {
+            Self::User(_) => Role::User,
+            Self::Assistant(_) => Role::Assistant,
+        }
+    }
 }
 
 /// One model call and its answer.
@@ -127,17 +158,6 @@ impl Window {
             refused: self.refused.into_iter().chain(other.refused).min(),
         }
     }
-}
-
-/// Whether a step was written whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepStatus {
-    /// A turn is writing the step.
-    Streaming,
-    /// The step is whole. Its calls are stored with it.
-    Complete,
-    /// The step broke off. Pages show it; the model never receives it.
-    Interrupted,
 }
 
 /// A part of a step.

@@ -1,5 +1,25 @@
 //! Obstacles of an approval: cards, lists, messages and the terminal name the obstacle in place of a button.
 
+use crate::vocabulary;
+
+vocabulary! {
+    /// The kind of a reason.
+    pub enum ObstacleKind as "CannotApproveCode" {
+        /// Other people approve the call.
+        Forbidden = "forbidden",
+        /// The policy forbids the call.
+        Blocked = "blocked",
+        /// The stored inputs cannot be read.
+        Unreadable = "unreadable",
+        /// The tool is not available now.
+        ToolUnavailable = "tool_unavailable",
+        /// The proposed inputs do not fit the tool now.
+        InvalidInputs = "invalid_inputs",
+        /// This person has approved the call already.
+        AlreadyApproved = "already_approved",
+    }
+}
+
 /// Why an approval of a pending call would be refused now, or would not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
@@ -21,15 +41,15 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Returns the word for the obstacle in lists and streams.
-    pub const fn word(&self) -> &'static str {
+    /// Returns the kind of the obstacle.
+    pub const fn kind(&self) -> ObstacleKind {
         match self {
-            Self::Forbidden => "forbidden",
-            Self::Blocked(_) => "blocked",
-            Self::Unreadable => "unreadable",
-            Self::ToolUnavailable => "tool_unavailable",
-            Self::InvalidInputs(_) => "invalid_inputs",
-            Self::AlreadyApproved { .. } => "already_approved",
+            Self::Forbidden => ObstacleKind::Forbidden,
+            Self::Blocked(_) => ObstacleKind::Blocked,
+            Self::Unreadable => ObstacleKind::Unreadable,
+            Self::ToolUnavailable => ObstacleKind::ToolUnavailable,
+            Self::InvalidInputs(_) => ObstacleKind::InvalidInputs,
+            Self::AlreadyApproved { .. } => ObstacleKind::AlreadyApproved,
         }
     }
 

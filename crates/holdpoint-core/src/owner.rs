@@ -21,35 +21,35 @@ pub struct RemoteWork {
     /// The name of the server in the configuration.
     pub server: String,
     /// How the call continues.
-    pub next: Next,
+    pub next: NextAction,
 }
 
 /// How a call continues after an answer of its MCP server without a result.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAction {
     /// The server does the work as this task.
     Task(TaskId),
     /// The server does nothing before it gets the call again, with answers.
-    Round(Round),
+    Round(InputRound),
 }
 
 /// What an MCP server needs before it continues a call: answers of people, and its own state. The call is sent again
 /// with both, once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Round {
+pub struct InputRound {
     /// The name of the tool at the server.
     pub tool: String,
     /// The number of the round in the execution, from 1.
     pub number: u32,
     /// The questions by their keys at the server. `None` is cancelled without asking.
-    pub forms: BTreeMap<String, Option<Form>>,
+    pub forms: BTreeMap<String, Option<InputForm>>,
     /// The state of the server, which it gets back as it is.
     pub state: Option<String>,
 }
 
 /// A question of a round, with the characters escaped that a reader cannot see.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Form {
+pub struct InputForm {
     /// The text for the person.
     pub message: String,
     /// The JSON Schema of the content of an answer.
@@ -63,12 +63,12 @@ pub const STATE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum length of a round as JSON, in bytes.
 const ROUND_BYTES_MAX: usize = 512 * 1024;
 
-impl Round {
+impl InputRound {
     /// Returns the round after this number of rounds, if it is within the limits.
     pub fn after(
         rounds: u32,
         tool: String,
-        forms: BTreeMap<String, Option<Form>>,
+        forms: BTreeMap<String, Option<InputForm>>,
         state: Option<String>,
     ) -> Option<Self> {
         let fits = rounds < ROUNDS_MAX && state.as_ref().is_none_or(|it| it.len() <= STATE_BYTES_MAX);
@@ -97,7 +97,7 @@ impl TaskId {
     }
 }
 
-impl fmt::Debug for Next {
+impl fmt::Debug for NextAction {
     /// Leaves out the id, the state and the questions, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,8 +117,8 @@ mod tests {
             assert!(TaskId::new(wrong.to_owned()).is_none(), "{wrong:?}");
         }
         let state = Some("canary".to_owned());
-        let round = Round::after(0, "canary".to_owned(), BTreeMap::new(), state).unwrap();
-        for next in [Next::Task(TaskId::new("canary".to_owned()).unwrap()), Next::Round(round)] {
+        let round = InputRound::after(0, "canary".to_owned(), BTreeMap::new(), state).unwrap();
+        for next in [NextAction::Task(TaskId::new("canary".to_owned()).unwrap()), NextAction::Round(round)] {
             let work = Some(RemoteWork { server: "s".to_owned(), next });
             assert!(!format!("{:?}", Owner { within: Duration::ZERO, work }).contains("canary"));
         }
@@ -127,13 +127,13 @@ mod tests {
     #[test]
     fn a_round_beyond_the_limits_is_none() {
         let round = |rounds, state: &str| {
-            Round::after(rounds, "t".to_owned(), BTreeMap::new(), Some(state.to_owned()))
+            InputRound::after(rounds, "t".to_owned(), BTreeMap::new(), Some(state.to_owned()))
         };
         assert_eq!(round(9, &"x".repeat(STATE_BYTES_MAX)).unwrap().number, 10);
         assert!(round(0, &"x".repeat(STATE_BYTES_MAX + 1)).is_none());
         assert!(round(10, "x").is_none());
-        let form = Form { message: "x".repeat(ROUND_BYTES_MAX), schema: Input::new() };
+        let form = InputForm { message: "x".repeat(ROUND_BYTES_MAX), schema: Input::new() };
         let forms = [("k".to_owned(), Some(form))].into();
-        assert!(Round::after(0, "t".to_owned(), forms, None).is_none());
+        assert!(InputRound::after(0, "t".to_owned(), forms, None).is_none());
     }
 }

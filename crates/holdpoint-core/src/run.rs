@@ -2,6 +2,7 @@
 
 use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId};
+use crate::vocabulary;
 
 /// A run as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,32 +41,40 @@ pub struct RunOptions {
     pub roles: Vec<String>,
 }
 
-/// The status of a run. Each variant names what moves the run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunStatus {
-    /// A turn holds the lease of the run and moves it.
-    Running,
-    /// The run has held or delegated calls, or is a child run that has not started. A continuation moves the
-    /// run. If the user sent a later message, the last decision does.
-    Waiting,
-    /// The model gave its final answer, or the user sent a later message instead of waiting.
-    Completed,
-    /// A turn failed. A continuation retries the run, unless it is cancelled.
-    Failed,
-    /// The run was cancelled.
-    Cancelled,
-}
+vocabulary! {
+    /// The status of a run.
+    pub enum RunStatus {
+        /// A turn holds the lease of the run and moves it.
+        Running = "running",
+        /// The run has held or delegated calls, or is a child run that has not started. A continuation moves the
+        /// run. If the user sent a later message, the last decision does.
+        Waiting = "waiting",
+        /// The model gave its final answer, or the user sent a later message instead of waiting.
+        Completed = "completed",
+        /// A turn failed. A continuation retries the run, unless it is cancelled.
+        Failed = "failed",
+        /// The run was cancelled.
+        Cancelled = "cancelled",
+    }
 
-impl RunStatus {
-    /// Returns the name of the status in the documentation, for people, logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+    /// Why a run failed, for programs.
+    pub enum TurnErrorCode as "RunFailureCode" {
+        /// The model was silent for too long.
+        UpstreamTimeout = "upstream_timeout",
+        /// The model's server refused the request or broke off.
+        UpstreamError = "upstream_error",
+        /// The model's server sent data that cannot be read.
+        UpstreamMalformed = "upstream_malformed",
+        /// The conversation is longer than the model can read.
+        ContextFull = "context_full",
+        /// The process that ran the turn has died.
+        Interrupted = "interrupted",
+        /// The model needed more steps than are allowed.
+        StepLimit = "step_limit",
+        /// The thread holds the maximum number of bytes.
+        ThreadFull = "thread_full",
+        /// A fault of this server.
+        Internal = "internal",
     }
 }
 
@@ -136,42 +145,5 @@ impl RunOptions {
             (tools, to) => tools.or(to),
         };
         Self { tools, roles, ..self }
-    }
-}
-
-/// The kinds of failure that a stream can end with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnErrorCode {
-    /// The model was silent for too long.
-    UpstreamTimeout,
-    /// The model's server refused the request or broke off.
-    UpstreamError,
-    /// The model's server sent data that cannot be read.
-    UpstreamMalformed,
-    /// The conversation is longer than the model can read.
-    ContextFull,
-    /// The process that ran the turn has died.
-    Interrupted,
-    /// The model needed more steps than are allowed.
-    StepLimit,
-    /// The thread holds the maximum number of bytes.
-    ThreadFull,
-    /// A fault of this server.
-    Internal,
-}
-
-impl TurnErrorCode {
-    /// Returns the name of the code in the documentation, for people, logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UpstreamTimeout => "upstream_timeout",
-            Self::UpstreamError => "upstream_error",
-            Self::UpstreamMalformed => "upstream_malformed",
-            Self::ContextFull => "context_full",
-            Self::Interrupted => "interrupted",
-            Self::StepLimit => "step_limit",
-            Self::ThreadFull => "thread_full",
-            Self::Internal => "internal",
-        }
     }
 }

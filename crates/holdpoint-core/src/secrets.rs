@@ -65,7 +65,7 @@ impl SecretPaths {
         if !mentions_secret(schema) {
             return Self::default();
         }
-        let mut finder = Finder { root: schema, found: BTreeSet::new(), left: SCHEMAS_MAX };
+        let mut finder = SecretFinder { root: schema, found: BTreeSet::new(), left: SCHEMAS_MAX };
         finder.find(schema, &mut Vec::new(), &mut Vec::new());
         // The inputs are an object, so all its properties are secret if the whole is.
         let everything = finder.found.len() > PATHS_MAX || finder.found.contains(&Vec::new());
@@ -251,7 +251,7 @@ fn mentions_secret(schema: &Value) -> bool {
 }
 
 /// Where the schemas under a keyword apply.
-enum Place {
+enum KeywordPlace {
     /// At the place of the schema itself.
     Here,
     /// At one step below it.
@@ -259,14 +259,14 @@ enum Place {
 }
 
 /// Finds the paths of a schema.
-struct Finder<'s> {
+struct SecretFinder<'s> {
     root: &'s Value,
     found: BTreeSet<Vec<PathStep>>,
     /// The number of schemas that may still be read.
     left: usize,
 }
 
-impl<'s> Finder<'s> {
+impl<'s> SecretFinder<'s> {
     /// Adds the paths of the secrets in values of this schema, which are at this path. `here` are the schemas that are
     /// being read at the same path.
     fn find(&mut self, schema: &'s Value, at: &mut Vec<PathStep>, here: &mut Vec<&'s Value>) {
@@ -289,8 +289,8 @@ impl<'s> Finder<'s> {
         here.push(schema);
         for (place, part) in parts(fields) {
             match place {
-                Place::Here => self.find(part, at, here),
-                Place::Below(step) => {
+                KeywordPlace::Here => self.find(part, at, here),
+                KeywordPlace::Below(step) => {
                     at.push(step);
                     self.find(part, at, &mut Vec::new());
                     at.pop();
@@ -342,13 +342,13 @@ fn references(fields: &Map<String, Value>) -> impl Iterator<Item = &str> {
 
 /// Returns the schemas inside a schema, with their places. A keyword whose values apply to some properties only counts
 /// for all of them.
-fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (Place, &Value)> {
+fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (KeywordPlace, &Value)> {
     fields.iter().flat_map(|(keyword, value)| {
-        let numbered = |n: usize| Place::Below(PathStep::Key(n.to_string()));
-        let each = || Place::Below(PathStep::Each);
-        let found: Vec<(Place, &Value)> = match (keyword.as_str(), value) {
+        let numbered = |n: usize| KeywordPlace::Below(PathStep::Key(n.to_string()));
+        let each = || KeywordPlace::Below(PathStep::Each);
+        let found: Vec<(KeywordPlace, &Value)> = match (keyword.as_str(), value) {
             ("properties", Value::Object(named)) => {
-                let below = |name: &String| Place::Below(PathStep::Key(name.clone()));
+                let below = |name: &String| KeywordPlace::Below(PathStep::Key(name.clone()));
                 named.iter().map(|(name, part)| (below(name), part)).collect()
             }
             ("patternProperties", Value::Object(named)) => named.values().map(|it| (each(), it)).collect(),
@@ -365,11 +365,11 @@ fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (Place, &Value)> {
                 part,
             ) => vec![(each(), part)],
             ("allOf" | "anyOf" | "oneOf", Value::Array(items)) => {
-                items.iter().map(|it| (Place::Here, it)).collect()
+                items.iter().map(|it| (KeywordPlace::Here, it)).collect()
             }
-            ("if" | "then" | "else" | "not", part) => vec![(Place::Here, part)],
+            ("if" | "then" | "else" | "not", part) => vec![(KeywordPlace::Here, part)],
             ("dependentSchemas" | "dependencies", Value::Object(named)) => {
-                named.values().map(|it| (Place::Here, it)).collect()
+                named.values().map(|it| (KeywordPlace::Here, it)).collect()
             }
             _ => Vec::new(),
         };

@@ -17,7 +17,7 @@ use std::fmt;
 /// Returns the parser's error for malformed text, a repeated key, an integer beyond 64 bits, a NUL character,
 /// or more than `depth_max` levels of arrays and objects.
 pub fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
-    let numbers = Numbers::of(text);
+    let numbers = NumberCounts::of(text);
     read(text, Strict { depth_left: depth_max, numbers: &numbers })
 }
 
@@ -37,7 +37,7 @@ pub struct Unreadable {
 pub fn parse_located(text: &str, depth_max: usize) -> Result<Value, Unreadable> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let mut track = Track::new();
-    let numbers = Numbers::of(text);
+    let numbers = NumberCounts::of(text);
     let strict = Strict { depth_left: depth_max, numbers: &numbers };
     let read = strict.deserialize(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track));
     let value = read.map_err(|error| Unreadable {
@@ -62,14 +62,14 @@ fn read(text: &str, strict: Strict<'_>) -> Result<Value, serde_json::Error> {
 /// The numbers of a text, counted during parsing. The parser does not report which of its doubles were
 /// written as integers.
 #[derive(Debug, Default)]
-struct Numbers {
+struct NumberCounts {
     /// How many numbers precede the first integer beyond 64 bits, if the text has one.
     before_too_large: Option<usize>,
     seen: Cell<usize>,
     refused: Cell<bool>,
 }
 
-impl Numbers {
+impl NumberCounts {
     fn of(text: &str) -> Self {
         Self { before_too_large: before_too_large(text), ..Self::default() }
     }
@@ -129,7 +129,7 @@ fn after_text(mut words: &str) -> Option<&str> {
 #[derive(Clone, Copy)]
 struct Strict<'a> {
     depth_left: usize,
-    numbers: &'a Numbers,
+    numbers: &'a NumberCounts,
 }
 
 impl Strict<'_> {

@@ -6,6 +6,7 @@ use super::id::{RequestId, ToolCallId};
 use super::input::Input;
 use super::quorum::Quorum;
 use super::visible::{escaped_lines, show_texts};
+use crate::vocabulary;
 use serde_json::json;
 
 /// A request as stored.
@@ -48,30 +49,32 @@ impl Question {
     }
 }
 
-/// The kind of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestKind {
-    /// An MCP server asks for the fields of a form.
-    Elicitation,
-    /// A tool of the application asks, with a schema of its own.
-    Custom,
-}
+vocabulary! {
+    /// What a tool asks for. `elicitation`: an MCP server asks for the fields of a form. `custom`: a tool of the application
+    /// asks, with a schema of its own.
+    pub enum RequestKind as "ToolRequestKind" {
+        /// An MCP server asks for the fields of a form.
+        Elicitation = "elicitation",
+        /// A tool of the application asks, with a schema of its own.
+        Custom = "custom",
+    }
 
-/// The state of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestState {
-    /// The tool waits for an answer.
-    Open,
-    /// The tool got the content.
-    Accepted,
-    /// The tool got no content, and may continue without it.
-    Declined,
-    /// The tool got no content, and is asked to end what it does.
-    Cancelled,
-    /// No answer arrived in time.
-    Expired,
-    /// The call ended, or the tool does not wait any more.
-    Withdrawn,
+    /// The state of a request. `open` waits for an answer; the others are final. `withdrawn` ended with its call, or the tool
+    /// waits no longer.
+    pub enum RequestState as "ToolRequestState" {
+        /// The tool waits for an answer.
+        Open = "open",
+        /// The tool got the content.
+        Accepted = "accepted",
+        /// The tool got no content, and may continue without it.
+        Declined = "declined",
+        /// The tool got no content, and is asked to end what it does.
+        Cancelled = "cancelled",
+        /// No answer arrived in time.
+        Expired = "expired",
+        /// The call ended, or the tool does not wait any more.
+        Withdrawn = "withdrawn",
+    }
 }
 
 /// An answer to a request.
@@ -150,7 +153,7 @@ impl Proposal {
 impl std::fmt::Debug for Answer {
     /// Leaves out the content, which must not reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.state().name())
+        f.write_str(self.state().word())
     }
 }
 
@@ -192,24 +195,6 @@ impl Reply {
         match self {
             Self::Give(answer) => answer.content_hash(of),
             Self::Confirm(hash) => Some(hash.clone()),
-        }
-    }
-}
-
-impl RequestState {
-    /// All states.
-    pub const ALL: [Self; 6] =
-        [Self::Open, Self::Accepted, Self::Declined, Self::Cancelled, Self::Expired, Self::Withdrawn];
-
-    /// Returns the name of the state in the documentation.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Accepted => "accepted",
-            Self::Declined => "declined",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-            Self::Withdrawn => "withdrawn",
         }
     }
 }

@@ -6,6 +6,7 @@ use super::id::ToolCallId;
 use super::message::{File, Source, Step, StepStatus, Usage};
 use super::run::TurnError;
 use super::secrets::ShownInput;
+use crate::vocabulary;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -81,19 +82,19 @@ pub enum TurnEvent<'a> {
         /// The reason.
         reason: FinishReason,
         /// The tokens of the turn.
-        spent: Spent,
+        spent: SpentTokens,
     },
     /// The turn was cancelled.
     Cancelled {
         /// The tokens until then.
-        spent: Spent,
+        spent: SpentTokens,
     },
     /// The turn failed.
     Failed {
         /// The error.
         error: TurnError,
         /// The tokens until then.
-        spent: Spent,
+        spent: SpentTokens,
     },
 }
 
@@ -181,14 +182,14 @@ impl TurnEvent<'_> {
 
 /// The tokens spent, as far as the model's server reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct SpentTokens {
     /// On this turn.
     pub turn: Usage,
     /// On the message of the turn, earlier turns included; `None` if no report arrived.
     pub message: Option<Usage>,
 }
 
-impl Spent {
+impl SpentTokens {
     /// Adds the tokens of one more step.
     pub fn add(&mut self, step: Usage) {
         self.turn = self.turn.plus(step);
@@ -272,15 +273,32 @@ pub enum RenderedResult {
     Refused(Refusal, String),
 }
 
-/// The cause that kept a held call from running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// A decider rejected the call.
-    Rejected,
-    /// No decision arrived in time.
-    Expired,
-    /// The call was withdrawn.
-    Cancelled,
+vocabulary! {
+    /// The cause that kept a held call from running.
+    pub enum Refusal {
+        /// A decider rejected the call.
+        Rejected = "rejected",
+        /// No decision arrived in time.
+        Expired = "expired",
+        /// The call was withdrawn.
+        Cancelled = "cancelled",
+    }
+
+    /// The reason why a model call, or a turn, ended.
+    pub enum FinishReason {
+        /// The answer was complete.
+        Stop = "stop",
+        /// The answer reached the length limit.
+        Length = "length",
+        /// The provider filtered the answer.
+        ContentFilter = "content-filter",
+        /// The model called tools.
+        ToolCalls = "tool-calls",
+        /// The model call or the turn failed.
+        Error = "error",
+        /// Any other reason.
+        Other = "other",
+    }
 }
 
 impl RenderedResult {
@@ -302,21 +320,4 @@ impl RenderedResult {
             other => other.end().map(|end| Self::Error(end.result.clone())),
         }
     }
-}
-
-/// The reason why a model call, or a turn, ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FinishReason {
-    /// The answer was complete.
-    Stop,
-    /// The answer reached the length limit.
-    Length,
-    /// The provider filtered the answer.
-    ContentFilter,
-    /// The model called tools.
-    ToolCalls,
-    /// The model call or the turn failed.
-    Error,
-    /// Any other reason.
-    Other,
 }

@@ -28,7 +28,7 @@ const ISOLATE: [char; 2] = ['\u{2068}', '\u{2069}'];
 
 /// How characters are written that are not shown as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum CharacterForm {
     /// In one line: `\n`, `\u{202e}`.
     Line,
     /// With line breaks and tabs: `\u{202e}`.
@@ -41,12 +41,12 @@ enum Form {
 /// of the text direction, unusual blanks, and invisible characters such as tags and soft hyphens. Long runs of blanks
 /// and line breaks become a note, and a word that mixes scripts gets one.
 pub fn visible(text: &str) -> String {
-    noted(text, Form::Line)
+    noted(text, CharacterForm::Line)
 }
 
 /// Returns the text in this form, with its lines and tabs.
 pub fn visible_lines(text: &str) -> String {
-    noted(text, Form::Lines)
+    noted(text, CharacterForm::Lines)
 }
 
 /// Returns valid JSON with its strings in this form. The characters that are not shown as they are become escapes of
@@ -69,7 +69,7 @@ pub fn visible_json(json: &str, isolates: bool) -> String {
         }
         // A string with half of a surrogate pair is not readable as text.
         let text: Result<String, _> = serde_json::from_str(&format!("\"{raw}\""));
-        let text = text.map_or_else(|_| visible(&raw), |text| noted(&text, Form::Json));
+        let text = text.map_or_else(|_| visible(&raw), |text| noted(&text, CharacterForm::Json));
         shown.push_str(&if isolates { isolated(text) } else { text });
         shown.push('"');
     }
@@ -102,14 +102,15 @@ pub fn isolated(visible: String) -> String {
 /// stored or hashed, and shown later.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    Characters::of(text).for_each(|(c, hides)| push(&mut escaped, c, hides || c == '\n', Form::Line));
+    Characters::of(text)
+        .for_each(|(c, hides)| push(&mut escaped, c, hides || c == '\n', CharacterForm::Line));
     escaped
 }
 
 /// Returns the text in this form, with its lines and tabs.
 pub fn escaped_lines(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    Characters::of(text).for_each(|(c, hides)| push(&mut escaped, c, hides, Form::Lines));
+    Characters::of(text).for_each(|(c, hides)| push(&mut escaped, c, hides, CharacterForm::Lines));
     escaped
 }
 
@@ -135,7 +136,7 @@ fn show_texts_in(value: &mut Value) {
 
 /// Appends one character, or its number.
 pub fn push_visible(text: &mut String, c: char) {
-    push(text, c, !is_visible(c), Form::Line);
+    push(text, c, !is_visible(c), CharacterForm::Line);
 }
 
 /// Whether a reader can recognise the character in every place.
@@ -208,13 +209,13 @@ impl Iterator for Characters<'_> {
 
 /// A run of blanks and line breaks.
 #[derive(Default)]
-struct Gap {
+struct BlankRun {
     text: String,
     breaks: usize,
     blanks: usize,
 }
 
-impl Gap {
+impl BlankRun {
     /// Appends a character. Returns false if it belongs to no run.
     fn take(&mut self, c: char) -> bool {
         match c {
@@ -227,10 +228,10 @@ impl Gap {
         true
     }
 
-    fn end(&mut self, shown: &mut String, form: Form) {
+    fn end(&mut self, shown: &mut String, form: CharacterForm) {
         let Self { text, breaks, blanks } = mem::take(self);
         if breaks < BREAKS_MIN && blanks < BLANKS_MIN {
-            let is_kept = |c| c == ' ' || (form == Form::Lines && c != '\r');
+            let is_kept = |c| c == ' ' || (form == CharacterForm::Lines && c != '\r');
             text.chars().for_each(|c| push(shown, c, !is_kept(c), form));
             return;
         }
@@ -242,15 +243,15 @@ impl Gap {
         let counts: Vec<String> =
             [counted(breaks, "line break"), counted(blanks, "blank")].into_iter().flatten().collect();
         push_note(shown, &counts.join(", "));
-        if form == Form::Lines && breaks > 0 {
+        if form == CharacterForm::Lines && breaks > 0 {
             shown.push('\n');
         }
     }
 }
 
-fn noted(text: &str, form: Form) -> String {
+fn noted(text: &str, form: CharacterForm) -> String {
     let mut shown = String::with_capacity(text.len());
-    let (mut word, mut gap) = (String::new(), Gap::default());
+    let (mut word, mut gap) = (String::new(), BlankRun::default());
     let end_word = |shown: &mut String, word: &mut String| {
         shown.push_str(word);
         if let Some(scripts) = script::mixed(word) {
@@ -286,19 +287,19 @@ fn push_note(shown: &mut String, note: &str) {
 }
 
 /// Appends a character, or its number if a reader would not recognise it.
-fn push(shown: &mut String, c: char, hides: bool, form: Form) {
+fn push(shown: &mut String, c: char, hides: bool, form: CharacterForm) {
     match (form, c) {
-        (Form::Json, '"' | '\\') => shown.extend(['\\', c]),
-        (Form::Json, '\n') => shown.push_str("\\n"),
-        (Form::Json, '\r') => shown.push_str("\\r"),
-        (Form::Json, '\t') => shown.push_str("\\t"),
-        (Form::Json, c) if hides => {
+        (CharacterForm::Json, '"' | '\\') => shown.extend(['\\', c]),
+        (CharacterForm::Json, '\n') => shown.push_str("\\n"),
+        (CharacterForm::Json, '\r') => shown.push_str("\\r"),
+        (CharacterForm::Json, '\t') => shown.push_str("\\t"),
+        (CharacterForm::Json, c) if hides => {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to memory cannot fail.
                 let _infallible = write!(shown, "\\u{unit:04x}");
             }
         }
-        (Form::Lines, '\n' | '\t') => shown.push(c),
+        (CharacterForm::Lines, '\n' | '\t') => shown.push(c),
         (_, c) if hides => shown.extend(c.escape_default()),
         (_, c) => shown.push(c),
     }

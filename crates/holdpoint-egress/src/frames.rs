@@ -46,7 +46,7 @@ pub enum Frame {
 
 /// The error of a stream without a next frame.
 #[derive(Debug)]
-pub enum Broken {
+pub enum BrokenStream {
     /// The connection broke.
     Stream(String),
     /// An event cannot be read.
@@ -91,7 +91,7 @@ impl Frames {
     }
 
     /// Returns the next frame. Returns `None` at the end of the stream.
-    pub async fn next(&mut self) -> Option<Result<Frame, Broken>> {
+    pub async fn next(&mut self) -> Option<Result<Frame, BrokenStream>> {
         loop {
             match self.lines.next().await {
                 Some(Ok(line)) => match self.line(line) {
@@ -101,7 +101,7 @@ impl Frames {
                 },
                 Some(Err(LineError::TooLong)) => return Some(Err(too_long())),
                 Some(Err(LineError::Io(error))) => {
-                    return Some(Err(Broken::Stream(format!("the stream broke: {error}"))));
+                    return Some(Err(BrokenStream::Stream(format!("the stream broke: {error}"))));
                 }
                 // Some servers end the stream without a blank line.
                 None => return self.document.take().map(Frame::Document).or_else(|| self.event()).map(Ok),
@@ -109,7 +109,7 @@ impl Frames {
         }
     }
 
-    fn line(&mut self, mut line: String) -> Result<Option<Frame>, Broken> {
+    fn line(&mut self, mut line: String) -> Result<Option<Frame>, BrokenStream> {
         if !self.started {
             if line.starts_with('\u{feff}') {
                 line.remove(0);
@@ -145,7 +145,7 @@ impl Frames {
         Ok(None)
     }
 
-    fn field(&mut self, mut line: String) -> Result<(), Broken> {
+    fn field(&mut self, mut line: String) -> Result<(), BrokenStream> {
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
@@ -178,7 +178,7 @@ impl Frames {
 }
 
 /// Appends a line to the lines of an event.
-fn append(lines: &mut String, line: &str) -> Result<(), Broken> {
+fn append(lines: &mut String, line: &str) -> Result<(), BrokenStream> {
     if lines.len().saturating_add(line.len()) >= EVENT_BYTES_MAX {
         return Err(too_long());
     }
@@ -187,8 +187,8 @@ fn append(lines: &mut String, line: &str) -> Result<(), Broken> {
     Ok(())
 }
 
-fn too_long() -> Broken {
-    Broken::Event("an event is too long")
+fn too_long() -> BrokenStream {
+    BrokenStream::Event("an event is too long")
 }
 
 /// Splits bytes into lines that end with CR, LF or both. Bytes that are no UTF-8 become U+FFFD, as the standard

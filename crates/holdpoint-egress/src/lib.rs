@@ -17,7 +17,7 @@ mod trace;
 pub use frames::{Broken, ERROR, Frame, Frames, Framing};
 #[cfg(feature = "oauth")]
 pub use oauth::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
-pub use post::{Post, Unanswered};
+pub use post::{Post, RequestFailure};
 pub use reach::Reach;
 pub use trace::continue_trace;
 

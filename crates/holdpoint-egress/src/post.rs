@@ -15,14 +15,14 @@ pub struct Post {
 
 /// Why a request has no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum RequestFailure {
     /// No byte of it was sent, for this reason.
     NotSent(String),
     /// It may have been read, and no answer came, for this reason.
     Unknown(String),
 }
 
-impl Unanswered {
+impl RequestFailure {
     /// No answer in time.
     pub fn late() -> Self {
         Self::Unknown("the service did not answer in time".to_owned())
@@ -60,16 +60,16 @@ impl Post {
         mut headers: HeaderMap,
         body: Vec<u8>,
         until: Instant,
-    ) -> Result<Response, Unanswered> {
+    ) -> Result<Response, RequestFailure> {
         headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
         continue_trace(&mut headers);
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
         match timeout_at(until, request.send()).await {
             Ok(Ok(response)) => Ok(response),
             // No byte of the request was written without a connection.
-            Ok(Err(error)) if error.is_connect() => Err(Unanswered::NotSent(chain(error))),
-            Ok(Err(error)) => Err(Unanswered::Unknown(chain(error))),
-            Err(_elapsed) => Err(Unanswered::late()),
+            Ok(Err(error)) if error.is_connect() => Err(RequestFailure::NotSent(chain(error))),
+            Ok(Err(error)) => Err(RequestFailure::Unknown(chain(error))),
+            Err(_elapsed) => Err(RequestFailure::late()),
         }
     }
 }

@@ -15,11 +15,11 @@ use url::{Host, Url};
 
 /// The addresses that requests may reach.
 #[derive(Debug, Clone, Default)]
-pub struct Reach(Arc<Allowed>);
+pub struct Reach(Arc<AllowedAddresses>);
 
 /// What is allowed besides public addresses.
 #[derive(Debug, Default)]
-struct Allowed {
+struct AllowedAddresses {
     networks: Vec<IpNet>,
     /// Names whose addresses are not checked.
     hosts: Vec<String>,
@@ -27,20 +27,20 @@ struct Allowed {
 
 /// The error of an address that a request may not reach.
 #[derive(Debug)]
-struct Refused(IpAddr);
+struct RefusedAddress(IpAddr);
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is not a public address, and egress.allow does not name it", self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RefusedAddress {}
 
 impl Reach {
     /// Creates a reach that includes these networks, and all addresses of these hosts.
     pub fn new(networks: Vec<IpNet>, hosts: Vec<String>) -> Self {
-        Self(Arc::new(Allowed { networks, hosts }))
+        Self(Arc::new(AllowedAddresses { networks, hosts }))
     }
 
     /// Returns a client for requests to this URL, or the reason why the URL may not be reached.
@@ -66,10 +66,10 @@ impl Reach {
             .map_err(chain)
     }
 
-    fn check(&self, address: IpAddr) -> Result<(), Refused> {
+    fn check(&self, address: IpAddr) -> Result<(), RefusedAddress> {
         let reached = reached(address);
         let allowed = is_public(reached) || is_in(&self.0.networks, reached);
-        allowed.then_some(()).ok_or(Refused(address))
+        allowed.then_some(()).ok_or(RefusedAddress(address))
     }
 
     /// Resolves a name. One address that may not be reached refuses the name: which of its addresses a

@@ -1,7 +1,7 @@
 //! POST requests to other services, signed by Standard Webhooks.
 
 use crate::standard_webhooks::{ID, SIGNATURE, Signer, TIMESTAMP};
-use crate::{Post, Reach, Unanswered};
+use crate::{Post, Reach, RequestFailure};
 use holdpoint_core::clock::Timestamp;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
@@ -43,9 +43,9 @@ impl SignedPost {
         message: &Message<'_>,
         body: Vec<u8>,
         until: Instant,
-    ) -> Result<Response, Unanswered> {
+    ) -> Result<Response, RequestFailure> {
         let Ok(headers) = self.headers(message, &body) else {
-            return Err(Unanswered::NotSent("a value does not fit into a header".to_owned()));
+            return Err(RequestFailure::NotSent("a value does not fit into a header".to_owned()));
         };
         self.post.send(headers, body, until).await
     }

@@ -28,7 +28,7 @@ const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// The headers of a received message.
 #[derive(Debug, Clone, Copy)]
-pub struct Signed<'a> {
+pub struct SignedHeaders<'a> {
     /// The value of [`ID`].
     pub id: &'a str,
     /// The value of [`TIMESTAMP`].
@@ -39,7 +39,7 @@ pub struct Signed<'a> {
 
 /// Why a received message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusedMessage {
     /// The message is too old, or from the future, or its time cannot be read.
     Time,
     /// None of its signatures is made with one of the keys.
@@ -78,16 +78,16 @@ impl Signer {
     }
 
     /// Verifies a received message at this time, in seconds since 1970. One valid signature of one key is enough.
-    pub fn verify(&self, signed: Signed<'_>, body: &[u8], now: i64) -> Result<(), Refused> {
-        let Signed { id, timestamp, signature } = signed;
-        let at = timestamp.parse::<i64>().map_err(|_| Refused::Time)?;
+    pub fn verify(&self, signed: SignedHeaders<'_>, body: &[u8], now: i64) -> Result<(), RefusedMessage> {
+        let SignedHeaders { id, timestamp, signature } = signed;
+        let at = timestamp.parse::<i64>().map_err(|_| RefusedMessage::Time)?;
         if now.abs_diff(at) > TOLERANCE {
-            return Err(Refused::Time);
+            return Err(RefusedMessage::Time);
         }
         let signatures =
             signature.split(' ').filter_map(|one| STANDARD.decode(one.strip_prefix(VERSION)?).ok());
         let pieces = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
-        if self.made_one_of(&pieces, signatures) { Ok(()) } else { Err(Refused::Signature) }
+        if self.made_one_of(&pieces, signatures) { Ok(()) } else { Err(RefusedMessage::Signature) }
     }
 
     /// Returns the HMACs by which the server recognizes a text that it gave away: one for each key. The text must not
@@ -147,7 +147,7 @@ mod tests {
         let [old, new] = keys.map(|key| Signer::parse(&format!("whsec_{key}")).unwrap());
         let both = Signer::parse(&format!("whsec_{}\nwhsec_{}", keys[0], keys[1])).unwrap();
         let verify = |by: &Signer, timestamp: &str, signature: &str, body: &[u8]| {
-            by.verify(Signed { id: "a", timestamp, signature }, body, 1000)
+            by.verify(SignedHeaders { id: "a", timestamp, signature }, body, 1000)
         };
         for signs in [&old, &new, &both] {
             for verifies in [&old, &new, &both] {
@@ -161,9 +161,12 @@ mod tests {
             }
         }
         let signature = old.sign("a", "1000", b"{}");
-        assert_eq!(verify(&old, "1000", &signature, b"{ }"), Err(Refused::Signature));
-        assert_eq!(verify(&old, "1001", &signature, b"{}"), Err(Refused::Signature));
-        assert_eq!(verify(&old, "1000", &signature.replace("v1,", "v1a,"), b"{}"), Err(Refused::Signature));
+        assert_eq!(verify(&old, "1000", &signature, b"{ }"), Err(RefusedMessage::Signature));
+        assert_eq!(verify(&old, "1001", &signature, b"{}"), Err(RefusedMessage::Signature));
+        assert_eq!(
+            verify(&old, "1000", &signature.replace("v1,", "v1a,"), b"{}"),
+            Err(RefusedMessage::Signature)
+        );
         for (timestamp, near) in
             [("700", true), ("699", false), ("1300", true), ("1301", false), ("x", false), ("", false)]
         {

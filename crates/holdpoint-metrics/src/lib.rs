@@ -9,6 +9,8 @@
 
 #![warn(missing_docs)]
 
+use holdpoint_core::call::StateKind;
+use holdpoint_core::decision::{Surface, Verdict};
 use holdpoint_core::endpoint::ChannelKind;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -52,29 +54,29 @@ macro_rules! labels {
 }
 
 labels! {
-    Version { version: &'static str }
-    Answer { route: String, method: &'static str, status: &'static str }
-    Route { route: String, method: &'static str }
-    End {
+    VersionLabels { version: &'static str }
+    ResponseLabels { route: String, method: &'static str, status: &'static str }
+    RouteLabels { route: String, method: &'static str }
+    TurnEndLabels {
         end: &'static str,
         /// The error code of a failed turn, otherwise empty. An empty value is no label.
         code: &'static str,
     }
-    Tokens { model: String, direction: &'static str }
-    Reached { tool: String, state: &'static str }
-    Tool { tool: String }
-    Decision { verdict: &'static str, surface: &'static str, outcome: &'static str }
-    Verdict { verdict: &'static str }
-    Work { work: &'static str }
-    Action { action: &'static str }
-    Provider { provider: String }
-    ModelCall { provider: String, outcome: &'static str }
-    Pool { pool: &'static str }
+    TokenLabels { model: String, direction: &'static str }
+    CallStateLabels { tool: String, state: &'static str }
+    ToolLabels { tool: String }
+    DecisionLabels { verdict: &'static str, surface: &'static str, outcome: &'static str }
+    VerdictLabels { verdict: &'static str }
+    WorkLabels { work: &'static str }
+    ActionLabels { action: &'static str }
+    ProviderLabels { provider: String }
+    ModelCallLabels { provider: String, outcome: &'static str }
+    PoolLabels { pool: &'static str }
 }
 
 /// The metrics of one server. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<Registered>);
 
 /// A struct of metrics, each with what makes it and registers it. They are written in this order.
 macro_rules! registered {
@@ -96,34 +98,34 @@ macro_rules! registered {
 registered! {
     /// What this process counts and measures.
     struct Measured {
-        requests: Family<Answer, Counter> = at_zero("http_requests", "HTTP requests that got a response"),
-        request_seconds: Timed<Route> = timed(answers, "http_request_duration_seconds", "Time from the head of a request to the head of its response"),
-        streams: Gauge = at_zero("streams_open", "Open response streams"),
-        turns: Family<End, Counter> = at_zero("turns", "Turns that ended in this process, by outcome"),
+        requests: Family<ResponseLabels, Counter> = at_zero("http_requests", "HTTP requests that got a response"),
+        request_seconds: Timed<RouteLabels> = timed(answers, "http_request_duration_seconds", "Time from the head of a request to the head of its response"),
+        streams: Gauge = at_zero("streams_open", "DatabaseCollector response streams"),
+        turns: Family<TurnEndLabels, Counter> = at_zero("turns", "Turns that ended in this process, by outcome"),
         turns_running: Gauge = at_zero("turns_running", "Turns that run in this process"),
-        tokens: Family<Tokens, Counter> = at_zero("model_tokens", "Tokens that models reported"),
-        calls: Family<Reached, Counter> = at_zero("tool_calls", "State transitions of tool calls in this process, by the new state"),
-        holds: Family<Tool, Counter> = at_zero("holds", "Tool calls that this process held for approval"),
-        decisions: Family<Decision, Counter> = at_zero("decisions", "Decisions that this process received, by outcome"),
-        decision_age: Timed<Verdict> = timed(people, "decision_age_seconds", "Time from the hold of a call to its decision"),
-        tool_seconds: Timed<Tool> = timed(works, "tool_duration_seconds", "Run time of tools"),
-        claims_waiting: Family<Tool, Gauge> = at_zero("worker_claims_waiting", "Claims of workers that wait in this process for a call of the tool"),
-        leases_lost: Family<Work, Counter> = at_zero("leases_lost", "Leases that this process lost before its work ended"),
-        swept: Family<Action, Counter> = at_zero("sweeper_actions", "Actions of the sweeper"),
-        model_first: Timed<Provider> = timed(works, "model_first_byte_seconds", "Time from a model request to the first byte of the response"),
-        model_seconds: Timed<ModelCall> = timed(works, "model_request_duration_seconds", "Time from a model request to the end of the response"),
-        model_retries: Family<Provider, Counter> = at_zero("model_retries", "Retried model requests"),
-        connection_seconds: Timed<Pool> = timed(answers, "database_wait_seconds", "Time that a transaction waited for a connection and its begin"),
-        connection_timeouts: Family<Pool, Counter> = at_zero("database_wait_timeouts", "Transactions that got no connection in time"),
+        tokens: Family<TokenLabels, Counter> = at_zero("model_tokens", "Tokens that models reported"),
+        calls: Family<CallStateLabels, Counter> = at_zero("tool_calls", "State transitions of tool calls in this process, by the new state"),
+        holds: Family<ToolLabels, Counter> = at_zero("holds", "Tool calls that this process held for approval"),
+        decisions: Family<DecisionLabels, Counter> = at_zero("decisions", "Decisions that this process received, by outcome"),
+        decision_age: Timed<VerdictLabels> = timed(people, "decision_age_seconds", "Time from the hold of a call to its decision"),
+        tool_seconds: Timed<ToolLabels> = timed(works, "tool_duration_seconds", "Run time of tools"),
+        claims_waiting: Family<ToolLabels, Gauge> = at_zero("worker_claims_waiting", "Claims of workers that wait in this process for a call of the tool"),
+        leases_lost: Family<WorkLabels, Counter> = at_zero("leases_lost", "Leases that this process lost before its work ended"),
+        swept: Family<ActionLabels, Counter> = at_zero("sweeper_actions", "Actions of the sweeper"),
+        model_first: Timed<ProviderLabels> = timed(works, "model_first_byte_seconds", "Time from a model request to the first byte of the response"),
+        model_seconds: Timed<ModelCallLabels> = timed(works, "model_request_duration_seconds", "Time from a model request to the end of the response"),
+        model_retries: Family<ProviderLabels, Counter> = at_zero("model_retries", "Retried model requests"),
+        connection_seconds: Timed<PoolLabels> = timed(answers, "database_wait_seconds", "Time that a transaction waited for a connection and its begin"),
+        connection_timeouts: Family<PoolLabels, Counter> = at_zero("database_wait_timeouts", "Transactions that got no connection in time"),
     }
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Registered {
     registry: Registry,
     tools: BTreeSet<String>,
-    open: Arc<Open>,
-    endpoints: BTreeMap<ChannelKind, Endpoints>,
+    open: Arc<DatabaseCollector>,
+    endpoints: BTreeMap<ChannelKind, ChannelMetrics>,
     measured: Measured,
 }
 
@@ -164,7 +166,7 @@ impl Metrics {
     /// time, in seconds since 1970.
     pub fn new(tools: impl IntoIterator<Item = String>, started: f64) -> Self {
         let mut registry = Registry::default();
-        let build = Info::new(Version { version: env!("CARGO_PKG_VERSION") });
+        let build = Info::new(VersionLabels { version: env!("CARGO_PKG_VERSION") });
         registry.register("holdpoint_build", "The version of this build", build);
         let start = Gauge::<f64, AtomicU64>::default();
         start.set(started);
@@ -174,15 +176,15 @@ impl Metrics {
             start,
         );
         let of = registry.sub_registry_with_prefix("holdpoint");
-        let open = Arc::new(Open::default());
+        let open = Arc::new(DatabaseCollector::default());
         of.register_collector(Box::new(open.clone()));
         let measured = Measured::new(of);
-        let endpoints = ChannelKind::ALL.map(|channel| (channel, Endpoints::new(of, channel))).into();
+        let endpoints = ChannelKind::ALL.map(|channel| (channel, ChannelMetrics::new(of, channel))).into();
         // Counters that should stay at zero have to be visible from the start.
         for work in Self::WORK {
-            let _at_zero = measured.leases_lost.get_or_create_owned(&Work { work });
+            let _at_zero = measured.leases_lost.get_or_create_owned(&WorkLabels { work });
         }
-        Self(Arc::new(Inner { registry, tools: tools.into_iter().collect(), open, endpoints, measured }))
+        Self(Arc::new(Registered { registry, tools: tools.into_iter().collect(), open, endpoints, measured }))
     }
 
     /// Returns all metrics in the OpenMetrics text format.
@@ -214,24 +216,24 @@ impl Metrics {
             _ => "5xx",
         };
         let measured = &self.0.measured;
-        let seconds = measured.request_seconds.get_or_create(&Route { route: route.clone(), method });
+        let seconds = measured.request_seconds.get_or_create(&RouteLabels { route: route.clone(), method });
         seconds.observe(time.as_secs_f64());
-        measured.requests.get_or_create(&Answer { route, method, status }).inc();
+        measured.requests.get_or_create(&ResponseLabels { route, method, status }).inc();
     }
 
     /// Counts an open stream until the returned value is dropped.
-    pub fn stream(&self) -> Now {
-        Now::begin(&self.0.measured.streams)
+    pub fn stream(&self) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.measured.streams)
     }
 
     /// Counts a running turn until the returned value is dropped.
-    pub fn turn(&self) -> Now {
-        Now::begin(&self.0.measured.turns_running)
+    pub fn turn(&self) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.measured.turns_running)
     }
 
     /// Records the end of a turn, with the error code of a failed turn.
     pub fn turn_ended(&self, end: &'static str, code: Option<&'static str>) {
-        self.0.measured.turns.get_or_create(&End { end, code: code.unwrap_or_default() }).inc();
+        self.0.measured.turns.get_or_create(&TurnEndLabels { end, code: code.unwrap_or_default() }).inc();
     }
 
     /// Records the tokens that a model reported for a step.
@@ -240,33 +242,35 @@ impl Metrics {
             self.0
                 .measured
                 .tokens
-                .get_or_create(&Tokens { model: model.to_owned(), direction })
+                .get_or_create(&TokenLabels { model: model.to_owned(), direction })
                 .inc_by(count);
         }
     }
 
     /// Records that a call reached a state.
-    pub fn call_reached(&self, tool: &str, state: &'static str) {
+    pub fn call_reached(&self, tool: &str, state: StateKind) {
         let tool = self.tool(tool);
-        if state == "pending" {
-            self.0.measured.holds.get_or_create(&Tool { tool: tool.clone() }).inc();
+        if state == StateKind::Pending {
+            self.0.measured.holds.get_or_create(&ToolLabels { tool: tool.clone() }).inc();
         }
-        self.0.measured.calls.get_or_create(&Reached { tool, state }).inc();
+        self.0.measured.calls.get_or_create(&CallStateLabels { tool, state: state.word() }).inc();
     }
 
     /// Sets the values that only the database has; `None` while they are unknown.
-    pub fn open(&self, found: Option<Found>) {
+    pub fn open(&self, found: Option<DatabaseValues>) {
         *self.0.open.0.lock() = found;
     }
 
     /// Records a decision about a call and its result.
-    pub fn decided(&self, verdict: &'static str, surface: &'static str, outcome: &'static str) {
-        self.0.measured.decisions.get_or_create(&Decision { verdict, surface, outcome }).inc();
+    pub fn decided(&self, verdict: Verdict, surface: Surface, outcome: &'static str) {
+        let (verdict, surface) = (verdict.word(), surface.word());
+        self.0.measured.decisions.get_or_create(&DecisionLabels { verdict, surface, outcome }).inc();
     }
 
     /// Records how long a call waited for the decision that counted.
-    pub fn hold_ended(&self, verdict: &'static str, age: Duration) {
-        self.0.measured.decision_age.get_or_create(&Verdict { verdict }).observe(age.as_secs_f64());
+    pub fn hold_ended(&self, verdict: Verdict, age: Duration) {
+        let verdict = verdict.word();
+        self.0.measured.decision_age.get_or_create(&VerdictLabels { verdict }).observe(age.as_secs_f64());
     }
 
     /// Records the run time of a tool.
@@ -274,40 +278,40 @@ impl Metrics {
         self.0
             .measured
             .tool_seconds
-            .get_or_create(&Tool { tool: self.tool(tool) })
+            .get_or_create(&ToolLabels { tool: self.tool(tool) })
             .observe(time.as_secs_f64());
     }
 
     /// Counts a claim that waits for a call of this tool, until the returned value is dropped.
-    pub fn claim_waits(&self, tool: &str) -> Now {
-        Now::begin(&self.0.measured.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
+    pub fn claim_waits(&self, tool: &str) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.measured.claims_waiting.get_or_create_owned(&ToolLabels { tool: self.tool(tool) }))
     }
 
     /// Records the lost lease of this kind of work.
     pub fn lease_lost(&self, work: &'static str) {
-        self.0.measured.leases_lost.get_or_create(&Work { work }).inc();
+        self.0.measured.leases_lost.get_or_create(&WorkLabels { work }).inc();
     }
 
     /// Records an action of the sweeper.
     pub fn swept(&self, action: &'static str) {
-        self.0.measured.swept.get_or_create(&Action { action }).inc();
+        self.0.measured.swept.get_or_create(&ActionLabels { action }).inc();
     }
 
     /// Records the time from a request to a model until the first byte of the answer.
     pub fn model_began(&self, provider: &str, time: Duration) {
-        let provider = Provider { provider: provider.to_owned() };
+        let provider = ProviderLabels { provider: provider.to_owned() };
         self.0.measured.model_first.get_or_create(&provider).observe(time.as_secs_f64());
     }
 
     /// Records the outcome of a request to a model, and the time until the end of the answer.
     pub fn model_ended(&self, provider: &str, outcome: &'static str, time: Duration) {
-        let call = ModelCall { provider: provider.to_owned(), outcome };
+        let call = ModelCallLabels { provider: provider.to_owned(), outcome };
         self.0.measured.model_seconds.get_or_create(&call).observe(time.as_secs_f64());
     }
 
     /// Records a retry of a request to a model.
     pub fn model_retried(&self, provider: &str) {
-        self.0.measured.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
+        self.0.measured.model_retries.get_or_create(&ProviderLabels { provider: provider.to_owned() }).inc();
     }
 
     /// Records an attempt to deliver an event to an endpoint.
@@ -318,12 +322,12 @@ impl Metrics {
     }
 
     /// Sets the values of endpoints that only the database has; none while they are unknown.
-    pub fn endpoints(&self, found: Vec<EndpointFound>) {
+    pub fn endpoints(&self, found: Vec<EndpointValues>) {
         for endpoints in self.0.endpoints.values() {
             endpoints.disabled.clear();
             endpoints.lag.clear();
         }
-        for EndpointFound { channel, name, disabled, lag } in found {
+        for EndpointValues { channel, name, disabled, lag } in found {
             let Some(endpoints) = self.0.endpoints.get(&channel) else { continue };
             let label = [(endpoints.label, name)];
             endpoints.disabled.get_or_create(&label).set(disabled.into());
@@ -333,12 +337,12 @@ impl Metrics {
 
     /// Records how long a transaction waited for a connection.
     pub fn connection_waited(&self, pool: &'static str, time: Duration) {
-        self.0.measured.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
+        self.0.measured.connection_seconds.get_or_create(&PoolLabels { pool }).observe(time.as_secs_f64());
     }
 
     /// Records that the wait for a connection timed out.
     pub fn connection_timed_out(&self, pool: &'static str) {
-        self.0.measured.connection_timeouts.get_or_create(&Pool { pool }).inc();
+        self.0.measured.connection_timeouts.get_or_create(&PoolLabels { pool }).inc();
     }
 
     /// Returns the label of a tool. A tool of an MCP server that the configuration does not name has the label of its
@@ -354,16 +358,16 @@ impl Metrics {
 
 /// One unit of a gauge, which is released on drop.
 #[derive(Debug)]
-pub struct Now(Gauge);
+pub struct GaugeUnit(Gauge);
 
-impl Now {
+impl GaugeUnit {
     fn begin(of: &Gauge) -> Self {
         of.inc();
         Self(of.clone())
     }
 }
 
-impl Drop for Now {
+impl Drop for GaugeUnit {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -371,7 +375,7 @@ impl Drop for Now {
 
 /// Values that only the database has.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct DatabaseValues {
     /// The number of pending calls.
     pub holds: u64,
     /// The waiting time of the pending call that expires first.
@@ -382,7 +386,7 @@ pub struct Found {
 
 /// The metrics of the endpoints of one channel.
 #[derive(Debug)]
-struct Endpoints {
+struct ChannelMetrics {
     /// The label with the name of the endpoint.
     label: &'static str,
     attempts: Family<[(&'static str, String); 2], Counter>,
@@ -390,10 +394,10 @@ struct Endpoints {
     lag: Family<[(&'static str, String); 1], Gauge<f64, AtomicU64>>,
 }
 
-impl Endpoints {
+impl ChannelMetrics {
     fn new(of: &mut Registry, channel: ChannelKind) -> Self {
         let label = if channel == ChannelKind::Webhook { "webhook" } else { "recipient" };
-        let channel = channel.name();
+        let channel = channel.word();
         let attempts = "Attempts of this process to deliver an event, by outcome";
         let disabled = format!(
             "1 if nothing is delivered to the {label} until an operator enables it; absent while the database does \
@@ -411,7 +415,7 @@ impl Endpoints {
 
 /// Values of one endpoint that only the database has.
 #[derive(Debug, Clone)]
-pub struct EndpointFound {
+pub struct EndpointValues {
     /// The channel of the endpoint.
     pub channel: ChannelKind,
     /// The name in the configuration.
@@ -422,13 +426,15 @@ pub struct EndpointFound {
     pub lag: Duration,
 }
 
-/// The values of [`Found`] for the collector. They are absent while the database does not respond.
+/// The values of [`DatabaseValues`] for the collector. They are absent while the database does not respond.
 #[derive(Debug, Default)]
-struct Open(Mutex<Option<Found>>);
+struct DatabaseCollector(Mutex<Option<DatabaseValues>>);
 
-impl Collector for Open {
+impl Collector for DatabaseCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(Found { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else { return Ok(()) };
+        let Some(DatabaseValues { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else {
+            return Ok(());
+        };
         let help = "Pending tool calls of all processes; absent while the database does not respond";
         let count = ConstGauge::new(holds);
         count.encode(encoder.encode_descriptor("holds_pending", help, None, count.metric_type())?)?;

@@ -5,8 +5,8 @@
 //! writes an event whole.
 
 use super::hold_parts::{decision, hold, in_order_of_decision};
-use super::written::Written;
-use super::{Audience, Encoder, failure, words};
+use super::written::WrittenParts;
+use super::{Audience, Encoder, failure};
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::{Source, Usage};
@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(super) struct DataV1 {
     audience: Audience,
-    written: Written,
+    written: WrittenParts,
 }
 
 impl DataV1 {
     pub(super) fn new(audience: Audience) -> Self {
-        Self { audience, written: Written::default() }
+        Self { audience, written: WrittenParts::default() }
     }
 
     /// Writes the end of a call, unless the stream has that end.
@@ -64,7 +64,7 @@ impl DataV1 {
         }
         let statuses = calls
             .iter()
-            .map(|call| Validation { tool_call_id: call.tool_call_id, validated: words::label(call.label) });
+            .map(|call| Validation { tool_call_id: call.tool_call_id, validated: call.label.label().word() });
         line(out, b'8', &statuses.collect::<Vec<_>>());
         self.decisions(calls, out);
     }
@@ -80,7 +80,7 @@ impl Encoder for DataV1 {
             TurnEvent::Reasoning(text) => line(out, b'g', text),
             // Pages of AI SDK 4 need neither event. They continue whatever the results of other calls are.
             TurnEvent::PartEnded | TurnEvent::ResultCatchUp { .. } => {}
-            TurnEvent::Source(source) => line(out, b'h', &FoundAt::new(source)),
+            TurnEvent::Source(source) => line(out, b'h', &SourcePlace::new(source)),
             TurnEvent::File(file) => {
                 line(out, b'k', &MadeFile { data: file.base64(), mime_type: &file.media_type })
             }
@@ -158,7 +158,7 @@ struct StepStarted<Id> {
 /// A source in the form of AI SDK 4, in streams and in messages.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FoundAt<'a> {
+pub(super) struct SourcePlace<'a> {
     source_type: &'static str,
     id: &'a str,
     url: &'a str,
@@ -166,7 +166,7 @@ pub(super) struct FoundAt<'a> {
     title: Option<&'a str>,
 }
 
-impl<'a> FoundAt<'a> {
+impl<'a> SourcePlace<'a> {
     pub(super) fn new(source: &'a Source) -> Self {
         let Source { url, title } = source;
         Self { source_type: "url", id: url, url, title: title.as_deref() }
@@ -245,7 +245,7 @@ impl Finish {
             prompt_tokens: usage.input_tokens,
             completion_tokens: usage.output_tokens,
         });
-        Self { finish_reason: words::finish_reason(reason), usage }
+        Self { finish_reason: reason.word(), usage }
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
     use holdpoint_core::input::Input;
     use holdpoint_core::run::{TurnError, TurnErrorCode};
     use holdpoint_core::secrets::SecretPaths;
-    use holdpoint_core::turn::Spent;
+    use holdpoint_core::turn::SpentTokens;
     use uuid::Uuid;
 
     fn check(events: &[TurnEvent<'_>], expected: &str) {
@@ -306,7 +306,7 @@ mod tests {
                     progress: HoldProgress::Pending,
                 }]),
                 TurnEvent::StepFinished { reason, usage: Some(usage) },
-                TurnEvent::Finished { reason, spent: Spent { turn: usage, message: None } },
+                TurnEvent::Finished { reason, spent: SpentTokens { turn: usage, message: None } },
             ],
             concat!(
                 "f:{\"messageId\":\"00000000-0000-0000-0000-000000000002\"}\n",
@@ -332,7 +332,7 @@ mod tests {
     fn a_failure_names_its_code_and_the_request() {
         let error = TurnError { code: TurnErrorCode::UpstreamError, message: "It broke.".to_owned() };
         check(
-            &[TurnEvent::Failed { error, spent: Spent::default() }],
+            &[TurnEvent::Failed { error, spent: SpentTokens::default() }],
             "3:\"upstream_error: It broke. (request r1)\"\n",
         );
     }

@@ -1,11 +1,11 @@
 //! The data parts of held calls, the same in all dialects: the card to decide on, and the decision in force.
 
+use super::Cards;
 use super::ui_parts::{Readable, ReadableInput};
-use super::{Cards, words};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::card::CardPart;
 use holdpoint_core::decision::Decision;
-use holdpoint_core::definition::{Change, Unaccepted};
+use holdpoint_core::definition::{DefinitionChange, Unaccepted};
 use holdpoint_core::headline::FilledHeadline;
 use holdpoint_core::hold::{Card, DecisionInForce, Hold};
 use holdpoint_core::id::ToolCallId;
@@ -152,7 +152,7 @@ impl HeadlinePart {
 
 impl ObstaclePart {
     fn of(obstacle: &Obstacle) -> Self {
-        Self { code: obstacle.word(), message: obstacle.sentence() }
+        Self { code: obstacle.kind().word(), message: obstacle.sentence() }
     }
 }
 
@@ -168,8 +168,8 @@ impl<'a> PreviewPart<'a> {
 impl DefinitionPart {
     fn of(unaccepted: Unaccepted) -> Self {
         let Unaccepted { cause, hash, changes } = unaccepted;
-        let part = |Change { field, accepted, current }| ChangePart { field, accepted, current };
-        let cause = words::definition_cause(cause);
+        let part = |DefinitionChange { field, accepted, current }| ChangePart { field, accepted, current };
+        let cause = cause.word();
         Self { cause, hash, changes: changes.into_iter().map(part).collect() }
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn hold<'a>(id: ToolCallId, hold: &'a Hold, cards: &dyn Cards) -> Dat
         mcp: mcp.map(|Remote { server, tool }| McpPart { server, tool }),
         constants,
         preview: hold.preview.as_ref().map(PreviewPart::of),
-        risk: words::risk(hold.risk),
+        risk: hold.risk.word(),
         reason: hold.reason.as_deref(),
         expires_at: hold.expires_at.map(|at| at.to_rfc3339()),
         input_hash,
@@ -211,7 +211,7 @@ pub(super) fn decision(id: ToolCallId, decided: &DecisionInForce, late: bool) ->
     let Decision { verdict, by, at, edited, reason, .. } = decision;
     let data = DecisionPart {
         tool_call_id: id,
-        decision: words::verdict(*verdict),
+        decision: verdict.word(),
         by,
         at: at.to_rfc3339(),
         edited: *edited,

@@ -15,7 +15,6 @@ mod ui_message;
 mod ui_parts;
 mod ui_reload;
 mod v4_message;
-mod words;
 mod written;
 
 pub use dialect::{ClientTraits, Dialect, Head, NothingToRead};
@@ -134,5 +133,5 @@ impl Audience {
 
 /// Returns the text of a failure for clients.
 fn failure(error: &TurnError, request_id: &str) -> String {
-    format!("{}: {} (request {request_id})", words::error_code(error.code), error.message)
+    format!("{}: {} (request {request_id})", error.code.word(), error.message)
 }

@@ -7,8 +7,8 @@
 
 use super::hold_parts::{decision, hold, in_order_of_decision};
 use super::ui_parts::{Metadata, Readable, Validation};
-use super::written::Written;
-use super::{Audience, Encoder, failure, words};
+use super::written::WrittenParts;
+use super::{Audience, Encoder, failure};
 use crate::UiDialect;
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::hold::DecisionInForce;
@@ -16,7 +16,7 @@ use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::message::{File, Source};
 use holdpoint_core::secrets::ShownInput;
 use holdpoint_core::turn::{
-    FinishReason, HeldCallStatus, HoldProgress, Refusal, RenderedResult, Spent, TurnEvent,
+    FinishReason, HeldCallStatus, HoldProgress, Refusal, RenderedResult, SpentTokens, TurnEvent,
 };
 use serde::Serialize;
 
@@ -30,26 +30,26 @@ const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 pub(super) struct UiMessage {
     dialect: UiDialect,
     audience: Audience,
-    written: Written,
+    written: WrittenParts,
     /// The part that is being written.
-    open: Option<Open>,
+    open: Option<OpenPart>,
     /// The number of text and reasoning parts so far. Each part has its own id.
     parts: u64,
 }
 
 /// A part that can still grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenPart {
     Text,
     Reasoning,
 }
 
 impl UiMessage {
     pub(super) fn new(dialect: UiDialect, audience: Audience) -> Self {
-        Self { dialect, audience, written: Written::default(), open: None, parts: 0 }
+        Self { dialect, audience, written: WrittenParts::default(), open: None, parts: 0 }
     }
 
-    fn words(&mut self, part: Open, delta: &str, out: &mut BytesMut) {
+    fn words(&mut self, part: OpenPart, delta: &str, out: &mut BytesMut) {
         if self.open != Some(part) {
             self.close(out);
             self.parts += 1;
@@ -57,15 +57,15 @@ impl UiMessage {
             let id = PartId(self.parts);
             chunk(
                 out,
-                &if part == Open::Text { Chunk::TextStart { id } } else { Chunk::ReasoningStart { id } },
+                &if part == OpenPart::Text { Chunk::TextStart { id } } else { Chunk::ReasoningStart { id } },
             );
         }
         let id = PartId(self.parts);
         chunk(
             out,
             &match part {
-                Open::Text => Chunk::TextDelta { id, delta },
-                Open::Reasoning => Chunk::ReasoningDelta { id, delta },
+                OpenPart::Text => Chunk::TextDelta { id, delta },
+                OpenPart::Reasoning => Chunk::ReasoningDelta { id, delta },
             },
         );
     }
@@ -74,8 +74,8 @@ impl UiMessage {
     fn close(&mut self, out: &mut BytesMut) {
         let id = PartId(self.parts);
         match self.open.take() {
-            Some(Open::Text) => chunk(out, &Chunk::TextEnd { id }),
-            Some(Open::Reasoning) => chunk(out, &Chunk::ReasoningEnd { id }),
+            Some(OpenPart::Text) => chunk(out, &Chunk::TextEnd { id }),
+            Some(OpenPart::Reasoning) => chunk(out, &Chunk::ReasoningEnd { id }),
             None => {}
         }
     }
@@ -141,7 +141,7 @@ impl UiMessage {
         }
         if self.dialect == UiDialect::V5 {
             for call in calls {
-                let (tool_call_id, validated) = (call.tool_call_id, words::label(call.label));
+                let (tool_call_id, validated) = (call.tool_call_id, call.label.label().word());
                 let data = Validation { tool_call_id, validated };
                 chunk(out, &Chunk::DataToolValidation { id: tool_call_id, data });
             }
@@ -187,9 +187,7 @@ impl UiMessage {
             HoldProgress::Ended(RenderedResult::Refused(Refusal::Rejected, _)) => {
                 (false, decided.decision.reason.as_deref())
             }
-            HoldProgress::Ended(RenderedResult::Refused(refusal, _)) => {
-                (false, Some(words::refusal(*refusal)))
-            }
+            HoldProgress::Ended(RenderedResult::Refused(refusal, _)) => (false, Some(refusal.word())),
             _ => (true, None),
         };
         chunk(out, &Chunk::ToolApprovalResponse { approval_id: call.tool_call_id, approved, reason });
@@ -199,9 +197,9 @@ impl UiMessage {
         chunk(out, &Chunk::ToolApprovalRequest { approval_id: tool_call_id, tool_call_id });
     }
 
-    fn finish(&mut self, reason: FinishReason, spent: &Spent, out: &mut BytesMut) {
+    fn finish(&mut self, reason: FinishReason, spent: &SpentTokens, out: &mut BytesMut) {
         self.close(out);
-        let finish_reason = (self.dialect != UiDialect::V5).then(|| words::finish_reason(reason));
+        let finish_reason = (self.dialect != UiDialect::V5).then(|| reason.word());
         chunk(out, &Chunk::Finish { finish_reason, message_metadata: metadata(spent) });
     }
 }
@@ -213,8 +211,8 @@ impl Encoder for UiMessage {
 
     fn event(&mut self, event: &TurnEvent<'_>, out: &mut BytesMut) {
         match event {
-            TurnEvent::Text(text) => return self.words(Open::Text, text, out),
-            TurnEvent::Reasoning(text) => return self.words(Open::Reasoning, text, out),
+            TurnEvent::Text(text) => return self.words(OpenPart::Text, text, out),
+            TurnEvent::Reasoning(text) => return self.words(OpenPart::Reasoning, text, out),
             // A model may interleave the deltas of a call with its text. The text remains one part.
             TurnEvent::CallArguments { .. } => {}
             _ => self.close(out),
@@ -283,7 +281,7 @@ fn inputs(tool_call_id: ToolCallId, tool_name: &str, input: &ShownInput, out: &m
     chunk(out, &Chunk::ToolInputAvailable { tool_call_id, tool_name, input });
 }
 
-fn metadata(spent: &Spent) -> Option<Metadata> {
+fn metadata(spent: &SpentTokens) -> Option<Metadata> {
     spent.message.map(Metadata::of)
 }
 

@@ -3,9 +3,9 @@
 //! The form is that of `ai` 5.0, 6.0 and 7.0 (`UIMessage`), folded like its client (`processUIMessageStream`)
 //! folds the streams of the message.
 
+use super::Cards;
 use super::hold_parts::{stored_decisions, stored_holds};
 use super::ui_parts::{Metadata, Readable, Validation};
-use super::{Cards, words};
 use crate::UiDialect;
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
@@ -62,7 +62,7 @@ fn shown(step: &Step, dialect: UiDialect, cards: &dyn Cards) -> Vec<Value> {
     parts.extend(stored_holds(&step.calls, cards));
     if dialect == UiDialect::V5 {
         parts.extend(step.calls.iter().filter(|call| call.held).map(|call| {
-            let data = Validation { tool_call_id: call.id, validated: words::label(call.state.label()) };
+            let data = Validation { tool_call_id: call.id, validated: call.state.label().word() };
             json!({ "type": "data-tool-validation", "id": call.id, "data": data })
         }));
     }
@@ -108,7 +108,7 @@ fn approval(call: &ToolCall) -> Value {
         Some(RenderedResult::Refused(Refusal::Rejected, _)) => {
             call.decision.as_ref().and_then(|decision| decision.reason.as_deref())
         }
-        Some(RenderedResult::Refused(refusal, _)) => Some(words::refusal(refusal)),
+        Some(RenderedResult::Refused(refusal, _)) => Some(refusal.word()),
         _ => None,
     };
     let mut approval = Map::new();

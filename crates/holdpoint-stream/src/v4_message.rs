@@ -3,9 +3,9 @@
 //! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded like its client (`processChatResponse`)
 //! folds the `data-v1` streams of the message.
 
-use super::data_v1::{FoundAt, result};
+use super::Cards;
+use super::data_v1::{SourcePlace, result};
 use super::hold_parts::{stored_decisions, stored_holds};
-use super::{Cards, words};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::message::{Body, Message, Part, Step, StepStatus};
@@ -30,7 +30,7 @@ pub(super) fn v4_message(
             "parts": [{ "type": "text", "text": text }],
         })),
         Body::Assistant(steps) => {
-            let mut folded = Folded::default();
+            let mut folded = FoldedStep::default();
             for step in steps.iter().filter(|step| turn_began.is_none_or(|began| step.created_at < began)) {
                 folded.step(step);
                 folded.data.extend(stored_holds(&step.calls, cards));
@@ -55,7 +55,7 @@ pub(super) fn v4_message(
 }
 
 #[derive(Default)]
-struct Folded {
+struct FoldedStep {
     content: String,
     reasoning: Option<String>,
     parts: Vec<Value>,
@@ -71,7 +71,7 @@ struct Folded {
 }
 
 /// A part of a step that is being folded.
-enum Open {
+enum OpenPart {
     Text(String),
     Reasoning(String),
     Invocation(Value),
@@ -79,7 +79,7 @@ enum Open {
     Whole(Value),
 }
 
-impl Folded {
+impl FoldedStep {
     fn step(&mut self, step: &Step) {
         // The client counts on from its highest number, and adds one for each `e:` line.
         let number = if self.parts.is_empty() { 0 } else { 1 + self.highest + i32::from(self.held) };
@@ -91,29 +91,31 @@ impl Folded {
             match part {
                 Part::Text { text } => {
                     self.content.push_str(text);
-                    append(&mut open, text, Open::Text, Open::as_text);
+                    append(&mut open, text, OpenPart::Text, OpenPart::as_text);
                 }
                 Part::Reasoning { text } => {
                     self.reasoning.get_or_insert_default().push_str(text);
-                    append(&mut open, text, Open::Reasoning, Open::as_reasoning);
+                    append(&mut open, text, OpenPart::Reasoning, OpenPart::as_reasoning);
                 }
                 Part::Source(source) => {
-                    let source = FoundAt::new(source);
-                    open.push(Open::Whole(json!({ "type": "source", "source": source })));
+                    let source = SourcePlace::new(source);
+                    open.push(OpenPart::Whole(json!({ "type": "source", "source": source })));
                 }
                 Part::File(file) => {
                     let (data, media_type) = (file.base64(), &file.media_type);
-                    open.push(Open::Whole(json!({ "type": "file", "mimeType": media_type, "data": data })));
+                    open.push(OpenPart::Whole(
+                        json!({ "type": "file", "mimeType": media_type, "data": data }),
+                    ));
                 }
                 Part::ToolCall { tool_call_id } => {
                     if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
-                        open.push(Open::Invocation(self.call(call, number)));
+                        open.push(OpenPart::Invocation(self.call(call, number)));
                     }
                 }
             }
         }
         self.parts.push(json!({ "type": "step-start" }));
-        self.parts.extend(open.into_iter().map(Open::into_part));
+        self.parts.extend(open.into_iter().map(OpenPart::into_part));
     }
 
     fn call(&mut self, call: &ToolCall, step: i32) -> Value {
@@ -129,7 +131,7 @@ impl Folded {
             fields.insert("result".to_owned(), result(shown));
         }
         if call.held {
-            let label = words::label(call.state.label());
+            let label = call.state.label().word();
             self.annotations.push(json!({ "toolCallId": call.id, "validated": label }));
         }
         self.highest = step;
@@ -157,10 +159,10 @@ impl Folded {
 /// Appends a delta. A step has one part for all its text and one for all its reasoning, wherever its calls
 /// are in between.
 fn append(
-    open: &mut Vec<Open>,
+    open: &mut Vec<OpenPart>,
     text: &str,
-    new: fn(String) -> Open,
-    find: fn(&mut Open) -> Option<&mut String>,
+    new: fn(String) -> OpenPart,
+    find: fn(&mut OpenPart) -> Option<&mut String>,
 ) {
     match open.iter_mut().find_map(find) {
         Some(started) => started.push_str(text),
@@ -168,7 +170,7 @@ fn append(
     }
 }
 
-impl Open {
+impl OpenPart {
     fn as_text(&mut self) -> Option<&mut String> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }

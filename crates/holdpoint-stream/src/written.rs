@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 /// What one stream has written.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenParts {
     results: HashMap<ToolCallId, WrittenResult>,
     holds: HashSet<ToolCallId>,
     decisions: HashSet<ToolCallId>,
@@ -29,7 +29,7 @@ impl WrittenResult {
     }
 }
 
-impl Written {
+impl WrittenParts {
     /// Whether the stream has this result of the call.
     pub(super) fn has_result(&self, call: ToolCallId, shown: &RenderedResult) -> bool {
         self.results.get(&call).is_some_and(|written| *written == WrittenResult::of(shown))

@@ -26,7 +26,7 @@ use holdpoint_core::input::Input;
 use holdpoint_core::policy::MayDecide;
 use holdpoint_core::secrets::MASK;
 use holdpoint_store::permit::Permit;
-use holdpoint_store::{Counted, LockedCall, StoreError, Thread, Vote, Write};
+use holdpoint_store::{LockedCall, StoreError, Thread, Vote, VoteOutcome, Write};
 use std::time::Duration;
 use tracing::Instrument;
 
@@ -184,7 +184,7 @@ impl Approvals {
             }
             Err(error) => error.outcome(),
         };
-        self.executor.metrics.decided(verdict, request.surface.name(), outcome);
+        self.executor.metrics.decided(verdict, request.surface, outcome);
     }
 
     /// Locks a call for a decider, in their own right or as a delegate. A pending call whose time is over expires
@@ -292,14 +292,14 @@ impl Approvals {
                 voted_before: Vec::new(),
             };
             let counted = self.count_vote(&gate, &write, &locked, &answer, &vote).await?;
-            let changes = !matches!(counted, Counted::Short { repeated: true, .. });
+            let changes = !matches!(counted, VoteOutcome::Short { repeated: true, .. });
             if let Some(link) = request.link.as_ref().filter(|_| changes) {
                 let shown = gate.shown_hash(&locked.call);
                 Self::use_link(&write, by, &locked.call, (link, &shown)).await?;
             }
             match counted {
-                Counted::Enough(with) => vote.voted_before = with,
-                Counted::Short { missing, repeated } => {
+                VoteOutcome::Enough(with) => vote.voted_before = with,
+                VoteOutcome::Short { missing, repeated } => {
                     write.commit().await?;
                     let server_resumes = locked.server_resumes;
                     let decided =

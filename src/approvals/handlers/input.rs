@@ -1,7 +1,7 @@
 //! Requests of tools that run, as a handler receives them.
 
 use super::{Input, RequestId, RequestKind, Requester, RunId, ThreadId, ToolCallId, time_of};
-use holdpoint_store::Asked;
+use holdpoint_store::StoredRequest;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -45,8 +45,8 @@ impl fmt::Debug for InputRequest {
 }
 
 impl InputRequest {
-    pub(in crate::approvals) fn of(asked: &Asked) -> Self {
-        let Asked { request, call, thread } = asked;
+    pub(in crate::approvals) fn of(asked: &StoredRequest) -> Self {
+        let StoredRequest { request, call, thread } = asked;
         Self {
             request_id: request.id,
             kind: request.question.kind,

@@ -2,7 +2,7 @@
 
 use super::*;
 use RunStatus::{Cancelled, Completed, Failed, Running, Waiting};
-use holdpoint_core::call::{Approval, End, ExecutedBy, Execution, RiskLevel};
+use holdpoint_core::call::{Approval, CallEnd, ExecutedBy, Execution, RiskLevel};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use holdpoint_core::input::Input;
@@ -76,7 +76,7 @@ fn approved(step: i32) -> ToolCall {
 }
 
 fn rejected(step: i32) -> ToolCall {
-    call(step, State::Rejected(End { result: String::new(), at: AT }))
+    call(step, State::Rejected(CallEnd { result: String::new(), at: AT }))
 }
 
 /// A call that was not held and that a child run executes.

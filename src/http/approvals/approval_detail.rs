@@ -19,7 +19,7 @@ use crate::tools::gate::Gate;
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::quorum::ApprovalVote;
-use holdpoint_store::{Excerpt, Words};
+use holdpoint_store::{CallContext, Excerpt};
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 
@@ -160,7 +160,7 @@ impl VoteView {
 }
 
 impl ContextView {
-    fn of(words: Words) -> Self {
+    fn of(words: CallContext) -> Self {
         Self { user: words.user.map(ExcerptView::of), model: words.model.map(ExcerptView::of) }
     }
 }

@@ -1,51 +1,17 @@
 //! The wire form of decisions.
 
 use crate::http::body::formats::{Hash, Time};
-use holdpoint_core::decision::{self, Decision};
+use crate::http::body::word::Word;
+use holdpoint_core::decision::{Decision, Remember, Surface, Verdict};
+use poem_openapi::Object;
 use poem_openapi::types::ToJSON;
-use poem_openapi::{Enum, Object};
-use serde::Deserialize;
 use serde_json::Value;
-
-/// The verdict of a decision: `approve` and `reject` of a person, a handler or the policy, `expire` of the deadline,
-/// `cancel` of a cancellation.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "decision::Verdict")]
-pub(in crate::http) enum Verdict {
-    Approve,
-    Reject,
-    Expire,
-    Cancel,
-}
-
-/// The surface on which a decision arrived.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "decision::Surface")]
-enum Surface {
-    Rest,
-    Stream,
-    Websocket,
-    Terminal,
-    Slack,
-    Handler,
-    Policy,
-    Sweeper,
-}
-
-/// The scope of an approval beyond its call. `session`: the approval covers later calls of the same tool in the session
-/// without a hold, until the tool's schema changes.
-#[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename_all = "snake_case", remote = "decision::Remember")]
-#[serde(rename_all = "snake_case")]
-pub(in crate::http) enum Remember {
-    Session,
-}
 
 /// A decision about a call.
 #[derive(Debug, Object)]
 #[oai(rename = "Decision", skip_serializing_if_is_none)]
 pub(in crate::http) struct DecisionView {
-    decision: Verdict,
+    decision: Word<Verdict>,
     /// The actor: `user:<sub>`, `system:policy` and others.
     by: String,
     /// The approver in whose place the actor decided, as an actor. Absent if the actor decided in their own right.
@@ -58,11 +24,11 @@ pub(in crate::http) struct DecisionView {
     reason: Option<String>,
     /// The hash of the inputs that the decision is about.
     input_hash: Option<Hash>,
-    surface: Surface,
+    surface: Word<Surface>,
     /// The part of the policy that decided, if the policy decided: always_allow, always_deny, role, session,
     /// mode, `rule:` and the name of a rule, or `remembered:` and the id of a grant.
     source: Option<String>,
-    remember: Option<Remember>,
+    remember: Option<Word<Remember>>,
 }
 
 impl DecisionView {
@@ -77,7 +43,7 @@ impl DecisionView {
             input_hash: Some(decision.input_hash.clone().into()),
             surface: decision.surface.into(),
             source: decision.source.clone(),
-            remember: decision.remember.map(Remember::from),
+            remember: decision.remember.map(Word),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::http::body::page::{Paged, RequestedSize, page_size};
 use crate::http::body::payload::Tag;
 use crate::http::body::strict::JsonObject;
 use crate::http::body::thread_ref::ThreadRef;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::{CallState, CallView};
 use crate::http::routes::tools::McpToolView;
@@ -21,11 +22,11 @@ use holdpoint_core::call::{CALL_STATES, Escalation, StateKind};
 use holdpoint_core::card::CardPart;
 use holdpoint_core::headline::FilledHeadline;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::obstacle::Obstacle;
+use holdpoint_core::obstacle::{Obstacle, ObstacleKind};
 use holdpoint_core::placeholders::Piece;
 use holdpoint_store::{CallScope, Listing, Read, VisibleCall};
 use poem_openapi::param::{Path, Query};
-use poem_openapi::{Enum, Object, OpenApi};
+use poem_openapi::{Object, OpenApi};
 
 /// Maximum length of a search, in characters.
 const SEARCH_CHARS: usize = 200;
@@ -48,7 +49,7 @@ pub(in crate::http) struct ApprovalView {
     headline_parts: Option<Vec<HeadlinePart>>,
     /// The parts that a card has to show whole before it offers an approval, in their order. The hash of the approval
     /// covers them.
-    card_parts: Vec<CardPartView>,
+    card_parts: Vec<Word<CardPart>>,
     /// The description of the tool. Absent if the tool no longer exists.
     tool_description: Option<String>,
     /// The JSON Schema of the tool's inputs. Absent if the tool no longer exists.
@@ -81,27 +82,9 @@ pub(in crate::http) struct ApprovalView {
 /// is not pending.
 #[derive(Debug, Object)]
 struct CannotApprove {
-    code: CannotApproveCode,
+    code: Word<ObstacleKind>,
     /// The reason in a sentence, for people.
     message: String,
-}
-
-/// The kind of a reason.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case")]
-enum CannotApproveCode {
-    /// Other people approve the call.
-    Forbidden,
-    /// The policy forbids the call.
-    Blocked,
-    /// The stored inputs cannot be read.
-    Unreadable,
-    /// The tool is not available now.
-    ToolUnavailable,
-    /// The proposed inputs do not fit the tool now.
-    InvalidInputs,
-    /// The caller has approved the call, and more people have to.
-    AlreadyApproved,
 }
 
 /// A piece of a headline. It has one of the two fields.
@@ -112,23 +95,6 @@ struct HeadlinePart {
     text: Option<String>,
     /// A value that the model chose, at most 60 characters of it. A character that hides or reverses text is its number.
     value: Option<String>,
-}
-
-/// A part of a card.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "CardPart", rename_all = "snake_case", remote = "CardPart")]
-enum CardPartView {
-    /// `input`.
-    Inputs,
-    /// The values at `secret_inputs`, which `POST /tool_calls/{tool_call_id}/reveal` returns. Not a part of the card of a
-    /// call with low risk.
-    Secrets,
-    /// `constants`.
-    Constants,
-    /// `preview`.
-    Preview,
-    /// `unaccepted_definition`.
-    Definition,
 }
 
 /// The further roles that may decide the call, if it waits long. Absent if no role is configured.
@@ -145,15 +111,7 @@ struct EscalationView {
 
 impl CannotApprove {
     fn of(obstacle: &Obstacle) -> Self {
-        let code = match obstacle {
-            Obstacle::Forbidden => CannotApproveCode::Forbidden,
-            Obstacle::Blocked(_) => CannotApproveCode::Blocked,
-            Obstacle::Unreadable => CannotApproveCode::Unreadable,
-            Obstacle::ToolUnavailable => CannotApproveCode::ToolUnavailable,
-            Obstacle::InvalidInputs(_) => CannotApproveCode::InvalidInputs,
-            Obstacle::AlreadyApproved { .. } => CannotApproveCode::AlreadyApproved,
-        };
-        Self { code, message: obstacle.sentence() }
+        Self { code: obstacle.kind().into(), message: obstacle.sentence() }
     }
 }
 
@@ -186,7 +144,7 @@ impl ApprovalView {
             thread_title: seen.thread.title.clone(),
             headline_parts: pieces.map(|pieces| pieces.iter().map(HeadlinePart::of).collect()),
             headline: headline.map(|headline| headline.to_string()),
-            card_parts: card_parts.into_iter().map(CardPartView::from).collect(),
+            card_parts: card_parts.into_iter().map(Word).collect(),
             tool_description: tool.map(|tool| tool.spec.description.clone()),
             input_schema: schema.map(JsonObject),
             constants: tool.and_then(|tool| tool.spec.constants()).map(JsonObject),
@@ -348,7 +306,7 @@ impl Inbox {
 
 impl ListQuery {
     fn listing(&self, scope: CallScope, api: &Api) -> Result<Listing<'_>, ApiError> {
-        let state = self.state.as_deref().map_or(Some(StateKind::Pending), StateKind::named);
+        let state = self.state.as_deref().map_or(Some(StateKind::Pending), StateKind::of_word);
         let state = state.ok_or_else(|| {
             ApiError::bad_request(format!("state: expected one of {}", CALL_STATES.join(", ")))
         })?;

@@ -12,39 +12,18 @@ use crate::http::body::page::{Paged, RequestedSize, page_size};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::body::thread_ref::ThreadRef;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::tools::McpToolView;
 use crate::tools::gate::Gate;
 use holdpoint_core::Principal;
 use holdpoint_core::id::RequestId;
-use holdpoint_core::tool_request::{self, Answer, Content, Reply};
+use holdpoint_core::tool_request::{Answer, Content, Reply, RequestKind, RequestState};
 use holdpoint_store::{CallScope, RequestListing, VisibleRequest};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
-
-/// What a tool asks for. `elicitation`: an MCP server asks for the fields of a form. `custom`: a tool of the application
-/// asks, with a schema of its own.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "ToolRequestKind", rename_all = "snake_case", remote = "tool_request::RequestKind")]
-enum RequestKind {
-    Elicitation,
-    Custom,
-}
-
-/// The state of a request. `open` waits for an answer; the others are final. `withdrawn` ended with its call, or the tool
-/// waits no longer.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "ToolRequestState", rename_all = "snake_case", remote = "tool_request::RequestState")]
-enum RequestState {
-    Open,
-    Accepted,
-    Declined,
-    Cancelled,
-    Expired,
-    Withdrawn,
-}
 
 /// The answer to a request. `accept`: the tool gets the content. `decline`: it gets none, and may continue without it.
 /// `cancel`: it gets none, and should end what it does.
@@ -93,13 +72,13 @@ struct RequestView {
     run_id: Id,
     /// The user of the thread, on whose behalf the tool runs: `user:<sub>`.
     requested_by: String,
-    kind: RequestKind,
+    kind: Word<RequestKind>,
     /// The text of the tool for a person. The tool is not trusted: show beside the text which tool asks.
     message: String,
     /// The JSON Schema of the content of an answer. For an `elicitation` it is an object whose properties are texts,
     /// numbers, booleans or choices; a `custom` schema may also nest.
     schema: JsonObject,
-    state: RequestState,
+    state: Word<RequestState>,
     /// Whether the request is open and the caller may accept it.
     can_accept: bool,
     /// Whether the request is open and the caller may decline or cancel it.
@@ -213,7 +192,7 @@ impl AnswerToolRequest {
 struct AnsweredView {
     /// The request in the path.
     request_id: Id,
-    state: RequestState,
+    state: Word<RequestState>,
     /// The hash of the proposed content, while more people have to confirm it.
     content_hash: Option<String>,
     /// The actors that propose this content, while more people have to confirm it. The caller is one of them.
@@ -260,7 +239,7 @@ impl ToolRequests {
         &self,
         caller: Caller,
         /// The state of the requests; `open` if absent.
-        state: Query<Option<Text<RequestState>>>,
+        state: Query<Option<Text<Word<RequestState>>>>,
         /// Only requests of calls of this session: its id, or the caller's own name for its root thread.
         session_id: Query<Option<ThreadRef>>,
         /// The `next_cursor` of the previous page.
@@ -336,11 +315,9 @@ impl ToolRequests {
 }
 
 /// Returns the state that a request for a list names.
-fn requested_state(text: Option<&str>) -> Result<tool_request::RequestState, ApiError> {
-    let all = tool_request::RequestState::ALL;
-    let Some(text) = text else { return Ok(tool_request::RequestState::Open) };
-    all.into_iter().find(|state| state.name() == text).ok_or_else(|| {
-        let names = all.map(tool_request::RequestState::name).join(", ");
-        ApiError::bad_request(format!("state: expected one of {names}"))
+fn requested_state(text: Option<&str>) -> Result<RequestState, ApiError> {
+    let Some(text) = text else { return Ok(RequestState::Open) };
+    RequestState::of_word(text).ok_or_else(|| {
+        ApiError::bad_request(format!("state: expected one of {}", RequestState::WORDS.join(", ")))
     })
 }

@@ -14,7 +14,7 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::failure::error::{ApiError, ErrorDetail, Refusal};
 use crate::http::routes::call::CallState;
-use holdpoint_core::call::State;
+use holdpoint_core::call::{State, StateKind};
 use holdpoint_core::decision::{Choice, Surface};
 use holdpoint_core::link::LinkToken;
 use holdpoint_core::model_texts;
@@ -364,7 +364,7 @@ impl ValidateToolResult {
         };
         let state = match &call.state {
             // A caller that waits for the outcome need not distinguish an approved call from a running one.
-            State::Approved(_) | State::Executing(..) => CallState::Executing,
+            State::Approved(_) | State::Executing(..) => StateKind::Executing.into(),
             other => other.into(),
         };
         Self {

@@ -10,7 +10,7 @@ use crate::tools::ToolRegistry;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{ExecId, ToolCallId};
 use holdpoint_egress::callback::{Callback, EXECUTION, MAC, TOOL};
-use holdpoint_egress::standard_webhooks::{ID, Refused, SIGNATURE, Signed, Signer, TIMESTAMP};
+use holdpoint_egress::standard_webhooks::{ID, RefusedMessage, SIGNATURE, SignedHeaders, Signer, TIMESTAMP};
 use poem::http::Method;
 use poem::{FromRequest, Request, RequestBody, Result};
 use std::sync::Arc;
@@ -61,14 +61,14 @@ impl Reporter {
         let (id, timestamp, signature) =
             (request.header(ID), request.header(TIMESTAMP), request.header(SIGNATURE));
         let signed = match (id, timestamp, signature) {
-            (Some(id), Some(timestamp), Some(signature)) => Signed { id, timestamp, signature },
+            (Some(id), Some(timestamp), Some(signature)) => SignedHeaders { id, timestamp, signature },
             _ => return Err(ApiError::unauthenticated(&Unknown::Unsigned, None)),
         };
         let now = self.now.as_micros().div_euclid(1_000_000);
         self.keys.verify(signed, body, now).map_err(|refused| {
             let why = match refused {
-                Refused::Time => Unknown::WebhookTime,
-                Refused::Signature => Unknown::WebhookSignature,
+                RefusedMessage::Time => Unknown::WebhookTime,
+                RefusedMessage::Signature => Unknown::WebhookSignature,
             };
             ApiError::unauthenticated(&why, None)
         })

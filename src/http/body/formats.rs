@@ -130,14 +130,6 @@ impl From<Timestamp> for Time {
     }
 }
 
-impl<F: ToJSON> Text<F> {
-    /// Returns the text that the value of an enum is sent as.
-    pub(in crate::http) fn of_value(value: &F) -> Self {
-        let sent = value.to_json();
-        sent.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned().into()
-    }
-}
-
 impl<F> From<String> for Text<F> {
     fn from(text: String) -> Self {
         Self { text, format: PhantomData }

@@ -19,3 +19,4 @@ pub(in crate::http) mod templates;
 pub(in crate::http) mod thread_ref;
 pub(in crate::http) mod ui_body;
 pub(in crate::http) mod unread_part;
+pub(in crate::http) mod word;

@@ -3,77 +3,14 @@
 use crate::http::approvals::decision_view;
 use crate::http::body::formats::{Id, Text, Time};
 use crate::http::body::strict::JsonObject;
-use crate::http::routes::call::{CallState, PreviewView, ProgressView, RiskLevel};
+use crate::http::body::word::Word;
+use crate::http::routes::call::{PreviewView, ProgressView};
 use bytes::{BufMut, BytesMut};
-use holdpoint_core::call::ToolCall;
-use holdpoint_core::event::{self, Event};
+use holdpoint_core::call::{StateKind, ToolCall};
+use holdpoint_core::event::{Event, EventType};
+use poem_openapi::Object;
 use poem_openapi::types::ToJSON;
-use poem_openapi::{Enum, Object};
 use serde_json::{Map, Value, json};
-
-/// The type of an event, in the past tense.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(remote = "event::EventType")]
-pub(in crate::http) enum EventType {
-    #[oai(rename = "tool.called")]
-    ToolCalled,
-    #[oai(rename = "tool.requires_approval")]
-    ToolRequiresApproval,
-    #[oai(rename = "tool.blocked")]
-    ToolBlocked,
-    #[oai(rename = "tool.approved")]
-    ToolApproved,
-    #[oai(rename = "tool.rejected")]
-    ToolRejected,
-    #[oai(rename = "tool.decision_refused")]
-    ToolDecisionRefused,
-    #[oai(rename = "tool.extended")]
-    ToolExtended,
-    #[oai(rename = "tool.delegated")]
-    ToolDelegated,
-    #[oai(rename = "tool.inputs_revealed")]
-    ToolInputsRevealed,
-    #[oai(rename = "tool.reminded")]
-    ToolReminded,
-    #[oai(rename = "tool.voted")]
-    ToolVoted,
-    #[oai(rename = "tool.escalated")]
-    ToolEscalated,
-    #[oai(rename = "tool.expired")]
-    ToolExpired,
-    #[oai(rename = "tool.cancelled")]
-    ToolCancelled,
-    #[oai(rename = "tool.started")]
-    ToolStarted,
-    #[oai(rename = "tool.accepted")]
-    ToolAccepted,
-    #[oai(rename = "tool.progressed")]
-    ToolProgressed,
-    #[oai(rename = "tool.input_requested")]
-    ToolInputRequested,
-    #[oai(rename = "tool.input_proposed")]
-    ToolInputProposed,
-    #[oai(rename = "tool.input_ended")]
-    ToolInputEnded,
-    #[oai(rename = "tool.succeeded")]
-    ToolSucceeded,
-    #[oai(rename = "tool.failed")]
-    ToolFailed,
-    #[oai(rename = "tool.interrupted")]
-    ToolInterrupted,
-    #[oai(rename = "run.started")]
-    RunStarted,
-    #[oai(rename = "run.waiting")]
-    RunWaiting,
-    #[oai(rename = "run.resumed")]
-    RunResumed,
-    #[oai(rename = "run.completed")]
-    RunCompleted,
-    #[oai(rename = "run.failed")]
-    RunFailed,
-    #[oai(rename = "run.cancelled")]
-    RunCancelled,
-}
 
 /// A change of a thread, a run or a tool call, recorded with the change itself.
 #[derive(Debug, Object)]
@@ -82,7 +19,7 @@ pub(in crate::http) struct EventView {
     /// The position among all events. Positions only grow, with gaps for events that the caller may not see.
     seq: i64,
     #[oai(rename = "type")]
-    event_type: Text<EventType>,
+    event_type: Text<Word<EventType>>,
     /// When the change was committed.
     at: Time,
     /// The actor: `user:<sub>`, `system:policy` and others.
@@ -119,10 +56,10 @@ impl EventView {
 
 /// Returns the type of an event. A type that this version does not know is passed through if it is a single
 /// word, because the type has a line of its own in an event stream.
-fn event_type(event: &Event) -> Text<EventType> {
+fn event_type(event: &Event) -> Text<Word<EventType>> {
     let is_word_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
     match &event.event_type {
-        Ok(known) => Text::of_value(&(*known).into()),
+        Ok(known) => known.word().to_owned().into(),
         Err(other) if other.chars().all(is_word_char) => other.clone().into(),
         Err(_) => "unknown".to_owned().into(),
     }
@@ -148,12 +85,12 @@ fn data(event: &Event) -> Map<String, Value> {
         ("tool_call_id", Some(json!(call.id))),
         ("args", args.as_ref().map(|args| json!(args))),
         ("preview", preview.and_then(|preview| PreviewView::of(preview).to_json())),
-        ("risk_level", RiskLevel::from(call.risk).to_json()),
+        ("risk_level", Some(json!(call.risk.word()))),
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),
         ("progress", progress(event, call)),
-        ("state", final_state(event).and_then(|state| state.to_json())),
+        ("state", final_state(event).map(|state| json!(state.word()))),
         ("input_hash", args.as_ref().map(|_| json!(hash))),
     ];
     for (name, value) in known {
@@ -168,10 +105,10 @@ fn data(event: &Event) -> Map<String, Value> {
 fn is_before_decision(event: &Event) -> bool {
     matches!(
         event.event_type,
-        Ok(event::EventType::ToolCalled
-            | event::EventType::ToolRequiresApproval
-            | event::EventType::ToolVoted
-            | event::EventType::ToolInputsRevealed)
+        Ok(EventType::ToolCalled
+            | EventType::ToolRequiresApproval
+            | EventType::ToolVoted
+            | EventType::ToolInputsRevealed)
     )
 }
 
@@ -184,19 +121,17 @@ fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
 
 /// Returns the last report of progress of the call, for an event about it or about the end of the execution.
 fn progress(event: &Event, call: &ToolCall) -> Option<Value> {
-    use event::EventType::{ToolFailed, ToolInterrupted, ToolProgressed, ToolSucceeded};
+    use EventType::{ToolFailed, ToolInterrupted, ToolProgressed, ToolSucceeded};
     let is_about =
         matches!(event.event_type, Ok(ToolProgressed | ToolSucceeded | ToolFailed | ToolInterrupted));
     call.progress.as_ref().filter(|_| is_about).and_then(|reported| ProgressView::of(reported).to_json())
 }
 
 /// Returns the final state of the call if the event ended the call.
-fn final_state(event: &Event) -> Option<CallState> {
+fn final_state(event: &Event) -> Option<StateKind> {
     match event.event_type.as_ref().ok()? {
-        event::EventType::ToolRequiresApproval
-        | event::EventType::ToolApproved
-        | event::EventType::ToolStarted => None,
-        ending => ending.state_reached(&event.actor).map(CallState::from),
+        EventType::ToolRequiresApproval | EventType::ToolApproved | EventType::ToolStarted => None,
+        ending => ending.state_reached(&event.actor),
     }
 }
 

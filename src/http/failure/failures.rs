@@ -11,7 +11,6 @@ use crate::http::approvals::decision_view;
 use crate::http::failure::error::ApiError;
 use crate::http::failure::error_code::ErrorCode;
 use crate::http::routes::call::CallState;
-use crate::http::routes::runs::RunStatus;
 use crate::rate_limit::RateLimited;
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::link::LinkRefused;
@@ -105,7 +104,7 @@ impl From<CancelRunError> for ApiError {
             CancelRunError::Ended(run) => Self::conflict(
                 ErrorCode::RunNotWaiting,
                 "The run has ended.",
-                Some(json!({ "state": RunStatus::from(run.status).to_json() })),
+                Some(json!({ "state": run.status.word() })),
             ),
         }
     }
@@ -117,7 +116,7 @@ impl From<ResumeRunError> for ApiError {
             ResumeRunError::NotWaiting(run) => Self::conflict(
                 ErrorCode::RunNotWaiting,
                 "The run has ended, or is not the last of its thread.",
-                Some(json!({ "state": RunStatus::from(run.status).to_json() })),
+                Some(json!({ "state": run.status.word() })),
             ),
             ResumeRunError::OpenCalls => {
                 Self::conflict(ErrorCode::AwaitingApproval, "A call of the run is open.", None)
@@ -169,7 +168,7 @@ impl From<AnswerError> for ApiError {
             AnswerError::Closed(state) => Self::conflict(
                 ErrorCode::RequestClosed,
                 "The request has another answer, or has ended.",
-                Some(json!({ "state": state.name() })),
+                Some(json!({ "state": state.word() })),
             ),
             AnswerError::NotProposed => Self::conflict(
                 ErrorCode::Stale,

@@ -12,10 +12,11 @@ use crate::http::body::described::{described, inline};
 use crate::http::body::formats::{Hash, Id, Time};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::definitions::UnacceptedView;
 use crate::tools::gate::Gate;
-use holdpoint_core::call::{self, State, ToolCall};
+use holdpoint_core::call::{RiskLevel, State, StateKind, ToolCall};
 use holdpoint_core::input::Input;
 use holdpoint_core::preview::Preview;
 use holdpoint_core::progress::{Progress, ReportedProgress};
@@ -28,36 +29,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// The state of a tool call. `pending` waits for a decision; `approved` and `executing` continue by themselves; the
-/// others are final.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "ToolCallState", rename_all = "snake_case", remote = "call::StateKind")]
-pub(in crate::http) enum CallState {
-    Pending,
-    Approved,
-    Executing,
-    Succeeded,
-    Failed,
-    Interrupted,
-    Rejected,
-    Expired,
-    Cancelled,
-    Invalid,
-}
+/// The state of a tool call in a body.
+pub(in crate::http) type CallState = Word<StateKind>;
 
 impl From<&State> for CallState {
     fn from(state: &State) -> Self {
         state.kind().into()
     }
-}
-
-/// The harm that a tool can do.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "call::RiskLevel")]
-pub(in crate::http) enum RiskLevel {
-    Low,
-    Medium,
-    High,
 }
 
 /// What a tool says that a call would do, for an approver: `preview` with the proposed inputs, `validated_preview`
@@ -150,7 +128,7 @@ pub(in crate::http) struct CallView {
     /// the call was not approved and does not run.
     validated: Validated,
     state: CallState,
-    risk_level: RiskLevel,
+    risk_level: Word<RiskLevel>,
     /// The reason for the hold.
     reason: Option<String>,
     unaccepted_definition: Option<UnacceptedView>,

@@ -6,24 +6,13 @@ use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Time};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use holdpoint_core::definition::{self, Accepted, Change, Unaccepted};
+use holdpoint_core::definition::{Accepted, DefinitionCause, DefinitionChange, Unaccepted};
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
-use poem_openapi::{Enum, Object, OpenApi};
+use poem_openapi::{Object, OpenApi};
 use serde::Deserialize;
-
-/// Why a definition is not accepted.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "definition::Cause")]
-enum DefinitionCause {
-    /// Another definition of the tool is accepted.
-    Changed,
-    /// No definition of the tool was ever accepted.
-    New,
-    /// What is accepted could not be read from the database.
-    Unknown,
-}
 
 /// A field of a definition that differs from the accepted one. Characters that hide or reverse text are replaced by
 /// their numbers.
@@ -43,7 +32,7 @@ struct ChangeView {
 #[derive(Debug, Object)]
 #[oai(rename = "UnacceptedDefinition")]
 pub(in crate::http) struct UnacceptedView {
-    cause: DefinitionCause,
+    cause: Word<DefinitionCause>,
     /// The hash of the definition, for `acceptDefinition`.
     hash: Hash,
     /// How the definition differs from the accepted one, or from none.
@@ -52,7 +41,7 @@ pub(in crate::http) struct UnacceptedView {
 
 impl UnacceptedView {
     pub(in crate::http) fn of(unaccepted: &Unaccepted) -> Self {
-        let change = |Change { field, accepted, current }: &Change| ChangeView {
+        let change = |DefinitionChange { field, accepted, current }: &DefinitionChange| ChangeView {
             field: (*field).to_owned(),
             accepted: accepted.clone(),
             current: current.clone(),

@@ -11,28 +11,18 @@ use crate::http::auth::Caller;
 use crate::http::body::formats::{Hash, Id, Time};
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::{JsonObject, Strict};
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::decision::{Choice, Surface};
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::run::{self, Run, TurnError};
+use holdpoint_core::run::{Run, RunStatus, TurnError, TurnErrorCode};
 use holdpoint_store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
-use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
+use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Deserialize;
-
-/// The status of a run.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "run::RunStatus")]
-pub(in crate::http) enum RunStatus {
-    Running,
-    Waiting,
-    Completed,
-    Failed,
-    Cancelled,
-}
 
 /// The work for one user message, from the message to the final answer, with all pauses for decisions.
 #[derive(Debug, Object)]
@@ -44,7 +34,7 @@ pub(in crate::http) struct RunView {
     thread_id: Id,
     /// The root thread above `thread_id`, or that thread itself.
     session_id: Id,
-    status: RunStatus,
+    status: Word<RunStatus>,
     /// The ids of the pending calls.
     pending: Vec<Id>,
     error: Option<FailureView>,
@@ -58,23 +48,9 @@ pub(in crate::http) struct RunView {
 #[derive(Debug, Object)]
 #[oai(rename = "RunFailure")]
 pub(in crate::http) struct FailureView {
-    code: FailureCode,
+    code: Word<TurnErrorCode>,
     /// One sentence for people, without internal details.
     message: String,
-}
-
-/// Why a run failed, for programs.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "RunFailureCode", rename_all = "snake_case", remote = "run::TurnErrorCode")]
-enum FailureCode {
-    UpstreamTimeout,
-    UpstreamError,
-    UpstreamMalformed,
-    ContextFull,
-    Interrupted,
-    StepLimit,
-    ThreadFull,
-    Internal,
 }
 
 impl FailureView {
@@ -249,7 +225,7 @@ impl Runs {
         let pending = self.0.store.urgent_read().await?.pending_of(&thread, run.id).await?;
         let view = Json(RunView::of(&run, &thread, &pending));
         Ok(match run.status {
-            run::RunStatus::Running => CancelRunResponse::Accepted(view),
+            RunStatus::Running => CancelRunResponse::Accepted(view),
             _ => CancelRunResponse::Done(view),
         })
     }
@@ -354,6 +330,6 @@ impl Runs {
     /// Whether the run of a call waits for a decision.
     async fn waits(&self, call: &ToolCall) -> Result<bool, ApiError> {
         let status = self.0.store.urgent_read().await?.status_of(call.run_id).await?;
-        Ok(status == Some(run::RunStatus::Waiting))
+        Ok(status == Some(RunStatus::Waiting))
     }
 }

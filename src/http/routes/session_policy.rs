@@ -12,42 +12,16 @@ use crate::http::body::nullable::WordOrNull;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::body::thread_ref::ThreadRef;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::sessions::GrantView;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::policy::{self, Requirement, SessionPolicy};
-use holdpoint_store::source_text;
+use holdpoint_core::policy::{ApprovalMode, Effect, Requirement, SessionPolicy, ToolPolicy};
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// The effect on calls of tools that require approval.
-#[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename_all = "kebab-case", remote = "policy::ApprovalMode")]
-#[serde(rename_all = "kebab-case")]
-enum ApprovalMode {
-    /// A person decides each call.
-    Manual,
-    /// The calls run.
-    AutoApprove,
-    /// The calls do not run.
-    AutoDeny,
-}
-
-/// The policy of a session for one tool.
-#[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename_all = "kebab-case", remote = "policy::ToolPolicy")]
-#[serde(rename_all = "kebab-case")]
-enum ToolPolicy {
-    /// The call runs without an approval.
-    Allow,
-    /// The call is held for an approval.
-    Ask,
-    /// The call does not run.
-    Deny,
-}
 
 /// The policy of a session, in addition to the server's policy.
 #[derive(Debug, Object, Deserialize)]
@@ -56,19 +30,19 @@ enum ToolPolicy {
 struct PolicyBody {
     /// The effect on calls of tools that require approval: `manual` holds them, `auto-approve` runs them,
     /// `auto-deny` refuses them. Absent or null: as the server's mode says.
-    mode: Option<WordOrNull<ApprovalMode>>,
+    mode: Option<WordOrNull<Word<ApprovalMode>>>,
     /// The policy of single tools, by the name of the tool.
     #[serde(default)]
-    tools: Option<BTreeMap<String, ToolPolicy>>,
+    tools: Option<BTreeMap<String, Word<ToolPolicy>>>,
 }
 
 /// The policy of a session as it is now, and what it means for the calls that wait.
 #[derive(Debug, Object)]
 #[oai(rename = "SessionPolicyResult", skip_serializing_if_is_none)]
 struct PolicySetView {
-    mode: Option<ApprovalMode>,
+    mode: Option<Word<ApprovalMode>>,
     /// The policy of single tools, by the name of the tool.
-    tools: Option<BTreeMap<String, ToolPolicy>>,
+    tools: Option<BTreeMap<String, Word<ToolPolicy>>>,
     /// The waiting calls that the policy forbids. They are rejected now.
     rejected: Vec<Id>,
     /// The waiting calls that the policy would let run without an approval. They still wait for their deciders.
@@ -77,7 +51,7 @@ struct PolicySetView {
 
 impl Example for PolicyBody {
     fn example() -> Self {
-        Self { mode: Some(WordOrNull(ApprovalMode::AutoDeny)), tools: None }
+        Self { mode: Some(WordOrNull(ApprovalMode::AutoDeny.into())), tools: None }
     }
 }
 
@@ -95,8 +69,8 @@ impl From<&PolicyBody> for SessionPolicy {
     fn from(body: &PolicyBody) -> Self {
         let tools = body.tools.iter().flatten();
         Self {
-            mode: body.mode.map(|mode| mode.0.into()),
-            tools: tools.map(|(name, tool_policy)| (name.clone(), (*tool_policy).into())).collect(),
+            mode: body.mode.map(|mode| mode.0.0),
+            tools: tools.map(|(name, Word(tool_policy))| (name.clone(), *tool_policy)).collect(),
         }
     }
 }
@@ -123,23 +97,13 @@ impl From<&Requirement> for PolicyVerdict {
     }
 }
 
-/// The effect of a rule on the calls that it covers.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "policy::Effect")]
-enum RuleEffect {
-    /// The call is held for an approval.
-    Ask,
-    /// The call never runs.
-    Deny,
-}
-
 /// A rule of the server that covers some calls of a tool, by their inputs or by the roles of the user.
 #[derive(Debug, Object)]
 #[oai(rename = "PolicyRule")]
 struct RuleView {
     /// The name of the rule in the configuration.
     name: String,
-    effect: RuleEffect,
+    effect: Word<Effect>,
     /// The reason that the approver and the model read.
     reason: String,
 }
@@ -181,7 +145,7 @@ enum GrantsEnd {
 struct PolicyInForceView {
     /// The session in the path of the request, by its id.
     session_id: Id,
-    mode: ApprovalMode,
+    mode: Word<ApprovalMode>,
     session: PolicyBody,
     grants_end: GrantsEnd,
     /// The tools that run for the caller; for an operator all tools.
@@ -212,7 +176,7 @@ impl ToolInForceView {
         Self {
             tool_name: tool.name.clone(),
             verdict: (&ruling.requirement).into(),
-            source: source_text(&ruling.source),
+            source: ruling.source.text(),
             reason: Some(ruling.reason.clone()).filter(|reason| !reason.is_empty()),
             rules: rules.collect(),
             grants: grants.iter().map(GrantView::of).collect(),

@@ -14,11 +14,12 @@ use crate::http::body::page_message::PageMessage;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::body::thread_ref::ThreadRef;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallView;
 use crate::tools::gate::Gate;
 use holdpoint_core::id::ThreadId;
-use holdpoint_core::message::{self, Body, File, Message, Part, Source, Usage};
+use holdpoint_core::message::{Body, File, Message, MessageStatus, Part, Role, Source, Usage};
 use holdpoint_store::{NewThread, Read, Thread, ThreadActivity};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;
@@ -113,25 +114,6 @@ enum AnyMessage {
     Page(PageMessage),
 }
 
-/// The author of a message.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "MessageRole", rename_all = "snake_case")]
-enum Role {
-    User,
-    Assistant,
-}
-
-/// The status of a message. `streaming`: a turn is writing it. `interrupted`: the turn ended before the message was
-/// complete. `superseded`: an edit or another response replaced it.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "message::MessageStatus")]
-enum MessageStatus {
-    Complete,
-    Streaming,
-    Interrupted,
-    Superseded,
-}
-
 /// A message of a thread: of the user, or the answer of the model with its tool calls.
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
@@ -144,8 +126,8 @@ pub(in crate::http) struct MessageView {
     thread_id: Id,
     /// The run that the user message began, or that writes the response.
     run_id: Id,
-    role: Role,
-    status: MessageStatus,
+    role: Word<Role>,
+    status: Word<MessageStatus>,
     /// The text of the user, or the steps of the response with their calls, in order.
     parts: Vec<PartView>,
     usage: Option<UsageView>,
@@ -206,9 +188,9 @@ impl PartView {
 
 impl MessageView {
     pub(in crate::http) fn of(message: &Message, thread: &Thread, gate: &Gate) -> Self {
-        let (role, parts) = match &message.body {
-            Body::User(text) => (Role::User, vec![PartView::text(PartType::Text, text)]),
-            Body::Assistant(_) => (Role::Assistant, parts(message, thread, gate)),
+        let parts = match &message.body {
+            Body::User(text) => vec![PartView::text(PartType::Text, text)],
+            Body::Assistant(_) => parts(message, thread, gate),
         };
         let usage = message.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
         Self {
@@ -216,7 +198,7 @@ impl MessageView {
             client_id: message.client_id.clone(),
             thread_id: Id::of(message.thread_id),
             run_id: Id::of(message.run_id),
-            role,
+            role: message.body.role().into(),
             status: message.status.into(),
             parts,
             usage: usage.map(|usage| UsageView {
@@ -442,7 +424,7 @@ impl Threads {
         for message in page.items.iter().rev() {
             let began = match (dialect, message.status) {
                 // Other clients get the whole message in the stream.
-                (Some(dialect), message::MessageStatus::Streaming) if !dialect.client.needs_earlier_steps => {
+                (Some(dialect), MessageStatus::Streaming) if !dialect.client.needs_earlier_steps => {
                     read.turn_began(&thread, message.run_id).await?
                 }
                 _ => None,

@@ -5,12 +5,13 @@ use crate::http::access::{Access, CallerKind::User};
 use crate::http::auth::Caller;
 use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::JsonObject;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use crate::http::routes::call::RiskLevel;
 use crate::http::routes::definitions::UnacceptedView;
 use crate::tools::Registered;
 use holdpoint_core::Principal;
-use holdpoint_core::definition::LeftOut;
+use holdpoint_core::call::RiskLevel;
+use holdpoint_core::definition::UnusableTool;
 use holdpoint_core::remote::Remote;
 use holdpoint_models::LanguageModel;
 use poem_openapi::param::Path;
@@ -29,7 +30,7 @@ struct ToolView {
     hil: bool,
     /// Whether running a call twice has the same effect as running it once.
     idempotent: bool,
-    risk_level: RiskLevel,
+    risk_level: Word<RiskLevel>,
     /// Whether the tool says what a call would do before it is decided. An approval with other inputs then has to name
     /// a `preview_hash`.
     preview: bool,
@@ -98,8 +99,8 @@ impl McpToolView {
 }
 
 impl LeftOutView {
-    fn of(tool: &LeftOut) -> Self {
-        let LeftOut { server, tool, why } = tool;
+    fn of(tool: &UnusableTool) -> Self {
+        let UnusableTool { server, tool, why } = tool;
         Self { server: server.clone(), tool: tool.clone(), why: why.clone() }
     }
 }

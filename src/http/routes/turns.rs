@@ -10,12 +10,13 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::posted::Bounds;
 use crate::http::body::strict::Strict;
 use crate::http::body::thread_ref::{ClientName, ThreadRef, checked_key};
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use crate::http::routes::runs::{FailureView, RunStatus};
+use crate::http::routes::runs::FailureView;
 use crate::http::routes::threads::MessageView;
 use holdpoint_core::call::StateKind;
 use holdpoint_core::id::RunId;
-use holdpoint_core::run::RunOptions;
+use holdpoint_core::run::{RunOptions, RunStatus};
 use holdpoint_store::{CallScope, Listing};
 use holdpoint_stream::ClientTraits;
 use poem::Request;
@@ -56,7 +57,7 @@ struct TurnView {
     thread_id: Id,
     /// The run that answers the user message.
     run_id: Id,
-    status: RunStatus,
+    status: Word<RunStatus>,
     message: MessageView,
     /// The pending calls of the run, newest first, as the approval lists have them: at most 200. Those of
     /// sub-agents are in the list of the session.

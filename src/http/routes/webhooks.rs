@@ -6,27 +6,12 @@ use crate::http::access::{Access, CallerKind::OperatorOrOneUser};
 use crate::http::auth::Caller;
 use crate::http::body::formats::Time;
 use crate::http::body::payload::{Json, Tag};
-use crate::http::events::event::EventType;
+use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use holdpoint_core::endpoint::{self, EndpointState, Failure};
+use holdpoint_core::endpoint::{self, ChannelKind, DisabledReason, EndpointState, Failure};
+use holdpoint_core::event::EventType;
 use poem_openapi::param::Path;
 use poem_openapi::{Enum, Object, OpenApi};
-
-/// The way in which an endpoint gets events: a signed request for each, or a message for those that concern the recipient.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename = "WebhookChannel", rename_all = "snake_case", remote = "endpoint::ChannelKind")]
-enum Channel {
-    /// One signed request for each event (`[[webhooks]]`).
-    Webhook,
-    /// One mail for each event that concerns the recipient (`[[notify]]`).
-    Mail,
-    /// One request of a filled template for each event that concerns the recipient (`[[notify]]` with `url`).
-    Template,
-    /// One message in Slack for each call that concerns the recipient (`[[notify]]` with `slack`).
-    Slack,
-    /// One message to a topic of ntfy for each event that concerns the recipient (`[[notify]]` with `ntfy`).
-    Ntfy,
-}
 
 /// How the delivery to a webhook goes.
 #[derive(Debug, Clone, Copy, Enum)]
@@ -38,17 +23,6 @@ enum WebhookState {
     Failing,
     /// Nothing is delivered until an operator enables the webhook.
     Disabled,
-}
-
-/// Why a webhook is disabled: it answered 410, or the attempts failed for three days. A recipient by mail or in Slack is
-/// disabled for the second reason only.
-#[derive(Debug, Clone, Copy, Enum)]
-#[oai(rename_all = "snake_case", remote = "endpoint::DisabledReason")]
-enum DisabledReason {
-    /// The webhook answered 410.
-    Gone,
-    /// The attempts failed for three days.
-    FailedTooLong,
 }
 
 /// What came of a failed attempt: a status that is no success, no answer in time, or no connection.
@@ -94,12 +68,12 @@ struct RefusalsView {
 struct WebhookView {
     /// The name in the configuration.
     name: String,
-    channel: Channel,
+    channel: Word<ChannelKind>,
     /// The scheme, host and port of the address. Of a recipient by mail `mailto:` and the address, in Slack `slack:` and the id of the user
     /// or channel.
     origin: String,
     /// The types of events that it gets.
-    events: Vec<EventType>,
+    events: Vec<Word<EventType>>,
     state: WebhookState,
     /// The `seq` up to which all events are delivered, or are of no type that the webhook gets.
     cursor: i64,
@@ -110,7 +84,7 @@ struct WebhookView {
     next_attempt_at: Option<Time>,
     /// When the webhook was disabled, if it is.
     disabled_at: Option<Time>,
-    disabled_reason: Option<DisabledReason>,
+    disabled_reason: Option<Word<DisabledReason>>,
     refused: Option<RefusalsView>,
     /// Whether events after `cursor` are gone, and cannot be delivered.
     has_gap: bool,
@@ -142,7 +116,7 @@ impl WebhookView {
             name: endpoint.name,
             channel: endpoint.channel.into(),
             origin,
-            events: types.into_iter().map(EventType::from).collect(),
+            events: types.into_iter().map(Word).collect(),
             state,
             cursor: endpoint.cursor,
             waiting_since: waiting_since.map(Time::from),

@@ -12,7 +12,7 @@ use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint_core::call::Outcome;
-use holdpoint_core::owner::{Round, TaskId};
+use holdpoint_core::owner::{InputRound, TaskId};
 use holdpoint_core::progress::Progress;
 use holdpoint_core::tool_request::{Answer, Question};
 use holdpoint_store::permit::Conversation;
@@ -117,7 +117,7 @@ impl RemoteServer for Link {
     fn send_again<'a>(
         &'a self,
         call: SentCall<'a>,
-        round: &'a Round,
+        round: &'a InputRound,
         answers: BTreeMap<String, Answer>,
     ) -> BoxFuture<'a, Again> {
         async move {

@@ -11,6 +11,7 @@ pub use rule::{Condition, Effect, Rule, Test, Tools};
 use super::definition::Unaccepted;
 use super::id::{GrantId, ToolCallId};
 use super::input::Input;
+use crate::vocabulary;
 use std::collections::BTreeMap;
 
 /// The operator's policy of a server, which applies before any person decides.
@@ -26,16 +27,28 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// The effect on calls of tools that require approval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ApprovalMode {
-    /// A person decides each call.
-    #[default]
-    Manual,
-    /// The calls run.
-    AutoApprove,
-    /// The calls do not run.
-    AutoDeny,
+vocabulary! {
+    /// The effect on calls of tools that require approval.
+    #[derive(Default)]
+    pub enum ApprovalMode {
+        /// A person decides each call.
+        #[default]
+        Manual = "manual",
+        /// The calls run.
+        AutoApprove = "auto-approve",
+        /// The calls do not run.
+        AutoDeny = "auto-deny",
+    }
+
+    /// The policy of a session for one tool.
+    pub enum ToolPolicy {
+        /// The tool runs without approval.
+        Allow = "allow",
+        /// A call needs an approval.
+        Ask = "ask",
+        /// The tool does not run.
+        Deny = "deny",
+    }
 }
 
 /// The policy of one session, in addition to the operator's policy.
@@ -45,17 +58,6 @@ pub struct SessionPolicy {
     pub mode: Option<ApprovalMode>,
     /// Policies for single tools, by tool name.
     pub tools: BTreeMap<String, ToolPolicy>,
-}
-
-/// The policy of a session for one tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolPolicy {
-    /// The tool runs without approval.
-    Allow,
-    /// A call needs an approval.
-    Ask,
-    /// The tool does not run.
-    Deny,
 }
 
 /// A call for the policy to evaluate.
@@ -122,6 +124,32 @@ pub enum Source {
     Mode,
     /// The definition of the tool, which is not accepted.
     Definition,
+}
+
+/// The beginning of the text of a grant.
+const REMEMBERED: &str = "remembered:";
+
+impl Source {
+    /// Returns the text for rows, events and clients. Of this text in a row, only the grant is read back
+    /// ([`Source::grant_in`]).
+    pub fn text(&self) -> String {
+        match self {
+            Self::AlwaysDeny => "always_deny".to_owned(),
+            Self::AlwaysAllow => "always_allow".to_owned(),
+            Self::Rule(name) => format!("rule:{name}"),
+            Self::Role => "role".to_owned(),
+            Self::Remembered(id) => format!("{REMEMBERED}{id}"),
+            Self::Session => "session".to_owned(),
+            Self::Tool => "tool".to_owned(),
+            Self::Mode => "mode".to_owned(),
+            Self::Definition => "definition".to_owned(),
+        }
+    }
+
+    /// Returns the grant that the text of a source names.
+    pub fn grant_in(text: &str) -> Option<GrantId> {
+        text.strip_prefix(REMEMBERED)?.parse().ok()
+    }
 }
 
 /// The judgement on a call that the model makes.
@@ -249,11 +277,11 @@ impl Policy {
         from: &'a SessionPolicy,
         to: &'a SessionPolicy,
         mut tools: impl Iterator<Item = (&'a str, bool)>,
-    ) -> Option<Loosened<'a>> {
+    ) -> Option<LoosenedPolicy<'a>> {
         let weaker = |name: &str| strength(to.tools.get(name)) < strength(from.tools.get(name));
         let mut named = from.tools.keys().chain(to.tools.keys());
         if let Some(name) = named.find(|name| weaker(name)) {
-            return Some(Loosened::Tool(name));
+            return Some(LoosenedPolicy::Tool(name));
         }
         let without_rules = Self { rules: Vec::new(), ..self.clone() };
         let input = Input::new();
@@ -275,19 +303,19 @@ impl Policy {
             }
         };
         if let Some((tool, _)) = tools.find(|(tool, hil)| strict(tool, *hil, to) < strict(tool, *hil, from)) {
-            return Some(Loosened::Tool(tool));
+            return Some(LoosenedPolicy::Tool(tool));
         }
         // A session without a mode uses the mode of each server, which may differ from the mode of this
         // server.
         let dropped = to.mode.is_none() && from.mode.is_some_and(|mode| mode != ApprovalMode::AutoApprove);
         let in_force = |session: &SessionPolicy| session.mode.unwrap_or(self.mode).strength();
-        (dropped || in_force(to) < in_force(from)).then_some(Loosened::Mode)
+        (dropped || in_force(to) < in_force(from)).then_some(LoosenedPolicy::Mode)
     }
 }
 
 /// The part of a session's policy that got weaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loosened<'a> {
+pub enum LoosenedPolicy<'a> {
     /// The policy for this tool.
     Tool(&'a str),
     /// The mode, which applies to tools that require approval.

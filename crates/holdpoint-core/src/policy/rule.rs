@@ -9,6 +9,7 @@
 use super::{PolicyRequest, Source};
 use crate::canonical::{compare_numbers, same};
 use crate::pointer;
+use crate::vocabulary;
 use serde_json::{Number, Value};
 use std::mem::discriminant;
 use wildmatch::WildMatch;
@@ -36,13 +37,14 @@ pub struct Rule {
     pub reason: String,
 }
 
-/// The effect of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// The call needs an approval.
-    Ask,
-    /// The call does not run.
-    Deny,
+vocabulary! {
+    /// The effect of a rule on the calls that it covers.
+    pub enum Effect as "RuleEffect" {
+        /// The call needs an approval.
+        Ask = "ask",
+        /// The call does not run.
+        Deny = "deny",
+    }
 }
 
 /// A condition on an argument.

@@ -1,7 +1,7 @@
 //! The order in which the parts of the policy rule, and the conditions under which rules hold.
 
 use super::*;
-use crate::definition::Cause;
+use crate::definition::DefinitionCause;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -56,7 +56,7 @@ fn evaluated_as(
         unaccepted: None,
     };
     let verdict = in_words(policy.evaluate(&accepted));
-    let unaccepted = Unaccepted { cause: Cause::Changed, hash: String::new(), changes: Vec::new() };
+    let unaccepted = Unaccepted { cause: DefinitionCause::Changed, hash: String::new(), changes: Vec::new() };
     let changed = in_words(policy.evaluate(&PolicyRequest { unaccepted: Some(&unaccepted), ..accepted }));
     // Whatever lets a call run, a definition that is not accepted asks. It loosens nothing.
     let expected = if verdict.starts_with("runs") { "asks definition" } else { &verdict };
@@ -237,7 +237,7 @@ fn a_session_policy_is_loosened_if_any_tool_is_allowed_more_than_before() {
         Policy { always_allow: tools(&["free"]), always_deny: tools(&["never"]), ..Policy::default() };
     let none = session(None, &[]);
     let deny = |mode| session(mode, &[("gone", ToolPolicy::Deny)]);
-    let (tool, mode) = (|name| Some(Loosened::Tool(name)), Some(Loosened::Mode));
+    let (tool, mode) = (|name| Some(LoosenedPolicy::Tool(name)), Some(LoosenedPolicy::Mode));
     for (from, to, loosened) in [
         (&none, session(None, &[]), None),
         (&none, session(Some(ApprovalMode::AutoDeny), &[]), None),

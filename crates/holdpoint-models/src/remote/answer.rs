@@ -1,7 +1,7 @@
 //! An answer while it is read. Each wire adds the content that it reads. The end is the same for all wires.
 //!
 //! Servers say a thing in pieces, whole in a closing message, or both, and some say it twice. The rules are
-//! here: a whole text counts only for what was not said before ([`Said`]), the last reason of an end counts,
+//! here: a whole text counts only for what was not said before ([`TextSoFar`]), the last reason of an end counts,
 //! and only the end of the stream makes it final. An answer at its end is complete, blank or broken
 //! ([`Answer::end`]).
 
@@ -28,7 +28,7 @@ const NAME_BYTES_MAX: usize = 256;
 const REPEATED_BYTES_MIN: usize = 16;
 
 /// The reader of one answer on one wire.
-pub(super) trait Reading: Send {
+pub(super) trait AnswerReader: Send {
     /// Reads an event. `name` is its name, if it has one. A wire ignores an event with a name that it does not
     /// know.
     fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError>;
@@ -48,12 +48,12 @@ pub(super) enum Field {
 
 /// What was said so far of one text of the answer, such as a block or an item.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct TextSoFar {
     text: String,
     pieces: usize,
 }
 
-impl Said {
+impl TextSoFar {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -82,7 +82,7 @@ impl Said {
 #[derive(Debug)]
 struct Call {
     name: String,
-    arguments: Said,
+    arguments: TextSoFar,
     /// The beginning of the arguments, as long as it may be an empty object in front of what is meant.
     held: String,
     /// Whether the arguments are complete.
@@ -127,7 +127,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Adds a piece of a text, and returns it as it was emitted.
-    pub(super) fn say<'a>(&mut self, field: Field, said: &'a mut Said, piece: String) -> &'a str {
+    pub(super) fn say<'a>(&mut self, field: Field, said: &'a mut TextSoFar, piece: String) -> &'a str {
         let start = said.text.len();
         let piece = self.joined(field, piece);
         if !piece.is_empty() {
@@ -139,7 +139,7 @@ impl Answer {
     }
 
     /// Adds a whole text, as far as it was not said in pieces, and returns what was emitted.
-    pub(super) fn say_whole<'a>(&mut self, field: Field, said: &'a mut Said, whole: String) -> &'a str {
+    pub(super) fn say_whole<'a>(&mut self, field: Field, said: &'a mut TextSoFar, whole: String) -> &'a str {
         let whole = if self.has_marks { surrogates::joined(None, &whole).0 } else { whole };
         match said.unsaid(&whole) {
             Some(rest) if !rest.is_empty() => {
@@ -152,7 +152,7 @@ impl Answer {
     }
 
     /// Adds a piece of a closing frame. Some servers say all of the text there again.
-    pub(super) fn say_last<'a>(&mut self, field: Field, said: &'a mut Said, piece: String) -> &'a str {
+    pub(super) fn say_last<'a>(&mut self, field: Field, said: &'a mut TextSoFar, piece: String) -> &'a str {
         if said.is_repeated_by(&piece) {
             tracing::debug!(bytes = piece.len(), "the last frame of the model repeats its text");
             return "";
@@ -240,7 +240,7 @@ impl Answer {
         self.settle();
         self.calls.push(Call {
             name: name.to_owned(),
-            arguments: Said::default(),
+            arguments: TextSoFar::default(),
             held: String::new(),
             ended: false,
         });
@@ -287,7 +287,7 @@ impl Answer {
         });
     }
 
-    fn with_arguments(&mut self, index: usize, add: impl FnOnce(&mut Self, &mut Said)) {
+    fn with_arguments(&mut self, index: usize, add: impl FnOnce(&mut Self, &mut TextSoFar)) {
         let Some(call) = self.calls.get_mut(index) else { return };
         let mut said = std::mem::take(&mut call.arguments);
         add(self, &mut said);

@@ -1,7 +1,7 @@
 //! `{base_url}/messages` of Anthropic (API reference, "Messages" and "Streaming Messages").
 
 use super::Wire;
-use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pairs, unreadable};
+use super::answer::{Answer, AnswerReader, Field, Identity, TextSoFar, error_in_stream, pairs, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::lenient::{self, Index, List, Text};
 use super::schema::{self, WireTool};
@@ -169,12 +169,12 @@ struct Delta {
 /// Reads an answer.
 #[derive(Default)]
 struct Reader {
-    blocks: Vec<Numbered>,
+    blocks: Vec<IndexedBlock>,
     input_tokens: Option<u64>,
 }
 
 /// A block of the answer, with its index.
-struct Numbered {
+struct IndexedBlock {
     index: Option<u64>,
     block: AnswerBlock,
     /// Whether the block has ended. Some servers give its index to the next block.
@@ -184,9 +184,9 @@ struct Numbered {
 }
 
 enum AnswerBlock {
-    Text(Said),
+    Text(TextSoFar),
     Thinking {
-        thinking: Said,
+        thinking: TextSoFar,
         signature: String,
     },
     Redacted(String),
@@ -220,7 +220,7 @@ impl AnswerBlock {
     }
 }
 
-impl Reading for Reader {
+impl AnswerReader for Reader {
     fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
         // The name of an event repeats its type, and some servers send only the name. A name that is no type of
         // this wire says that the event is not for this reader.
@@ -276,7 +276,7 @@ impl Reading for Reader {
         // Counts the blocks that go back. The server refuses thinking at the end of a message.
         let (mut signed, mut last_kept) = (false, 0);
         let mut kept: Vec<Value> = Vec::new();
-        for Numbered { block, .. } in blocks {
+        for IndexedBlock { block, .. } in blocks {
             match block {
                 AnswerBlock::Thinking { thinking, signature } if !signature.is_empty() => {
                     signed = true;
@@ -318,7 +318,7 @@ impl Reader {
     }
 
     /// Returns the last block with this index, or the last block.
-    fn block(&mut self, index: Option<u64>) -> Option<&mut Numbered> {
+    fn block(&mut self, index: Option<u64>) -> Option<&mut IndexedBlock> {
         self.blocks.iter_mut().rfind(|it| index.is_none() || it.index == index)
     }
 
@@ -338,8 +338,8 @@ impl Reader {
             return Ok(());
         }
         let mut read = match block.r#type.as_str() {
-            "text" => AnswerBlock::Text(Said::default()),
-            "thinking" => AnswerBlock::Thinking { thinking: Said::default(), signature: String::new() },
+            "text" => AnswerBlock::Text(TextSoFar::default()),
+            "thinking" => AnswerBlock::Thinking { thinking: TextSoFar::default(), signature: String::new() },
             "redacted_thinking" => AnswerBlock::Redacted(String::new()),
             "tool_use" => {
                 let index = answer.call(id.clone(), block.name.as_str())?;
@@ -348,7 +348,7 @@ impl Reader {
             _ => AnswerBlock::Other,
         };
         fill(&mut read, block, answer);
-        self.blocks.push(Numbered { index, block: read, has_ended: false, is_unannounced: false });
+        self.blocks.push(IndexedBlock { index, block: read, has_ended: false, is_unannounced: false });
         Ok(())
     }
 
@@ -356,7 +356,7 @@ impl Reader {
         let Delta { text, thinking, signature, partial_json, citation, stop_reason: _ } = delta;
         if let Some(piece) = partial_json.0 {
             let number = index.map(|index| index.to_string()).unwrap_or_default();
-            let Some(Numbered { block, .. }) = self.block(index) else {
+            let Some(IndexedBlock { block, .. }) = self.block(index) else {
                 return Err(ModelError::Malformed(format!("block {number} never began")));
             };
             match block {
@@ -379,7 +379,8 @@ impl Reader {
             }
         }
         if let Some(piece) = signature.filled()
-            && let Some(Numbered { block: AnswerBlock::Thinking { signature, .. }, .. }) = self.block(index)
+            && let Some(IndexedBlock { block: AnswerBlock::Thinking { signature, .. }, .. }) =
+                self.block(index)
         {
             signature.push_str(&piece);
         }
@@ -392,7 +393,7 @@ impl Reader {
 
     /// Returns the text of the block with this index, or of a new block. Some servers leave out the begin of a
     /// block, or name the block of a call.
-    fn said(&mut self, field: Field, index: Option<u64>) -> Result<Option<&mut Said>, ModelError> {
+    fn said(&mut self, field: Field, index: Option<u64>) -> Result<Option<&mut TextSoFar>, ModelError> {
         let fits = |at: &usize| self.blocks.get(*at).is_some_and(|it| it.block.field() == Some(field));
         let named = self.blocks.iter().rposition(|it| index.is_none() || it.index == index);
         let named = named.filter(fits);
@@ -403,10 +404,11 @@ impl Reader {
             Some(at) => at,
             None => {
                 self.has_room()?;
-                let thinking = AnswerBlock::Thinking { thinking: Said::default(), signature: String::new() };
-                let text = AnswerBlock::Text(Said::default());
+                let thinking =
+                    AnswerBlock::Thinking { thinking: TextSoFar::default(), signature: String::new() };
+                let text = AnswerBlock::Text(TextSoFar::default());
                 let block = if field == Field::Text { text } else { thinking };
-                self.blocks.push(Numbered { index: None, block, has_ended: true, is_unannounced: true });
+                self.blocks.push(IndexedBlock { index: None, block, has_ended: true, is_unannounced: true });
                 self.blocks.len().saturating_sub(1)
             }
         };
@@ -430,7 +432,7 @@ impl Reader {
         whole: Option<Block>,
         answer: &mut Answer,
     ) -> Result<(), ModelError> {
-        if let Some(Numbered { block, has_ended, .. }) = self.block(index) {
+        if let Some(IndexedBlock { block, has_ended, .. }) = self.block(index) {
             *has_ended = true;
             if let Some(whole) = whole {
                 fill(block, whole, answer);
@@ -442,7 +444,7 @@ impl Reader {
 
     /// Ends the calls whose input was complete in their first event.
     fn end_calls(&mut self, answer: &mut Answer) {
-        for Numbered { block, .. } in &mut self.blocks {
+        for IndexedBlock { block, .. } in &mut self.blocks {
             if matches!(block, AnswerBlock::Call { input: Some(_), .. }) {
                 end_call(block, answer);
             }
@@ -455,7 +457,7 @@ impl Reader {
             name: format!("{kind} {name}"),
             ids: [id.filter(|id| !id.is_empty()), None],
         };
-        let said = self.blocks.iter().map(|Numbered { block, .. }| match block {
+        let said = self.blocks.iter().map(|IndexedBlock { block, .. }| match block {
             AnswerBlock::Call { index, id, .. } => identity(block.kind(), answer.name_of(*index), id.clone()),
             _ => identity(block.kind(), "", None),
         });
@@ -464,13 +466,13 @@ impl Reader {
         let whole: Vec<_> = whole.collect();
         for (whole, pair) in content.into_iter().zip(pairs(&whole, &said)) {
             match pair.and_then(|at| self.blocks.get_mut(at)) {
-                Some(Numbered { block, .. }) => {
+                Some(IndexedBlock { block, .. }) => {
                     fill(block, whole, answer);
                     end_call(block, answer);
                 }
                 None => {
                     self.begin(None, whole, answer)?;
-                    if let Some(Numbered { block, .. }) = self.blocks.last_mut() {
+                    if let Some(IndexedBlock { block, .. }) = self.blocks.last_mut() {
                         end_call(block, answer);
                     }
                 }

@@ -60,25 +60,25 @@ pub(super) enum Ids {
 }
 
 /// The tools that a server is offered, and whether the model may call them.
-pub(super) struct Offer {
+pub(super) struct OfferedTools {
     pub(super) tools: Vec<Arc<ToolDefinition>>,
     pub(super) may_call: bool,
 }
 
 /// Returns the tools of a request. Servers refuse a conversation with calls if the request has no tools: then the
 /// request has a stub of each tool that was called. Servers also refuse a word about the choice of tools without tools.
-pub(super) fn offer(request: &ModelRequest, entries: &[Entry<'_>], rules: &SchemaRules) -> Offer {
+pub(super) fn offer(request: &ModelRequest, entries: &[Entry<'_>], rules: &SchemaRules) -> OfferedTools {
     let accepted = request.tools.iter().filter(|tool| rules.accepts_name(&tool.name));
     let tools: Vec<_> = accepted.cloned().collect();
     if !tools.is_empty() {
-        return Offer { tools, may_call: request.tool_choice == ToolChoice::Auto };
+        return OfferedTools { tools, may_call: request.tool_choice == ToolChoice::Auto };
     }
     let called: BTreeSet<&str> = entries.iter().flat_map(Entry::calls).map(|call| &*call.name).collect();
     let stub = |name: &str| {
         let input_schema = json!({ "type": "object", "properties": {} });
         Arc::new(ToolDefinition { name: name.to_owned(), description: NOT_OFFERED.to_owned(), input_schema })
     };
-    Offer { tools: called.into_iter().map(stub).collect(), may_call: false }
+    OfferedTools { tools: called.into_iter().map(stub).collect(), may_call: false }
 }
 
 pub(super) fn entries(messages: &[ModelMessage], ids: Ids) -> Vec<Entry<'_>> {

@@ -2,7 +2,7 @@
 //! "Thought signatures").
 
 use super::Wire;
-use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
+use super::answer::{Answer, AnswerReader, Field, TextSoFar, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::lenient::{self, Index, List, Text};
 use super::schema::{self, WireTool};
@@ -171,13 +171,13 @@ struct Reader {
     /// signature are left out.
     parts: Vec<Value>,
     signed: bool,
-    text: Said,
-    thoughts: Said,
+    text: TextSoFar,
+    thoughts: TextSoFar,
     /// The id, the name and the arguments of each call.
     calls: Vec<(Option<String>, String, Option<String>)>,
 }
 
-impl Reading for Reader {
+impl AnswerReader for Reader {
     fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
         // The events of this wire have no names. A named event counts only if it has their form.
         let chunk: Chunk = match serde_json::from_str(data) {

@@ -19,12 +19,12 @@ const SIGNATURES: [&str; 3] = ["signature", "data", "encrypted_content"];
 
 /// The kept fields of one message or call.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptFields {
     fields: Map<String, Value>,
     bytes: usize,
 }
 
-impl Kept {
+impl KeptFields {
     /// Adds the fields of a piece.
     pub(super) fn add(&mut self, piece: Map<String, Value>) {
         if self.takes(&piece) {
@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     fn kept(pieces: &[Value]) -> Value {
-        let mut kept = Kept::default();
+        let mut kept = KeptFields::default();
         for piece in pieces {
             kept.add(piece.as_object().cloned().unwrap());
         }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_whole_message_replaces_the_pieces() {
-        let mut kept = Kept::default();
+        let mut kept = KeptFields::default();
         kept.add(json!({"a": "1", "b": "2"}).as_object().cloned().unwrap());
         kept.replace(json!({"a": "1x", "b": null}).as_object().cloned().unwrap());
         assert_eq!(Value::from(kept.take()), json!({"a": "1x", "b": "2"}));

@@ -42,11 +42,11 @@ mod written;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest, ToolDefinition};
 use crate::provider::Provider;
-use answer::{Answer, Reading};
+use answer::{Answer, AnswerReader};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use holdpoint_core::surrogates;
-use holdpoint_egress::{Broken, ERROR, Frame, Frames, Framing};
+use holdpoint_egress::{BrokenStream, ERROR, Frame, Frames, Framing};
 use names::SentNames;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -85,7 +85,7 @@ pub struct Wire {
     /// Writes the body of a request to this model.
     body: fn(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value>,
     /// Returns the reader of one answer.
-    reading: fn() -> Box<dyn Reading>,
+    reading: fn() -> Box<dyn AnswerReader>,
 }
 
 impl Wire {
@@ -302,11 +302,11 @@ const DEFAULT_NAME: &str = "message";
 /// reused.
 const LINGER: Duration = Duration::from_millis(100);
 
-impl From<Broken> for ModelError {
-    fn from(broken: Broken) -> Self {
+impl From<BrokenStream> for ModelError {
+    fn from(broken: BrokenStream) -> Self {
         Self::Malformed(match broken {
-            Broken::Stream(why) => why,
-            Broken::Event(why) => why.to_owned(),
+            BrokenStream::Stream(why) => why,
+            BrokenStream::Event(why) => why.to_owned(),
         })
     }
 }
@@ -341,7 +341,7 @@ struct Exchange {
     ends_at: Option<Instant>,
     /// The number of event bytes that were read.
     bytes: usize,
-    reading: Box<dyn Reading>,
+    reading: Box<dyn AnswerReader>,
     answer: Answer,
 }
 
@@ -359,7 +359,7 @@ impl Exchange {
             }
             match self.frame().await {
                 // No content was emitted, so a retry is possible.
-                Some(Err(Broken::Stream(why))) if !self.answer.has_content() => {
+                Some(Err(BrokenStream::Stream(why))) if !self.answer.has_content() => {
                     return Err(ModelError::Unavailable { why, retry_after: None });
                 }
                 Some(frame) => {
@@ -374,7 +374,7 @@ impl Exchange {
     }
 
     /// Returns the next frame. Returns `None` at the end of the answer.
-    async fn frame(&mut self) -> Option<Result<Frame, Broken>> {
+    async fn frame(&mut self) -> Option<Result<Frame, BrokenStream>> {
         if self.answer.is_over() {
             return None;
         }

@@ -1,7 +1,7 @@
 //! `{base_url}/api/chat` of Ollama (API reference, "Generate a chat completion"): one JSON object per line.
 
 use super::Wire;
-use super::answer::{Answer, Field, Reading, Said, error_in_stream, unreadable};
+use super::answer::{Answer, AnswerReader, Field, TextSoFar, error_in_stream, unreadable};
 use super::conversation::{Ids, Step, ToolResult, entries};
 use super::lenient::{self, List, Text};
 use super::written::WrittenTools;
@@ -103,13 +103,13 @@ struct Function {
 /// Reads an answer.
 #[derive(Default)]
 struct Reader {
-    text: Said,
-    thinking: Said,
+    text: TextSoFar,
+    thinking: TextSoFar,
     /// The id, the name and the arguments of each call.
     calls: Vec<(Option<String>, String, Option<String>)>,
 }
 
-impl Reading for Reader {
+impl AnswerReader for Reader {
     fn read(&mut self, _: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
         let line: Line = serde_json::from_str(data).map_err(unreadable)?;
         error_in_stream(line.error.as_ref())?;

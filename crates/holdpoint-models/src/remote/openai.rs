@@ -2,9 +2,9 @@
 //! vLLM, OpenRouter and the compatible endpoint of Google).
 
 use super::Wire;
-use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pairs, unreadable};
+use super::answer::{Answer, AnswerReader, Field, Identity, TextSoFar, error_in_stream, pairs, unreadable};
 use super::conversation::{self, Entry, Ids, Step, ToolResult, entries, offer};
-use super::kept::{self, Kept};
+use super::kept::{self, KeptFields};
 use super::lenient::{self, Index, List, Text};
 use super::openai_message::{Message, Piece, THOUGHTS};
 use super::schema::{self, WireTool};
@@ -145,12 +145,12 @@ struct Choice {
 #[derive(Default)]
 struct Reader {
     calls: Vec<Call>,
-    text: Said,
-    refusal: Said,
-    reasoning: Said,
+    text: TextSoFar,
+    refusal: TextSoFar,
+    reasoning: TextSoFar,
     /// The field in which reasoning arrived.
     thoughts: Option<&'static str>,
-    kept: Kept,
+    kept: KeptFields,
     /// Whether a delta had content, so that a message is the whole message.
     has_deltas: bool,
 }
@@ -159,10 +159,10 @@ struct Call {
     index: usize,
     wire_index: Option<u64>,
     id: Option<String>,
-    extra: Kept,
+    extra: KeptFields,
 }
 
-impl Reading for Reader {
+impl AnswerReader for Reader {
     fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
         // The events of this wire have no names. A named event counts only if it has their form.
         let chunk: Chunk = match serde_json::from_str(data) {
@@ -266,7 +266,7 @@ impl Reader {
     fn whole(&mut self, message: Message, answer: &mut Answer) -> Result<(), ModelError> {
         // A server without deltas may send its pieces as messages, also the last one.
         let has_deltas = self.has_deltas;
-        let mut say = |field, said: &mut Said, text: String| {
+        let mut say = |field, said: &mut TextSoFar, text: String| {
             if !has_deltas && !text.starts_with(said.text()) {
                 answer.say(field, said, text);
             } else {
@@ -380,7 +380,7 @@ impl Reader {
         let index = answer.call(id.clone(), name)?;
         // The arguments end with the answer.
         answer.call_ends(index);
-        self.calls.push(Call { index, wire_index, id, extra: Kept::default() });
+        self.calls.push(Call { index, wire_index, id, extra: KeptFields::default() });
         let none = || ModelError::Malformed("a call is lost".to_owned());
         self.calls.last_mut().ok_or_else(none)
     }

@@ -4,7 +4,7 @@
 //! encrypted, and goes back with its step.
 
 use super::Wire;
-use super::answer::{Answer, Field, Identity, Reading, Said, error_in_stream, pairs, unreadable};
+use super::answer::{Answer, AnswerReader, Field, Identity, TextSoFar, error_in_stream, pairs, unreadable};
 use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries, offer};
 use super::lenient::{self, Index, Text};
 use super::schema::{self, WireTool};
@@ -153,7 +153,7 @@ struct Item {
     id: Option<String>,
     output_index: Option<u64>,
     /// The parts of a text, each with its index.
-    parts: Vec<(Option<u64>, Said)>,
+    parts: Vec<(Option<u64>, TextSoFar)>,
     call: Option<Call>,
     has_ended: bool,
     /// The item as it goes back, without a call's name and arguments.
@@ -169,13 +169,13 @@ struct Call {
 
 /// The place that an event names.
 #[derive(Default)]
-struct Place {
+struct EventPlace {
     item_id: Option<String>,
     output_index: Option<u64>,
     part: Option<u64>,
 }
 
-impl Reading for Reader {
+impl AnswerReader for Reader {
     fn read(&mut self, name: Option<&str>, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
         // The name of an event repeats its type, and some servers send only the name.
         let event: Event = match serde_json::from_str(data) {
@@ -183,7 +183,7 @@ impl Reading for Reader {
             read => read.map_err(unreadable)?,
         };
         let kind = event.r#type.0.clone().or_else(|| name.map(str::to_owned)).unwrap_or_default();
-        let place = Place {
+        let place = EventPlace {
             item_id: event.item_id.filled(),
             output_index: event.output_index.0,
             part: event.content_index.0.or(event.summary_index.0),
@@ -213,7 +213,7 @@ impl Reading for Reader {
             "response.reasoning_summary_part.added" => {
                 let at = self.item(Kind::Reasoning, &place);
                 if let Some(item) = self.items.get_mut(at) {
-                    item.parts.push((place.part, Said::default()));
+                    item.parts.push((place.part, TextSoFar::default()));
                 }
             }
             "response.output_item.added" => {
@@ -299,11 +299,11 @@ impl Item {
     }
 
     /// Returns the part with this index, or the last part. Adds a part that is new.
-    fn part(&mut self, index: Option<u64>) -> Option<&mut Said> {
+    fn part(&mut self, index: Option<u64>) -> Option<&mut TextSoFar> {
         let known = self.parts.iter().rposition(|(it, _)| index.is_none() || it.is_none() || *it == index);
         let at = known.unwrap_or(self.parts.len());
         if known.is_none() {
-            self.parts.push((index, Said::default()));
+            self.parts.push((index, TextSoFar::default()));
         }
         self.parts.get_mut(at).map(|(_, said)| said)
     }
@@ -312,7 +312,7 @@ impl Item {
 impl Reader {
     /// Returns the position of an item. Ids and indexes may be absent, and some servers give an item another id
     /// in each event, or one index to all items.
-    fn find(&self, kind: Kind, place: &Place) -> Option<usize> {
+    fn find(&self, kind: Kind, place: &EventPlace) -> Option<usize> {
         let position =
             |fits: &dyn Fn(&Item) -> bool| self.items.iter().rposition(|it| it.kind == kind && fits(it));
         let same_index = |it: &Item| {
@@ -329,11 +329,11 @@ impl Reader {
     }
 
     /// Returns the position of the item of an event, and adds an item that was not announced.
-    fn item(&mut self, kind: Kind, place: &Place) -> usize {
+    fn item(&mut self, kind: Kind, place: &EventPlace) -> usize {
         self.find(kind, place).unwrap_or_else(|| self.add(kind, place, None))
     }
 
-    fn add(&mut self, kind: Kind, place: &Place, call: Option<Call>) -> usize {
+    fn add(&mut self, kind: Kind, place: &EventPlace, call: Option<Call>) -> usize {
         self.items.push(Item {
             kind,
             id: place.item_id.clone(),
@@ -347,7 +347,7 @@ impl Reader {
     }
 
     /// Returns the call of an event, or the arguments of a call that was not announced yet.
-    fn call(&mut self, place: &Place) -> Result<&mut Call, &mut String> {
+    fn call(&mut self, place: &EventPlace) -> Result<&mut Call, &mut String> {
         match self.find(Kind::Call, place).and_then(|at| self.items.get_mut(at)?.call.as_mut()) {
             Some(call) => Ok(call),
             None => Err(self.early.entry((place.output_index, place.item_id.clone())).or_default()),
@@ -355,7 +355,7 @@ impl Reader {
     }
 
     /// Adds a piece of a text.
-    fn says(&mut self, kind: Kind, place: &Place, piece: String, answer: &mut Answer) {
+    fn says(&mut self, kind: Kind, place: &EventPlace, piece: String, answer: &mut Answer) {
         let at = self.item(kind, place);
         self.separate(kind, at, place.part, &piece, answer);
         if let Some(said) = self.items.get_mut(at).and_then(|item| item.part(place.part)) {
@@ -364,7 +364,7 @@ impl Reader {
     }
 
     /// Adds a whole part of a text.
-    fn said(&mut self, kind: Kind, place: &Place, whole: Option<String>, answer: &mut Answer) {
+    fn said(&mut self, kind: Kind, place: &EventPlace, whole: Option<String>, answer: &mut Answer) {
         let Some(whole) = whole.filter(|whole| !whole.is_empty()) else { return };
         let at = self.item(kind, place);
         self.separate(kind, at, place.part, &whole, answer);
@@ -384,20 +384,20 @@ impl Reader {
             others.flat_map(|it| &it.parts).map(|(_, said)| said.text()).rfind(|text| !text.is_empty());
         if let Some(last) = last.filter(|_| begins) {
             let ends = last.bytes().rev().take_while(|byte| *byte == b'\n').count();
-            answer.say(field(kind), &mut Said::default(), "\n".repeat(2_usize.saturating_sub(ends)));
+            answer.say(field(kind), &mut TextSoFar::default(), "\n".repeat(2_usize.saturating_sub(ends)));
         }
     }
 
     fn added(
         &mut self,
         kind: Kind,
-        place: &Place,
+        place: &EventPlace,
         item: &Value,
         answer: &mut Answer,
     ) -> Result<(), ModelError> {
         let text = |name: &str| item.get(name).map(lenient::text).filter(|text| !text.is_empty());
         let (id, call_id) = (text("id").or_else(|| place.item_id.clone()), text("call_id"));
-        let place = Place { item_id: id, output_index: place.output_index, part: None };
+        let place = EventPlace { item_id: id, output_index: place.output_index, part: None };
         let again = self.items.iter().any(|it| {
             let known = it.call.as_ref().and_then(|call| call.call_id.as_ref());
             let same_place = it.output_index == place.output_index && it.id == place.item_id;
@@ -428,7 +428,7 @@ impl Reader {
     }
 
     /// Returns the position of the item that is done.
-    fn meant_by(&self, kind: Kind, place: &Place, item: &Value) -> Option<usize> {
+    fn meant_by(&self, kind: Kind, place: &EventPlace, item: &Value) -> Option<usize> {
         let text = |name: &str| item.get(name).map(lenient::text).filter(|text| !text.is_empty());
         let call_id = text("call_id");
         let by_call = self.items.iter().rposition(|it| {
@@ -437,8 +437,9 @@ impl Reader {
             it.kind == kind && known.is_some() && known == call_id.as_ref() && same_index
         });
         let id = text("id").or_else(|| place.item_id.clone());
-        by_call
-            .or_else(|| self.find(kind, &Place { item_id: id, output_index: place.output_index, part: None }))
+        by_call.or_else(|| {
+            self.find(kind, &EventPlace { item_id: id, output_index: place.output_index, part: None })
+        })
     }
 
     /// Reads a whole item: what its events did not say.
@@ -446,7 +447,7 @@ impl Reader {
         &mut self,
         kind: Kind,
         at: Option<usize>,
-        place: &Place,
+        place: &EventPlace,
         whole: Value,
         answer: &mut Answer,
     ) -> Result<(), ModelError> {
@@ -545,7 +546,7 @@ impl Reader {
         });
         let whole: Vec<_> = whole.collect();
         for ((kind, whole), pair) in output.into_iter().zip(pairs(&whole, &said)) {
-            self.done(kind, pair, &Place::default(), whole.clone(), answer)?;
+            self.done(kind, pair, &EventPlace::default(), whole.clone(), answer)?;
         }
         answer.counts(response.get("usage"));
         let status = response.get("status").and_then(Value::as_str).unwrap_or_default();

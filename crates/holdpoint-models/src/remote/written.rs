@@ -16,11 +16,11 @@ pub(super) struct WrittenTools {
     rules: &'static SchemaRules,
     write: fn(WireTool<'_>) -> Value,
     /// By the address of the definition, which belongs to the definition as long as it is there.
-    kept: Mutex<HashMap<usize, Kept>>,
+    kept: Mutex<HashMap<usize, KeptDefinition>>,
 }
 
 /// A definition, and the tool as it is written.
-type Kept = (Weak<ToolDefinition>, Arc<Value>);
+type KeptDefinition = (Weak<ToolDefinition>, Arc<Value>);
 
 impl WrittenTools {
     pub(super) fn new(rules: &'static SchemaRules, write: fn(WireTool<'_>) -> Value) -> Self {

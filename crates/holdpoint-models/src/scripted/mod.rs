@@ -14,7 +14,7 @@ use calls::{PastCall, history, is_note};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use holdpoint_core::message::Usage;
 use holdpoint_core::turn::FinishReason;
-use sentence::{Form, Meaning};
+use sentence::{SentenceForm, SentenceMeaning};
 
 /// The id of the model, and of its provider.
 const SCRIPTED: &str = "scripted";
@@ -101,7 +101,7 @@ fn read_tokens(request: &ModelRequest) -> u64 {
 }
 
 /// Returns the text of the answer and its calls.
-fn answer(request: &ModelRequest) -> (String, Vec<Form>) {
+fn answer(request: &ModelRequest) -> (String, Vec<SentenceForm>) {
     let messages = &request.messages;
     // The place of the first call to report on. If the answers of the last step just arrived, this is the
     // last step. Otherwise it is the first note after the last step.
@@ -117,16 +117,16 @@ fn answer(request: &ModelRequest) -> (String, Vec<Form>) {
     (if news.is_empty() { FORMS.to_owned() } else { news.join("\n\n") }, Vec::new())
 }
 
-fn reply(sentence: &str, request: &ModelRequest) -> (String, Vec<Form>) {
-    let forms = match Meaning::of(sentence) {
+fn reply(sentence: &str, request: &ModelRequest) -> (String, Vec<SentenceForm>) {
+    let forms = match SentenceMeaning::of(sentence) {
         None => return (FORMS.to_owned(), Vec::new()),
-        Some(Meaning::WhatHappened) => return (report::all(&history(&request.messages)), Vec::new()),
-        Some(Meaning::Calls(forms)) => forms,
+        Some(SentenceMeaning::WhatHappened) => return (report::all(&history(&request.messages)), Vec::new()),
+        Some(SentenceMeaning::Calls(forms)) => forms,
     };
     let mut called = Vec::new();
     for form in forms {
         match offered(&form.tool, request) {
-            Some(tool) => called.push(Form { tool: tool.to_owned(), ..form }),
+            Some(tool) => called.push(SentenceForm { tool: tool.to_owned(), ..form }),
             None => {
                 let tool = form.tool;
                 return (format!("The tool {tool} is not available here, so I do nothing."), Vec::new());

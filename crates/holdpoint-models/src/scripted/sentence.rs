@@ -6,15 +6,15 @@
 use super::{DELETE, LIST, READ, WRITE};
 use serde_json::{Value, json};
 
-pub(super) enum Meaning {
+pub(super) enum SentenceMeaning {
     /// A question about the outcomes of the calls so far.
     WhatHappened,
     /// A request for these calls.
-    Calls(Vec<Form>),
+    Calls(Vec<SentenceForm>),
 }
 
 /// A sentence that asks for a call.
-pub(super) struct Form {
+pub(super) struct SentenceForm {
     pub(super) tool: String,
     pub(super) input: Value,
     /// The intent of the user, in the form that follows "I will".
@@ -27,7 +27,7 @@ struct Word<'a> {
     text: &'a str,
 }
 
-impl Meaning {
+impl SentenceMeaning {
     /// Returns `None` if a part of the sentence is not understood.
     pub(super) fn of(sentence: &str) -> Option<Self> {
         let sentence = sentence.trim();
@@ -36,11 +36,11 @@ impl Meaning {
         if matches!(lower(polite(&words)).as_str(), "what happened" | "did it work") {
             return Some(Self::WhatHappened);
         }
-        Form::all(sentence, &words).map(Self::Calls)
+        SentenceForm::all(sentence, &words).map(Self::Calls)
     }
 }
 
-impl Form {
+impl SentenceForm {
     /// Returns the calls of a sentence that consists only of calls.
     fn all(sentence: &str, words: &[Word<'_>]) -> Option<Vec<Self>> {
         let pieces = words.split(|word| word.is("and"));

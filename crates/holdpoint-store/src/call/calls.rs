@@ -5,18 +5,16 @@ use crate::call::transitions::{
 };
 use crate::entity::{decision, message, step, thread, tool_call};
 use crate::event::events::{NewEvent, Subject};
-use crate::sql::words::Word;
 use crate::thread::locked_thread::named;
 use crate::thread::threads::threads_of;
-use crate::{
-    LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, sql::rows, sql::words,
-};
+use crate::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{State, StateKind, ToolCall, rejection, withdrawal};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::cut_outcomes::cut_mark;
 use holdpoint_core::decision::{Choice, Decision, Surface, Verdict};
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{MessageId, RunId, ToolCallId};
 use holdpoint_core::message::StepStatus;
 use holdpoint_core::model_texts;
@@ -43,7 +41,7 @@ pub enum CancelOutcome {
 
 /// The calls of a thread to cancel.
 #[derive(Debug, Clone, Copy)]
-pub enum Which {
+pub enum CallsToCancel {
     Pending,
     /// All calls that have not ended.
     Open,
@@ -330,7 +328,7 @@ impl Write {
     pub async fn cancel_calls(
         &self,
         thread: &LockedThread,
-        which: Which,
+        which: CallsToCancel,
         actor: &str,
     ) -> Result<Vec<ToolCallId>, StoreError> {
         let pending = tool_call::Column::State.eq(StateKind::Pending.word());
@@ -338,11 +336,11 @@ impl Write {
         let executing = tool_call::Column::State.eq(StateKind::Executing.word());
         let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
         let which_calls = match which {
-            Which::Pending => pending,
-            Which::Open => pending.or(approved).or(executing),
-            Which::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
-            Which::ExecutingOf(run) => executing.and(of(run)),
-            Which::UnclaimedFrom(ordinal) => {
+            CallsToCancel::Pending => pending,
+            CallsToCancel::Open => pending.or(approved).or(executing),
+            CallsToCancel::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
+            CallsToCancel::ExecutingOf(run) => executing.and(of(run)),
+            CallsToCancel::UnclaimedFrom(ordinal) => {
                 let cut = Query::select()
                     .column(message::Column::MessageId)
                     .from(message::Entity.table_ref())
@@ -428,7 +426,8 @@ impl Write {
         event: EventType,
         actor: &str,
     ) -> Result<bool, StoreError> {
-        let data = json!({ "tool_name": call.name, "state": moved.to.word() });
+        let data =
+            EventData::Moved { cause: MoveCause::Itself {}, tool_name: call.name.clone(), state: moved.to };
         let event = NewEvent { event_type: event, actor, subject: &Subject::call(thread, call), data };
         if !self.apply_with_event(call.id, moved, &event).await? {
             return Ok(false);
@@ -484,23 +483,18 @@ impl Write {
 
     fn decision_event(&self, thread: &Thread, call: &ToolCall, decision: &NewDecision, event: EventType) {
         let subject = Subject::call(thread, call);
-        let mut data = json!({
-            "tool_name": call.name,
-            "input_hash": decision.input_hash,
-            "decision": decision.verdict.word(),
-            "edited": decision.edited,
-            "surface": decision.surface.word(),
-        });
-        let source = decision.source.as_ref().map(|source| ("source", json!(words::source(source))));
-        let grant = decision.grant.map(|grant| ("grant_id", json!(grant)));
         let all = decision.voted_before.iter().chain([&decision.by]);
-        let all = (!decision.voted_before.is_empty()).then(|| ("approved_by", all.cloned().collect()));
-        if let Some(data) = data.as_object_mut() {
-            let delegator =
-                decision.on_behalf_of.as_ref().map(|delegator| ("on_behalf_of", json!(delegator)));
-            let more = source.into_iter().chain(grant).chain(all).chain(delegator);
-            data.extend(more.map(|(name, value)| (name.to_owned(), value)));
-        }
+        let data = EventData::Decided {
+            tool_name: call.name.clone(),
+            input_hash: decision.input_hash.clone(),
+            decision: decision.verdict,
+            edited: decision.edited,
+            surface: decision.surface,
+            source: decision.source.as_ref().map(Source::text),
+            grant_id: decision.grant,
+            approved_by: (!decision.voted_before.is_empty()).then(|| all.cloned().collect()),
+            on_behalf_of: decision.on_behalf_of.clone(),
+        };
         self.event(event, &decision.by, &subject, data);
     }
 

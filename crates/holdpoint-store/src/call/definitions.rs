@@ -3,7 +3,7 @@
 use crate::entity::{accepted_definition, listed_definition};
 use crate::{Read, Store, StoreError, Write};
 use holdpoint_core::clock::Timestamp;
-use holdpoint_core::definition::{Accepted, Listed};
+use holdpoint_core::definition::{Accepted, ListedDefinition};
 use holdpoint_core::event::system;
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::OnConflict;
@@ -34,7 +34,7 @@ pub enum AcceptOutcome {
 #[derive(Debug)]
 pub struct ListedTool {
     /// The definition as its server lists it.
-    pub listed: Listed,
+    pub listed: ListedDefinition,
     /// The text of the accepted definition, and its acceptance; `None` if none was ever accepted.
     pub accepted: Option<(String, Accepted)>,
 }
@@ -44,7 +44,7 @@ type NameAndHash = (String, String);
 impl Store {
     /// Records what a server lists now. At the first listing of the server, all of it is accepted. Later listings
     /// accept nothing.
-    pub async fn record_listing(&self, server: &str, listed: &[Listed]) -> Result<(), StoreError> {
+    pub async fn record_listing(&self, server: &str, listed: &[ListedDefinition]) -> Result<(), StoreError> {
         if self.read().await?.is_recorded(server, listed).await? {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl Store {
     pub async fn accepted_definitions(
         &self,
         server: &str,
-        listed: &[Listed],
+        listed: &[ListedDefinition],
     ) -> Result<BTreeMap<String, (String, Option<String>)>, StoreError> {
         let read = self.read().await?;
         let accepted = read.accepted_hashes(server).await?;
@@ -66,7 +66,8 @@ impl Store {
             let hash = accepted.get(&it.tool_name).filter(|hash| **hash != it.hash)?;
             Some((&it.tool_name, hash))
         });
-        let mut texts = read.accepted_texts(others.unzip()).await?;
+        let (names, hashes) = others.unzip();
+        let mut texts = read.accepted_texts(names, hashes).await?;
         let of = |(name, hash): NameAndHash| {
             let text = texts.remove(&(name.clone(), hash.clone()));
             (name, (hash, text))
@@ -76,7 +77,7 @@ impl Store {
 }
 
 impl Read {
-    async fn is_recorded(&self, server: &str, listed: &[Listed]) -> Result<bool, StoreError> {
+    async fn is_recorded(&self, server: &str, listed: &[ListedDefinition]) -> Result<bool, StoreError> {
         let recorded = self.listed_hashes(server).await?;
         let now: BTreeMap<&str, &str> = listed.iter().map(|it| (&*it.tool_name, &*it.hash)).collect();
         let recorded = recorded.iter().map(|(name, hash)| (name.as_str(), hash.as_str()));
@@ -112,7 +113,8 @@ impl Read {
 
     async fn accepted_texts(
         &self,
-        (names, hashes): (Vec<&String>, Vec<&String>),
+        names: Vec<&String>,
+        hashes: Vec<&String>,
     ) -> Result<BTreeMap<NameAndHash, String>, StoreError> {
         if names.is_empty() {
             return Ok(BTreeMap::new());
@@ -135,14 +137,14 @@ impl Read {
         let listed = listed_definition::Entity::find().order_by_asc(listed_definition::Column::ToolName);
         let listed = listed.all(&self.tx).await?.into_iter().map(|row| ListedTool {
             accepted: in_force.remove(&row.tool_name),
-            listed: Listed { tool_name: row.tool_name, hash: row.hash, text: row.definition },
+            listed: ListedDefinition { tool_name: row.tool_name, hash: row.hash, text: row.definition },
         });
         Ok(listed.collect())
     }
 }
 
 impl Write {
-    async fn record_listing(&self, server: &str, listed: &[Listed]) -> Result<(), StoreError> {
+    async fn record_listing(&self, server: &str, listed: &[ListedDefinition]) -> Result<(), StoreError> {
         if self.tx.get_database_backend() == DbBackend::Postgres {
             let key = json!(["definitions", server]).to_string();
             let lock = Statement::from_sql_and_values(DbBackend::Postgres, LOCK_SERVER, [key.into()]);
@@ -155,12 +157,12 @@ impl Write {
             let removed = listed_definition::Column::ToolName.is_in(removed);
             listed_definition::Entity::delete_many().filter(removed).exec(&self.tx).await?;
         }
-        let added: Vec<&Listed> =
+        let added: Vec<&ListedDefinition> =
             listed.iter().filter(|it| recorded.get(&it.tool_name) != Some(&it.hash)).collect();
         if added.is_empty() {
             return Ok(());
         }
-        let row = |it: &&Listed| listed_definition::ActiveModel {
+        let row = |it: &&ListedDefinition| listed_definition::ActiveModel {
             tool_name: Set(it.tool_name.clone()),
             server: Set(server.to_owned()),
             hash: Set(it.hash.clone()),
@@ -185,7 +187,13 @@ impl Write {
         Ok(())
     }
 
-    fn acceptance(&self, server: &str, it: &Listed, n: i32, by: &str) -> accepted_definition::ActiveModel {
+    fn acceptance(
+        &self,
+        server: &str,
+        it: &ListedDefinition,
+        n: i32,
+        by: &str,
+    ) -> accepted_definition::ActiveModel {
         accepted_definition::ActiveModel {
             tool_name: Set(it.tool_name.clone()),
             n: Set(n),
@@ -220,10 +228,10 @@ impl Write {
         if let Some(before) = last.filter(|last| last.hash == hash) {
             return Ok(AcceptOutcome::Accepted(accepted(before)));
         }
-        let it = Listed { tool_name: tool_name.to_owned(), hash: current, text };
+        let it = ListedDefinition { tool_name: tool_name.to_owned(), hash: current, text };
         let row = self.acceptance(&server, &it, n, by);
         accepted_definition::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        let Listed { tool_name, hash, .. } = it;
+        let ListedDefinition { tool_name, hash, .. } = it;
         Ok(AcceptOutcome::Accepted(Accepted { tool_name, hash, by: by.to_owned(), at: self.now }))
     }
 }

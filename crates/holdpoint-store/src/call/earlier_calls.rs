@@ -3,7 +3,6 @@
 
 use crate::entity::tool_call;
 use crate::run::held_turn::HeldTurn;
-use crate::sql::words::Word;
 use crate::{StoreError, Write, sql::rows};
 use holdpoint_core::call::{StateKind, ToolCall};
 use holdpoint_core::id::{RunId, ToolCallId};

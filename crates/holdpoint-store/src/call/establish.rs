@@ -17,7 +17,7 @@ pub struct Finding<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Established {
+pub enum EstablishOutcome {
     /// The call has this outcome now.
     Now,
     /// The call is in this state, and its outcome is not unknown.
@@ -34,14 +34,14 @@ impl Write {
         LockedCall { call, .. }: &LockedCall,
         finding: &Finding<'_>,
         bytes_max: usize,
-    ) -> Result<Established, StoreError> {
+    ) -> Result<EstablishOutcome, StoreError> {
         let State::Interrupted(_, execution, _) = &call.state else {
-            return Ok(Established::NotInterrupted(call.state.kind()));
+            return Ok(EstablishOutcome::NotInterrupted(call.state.kind()));
         };
         let Finding { outcome, actor, reason, surface } = finding;
         let result = established(outcome, call, *reason, bytes_max);
         let by = ResolvedBy::Operator { actor, reason: *reason, surface: *surface };
         let is_now = self.resolve(call.id, *execution, outcome, &result, by).await?;
-        Ok(if is_now { Established::Now } else { Established::Erased })
+        Ok(if is_now { EstablishOutcome::Now } else { EstablishOutcome::Erased })
     }
 }

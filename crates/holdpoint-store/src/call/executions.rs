@@ -4,17 +4,18 @@ use crate::call::permit::{CommittedCall, Permit};
 use crate::call::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use crate::entity::{message, run, tool_call};
 use crate::event::events::{NewEvent, OfCall, Subject};
-use crate::sql::words::Word;
-use crate::{LockedCall, LockedRow, LockedThread, Read, Renewed, StoreError, Thread, Write, sql::rows};
-use holdpoint_core::call::{End, Execution, Outcome, State, StateKind, ToolCall};
+use crate::{
+    LockedCall, LockedRow, LockedThread, Read, RenewalOutcome, StoreError, Thread, Write, sql::rows,
+};
+use holdpoint_core::call::{CallEnd, Execution, Outcome, State, StateKind, ToolCall};
 use holdpoint_core::decision::Surface;
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{ExecId, ToolCallId};
 use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
-use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The result of a claim whose transaction is open.
@@ -33,7 +34,7 @@ pub struct OpenClaim {
 
 /// The result of the commit of a claim.
 #[derive(Debug)]
-pub enum Claimed {
+pub enum ClaimOutcome {
     /// This execution holds the call.
     Permitted(Box<Permit>),
     /// The database did not confirm the commit. The process may run the call only after it finds this
@@ -55,7 +56,7 @@ pub enum Claimant<'a> {
 
 /// Whether a call that was claimed before may run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum Repeatability {
     /// The tool declares that a second run is harmless.
     Harmless,
     /// A second run is not harmless.
@@ -80,7 +81,7 @@ pub enum ResolvedBy<'a> {
 
 /// The result of a settlement.
 #[derive(Debug)]
-pub enum Settled {
+pub enum SettleOutcome {
     /// The execution has ended the call, which has this state now.
     Ended(Box<State>),
     /// The call may be claimed again.
@@ -91,7 +92,7 @@ pub enum Settled {
 
 /// The result of a reap of a call whose execution went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reaped {
+pub(crate) enum ReapOutcome {
     /// Another execution holds the call, or the call had ended.
     Nothing,
     /// The call may be claimed again.
@@ -135,7 +136,7 @@ impl Write {
         locked: &LockedCall,
         claimant: Claimant<'_>,
         lease: Duration,
-        again: Again,
+        again: Repeatability,
     ) -> Result<Claim, StoreError> {
         let LockedCall { call, thread, attempts, .. } = locked;
         let (owner, permit_hash) = match claimant {
@@ -143,7 +144,7 @@ impl Write {
             Claimant::Worker { actor, permit_hash } => (actor, Some(permit_hash)),
         };
         // A call with unreadable inputs has no permit.
-        if call.unreadable || (again == Again::Never && *attempts > 0) {
+        if call.unreadable || (again == Repeatability::Never && *attempts > 0) {
             return Ok(Claim::Refused(Box::new(self)));
         }
         let execution = Execution {
@@ -161,12 +162,11 @@ impl Write {
             .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
             .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()))
             .only(tool_call::Column::ExecAttempt.eq(*attempts));
-        let data = match claimant {
-            Claimant::Process(_) => json!({ "tool_name": call.name, "attempt": execution.attempt }),
-            Claimant::Worker { actor, .. } => {
-                json!({ "tool_name": call.name, "attempt": execution.attempt, "worker": actor })
-            }
+        let worker = match claimant {
+            Claimant::Process(_) => None,
+            Claimant::Worker { actor, .. } => Some(actor.to_owned()),
         };
+        let data = EventData::Attempt { tool_name: call.name.clone(), attempt: execution.attempt, worker };
         let subject = Subject::call(thread, call);
         let event_type = EventType::ToolStarted;
         let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
@@ -189,9 +189,9 @@ impl Write {
         // Waits for the transaction in doubt, as long as the database keeps it open.
         let Some(locked) = self.lock_call(call).await? else { return Ok(None) };
         let held = match self.renew_call(call, execution, lease).await? {
-            Renewed::Lost => return Ok(None),
-            Renewed::Held => true,
-            Renewed::CancelRequested => {
+            RenewalOutcome::Lost => return Ok(None),
+            RenewalOutcome::Held => true,
+            RenewalOutcome::CancelRequested => {
                 let unknown = &Outcome::Interrupted;
                 self.settle(call, execution, unknown, locked.call.unknown_outcome(), Duration::ZERO).await?;
                 false
@@ -210,7 +210,7 @@ impl Write {
         call: ToolCallId,
         execution: Execution,
         lease: Duration,
-    ) -> Result<Renewed, StoreError> {
+    ) -> Result<RenewalOutcome, StoreError> {
         self.name_commit("call.renewed", Some(call));
         let renewal = Query::update()
             .table(tool_call::Entity.table_ref())
@@ -233,10 +233,10 @@ impl Write {
         outcome: &Outcome,
         result: String,
         start_deadline: Duration,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         match self.lock_row(call).await? {
             Some(locked) => self.settle_row(&locked, execution, outcome, result, start_deadline).await,
-            None => Ok(Settled::Nothing),
+            None => Ok(SettleOutcome::Nothing),
         }
     }
 
@@ -248,7 +248,7 @@ impl Write {
         outcome: &Outcome,
         result: String,
         start_deadline: Duration,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
         let own = tool_call::Column::ExecId.eq(execution.id.to_string());
         // The end of a child run ends the call that the child executes.
@@ -260,11 +260,11 @@ impl Write {
             }
             Outcome::Lost => {
                 return Ok(match self.reap(locked, own, start_deadline, actor).await? {
-                    Reaped::Nothing => Settled::Nothing,
-                    Reaped::Repeatable => Settled::Again,
-                    Reaped::Interrupted => {
+                    ReapOutcome::Nothing => SettleOutcome::Nothing,
+                    ReapOutcome::Repeatable => SettleOutcome::Again,
+                    ReapOutcome::Interrupted => {
                         let result = rows::call(locked.call.clone(), None)?.unknown_outcome();
-                        Settled::Ended(Box::new(self.settled(locked, outcome, result)?))
+                        SettleOutcome::Ended(Box::new(self.settled(locked, outcome, result)?))
                     }
                 });
             }
@@ -272,16 +272,16 @@ impl Write {
         let late = self.known::<Interrupted>(outcome, &result);
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
-            if self.move_row(locked, moved, event, actor, json!({})).await? {
-                return Ok(Settled::Ended(Box::new(self.settled(locked, outcome, result)?)));
+            if self.move_row(locked, moved, event, actor, MoveCause::Itself {}).await? {
+                return Ok(SettleOutcome::Ended(Box::new(self.settled(locked, outcome, result)?)));
             }
         }
-        Ok(Settled::Nothing)
+        Ok(SettleOutcome::Nothing)
     }
 
     /// Returns the state of a call that this transaction settles.
     fn settled(&self, locked: &LockedRow, outcome: &Outcome, result: String) -> Result<State, StoreError> {
-        rows::settled(&locked.call, outcome, End { result, at: self.now })
+        rows::settled(&locked.call, outcome, CallEnd { result, at: self.now })
     }
 
     /// Settles an interrupted call after its outcome was found out. Returns false if the call is no longer
@@ -299,8 +299,8 @@ impl Write {
             return Ok(false);
         };
         let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
-        let (actor, facts) = by.recorded();
-        self.move_row(&locked, moved, event, actor, facts).await
+        let (actor, cause) = by.recorded();
+        self.move_row(&locked, moved, event, actor, cause).await
     }
 
     /// Reaps an execution that went away, if the call matches the guard. An idempotent call becomes approved
@@ -311,7 +311,7 @@ impl Write {
         guard: SimpleExpr,
         start_deadline: Duration,
         actor: &str,
-    ) -> Result<Reaped, StoreError> {
+    ) -> Result<ReapOutcome, StoreError> {
         let row = &locked.call;
         if row.idempotent && self.is_current(&locked.thread, row).await? {
             let until = self.now.plus(start_deadline);
@@ -321,13 +321,13 @@ impl Write {
                 .only(tool_call::Column::CancelRequestedAt.is_null())
                 .only(same_execution(row))
                 .only(guard.clone());
-            let attempt = json!({ "attempt": row.exec_attempt });
-            if self.move_row(locked, again, EventType::ToolInterrupted, actor, attempt).await? {
-                return Ok(Reaped::Repeatable);
+            let lost = MoveCause::LostAttempt { attempt: row.exec_attempt };
+            if self.move_row(locked, again, EventType::ToolInterrupted, actor, lost).await? {
+                return Ok(ReapOutcome::Repeatable);
             }
         }
         let moved = self.interrupt(locked, guard, actor).await?;
-        Ok(if moved { Reaped::Interrupted } else { Reaped::Nothing })
+        Ok(if moved { ReapOutcome::Interrupted } else { ReapOutcome::Nothing })
     }
 
     /// Whether the call is still wanted: its thread is not deleted, its message not superseded, and its run
@@ -358,7 +358,7 @@ impl Write {
         let result = rows::call(row.clone(), None)?.unknown_outcome();
         let Settling { moved, event } = self.unknown(result);
         let moved = moved.only(same_execution(row)).only(guard);
-        self.move_row(locked, moved, event, actor, json!({})).await
+        self.move_row(locked, moved, event, actor, MoveCause::Itself {}).await
     }
 
     /// Builds the transition to a known outcome, or returns `None` for an unknown one. An erased call keeps
@@ -389,25 +389,22 @@ impl Write {
         Settling { moved, event: EventType::ToolInterrupted }
     }
 
-    /// Moves a call, with its event: the actor, and these facts besides the state.
+    /// Moves a call, with its event.
     pub(crate) async fn move_row(
         &self,
         locked: &LockedRow,
         moved: Move,
         event: EventType,
         actor: &str,
-        mut facts: Value,
+        cause: MoveCause,
     ) -> Result<bool, StoreError> {
         let LockedRow { call: row, thread, is_passed, .. } = locked;
         let ends = moved.to != StateKind::Approved && row.finished_at.is_none();
         let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
-        if let Some(facts) = facts.as_object_mut() {
-            facts.insert("tool_name".to_owned(), json!(row.name));
-            facts.insert("state".to_owned(), json!(moved.to.word()));
-        }
-        let held_tool = row.held.then_some(row.name.as_str());
-        let subject = Subject { thread, run_id, call: Some(OfCall { id, held_tool }) };
-        let event = NewEvent { event_type: event, actor, subject: &subject, data: facts };
+        let data = EventData::Moved { cause, tool_name: row.name.clone(), state: moved.to };
+        let of_call = OfCall { id, tool: &row.name, is_held: row.held };
+        let subject = Subject { thread, run_id, call: Some(of_call) };
+        let event = NewEvent { event_type: event, actor, subject: &subject, data };
         if !self.apply_with_event(id, moved, &event).await? {
             return Ok(false);
         }
@@ -423,17 +420,14 @@ impl Write {
 }
 
 impl<'a> ResolvedBy<'a> {
-    /// Returns the actor and the facts of the event.
-    fn recorded(self) -> (&'a str, Value) {
+    /// Returns the actor of the event, and how the outcome is known.
+    fn recorded(self) -> (&'a str, MoveCause) {
         match self {
             Self::Operator { actor, reason, surface } => {
-                let mut facts = json!({ "surface": surface.word(), "resolved_by": "operator" });
-                if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
-                    facts.insert("reason".to_owned(), json!(reason));
-                }
-                (actor, facts)
+                let (resolved_by, reason) = ("operator".to_owned(), reason.map(str::to_owned));
+                (actor, MoveCause::Operator { surface, resolved_by, reason })
             }
-            Self::Tool => (system::SWEEPER, json!({ "surface": Surface::Sweeper.word() })),
+            Self::Tool => (system::SWEEPER, MoveCause::Tool { surface: Surface::Sweeper }),
         }
     }
 }
@@ -459,11 +453,11 @@ fn unleased(moved: Move) -> Move {
 
 impl OpenClaim {
     /// Commits the claim, and with it everything else that its transaction wrote.
-    pub async fn commit(self) -> Claimed {
+    pub async fn commit(self) -> ClaimOutcome {
         let Self { write, call } = self;
         match write.commit().await {
-            Ok(()) => Claimed::Permitted(Box::new(Permit::committed(call))),
-            Err(error) => Claimed::Unknown(call.execution, error),
+            Ok(()) => ClaimOutcome::Permitted(Box::new(Permit::committed(call))),
+            Err(error) => ClaimOutcome::Unknown(call.execution, error),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Calls as an operator lists them: of all users, without inputs and results.
 
 use crate::entity::{thread, tool_call};
-use crate::sql::words::Word;
 use crate::{Page, Read, StoreError, sql::rows};
 use holdpoint_core::call::StateKind;
 use holdpoint_core::clock::Timestamp;

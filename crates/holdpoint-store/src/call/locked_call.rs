@@ -3,7 +3,6 @@
 
 use crate::decision::inbox::visible_calls;
 use crate::entity::{message, run, thread, tool_call};
-use crate::sql::words::Word;
 use crate::{LockedThread, StoreError, Visibility, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{StateKind, ToolCall};

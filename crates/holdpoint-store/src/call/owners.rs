@@ -13,13 +13,15 @@
 use crate::call::permit::Conversation;
 use crate::entity::{thread, tool_call};
 use crate::event::events::{OfCall, Subject};
-use crate::sql::words::Word;
 use crate::sweep::sweep_work::{in_state, is_unpolled};
-use crate::{LockedRow, Read, Renewed, Settled, StoreError, Thread, TimedRead, Write, sql::rows};
+use crate::{
+    LockedRow, Read, RenewalOutcome, SettleOutcome, StoreError, Thread, TimedRead, Write, sql::rows,
+};
 use holdpoint_core::call::{Execution, Outcome, StateKind, ToolCall};
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::owner::{Next, Owner, TaskId};
+use holdpoint_core::owner::{NextAction, Owner, TaskId};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
@@ -48,7 +50,7 @@ pub struct PolledCall {
     /// The name of the server in the configuration.
     pub server: String,
     /// How the call continues. `None` if a process took a round to send the call again, and stored no answer.
-    pub next: Option<Next>,
+    pub next: Option<NextAction>,
 }
 
 impl Polls {
@@ -68,8 +70,8 @@ impl Read {
         let Some((row, thread)) = found.one(&self.tx).await? else { return Ok(None) };
         let Some(server) = row.mcp_server.clone() else { return Ok(None) };
         let next = match (row.task_id.clone().and_then(TaskId::new), &row.input_round) {
-            (Some(task), _) => Some(Next::Task(task)),
-            (None, Some(round)) => Some(Next::Round(rows::json("tool_calls", round)?)),
+            (Some(task), _) => Some(NextAction::Task(task)),
+            (None, Some(round)) => Some(NextAction::Round(rows::json("tool_calls", round)?)),
             (None, None) => None,
         };
         let call = rows::call(row, None)?;
@@ -151,16 +153,12 @@ impl Write {
             return Ok(false);
         }
         let LockedRow { call: row, thread, .. } = &locked;
-        let facts = json!({
-            "tool_name": row.name,
-            "attempt": execution.attempt,
-            "result_deadline": until.to_rfc3339(),
-        });
-        let held_tool = row.held.then_some(row.name.as_str());
-        let of_call = OfCall { id: call, held_tool };
+        let (tool_name, attempt) = (row.name.clone(), execution.attempt);
+        let data = EventData::Accepted { tool_name, attempt, result_deadline: until };
+        let of_call = OfCall { id: call, tool: &row.name, is_held: row.held };
         let subject = Subject { thread, run_id: rows::id("tool_calls", &row.run_id)?, call: Some(of_call) };
         let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
-        self.event(EventType::ToolAccepted, actor, &subject, facts);
+        self.event(EventType::ToolAccepted, actor, &subject, data);
         self.commit().await?;
         Ok(true)
     }
@@ -190,7 +188,7 @@ impl Write {
     }
 
     /// Keeps the polls of a call for the time of `lease`, or ends them now if it is zero.
-    pub async fn renew_polls(&self, polls: &Polls, lease: Duration) -> Result<Renewed, StoreError> {
+    pub async fn renew_polls(&self, polls: &Polls, lease: Duration) -> Result<RenewalOutcome, StoreError> {
         self.name_commit("call.renewed", Some(polls.call));
         let renewal = Query::update()
             .table(tool_call::Entity.table_ref())
@@ -243,7 +241,7 @@ impl Write {
 
     /// Stores how a call continues that was sent again, and commits. Returns false if this process does not hold the polls
     /// any more. A retry after an unconfirmed commit finds it stored.
-    pub async fn store_next(self, polls: &Polls, next: &Next) -> Result<bool, StoreError> {
+    pub async fn store_next(self, polls: &Polls, next: &NextAction) -> Result<bool, StoreError> {
         let (task_id, input_round) = columns(Some(next));
         let stored = self
             .polled_update(polls)
@@ -277,14 +275,14 @@ impl Write {
         polls: &Polls,
         outcome: &Outcome,
         result: String,
-    ) -> Result<Settled, StoreError> {
-        let Some(locked) = self.lock_row(polls.call).await? else { return Ok(Settled::Nothing) };
+    ) -> Result<SettleOutcome, StoreError> {
+        let Some(locked) = self.lock_row(polls.call).await? else { return Ok(SettleOutcome::Nothing) };
         let is_unknown = matches!(outcome, Outcome::Interrupted | Outcome::InterruptedWith(_));
         if is_unknown && locked.call.polled_by.as_ref() != Some(&polls.by) {
-            return Ok(Settled::Nothing);
+            return Ok(SettleOutcome::Nothing);
         }
         let settled = self.settle_row(&locked, polls.execution, outcome, result, Duration::ZERO).await?;
-        if matches!(settled, Settled::Ended(_)) && locked.call.finished_at.is_none() {
+        if matches!(settled, SettleOutcome::Ended(_)) && locked.call.finished_at.is_none() {
             self.set_server_resumes(&locked.thread, rows::id("tool_calls", &locked.call.run_id)?).await?;
         }
         Ok(settled)
@@ -302,10 +300,10 @@ impl Write {
 }
 
 /// Returns the columns that say how a call continues: the id of a task, and a round.
-fn columns(next: Option<&Next>) -> (Option<String>, Option<String>) {
+fn columns(next: Option<&NextAction>) -> (Option<String>, Option<String>) {
     match next {
-        Some(Next::Task(task)) => (Some(task.as_str().to_owned()), None),
-        Some(Next::Round(round)) => (None, Some(json!(round).to_string())),
+        Some(NextAction::Task(task)) => (Some(task.as_str().to_owned()), None),
+        Some(NextAction::Round(round)) => (None, Some(json!(round).to_string())),
         None => (None, None),
     }
 }

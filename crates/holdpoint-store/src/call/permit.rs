@@ -5,7 +5,7 @@
 //! permit names the user of the thread and carries the stored inputs. No permit exists for inputs that cannot be read.
 
 use crate::call::request_sender::{InputRequests, RequestSender};
-use crate::call::waited::Waited;
+use crate::call::waited::WaitedTime;
 use holdpoint_core::call::Execution;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use holdpoint_core::input::Input;
@@ -67,7 +67,7 @@ struct PermittedCall {
     execution: Execution,
     approved_by: Vec<String>,
     cancellation: CancellationToken,
-    waited: Waited,
+    waited: WaitedTime,
     /// `None` until the tool begins.
     asks: Option<Arc<dyn InputRequests>>,
 }
@@ -144,7 +144,7 @@ impl Permit {
             execution,
             approved_by,
             cancellation: CancellationToken::new(),
-            waited: Waited::default(),
+            waited: WaitedTime::default(),
             asks: None,
         };
         Self { call, tool: PhantomData }
@@ -253,7 +253,7 @@ impl<T: ?Sized> Permit<T> {
     }
 
     /// Returns the time that the execution waits for people.
-    pub fn waited(&self) -> &Waited {
+    pub fn waited(&self) -> &WaitedTime {
         &self.call.waited
     }
 

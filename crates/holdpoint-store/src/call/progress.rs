@@ -2,10 +2,10 @@
 
 use crate::entity::tool_call;
 use crate::event::events::{NewEvent, OfCall, Subject};
-use crate::sql::words::Word;
 use crate::{LockedRow, StoreError, Write, sql::rows};
 use holdpoint_core::call::{Execution, StateKind};
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::progress::Progress;
 use sea_orm::sea_query::Expr;
@@ -52,11 +52,12 @@ impl Write {
             reported.exec(&self.tx).await?;
             return Ok(());
         }
-        let held_tool = row.held.then_some(row.name.as_str());
-        let of_call = OfCall { id: rows::id(TABLE, &row.tool_call_id)?, held_tool };
+        let id = rows::id(TABLE, &row.tool_call_id)?;
+        let of_call = OfCall { id, tool: &row.name, is_held: row.held };
         let subject = Subject { thread, run_id: rows::id(TABLE, &row.run_id)?, call: Some(of_call) };
         let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
-        let data = json!({ "tool_name": row.name, "attempt": execution.attempt });
+        let data =
+            EventData::Attempt { tool_name: row.name.clone(), attempt: execution.attempt, worker: None };
         let event_type = EventType::ToolProgressed;
         self.update_with_event(reported, &NewEvent { event_type, actor, subject: &subject, data }).await?;
         Ok(())

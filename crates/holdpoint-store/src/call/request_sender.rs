@@ -1,6 +1,6 @@
 //! Questions of executing calls to people.
 
-use crate::call::waited::{Unsettled, Waited};
+use crate::call::waited::{UnsettledExecution, WaitedTime};
 use futures::future::BoxFuture;
 use holdpoint_core::call::Execution;
 use holdpoint_core::id::ToolCallId;
@@ -37,19 +37,23 @@ pub struct RequestSender {
     /// `None` before the execution begins.
     asks: Option<Arc<dyn InputRequests>>,
     of: (ToolCallId, Execution),
-    waited: Waited,
+    waited: WaitedTime,
     /// The questions so far, those of clones included.
     asked: Arc<AtomicU64>,
 }
 
 impl RequestSender {
     /// Returns the right of this execution, whose waits count as `waited`.
-    pub fn new(asks: Option<Arc<dyn InputRequests>>, of: (ToolCallId, Execution), waited: Waited) -> Self {
+    pub fn new(
+        asks: Option<Arc<dyn InputRequests>>,
+        of: (ToolCallId, Execution),
+        waited: WaitedTime,
+    ) -> Self {
         Self { asks, of, waited, asked: Arc::default() }
     }
 
     /// Returns whether the execution is settled, without being a part of it.
-    pub fn unsettled(&self) -> Unsettled {
+    pub fn unsettled(&self) -> UnsettledExecution {
         self.waited.unsettled()
     }
 
@@ -86,9 +90,9 @@ mod tests {
 
     /// Answers nothing, and counts the questions.
     #[derive(Default)]
-    struct Silent(AtomicU64);
+    struct SilentServer(AtomicU64);
 
-    impl InputRequests for Silent {
+    impl InputRequests for SilentServer {
         fn send(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async { Answer::Cancel })
@@ -110,11 +114,11 @@ mod tests {
 
     #[test]
     fn questions_beyond_the_limit_are_cancelled_without_being_asked() {
-        let counts = Arc::new(Silent::default());
+        let counts = Arc::new(SilentServer::default());
         let id = uuid::Uuid::nil();
         let started_at = Timestamp::from_micros(0);
         let of = (ToolCallId::new(id), Execution { id: ExecId::new(id), attempt: 1, started_at });
-        let sender = RequestSender::new(Some(counts.clone()), of, Waited::default());
+        let sender = RequestSender::new(Some(counts.clone()), of, WaitedTime::default());
         let ask = |sender: &RequestSender| {
             let question = Question::new(RequestKind::Custom, "?", Input::new());
             sender.send(question).now_or_never().unwrap()

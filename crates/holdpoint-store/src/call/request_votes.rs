@@ -2,15 +2,17 @@
 //! request is open. The schema removes the contents with the end of the request.
 
 use crate::entity::tool_request_vote as vote;
+use crate::event::events::Subject;
 use crate::{LockedCall, Read, StoreError, Write, sql::rows};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::RequestStep;
 use holdpoint_core::id::RequestId;
 use holdpoint_core::tool_request::{Content, ContentVote, ToolRequest};
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashMap;
 
 const TABLE: &str = "tool_request_votes";
@@ -80,10 +82,13 @@ impl Write {
         &self,
         locked: &LockedCall,
         request: &ToolRequest,
-        (by, agreed, missing): (&str, &[String], usize),
+        by: &str,
+        agreed: &[String],
+        missing: usize,
     ) {
-        let facts = json!({ "confirmed_by": agreed, "missing": missing });
-        self.request_event(EventType::ToolInputProposed, by, (&locked.thread, &locked.call), request, facts);
+        let proposed = RequestStep::Proposed { confirmed_by: agreed.to_vec(), missing };
+        let subject = Subject::call(&locked.thread, &locked.call);
+        self.request_event(EventType::ToolInputProposed, by, &subject, request, proposed);
     }
 }
 

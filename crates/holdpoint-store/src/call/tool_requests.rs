@@ -4,22 +4,23 @@
 use crate::decision::inbox::{of_viewer, sorted};
 use crate::decision::opened::to_roles_of;
 use crate::entity::{escalation, thread, tool_call, tool_request};
-use crate::event::events::{OfCall, Subject};
+use crate::event::events::Subject;
 use crate::sql::newest::{BYTES, Branch, ID, in_order};
-use crate::sql::words::{Word, literal};
+use crate::sql::words::literal;
 use crate::thread::threads::of_tenant;
 use crate::{CallScope, LockedCall, LockedRow, Page, Read, StoreError, Thread, Visibility, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{Execution, StateKind, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::{EventData, RequestStep};
 use holdpoint_core::id::{RequestId, ToolCallId};
 use holdpoint_core::input::Input;
 use holdpoint_core::tool_request::{Answer, ContentVote, Question, RequestState, ToolRequest};
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ pub enum RequestEnd {
 
 /// A request that a transaction stores.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct StoredRequest {
     pub request: ToolRequest,
     /// The call that waits for the answer.
     pub call: ToolCall,
@@ -178,7 +179,8 @@ impl Read {
     /// Returns the request of an execution with this key at its server.
     pub async fn request_with(
         &self,
-        (call, execution): (ToolCallId, Execution),
+        call: ToolCallId,
+        execution: Execution,
         key: &str,
     ) -> Result<Option<ToolRequest>, StoreError> {
         let found = tool_request::Entity::find()
@@ -251,22 +253,27 @@ impl Write {
     /// cancel is requested, or the call has had this number of requests.
     pub async fn ask(
         &self,
-        (call, execution): (ToolCallId, Execution),
+        call: ToolCallId,
+        execution: Execution,
         question: Question,
         key: Option<&str>,
         within: Duration,
         requests_max: u64,
-    ) -> Result<Option<Asked>, StoreError> {
+    ) -> Result<Option<StoredRequest>, StoreError> {
         let own = execution.id.to_string();
         let holds = |row: &LockedRow| {
             row.call.state == StateKind::Executing.word() && row.call.exec_id.as_ref() == Some(&own)
         };
         let Some(locked) = self.lock_row(call).await?.filter(holds) else { return Ok(None) };
         if let Some(key) = key
-            && let Some(request) = self.request_with((call, execution), key).await?
+            && let Some(request) = self.request_with(call, execution, key).await?
         {
             let LockedRow { call, thread, .. } = locked;
-            return Ok(Some(Asked { request, call: rows::call(call, None)?, thread: thread.into_thread() }));
+            return Ok(Some(StoredRequest {
+                request,
+                call: rows::call(call, None)?,
+                thread: thread.into_thread(),
+            }));
         }
         if locked.call.cancel_requested_at.is_some() {
             return Ok(None);
@@ -309,8 +316,9 @@ impl Write {
         let actor = actor_of(&locked);
         let LockedRow { call, thread, .. } = locked;
         let call = rows::call(call, None)?;
-        self.request_event(EventType::ToolInputRequested, &actor, (&thread, &call), &request, json!({}));
-        Ok(Some(Asked { request, call, thread: thread.into_thread() }))
+        let requested = EventType::ToolInputRequested;
+        self.request_event(requested, &actor, &Subject::call(&thread, &call), &request, RequestStep::Open {});
+        Ok(Some(StoredRequest { request, call, thread: thread.into_thread() }))
     }
 
     /// Answers an open request of a locked call. Returns false if the request is not open any more, or its time is
@@ -341,13 +349,11 @@ impl Write {
         if answered.rows_affected == 0 {
             return Ok(false);
         }
-        let mut facts = json!({ "answer": answer.state().word() });
-        if let (Some(facts), [_, ..]) = (facts.as_object_mut(), with) {
-            let all: Vec<&str> = with.iter().map(String::as_str).chain([by]).collect();
-            facts.insert("confirmed_by".to_owned(), json!(all));
-        }
-        let of = (&*locked.thread, &locked.call);
-        self.request_event(EventType::ToolInputEnded, by, of, request, facts);
+        let all = || with.iter().cloned().chain([by.to_owned()]).collect();
+        let confirmed_by = (!with.is_empty()).then(all);
+        let ended = RequestStep::Ended { answer: answer.state(), confirmed_by };
+        let subject = Subject::call(&locked.thread, &locked.call);
+        self.request_event(EventType::ToolInputEnded, by, &subject, request, ended);
         Ok(true)
     }
 
@@ -369,28 +375,25 @@ impl Write {
         };
         let LockedRow { call, thread, .. } = locked;
         let call = rows::call(call, None)?;
-        let facts = json!({ "answer": ended.word() });
-        self.request_event(EventType::ToolInputEnded, &actor, (&thread, &call), request, facts);
+        let step = RequestStep::Ended { answer: ended, confirmed_by: None };
+        let subject = Subject::call(&thread, &call);
+        self.request_event(EventType::ToolInputEnded, &actor, &subject, request, step);
         Ok(true)
     }
 
-    /// Adds an event about a request with these facts, which never have the message or a content.
+    /// Adds an event about a request of this call.
     pub(crate) fn request_event(
         &self,
         event: EventType,
         actor: &str,
-        (thread, call): (&Thread, &ToolCall),
+        subject: &Subject<'_>,
         request: &ToolRequest,
-        more: Value,
+        step: RequestStep,
     ) {
-        let kind = request.question.kind.word();
-        let mut facts = json!({ "tool_name": call.name, "request_id": request.id.to_string(), "kind": kind });
-        if let (Some(facts), Value::Object(more)) = (facts.as_object_mut(), more) {
-            facts.extend(more);
-        }
-        let held_tool = call.held.then_some(call.name.as_str());
-        let of_call = OfCall { id: call.id, held_tool };
-        self.event(event, actor, &Subject { thread, run_id: call.run_id, call: Some(of_call) }, facts);
+        let Some(call) = &subject.call else { return };
+        let (tool_name, kind) = (call.tool.to_owned(), request.question.kind);
+        let data = EventData::Request { tool_name, request_id: request.id, kind, step };
+        self.event(event, actor, subject, data);
     }
 }
 

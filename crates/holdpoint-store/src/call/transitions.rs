@@ -4,7 +4,6 @@
 //! guard becomes part of the statement; the other transitions have the guard `always`.
 
 use crate::entity::tool_call;
-use crate::sql::words::Word;
 use holdpoint_core::call::{ATTEMPTS_MAX, StateKind};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};

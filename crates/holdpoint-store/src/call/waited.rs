@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 /// The time that one execution has waited for answers of people. Its time limits leave this time out.
 #[derive(Debug, Clone, Default)]
-pub struct Waited(Arc<Mutex<Waits>>);
+pub struct WaitedTime(Arc<Mutex<OpenWaits>>);
 
 #[derive(Debug, Default)]
-struct Waits {
+struct OpenWaits {
     /// The number of requests without an answer, and since when there is at least one.
     open: u32,
     since: Option<Instant>,
@@ -27,11 +27,11 @@ struct Waits {
     waker: Option<Waker>,
 }
 
-/// Whether the outcome of one execution is in the database, or its owner: the executor keeps its [`Waited`] until then.
+/// Whether the outcome of one execution is in the database, or its owner: the executor keeps its [`WaitedTime`] until then.
 #[derive(Debug)]
-pub struct Unsettled(Weak<Mutex<Waits>>);
+pub struct UnsettledExecution(Weak<Mutex<OpenWaits>>);
 
-impl Unsettled {
+impl UnsettledExecution {
     /// Whether the execution has no outcome and no owner in the database yet.
     pub fn is_open(&self) -> bool {
         self.0.strong_count() > 0
@@ -40,9 +40,9 @@ impl Unsettled {
 
 /// A wait for an answer. It ends when this value is dropped.
 #[derive(Debug)]
-pub struct WaitGuard(Waited);
+pub struct WaitGuard(WaitedTime);
 
-impl Waited {
+impl WaitedTime {
     /// Begins a wait. Several waits at once count once.
     pub fn begin(&self) -> WaitGuard {
         let mut waits = self.0.lock();
@@ -53,8 +53,8 @@ impl Waited {
     }
 
     /// Returns whether the execution of these waits is settled, without being a part of it.
-    pub fn unsettled(&self) -> Unsettled {
-        Unsettled(Arc::downgrade(&self.0))
+    pub fn unsettled(&self) -> UnsettledExecution {
+        UnsettledExecution(Arc::downgrade(&self.0))
     }
 
     /// Returns the time of all waits until now.
@@ -110,7 +110,7 @@ impl Waited {
     }
 }
 
-impl Waits {
+impl OpenWaits {
     fn total(&self) -> Duration {
         self.over.saturating_add(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_the_time_of_waits_counts_and_waits_at_once_count_once() {
-        let waited = Waited::default();
+        let waited = WaitedTime::default();
         assert_eq!(waited.total(), Duration::ZERO);
         let started = Instant::now();
         let (first, second) = (waited.begin(), waited.begin());
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_last_report_waits_until_it_is_stored() {
-        let waited = Waited::default();
+        let waited = WaitedTime::default();
         let says = |words: &str| waited.report(Progress::new(Some(words), None, None));
         assert_eq!(waited.has_unstored().now_or_never(), None);
         says("first");

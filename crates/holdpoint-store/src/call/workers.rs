@@ -1,9 +1,9 @@
 //! Executions by workers. A worker holds no connection to the database: it proves with a permit token that it
 //! holds the execution of a call. The row has the hash of the token.
 
-use crate::call::executions::Settled;
+use crate::call::executions::SettleOutcome;
 use crate::entity::tool_call;
-use crate::{LockedRow, Read, Renewed, StoreError, Write, sql::rows};
+use crate::{LockedRow, Read, RenewalOutcome, StoreError, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{Execution, Outcome, ToolCall};
 use holdpoint_core::clock::Timestamp;
@@ -106,8 +106,8 @@ impl Write {
         }
         let rest = until.since(now);
         Ok(match self.renew_call(call.id, *execution, rest).await? {
-            Renewed::Held | Renewed::CancelRequested => Some(until),
-            Renewed::Lost => None,
+            RenewalOutcome::Held | RenewalOutcome::CancelRequested => Some(until),
+            RenewalOutcome::Lost => None,
         })
     }
 
@@ -127,7 +127,7 @@ impl Write {
         outcome: &Outcome,
         result: String,
         start_deadline: Duration,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         self.settle_row(&permitted.row, permitted.execution, outcome, result, start_deadline).await
     }
 }

@@ -3,8 +3,7 @@
 use crate::Read;
 use crate::entity::decision;
 use crate::sql::rows;
-use crate::sql::words::Word;
-use crate::{StoreError, Write, sql::words};
+use crate::{StoreError, Write};
 use holdpoint_core::decision::{Choice, Decision, Remember, Surface, Verdict};
 use holdpoint_core::event::system;
 use holdpoint_core::id::{GrantId, ToolCallId};
@@ -124,7 +123,7 @@ impl Write {
             reason: new.reason.clone(),
             remember: new.grant.map(|_| Remember::Session.word().to_owned()),
             surface: new.surface.word().to_owned(),
-            source: new.source.as_ref().map(words::source),
+            source: new.source.as_ref().map(Source::text),
             at: self.now.as_micros(),
         }
     }

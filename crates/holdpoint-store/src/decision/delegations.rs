@@ -7,6 +7,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::delegation::{Delegation, actor_of};
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::Expr;
@@ -72,13 +73,13 @@ impl Write {
             replaced_at: Set(None),
         };
         delegation::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        let data = json!({
-            "tool_name": call.name,
-            "from": delegator.actor(),
-            "to": actor_of(delegate),
-            "until": until.to_rfc3339(),
-            "reason": reason,
-        });
+        let data = EventData::Delegated {
+            tool_name: call.name.clone(),
+            from: delegator.actor(),
+            to: actor_of(delegate),
+            until: *until,
+            reason: reason.clone(),
+        };
         self.event(EventType::ToolDelegated, &delegator.actor(), &Subject::call(thread, call), data);
         Ok(())
     }

@@ -2,14 +2,13 @@
 
 use crate::entity::tool_call;
 use crate::event::events::Subject;
-use crate::sql::words::Word;
 use crate::{LockedCall, StoreError, Write};
 use holdpoint_core::call::StateKind;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use serde_json::json;
 use std::time::Duration;
 
 impl Write {
@@ -22,6 +21,7 @@ impl Write {
         remind_before: Duration,
         actor: &str,
     ) -> Result<bool, StoreError> {
+        let Some(from) = call.expires_at else { return Ok(false) };
         let remind_at = self.reminder(until, remind_before);
         let waits = tool_call::Column::State.eq(StateKind::Pending.word());
         let in_time = tool_call::Column::ExpiresAt.gt(self.now.as_micros());
@@ -36,11 +36,7 @@ impl Write {
         if extended.rows_affected == 0 {
             return Ok(false);
         }
-        let data = json!({
-            "tool_name": call.name,
-            "from": call.expires_at.map(Timestamp::to_rfc3339),
-            "expires_at": until.to_rfc3339(),
-        });
+        let data = EventData::Extended { tool_name: call.name.clone(), from, expires_at: until };
         self.event(EventType::ToolExtended, actor, &Subject::call(thread, call), data);
         Ok(true)
     }

@@ -5,12 +5,12 @@
 
 use crate::decision::inbox::is_pending;
 use crate::entity::{grant, thread, tool_call};
-use crate::sql::words::grant_in;
 use crate::{LockedThread, Page, Read, StoreError, Thread, Write, decision::input_bounds, sql::rows};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
-use holdpoint_core::grant::{AsOf, CoveredInputs, Grant, Uses};
+use holdpoint_core::grant::{CoveredInputs, Grant, GrantUses, GrantsAsOf};
 use holdpoint_core::id::{GrantId, ThreadId, ToolCallId};
+use holdpoint_core::policy::Source;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, PaginatorTrait, QueryFilter,
@@ -20,7 +20,7 @@ use serde_json::json;
 
 /// The owner of the grants of a session.
 #[derive(Debug, Clone, Copy)]
-pub enum Granted<'a> {
+pub enum GrantsOwner<'a> {
     /// The grants of all actors.
     ByAnybody,
     By(&'a str),
@@ -64,7 +64,7 @@ pub enum NoGrant {
 }
 
 /// Returns the condition of the grants that are not revoked and whose time is not over.
-fn not_ended(AsOf { process, now }: AsOf<'_>) -> Condition {
+fn not_ended(GrantsAsOf { process, now }: GrantsAsOf<'_>) -> Condition {
     let until = grant::Column::Until;
     Condition::all()
         .add(grant::Column::RevokedAt.is_null())
@@ -73,12 +73,12 @@ fn not_ended(AsOf { process, now }: AsOf<'_>) -> Condition {
 }
 
 /// Returns the condition of those of them that may let a further call run.
-fn may_cover(as_of: AsOf<'_>) -> Condition {
+fn may_cover(as_of: GrantsAsOf<'_>) -> Condition {
     let left = grant::Column::UsesLeft;
     not_ended(as_of).add(Condition::any().add(left.is_null()).add(left.gt(0)))
 }
 
-fn in_force(session: &Thread, as_of: AsOf<'_>) -> Condition {
+fn in_force(session: &Thread, as_of: GrantsAsOf<'_>) -> Condition {
     not_ended(as_of).add(of_session(session))
 }
 
@@ -117,7 +117,7 @@ impl Read {
         &self,
         thread: &Thread,
         tools: impl IntoIterator<Item = &'a str>,
-        as_of: AsOf<'_>,
+        as_of: GrantsAsOf<'_>,
     ) -> Result<Vec<Grant>, StoreError> {
         let tools: Vec<&str> = tools.into_iter().collect();
         if tools.is_empty() {
@@ -136,7 +136,7 @@ impl Read {
     pub async fn grants_in(
         &self,
         sessions: impl Iterator<Item = ThreadId>,
-        as_of: AsOf<'_>,
+        as_of: GrantsAsOf<'_>,
     ) -> Result<Vec<Grant>, StoreError> {
         let found = grant::Entity::find()
             .filter(grant::Column::SessionId.is_in(sessions.map(|session| session.to_string())))
@@ -151,13 +151,13 @@ impl Read {
     pub async fn grants(
         &self,
         root: &Thread,
-        whose: Granted<'_>,
-        as_of: AsOf<'_>,
+        whose: GrantsOwner<'_>,
+        as_of: GrantsAsOf<'_>,
         before: Option<GrantId>,
         size: u64,
     ) -> Result<Page<Grant>, StoreError> {
         let mut found = grant::Entity::find().filter(may_cover(as_of).add(of_session(root)));
-        if let Granted::By(actor) = whose {
+        if let GrantsOwner::By(actor) = whose {
             found = found.filter(grant::Column::GrantedBy.eq(actor));
         }
         if let Some(before) = before {
@@ -174,10 +174,10 @@ impl Read {
         &self,
         call: &ToolCall,
         thread: &Thread,
-        as_of: AsOf<'_>,
+        as_of: GrantsAsOf<'_>,
     ) -> Result<Option<Grant>, StoreError> {
         let Some(decision) = &call.decision else { return Ok(None) };
-        let id = match decision.source.as_deref().and_then(grant_in) {
+        let id = match decision.source.as_deref().and_then(Source::grant_in) {
             Some(under) => Some(under),
             None if decision.remember.is_some() => self.left_grant(call).await?,
             None => None,
@@ -233,7 +233,8 @@ impl Write {
     /// nothing about it differs. The session must be locked.
     pub async fn to_grant(
         &self,
-        (thread, root): (&Thread, &LockedThread),
+        thread: &Thread,
+        root: &LockedThread,
         facts: GrantFacts<'_>,
         process: Option<&str>,
     ) -> Result<Result<NewGrant, NoGrant>, StoreError> {
@@ -241,7 +242,7 @@ impl Write {
             return Ok(Err(NoGrant::SessionDeleted));
         }
         let GrantFacts { call, by, roles, inputs, until, uses } = facts;
-        let of_tool = may_cover(AsOf { process, now: self.now })
+        let of_tool = may_cover(GrantsAsOf { process, now: self.now })
             .add(of_session(thread))
             .add(grant::Column::ToolName.eq(&call.name))
             .add(grant::Column::SchemaHash.eq(&call.schema_hash));
@@ -269,7 +270,7 @@ impl Write {
             schema_hash: call.schema_hash.clone(),
             inputs,
             until,
-            uses: uses.map(|given| Uses { given, left: given }),
+            uses: uses.map(|given| GrantUses { given, left: given }),
             by: by.to_owned(),
             roles: roles.to_vec(),
             tool_call_id: call.id,
@@ -303,7 +304,7 @@ impl Write {
             at,
         } = &new.grant;
         // Those that are over too: they are not revoked.
-        let same = in_force(thread, AsOf { process, now: Timestamp::from_micros(0) })
+        let same = in_force(thread, GrantsAsOf { process, now: Timestamp::from_micros(0) })
             .add(grant::Column::ToolName.eq(tool_name))
             .add(grant::Column::SchemaHash.eq(schema_hash))
             .add(grant::Column::GrantedBy.eq(by))
@@ -381,14 +382,14 @@ impl Write {
     pub async fn revoke_grant(
         &self,
         root: &Thread,
-        whose: Granted<'_>,
+        whose: GrantsOwner<'_>,
         process: Option<&str>,
         id: GrantId,
         by: &str,
     ) -> Result<bool, StoreError> {
-        let mut which =
-            in_force(root, AsOf { process, now: self.now }).add(grant::Column::GrantId.eq(id.to_string()));
-        if let Granted::By(actor) = whose {
+        let mut which = in_force(root, GrantsAsOf { process, now: self.now })
+            .add(grant::Column::GrantId.eq(id.to_string()));
+        if let GrantsOwner::By(actor) = whose {
             which = which.add(grant::Column::GrantedBy.eq(actor));
         }
         Ok(self.revoke_where(which, by).await? > 0)

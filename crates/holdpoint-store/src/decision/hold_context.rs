@@ -4,16 +4,16 @@
 use crate::decision::inbox::visible_calls;
 use crate::entity::{event, message, run, step, tool_call};
 use crate::sql::parts::read_parts;
-use crate::sql::words::{Word, literal};
+use crate::sql::words::literal;
 use crate::{Read, StoreError, Thread, Visibility, VisibleCall};
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::{GrantId, ToolCallId};
 use holdpoint_core::message::Part;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
-use serde_json::Value;
 use std::cmp::Reverse;
 
 /// Maximum number of earlier decisions.
@@ -23,7 +23,7 @@ const EXCERPT_CHARS: usize = 2000;
 
 /// The words before a held call: that much of its thread and no more.
 #[derive(Debug, Default)]
-pub struct Words {
+pub struct CallContext {
     /// The beginning of the message that the run answers. In the thread of a sub-agent, of its task.
     pub user: Option<Excerpt>,
     /// The end of the text that the model wrote before the call, in the step that makes the call.
@@ -77,8 +77,11 @@ impl Read {
 
     /// Returns the part of the policy that holds this call, as the event of the hold names it.
     pub async fn hold_source(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
-        let data = self.hold_event(call).await?.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
-        Ok(data.and_then(|data| data.get("source")?.as_str().map(str::to_owned)))
+        let held = self.hold_event(call).await?.map(|row| EventData::of_json(&row.data));
+        Ok(match held {
+            Some(EventData::Held { source, .. }) => Some(source),
+            _ => None,
+        })
     }
 
     pub async fn hold_event_id(&self, call: &ToolCall) -> Result<Option<String>, StoreError> {
@@ -88,8 +91,10 @@ impl Read {
     /// Returns the id of the grant that the approval of this call left, as the event of the approval names it.
     pub(crate) async fn left_grant(&self, call: &ToolCall) -> Result<Option<GrantId>, StoreError> {
         let approved = self.event_of(call, EventType::ToolApproved).await?;
-        let data = approved.and_then(|row| serde_json::from_str::<Value>(&row.data).ok());
-        Ok(data.and_then(|data| data.get("grant_id")?.as_str()?.parse().ok()))
+        Ok(match approved.map(|row| EventData::of_json(&row.data)) {
+            Some(EventData::Decided { grant_id, .. }) => grant_id,
+            _ => None,
+        })
     }
 
     async fn hold_event(&self, call: &ToolCall) -> Result<Option<event::Model>, StoreError> {
@@ -111,9 +116,10 @@ impl Read {
         &self,
         principal: &Principal,
         visibility: &Visibility,
-        (call, thread): (&ToolCall, &Thread),
+        call: &ToolCall,
+        thread: &Thread,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        let like = decided_like((&thread.tenant_id, &thread.user_id), &call.name, call.id);
+        let like = decided_like(&thread.tenant_id, &thread.user_id, &call.name, call.id);
         let ids: Vec<String> = like.into_tuple().all(&self.tx).await?;
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -124,7 +130,7 @@ impl Read {
         Ok(calls)
     }
 
-    pub async fn words_before(&self, call: &ToolCall) -> Result<Words, StoreError> {
+    pub async fn words_before(&self, call: &ToolCall) -> Result<CallContext, StoreError> {
         let question = Query::select()
             .column(run::Column::UserMessageId)
             .from(run::Entity.table_ref())
@@ -143,7 +149,7 @@ impl Read {
                 Part::Reasoning { .. } | Part::ToolCall { .. } | Part::Source(_) | Part::File(_) => None,
             })
             .collect();
-        Ok(Words {
+        Ok(CallContext {
             user: question.as_deref().and_then(Excerpt::first),
             model: Excerpt::last(&texts.join("\n\n")),
         })
@@ -151,7 +157,7 @@ impl Read {
 }
 
 /// Selects the ids of the calls of a tool and a requester that were approved or rejected last, without one call.
-fn decided_like((tenant, user): (&str, &str), tool: &str, but: ToolCallId) -> Select<event::Entity> {
+fn decided_like(tenant: &str, user: &str, tool: &str, but: ToolCallId) -> Select<event::Entity> {
     // Literals, so that the partial index is usable.
     let decided = [EventType::ToolApproved, EventType::ToolRejected].map(literal);
     event::Entity::find()
@@ -183,7 +189,7 @@ mod tests {
             Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
-        let like = decided_like(("acme", "alice"), "pay", ToolCallId::new(Uuid::nil()));
+        let like = decided_like("acme", "alice", "pay", ToolCallId::new(Uuid::nil()));
         let Statement { sql, values, .. } = like.build(DbBackend::Sqlite);
         let sql = format!("EXPLAIN QUERY PLAN {}", sql.replace("\"holdpoint\".", ""));
         let plan = Statement { sql, values, db_backend: DbBackend::Sqlite };

@@ -5,7 +5,7 @@ use crate::decision::search::{has_text, searched};
 use crate::entity::{delegation, escalation, thread, tool_call};
 use crate::sql::newest::{BYTES, Branch, ID, in_order};
 use crate::sql::paging::CALL_BYTES;
-use crate::sql::words::{Word, literal};
+use crate::sql::words::literal;
 use crate::thread::threads::of_tenant;
 use crate::{Page, PageSize, Read, StoreError, Thread, sql::rows};
 use holdpoint_core::Principal;

@@ -2,15 +2,14 @@
 
 use crate::entity::{escalation, tool_call};
 use crate::event::events::Subject;
-use crate::sql::words::Word;
 use crate::{StoreError, Thread, Write};
 use holdpoint_core::call::{StateKind, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::EventData;
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -23,15 +22,13 @@ impl Write {
 
     /// Reminds people of the deadline of a locked call, if that is due: once for each deadline.
     pub(crate) async fn remind(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
+        let Some(expires_at) = call.expires_at else { return Ok(false) };
         let due = tool_call::Column::RemindAt.lte(self.now.as_micros());
-        let done = (tool_call::Column::RemindAt, Expr::value(None::<i64>));
-        if !self.notice(call, due, done).await? {
+        let done = Expr::value(None::<i64>);
+        if !self.notice(call, due, tool_call::Column::RemindAt, done).await? {
             return Ok(false);
         }
-        let data = json!({
-            "tool_name": call.name,
-            "expires_at": call.expires_at.map(Timestamp::to_rfc3339),
-        });
+        let data = EventData::Reminded { tool_name: call.name.clone(), expires_at };
         self.event(EventType::ToolReminded, system::SWEEPER, &Subject::call(thread, call), data);
         Ok(true)
     }
@@ -41,8 +38,8 @@ impl Write {
         let Some(to) = &call.escalation else { return Ok(false) };
         let due = tool_call::Column::EscalateAt.lte(self.now.as_micros());
         let due = due.and(tool_call::Column::EscalatedAt.is_null());
-        let done = (tool_call::Column::EscalatedAt, Expr::value(self.now.as_micros()));
-        if !self.notice(call, due, done).await? {
+        let done = Expr::value(self.now.as_micros());
+        if !self.notice(call, due, tool_call::Column::EscalatedAt, done).await? {
             return Ok(false);
         }
         let roles: BTreeSet<&String> = to.to.iter().collect();
@@ -53,7 +50,7 @@ impl Write {
             state: Set(StateKind::Pending.word().to_owned()),
         });
         escalation::Entity::insert_many(rows).exec_without_returning(&self.tx).await?;
-        let data = json!({ "tool_name": call.name, "roles": to.to });
+        let data = EventData::Escalated { tool_name: call.name.clone(), roles: to.to.clone() };
         self.event(EventType::ToolEscalated, system::SWEEPER, &Subject::call(thread, call), data);
         Ok(true)
     }
@@ -63,7 +60,8 @@ impl Write {
         &self,
         call: &ToolCall,
         due: SimpleExpr,
-        (column, value): (tool_call::Column, Expr),
+        column: tool_call::Column,
+        value: Expr,
     ) -> Result<bool, StoreError> {
         let done = tool_call::Entity::update_many()
             .col_expr(column, value)

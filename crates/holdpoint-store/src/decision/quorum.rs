@@ -2,20 +2,19 @@
 
 use crate::entity::decision;
 use crate::event::events::Subject;
-use crate::sql::words::Word;
 use crate::{LockedCall, NewDecision, Read, StoreError, Vote, Write};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, Verdict};
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
-use serde_json::json;
 use std::collections::HashMap;
 
 /// The result of a vote with a quorum.
 #[derive(Debug)]
-pub enum Counted {
+pub enum VoteOutcome {
     /// The vote completes the quorum. Holds the actors of the earlier approvals.
     Enough(Vec<String>),
     /// The vote is recorded, and the call needs further approvals.
@@ -75,7 +74,7 @@ impl Write {
         answer: &Choice,
         by: &Vote,
         quorum: Quorum,
-    ) -> Result<Counted, StoreError> {
+    ) -> Result<VoteOutcome, StoreError> {
         let LockedCall { call, thread, .. } = locked;
         let votes = self.votes_of(call.id).await?;
         let agreed = quorum.agreed(&votes, &thread.actor(), &by.input_hash);
@@ -86,25 +85,22 @@ impl Write {
         let others: Vec<String> = others.map(|vote| vote.by.clone()).collect();
         let missing = quorum.missing(others.len().saturating_add(1));
         if missing == 0 {
-            return Ok(Counted::Enough(others));
+            return Ok(VoteOutcome::Enough(others));
         }
         if !repeated {
             let yes = NewDecision { is_final: false, ..NewDecision::of(answer, by) };
             self.record_decision(call.id, &yes).await?;
-            let approved_by: Vec<&String> = others.iter().chain([&by.actor]).collect();
-            let mut data = json!({
-                "tool_name": call.name,
-                "input_hash": by.input_hash,
-                "edited": yes.edited,
-                "surface": by.surface.word(),
-                "approved_by": approved_by,
-                "missing": missing,
-            });
-            if let (Some(data), Some(delegator)) = (data.as_object_mut(), &by.on_behalf_of) {
-                data.insert("on_behalf_of".to_owned(), json!(delegator));
-            }
+            let data = EventData::Voted {
+                tool_name: call.name.clone(),
+                input_hash: by.input_hash.clone(),
+                edited: yes.edited,
+                surface: by.surface,
+                approved_by: others.iter().chain([&by.actor]).cloned().collect(),
+                missing,
+                on_behalf_of: by.on_behalf_of.clone(),
+            };
             self.event(EventType::ToolVoted, &by.actor, &Subject::call(thread, call), data);
         }
-        Ok(Counted::Short { missing, repeated })
+        Ok(VoteOutcome::Short { missing, repeated })
     }
 }

@@ -2,12 +2,11 @@
 
 use crate::entity::event;
 use crate::event::events::Subject;
-use crate::sql::words::Word;
 use crate::{LockedCall, StoreError, Write};
 use holdpoint_core::decision::{Surface, Verdict};
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::{EventData, RefusedDecision};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
-use serde_json::json;
 
 /// Maximum number of refused decisions of one actor that a call records.
 const REFUSALS_MAX: u64 = 20;
@@ -45,8 +44,8 @@ impl Write {
         if recorded >= REFUSALS_MAX {
             return Ok(false);
         }
-        let refused = json!({ "decision": verdict.word(), "code": code, "surface": surface.word() });
-        let data = json!({ "tool_name": call.name, "refused": refused });
+        let refused = RefusedDecision { decision: verdict, code: code.to_owned(), surface };
+        let data = EventData::DecisionRefused { tool_name: call.name.clone(), refused };
         self.event(EventType::ToolDecisionRefused, actor, &Subject::call(thread, call), data);
         Ok(true)
     }

@@ -3,7 +3,7 @@
 use crate::event::events::Subject;
 use crate::{LockedCall, Write};
 use holdpoint_core::event::EventType;
-use serde_json::json;
+use holdpoint_core::event_data::EventData;
 
 impl Write {
     /// Records that this actor reads the secrets of a locked call, whose card has this hash.
@@ -13,11 +13,11 @@ impl Write {
         actor: &str,
         input_hash: &str,
     ) {
-        let data = json!({
-            "tool_name": call.name,
-            "input_hash": input_hash,
-            "secret_paths": call.secrets.patterns(),
-        });
+        let data = EventData::InputsRevealed {
+            tool_name: call.name.clone(),
+            input_hash: input_hash.to_owned(),
+            secret_paths: call.secrets.patterns(),
+        };
         self.event(EventType::ToolInputsRevealed, actor, &Subject::call(thread, call), data);
     }
 }

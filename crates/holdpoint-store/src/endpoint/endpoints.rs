@@ -72,7 +72,7 @@ pub struct Delivery {
 
 /// The outcome of an attempt after which the delivery continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attempted {
+pub enum AttemptOutcome {
     /// The endpoint has the event.
     Accepted,
     /// The endpoint has the event as this message about the call, its first one, which later messages change.
@@ -85,7 +85,7 @@ pub enum Attempted {
 
 /// What follows a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterDelivery {
     /// Another one by this process, which holds the endpoint for this time.
     Hold(Duration),
     /// None for now.
@@ -99,7 +99,7 @@ struct Waiting {
 }
 
 #[derive(FromQueryResult)]
-struct Scanned {
+struct ScannedEvent {
     rows: i64,
     last: Option<i64>,
 }
@@ -183,7 +183,7 @@ impl Read {
                 .from_subquery(wanted.rows(after), event::Entity)
                 .to_owned();
             let scanned = self.tx.get_database_backend().build(&scanned);
-            let scanned = Scanned::find_by_statement(scanned).one(&self.tx).await?;
+            let scanned = ScannedEvent::find_by_statement(scanned).one(&self.tx).await?;
             let (rows, last) = scanned.map_or((0, None), |scanned| (scanned.rows, scanned.last));
             let more = u64::try_from(rows).is_ok_and(|rows| rows >= SCAN);
             return Ok(NextEvent::NoneUpTo { passed: last.unwrap_or(after), more });
@@ -327,24 +327,25 @@ impl Write {
     pub async fn delivered(
         &self,
         delivery: &mut Delivery,
-        (attempted, up_to): (&Attempted, i64),
-        then: Then,
+        attempted: &AttemptOutcome,
+        up_to: i64,
+        then: AfterDelivery,
     ) -> Result<bool, StoreError> {
         let update =
             in_state(&EndpointState::Delivering).col_expr(endpoint::Column::Cursor, Expr::value(up_to));
         let update = match attempted {
-            Attempted::Accepted | Attempted::Posted(..) | Attempted::Unneeded => update,
-            Attempted::Refused(status) => update
+            AttemptOutcome::Accepted | AttemptOutcome::Posted(..) | AttemptOutcome::Unneeded => update,
+            AttemptOutcome::Refused(status) => update
                 .col_expr(endpoint::Column::Refused, Expr::col(endpoint::Column::Refused).add(1))
                 .col_expr(endpoint::Column::RefusedAt, Expr::value(self.now.as_micros()))
                 .col_expr(endpoint::Column::RefusedStatus, Expr::value(i32::from(*status))),
         };
         let update = match then {
-            Then::Hold(lease) => held(update, &delivery.holder, self.now.plus(lease)),
-            Then::Release => released(update),
+            AfterDelivery::Hold(lease) => held(update, &delivery.holder, self.now.plus(lease)),
+            AfterDelivery::Release => released(update),
         };
         let moved = delivery.guard(update).exec(&self.tx).await?.rows_affected == 1;
-        if let (Attempted::Posted(call, message), true) = (attempted, moved) {
+        if let (AttemptOutcome::Posted(call, message), true) = (attempted, moved) {
             self.keep_sent_message(&delivery.name, *call, message).await?;
         }
         delivery.cursor = up_to;

@@ -4,15 +4,15 @@
 use crate::decision::inbox::{held, visible_calls};
 use crate::decision::opened::{is_delegated, is_escalated};
 use crate::entity::{event, run, thread, tool_call};
-use crate::event::reached::{CallIds, Reached};
+use crate::event::reached::ReachedState;
 use crate::sql::batch::Guarded;
-use crate::sql::words::Word;
 use crate::thread::threads::{of_tenant, threads_where};
 use crate::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{Event, EventType};
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{
@@ -22,7 +22,7 @@ use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
     PaginatorTrait, QueryFilter, UpdateMany,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, json};
 use std::collections::HashMap;
 
 /// Maximum number of events that one statement inserts. SQLite limits the number of parameters.
@@ -41,8 +41,8 @@ pub(crate) struct Subject<'a> {
 
 pub(crate) struct OfCall<'a> {
     pub(crate) id: ToolCallId,
-    /// The tool of the call, if the call is held.
-    pub(crate) held_tool: Option<&'a str>,
+    pub(crate) tool: &'a str,
+    pub(crate) is_held: bool,
 }
 
 impl<'a> Subject<'a> {
@@ -51,8 +51,13 @@ impl<'a> Subject<'a> {
     }
 
     pub(crate) fn call(thread: &'a Thread, call: &'a ToolCall) -> Self {
-        let held_tool = call.held.then_some(call.name.as_str());
-        Self { thread, run_id: call.run_id, call: Some(OfCall { id: call.id, held_tool }) }
+        let call_subject = OfCall { id: call.id, tool: &call.name, is_held: call.held };
+        Self { thread, run_id: call.run_id, call: Some(call_subject) }
+    }
+
+    /// Returns the tool of the call, if the call is held.
+    fn held_tool(&self) -> Option<&'a str> {
+        self.call.as_ref().filter(|call| call.is_held).map(|call| call.tool)
     }
 }
 
@@ -61,7 +66,7 @@ pub(crate) struct NewEvent<'a> {
     pub(crate) event_type: EventType,
     pub(crate) actor: &'a str,
     pub(crate) subject: &'a Subject<'a>,
-    pub(crate) data: Value,
+    pub(crate) data: EventData,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +79,7 @@ pub(crate) struct Events {
 
 impl Write {
     /// Adds an event. The commit inserts the events of the transaction with one statement.
-    pub(crate) fn event(&self, event_type: EventType, actor: &str, subject: &Subject<'_>, data: Value) {
+    pub(crate) fn event(&self, event_type: EventType, actor: &str, subject: &Subject<'_>, data: EventData) {
         self.add_event(&NewEvent { event_type, actor, subject, data });
     }
 
@@ -132,23 +137,19 @@ impl Write {
             actor: Set((*actor).to_owned()),
             tenant_id: Set(subject.thread.tenant_id.clone()),
             user_id: Set(subject.thread.user_id.clone()),
-            held_tool: Set(subject.call.as_ref().and_then(|call| call.held_tool).map(str::to_owned)),
+            held_tool: Set(subject.held_tool().map(str::to_owned)),
             session_id: Set(subject.thread.session_id.to_string()),
             thread_id: Set(subject.thread.id.to_string()),
             run_id: Set(Some(subject.run_id.to_string())),
             tool_call_id: Set(subject.call.as_ref().map(|call| call.id.to_string())),
-            data: Set(data.to_string()),
+            data: Set(json!(data).to_string()),
         }
     }
 
     /// Notes what the commit reports of an event.
-    fn record_event(&self, NewEvent { event_type, actor, subject, data }: &NewEvent<'_>) {
-        self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
-        if let Some(OfCall { id, .. }) = subject.call {
-            let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
-            let of_tenant = (subject.thread.tenant_id.as_str(), call);
-            self.reached.lock().extend(Reached::by(*event_type, actor, of_tenant, data));
-        }
+    fn record_event(&self, new: &NewEvent<'_>) {
+        self.name_commit(new.event_type.word(), new.subject.call.as_ref().map(|call| call.id));
+        self.reached.lock().extend(ReachedState::of(new));
     }
 }
 

@@ -76,7 +76,7 @@ const NUMBER_SQLITE: &str = "WITH next AS (
 const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events)";
 
 #[derive(Debug, Clone, Copy, FromQueryResult)]
-pub struct Numbered {
+pub struct NumberedEvents {
     pub last: i64,
     /// Whether events without a number exist.
     pub unnumbered: bool,
@@ -84,30 +84,30 @@ pub struct Numbered {
 
 /// The result of a committed pass.
 #[derive(Debug)]
-pub struct Pass {
+pub struct NumberingPass {
     /// The last number before the pass.
     pub before: i64,
     /// The last number after the pass.
     pub last: i64,
     /// Whom the events touch that the pass numbered.
-    pub touched: Touched,
+    pub touched: AffectedReaders,
     /// The events that the pass left without a number.
-    pub left: Left,
+    pub left: UnnumberedEvents,
 }
 
 /// Those that may see new events without the right to see all events of a tool or a tenant.
 #[derive(Debug, Default)]
-pub struct Touched {
+pub struct AffectedReaders {
     /// Users, by tenant: of the threads of the events, and the delegates of their calls.
     users: HashSet<(String, String)>,
     /// The roles, by tenant, to which the calls of the events were escalated.
     roles: HashSet<(String, String)>,
 }
 
-impl Touched {
-    fn of(rows: impl IntoIterator<Item = TouchedRow>) -> Self {
+impl AffectedReaders {
+    fn of(rows: impl IntoIterator<Item = AffectedRow>) -> Self {
         let mut touched = Self::default();
-        for TouchedRow { tenant_id, user_id, role } in rows {
+        for AffectedRow { tenant_id, user_id, role } in rows {
             let Some(tenant) = tenant_id else { continue };
             touched.users.extend(user_id.map(|user| (tenant.clone(), user)));
             touched.roles.extend(role.map(|role| (tenant, role)));
@@ -130,7 +130,7 @@ impl Touched {
 
 /// Whom an event touches: a user, or a role.
 #[derive(FromQueryResult)]
-struct TouchedRow {
+struct AffectedRow {
     tenant_id: Option<String>,
     user_id: Option<String>,
     role: Option<String>,
@@ -138,7 +138,7 @@ struct TouchedRow {
 
 /// The events that a pass left without a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum UnnumberedEvents {
     /// No event that was committed before the pass began.
     Nothing,
     /// Maybe some: the pass numbered its maximum of events.
@@ -159,20 +159,20 @@ struct PassRow {
     unnumbered: bool,
 }
 
-impl Pass {
+impl NumberingPass {
     /// A pass that gave no number.
-    fn without(found: Numbered) -> Self {
-        let left = if found.unnumbered { Left::All } else { Left::Nothing };
-        Self { before: found.last, last: found.last, touched: Touched::default(), left }
+    fn without(found: NumberedEvents) -> Self {
+        let left = if found.unnumbered { UnnumberedEvents::All } else { UnnumberedEvents::Nothing };
+        Self { before: found.last, last: found.last, touched: AffectedReaders::default(), left }
     }
 
     fn of(rows: Vec<PassRow>) -> Result<Self, StoreError> {
         let Some(PassRow { before, last, unnumbered, .. }) = rows.first() else { return Err(no_sequence()) };
         let (before, unnumbered) = (*before, *unnumbered);
-        let Some(last) = *last else { return Ok(Self::without(Numbered { last: before, unnumbered })) };
-        let left = if last - before < PASS { Left::Nothing } else { Left::More };
-        let touched = |PassRow { tenant_id, user_id, role, .. }| TouchedRow { tenant_id, user_id, role };
-        let touched = Touched::of(rows.into_iter().map(touched));
+        let Some(last) = *last else { return Ok(Self::without(NumberedEvents { last: before, unnumbered })) };
+        let left = if last - before < PASS { UnnumberedEvents::Nothing } else { UnnumberedEvents::More };
+        let touched = |PassRow { tenant_id, user_id, role, .. }| AffectedRow { tenant_id, user_id, role };
+        let touched = AffectedReaders::of(rows.into_iter().map(touched));
         Ok(Self { before, last, touched, left })
     }
 }
@@ -188,12 +188,12 @@ impl Store {
     }
 
     /// Runs one pass of the numbering. The pass does not wait for chats or for the pass of another process.
-    pub async fn number_events(&self) -> Result<Pass, StoreError> {
+    pub async fn number_events(&self) -> Result<NumberingPass, StoreError> {
         if self.has_one_writer() {
             // A transaction numbers its own events. Only rows written by other means lack a number.
             let found = self.read_once().await?.numbered().await?;
             if !found.unnumbered {
-                return Ok(Pass::without(found));
+                return Ok(NumberingPass::without(found));
             }
         }
         self.urgent_write().await?.number().await
@@ -229,39 +229,39 @@ impl Read {
         Ok(found.is_some())
     }
 
-    pub async fn numbered(&self) -> Result<Numbered, StoreError> {
+    pub async fn numbered(&self) -> Result<NumberedEvents, StoreError> {
         let query = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED_SQLITE),
             _ => Statement::from_string(DbBackend::Postgres, UNNUMBERED_POSTGRES),
         };
-        Numbered::find_by_statement(query).one(&self.tx).await?.ok_or_else(no_sequence)
+        NumberedEvents::find_by_statement(query).one(&self.tx).await?.ok_or_else(no_sequence)
     }
 
     /// Returns whom the events after this number touch.
-    pub async fn touched_since(&self, seq: i64) -> Result<Touched, StoreError> {
+    pub async fn touched_since(&self, seq: i64) -> Result<AffectedReaders, StoreError> {
         let after = [seq.into()];
         let query = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_sql_and_values(DbBackend::Sqlite, TOUCHED, after),
             _ => Statement::from_sql_and_values(DbBackend::Postgres, TOUCHED, after),
         };
-        Ok(Touched::of(TouchedRow::find_by_statement(query).all(&self.tx).await?))
+        Ok(AffectedReaders::of(AffectedRow::find_by_statement(query).all(&self.tx).await?))
     }
 }
 
 impl Write {
     /// Runs one pass, and commits.
-    async fn number(self) -> Result<Pass, StoreError> {
+    async fn number(self) -> Result<NumberingPass, StoreError> {
         let pass = match self.tx.get_database_backend() {
             DbBackend::Sqlite => {
                 self.number_own_events().await?;
-                Pass::without(self.numbered().await?)
+                NumberingPass::without(self.numbered().await?)
             }
             _ => {
                 self.tx.execute_unprepared(BY_INDEXES).await?;
                 let channel = self.tx.schema().channel();
                 let pass =
                     Statement::from_sql_and_values(DbBackend::Postgres, PASS_POSTGRES, [channel.into()]);
-                Pass::of(PassRow::find_by_statement(pass).all(&self.tx).await?)?
+                NumberingPass::of(PassRow::find_by_statement(pass).all(&self.tx).await?)?
             }
         };
         self.commit().await?;

@@ -2,19 +2,19 @@
 //! durable.
 
 use crate::Store;
-use crate::sql::words::Word;
+use crate::event::events::{NewEvent, Subject};
 use holdpoint_core::call::StateKind;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use holdpoint_metrics::Metrics;
-use serde_json::Value;
 use std::future::pending;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 /// A state that a call reaches.
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct ReachedState {
     tenant_id: String,
     tool: String,
     state: StateKind,
@@ -58,9 +58,9 @@ impl Default for ApprovedCalls {
 
 impl ApprovedCalls {
     /// Called after the commit that brought the call into its state.
-    pub(crate) fn notify(&self, reached: &Reached) {
+    pub(crate) fn notify(&self, reached: &ReachedState) {
         if reached.state == StateKind::Approved {
-            let Reached { tenant_id, tool, call, .. } = reached;
+            let ReachedState { tenant_id, tool, call, .. } = reached;
             let (tenant_id, tool) = (tenant_id.clone(), tool.clone());
             // A process that claims nothing does not listen.
             let _listeners = self.0.send(ApprovedCall { tenant_id, tool, call: call.tool_call_id });
@@ -87,45 +87,44 @@ impl Store {
     }
 }
 
-impl Reached {
+impl ReachedState {
     /// Returns the state that a call reaches by this event, if any.
-    pub(crate) fn by(
-        event: EventType,
-        actor: &str,
-        (tenant_id, call): (&str, CallIds),
-        data: &Value,
-    ) -> Option<Self> {
-        let (state, line) = state_reached(event, actor, data)?;
-        let tool = data.get("tool_name").and_then(Value::as_str)?;
-        let (tenant_id, tool) = (tenant_id.to_owned(), tool.to_owned());
-        Some(Self { tenant_id, tool, state, line, actor: actor.to_owned(), call })
+    pub(crate) fn of(new: &NewEvent<'_>) -> Option<Self> {
+        let NewEvent { actor, subject: Subject { thread, run_id, call }, .. } = new;
+        let call = call.as_ref()?;
+        let (state, line) = state_reached(new)?;
+        let ids = CallIds { tool_call_id: call.id, run_id: *run_id, thread_id: thread.id };
+        let (tenant_id, tool, actor) = (thread.tenant_id.clone(), call.tool.to_owned(), (*actor).to_owned());
+        Some(Self { tenant_id, tool, state, line, actor, call: ids })
     }
 
     /// Counts the state, and writes a line of the log: ids, tool and actor, never arguments.
     pub(crate) fn report(&self, metrics: &Metrics) {
         let Self { tool, state, line, actor, call: CallIds { tool_call_id, run_id, thread_id }, .. } = self;
-        let state = state.name();
-        metrics.call_reached(tool, state);
-        tracing::info!(%tool_call_id, %run_id, %thread_id, tool, state, actor, "{line}");
+        metrics.call_reached(tool, *state);
+        tracing::info!(%tool_call_id, %run_id, %thread_id, tool, state = state.word(), actor, "{line}");
     }
 }
 
 /// Returns the state that a call reaches by an event, and the line of the log.
-fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<(StateKind, &'static str)> {
+fn state_reached(
+    NewEvent { event_type, actor, data, .. }: &NewEvent<'_>,
+) -> Option<(StateKind, &'static str)> {
     const HELD: &str = "a call is held";
     const DECIDED: &str = "a call is decided";
     const STARTED: &str = "a call has started";
     const ENDED: &str = "a call has ended";
-    let is_approved = || data.get("state").is_some_and(|state| state == StateKind::Approved.word());
-    if event == EventType::ToolInterrupted && is_approved() {
+    if let (EventType::ToolInterrupted, EventData::Moved { state: StateKind::Approved, .. }) =
+        (event_type, data)
+    {
         // An idempotent call, which the next claim starts again.
         return Some((StateKind::Approved, "a call was cut off and will start again"));
     }
-    let line = match event {
+    let line = match event_type {
         EventType::ToolRequiresApproval => HELD,
         EventType::ToolStarted => STARTED,
         EventType::ToolSucceeded | EventType::ToolFailed | EventType::ToolInterrupted => ENDED,
         _ => DECIDED,
     };
-    Some((event.state_reached(actor)?, line))
+    Some((event_type.state_reached(actor)?, line))
 }

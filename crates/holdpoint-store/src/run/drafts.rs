@@ -2,7 +2,6 @@
 
 use crate::entity::{run, step};
 use crate::sql::parts::write_parts;
-use crate::sql::words::Word;
 use crate::{Lease, StoreError, Write};
 use holdpoint_core::id::{MessageId, RunId};
 use holdpoint_core::message::{Part, StepStatus};

@@ -1,7 +1,6 @@
 //! The lock of a turn.
 
 use crate::entity::{run, thread};
-use crate::sql::words::Word;
 use crate::{Lease, LockedThread, StoreError, Write};
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::LockType;

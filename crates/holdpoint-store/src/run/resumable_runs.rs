@@ -2,7 +2,6 @@
 
 use crate::entity::{run, tool_call};
 use crate::run::sub_agents::DELEGATED;
-use crate::sql::words::Word;
 use crate::{LockedThread, Read, StoreError, Write, sql::rows};
 use holdpoint_core::id::RunId;
 use holdpoint_core::run::{Run, RunStatus};

@@ -5,7 +5,6 @@
 //! `runs_moves` have the same list, and a test compares the two.
 
 use crate::entity::run;
-use crate::sql::words::Word;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::RunId;
 use holdpoint_core::run::{RunStatus, TurnError};
@@ -17,7 +16,7 @@ pub(crate) trait RunState {
     const STATUS: RunStatus;
 
     /// Returns what the row has in this state.
-    fn facts(self) -> Facts;
+    fn facts(self) -> StateColumns;
 }
 
 /// Implemented for a pair of states if a run may move from `Self` to `To`.
@@ -43,7 +42,7 @@ pub(crate) struct Cancelled(pub(crate) Timestamp);
 
 /// The columns that depend on the state. A state has none but its own.
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(crate) struct StateColumns {
     lease: Option<(String, Timestamp)>,
     error: Option<TurnError>,
     finished_at: Option<Timestamp>,
@@ -52,40 +51,40 @@ pub(crate) struct Facts {
 impl RunState for Running {
     const STATUS: RunStatus = RunStatus::Running;
 
-    fn facts(self) -> Facts {
-        Facts { lease: Some((self.holder, self.lease_until)), ..Facts::default() }
+    fn facts(self) -> StateColumns {
+        StateColumns { lease: Some((self.holder, self.lease_until)), ..StateColumns::default() }
     }
 }
 
 impl RunState for Waiting {
     const STATUS: RunStatus = RunStatus::Waiting;
 
-    fn facts(self) -> Facts {
-        Facts::default()
+    fn facts(self) -> StateColumns {
+        StateColumns::default()
     }
 }
 
 impl RunState for Completed {
     const STATUS: RunStatus = RunStatus::Completed;
 
-    fn facts(self) -> Facts {
-        Facts { finished_at: Some(self.0), ..Facts::default() }
+    fn facts(self) -> StateColumns {
+        StateColumns { finished_at: Some(self.0), ..StateColumns::default() }
     }
 }
 
 impl RunState for Failed {
     const STATUS: RunStatus = RunStatus::Failed;
 
-    fn facts(self) -> Facts {
-        Facts { finished_at: Some(self.0), error: Some(self.1), ..Facts::default() }
+    fn facts(self) -> StateColumns {
+        StateColumns { finished_at: Some(self.0), error: Some(self.1), ..StateColumns::default() }
     }
 }
 
 impl RunState for Cancelled {
     const STATUS: RunStatus = RunStatus::Cancelled;
 
-    fn facts(self) -> Facts {
-        Facts { finished_at: Some(self.0), ..Facts::default() }
+    fn facts(self) -> StateColumns {
+        StateColumns { finished_at: Some(self.0), ..StateColumns::default() }
     }
 }
 
@@ -107,7 +106,7 @@ pub(crate) struct RunMove<To> {
 impl<To: RunState> RunMove<To> {
     /// Builds the move of a run to this state. Without [`from`](Self::from) it moves nothing.
     pub(crate) fn of(run: RunId, to: To) -> Self {
-        let Facts { lease, error, finished_at } = to.facts();
+        let StateColumns { lease, error, finished_at } = to.facts();
         let (owner, lease_until) = lease.unzip();
         let (code, message) = error.map(|error| (error.code.word(), error.message)).unzip();
         let update = run::Entity::update_many()

@@ -3,15 +3,15 @@
 use crate::entity::{message, run, tool_call};
 use crate::event::events::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
-use crate::sql::words::{Role, Word};
 use crate::thread::threads::threads_of;
-use crate::{Lease, LockedThread, Read, StoreError, Thread, Transcript, Which, Write, sql::rows};
+use crate::{CallsToCancel, Lease, LockedThread, Read, StoreError, Thread, Transcript, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::StateKind;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::EventType;
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::{MessageId, RunId, ToolCallId};
-use holdpoint_core::message::{Body, Message, MessageStatus, UserWords};
+use holdpoint_core::message::{Body, Message, MessageStatus, Role, UserWords};
 use holdpoint_core::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -52,7 +52,7 @@ pub(crate) struct InsertedRun {
 
 /// The end of a run without a turn in progress.
 #[derive(Debug, Clone, Copy)]
-enum Close {
+enum RunClosing {
     /// The user sent a later message, and the run has no open call.
     Passed,
     /// A cancel, or an edit or a regenerate that superseded the answer.
@@ -264,8 +264,8 @@ impl Write {
             RunStatus::Waiting | RunStatus::Failed => {
                 // The run comes first. If the user sent a later message, closing the last call would complete
                 // the run.
-                let closed = self.close_paused(thread, run.id, Close::Cancelled).await?;
-                let asked = self.cancel_calls(thread, Which::OpenOf(run.id), actor).await?;
+                let closed = self.close_paused(thread, run.id, RunClosing::Cancelled).await?;
+                let asked = self.cancel_calls(thread, CallsToCancel::OpenOf(run.id), actor).await?;
                 Ok(closed.then_some(asked))
             }
             RunStatus::Running => {
@@ -280,7 +280,7 @@ impl Write {
                     return Ok(None);
                 }
                 // The other calls are cancelled when the turn ends.
-                Ok(Some(self.cancel_calls(thread, Which::ExecutingOf(run.id), actor).await?))
+                Ok(Some(self.cancel_calls(thread, CallsToCancel::ExecutingOf(run.id), actor).await?))
             }
             RunStatus::Completed | RunStatus::Cancelled => Ok(None),
         }
@@ -294,7 +294,7 @@ impl Write {
         ordinal: i64,
         actor: &str,
     ) -> Result<(), StoreError> {
-        self.cancel_calls(thread, Which::UnclaimedFrom(ordinal), actor).await?;
+        self.cancel_calls(thread, CallsToCancel::UnclaimedFrom(ordinal), actor).await?;
         message::Entity::update_many()
             .col_expr(message::Column::Status, Expr::value(MessageStatus::Superseded.word()))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
@@ -315,7 +315,7 @@ impl Write {
             .await?;
         for row in waiting {
             let run_id = rows::id("runs", &row.run_id)?;
-            self.close_paused(thread, run_id, Close::Cancelled).await?;
+            self.close_paused(thread, run_id, RunClosing::Cancelled).await?;
         }
         Ok(())
     }
@@ -342,7 +342,7 @@ impl Write {
             .one(&self.tx)
             .await?;
         if after.is_some() && !self.has_open_calls(run_id).await? {
-            self.close_paused(thread, run_id, Close::Passed).await?;
+            self.close_paused(thread, run_id, RunClosing::Passed).await?;
         }
         Ok(())
     }
@@ -351,14 +351,14 @@ impl Write {
         &self,
         thread: &LockedThread,
         run_id: RunId,
-        close: Close,
+        close: RunClosing,
     ) -> Result<bool, StoreError> {
         let (closing, event) = match close {
-            Close::Passed => {
+            RunClosing::Passed => {
                 let passed = RunMove::of(run_id, Completed(self.now)).from::<Waiting>();
                 (passed.statement(), EventType::RunCompleted)
             }
-            Close::Cancelled => {
+            RunClosing::Cancelled => {
                 let cancelled = RunMove::of(run_id, Cancelled(self.now)).from::<Waiting>().from::<Failed>();
                 (cancelled.statement(), EventType::RunCancelled)
             }
@@ -373,7 +373,7 @@ impl Write {
     }
 
     fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) {
-        self.event(event, &thread.actor(), &Subject::run(thread, run_id), json!({}));
+        self.event(event, &thread.actor(), &Subject::run(thread, run_id), EventData::none());
     }
 }
 
@@ -382,16 +382,16 @@ fn tools_column(options: &RunOptions) -> Option<String> {
 }
 
 fn message_row(message: &Message) -> message::ActiveModel {
-    let (role, content) = match &message.body {
-        Body::User(text) => (Role::User, Some(text.clone())),
-        Body::Assistant(_) => (Role::Assistant, None),
+    let content = match &message.body {
+        Body::User(text) => Some(text.clone()),
+        Body::Assistant(_) => None,
     };
     message::ActiveModel {
         message_id: Set(message.id.to_string()),
         thread_id: Set(message.thread_id.to_string()),
         run_id: Set(message.run_id.to_string()),
         ordinal: Set(message.ordinal),
-        role: Set(role.word().to_owned()),
+        role: Set(message.body.role().word().to_owned()),
         status: Set(message.status.word().to_owned()),
         client_id: Set(message.client_id.clone()),
         content: Set(content),

@@ -6,13 +6,13 @@ use crate::entity::{decision, sent_answer, step, tool_call};
 use crate::event::events::{OfCall, Subject};
 use crate::run::held_turn::HeldTurn;
 use crate::sql::parts::write_parts;
-use crate::sql::words::Word;
-use crate::{Lease, NewDecision, Read, Seal, StoreError, TurnEnd, Write, sql::rows, sql::words};
+use crate::{Lease, NewDecision, Read, SealedText, StoreError, TurnEnd, Write, sql::rows};
 use holdpoint_core::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
 use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Surface, Verdict};
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::{EventData, MadeCall};
 use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::input::Input;
 use holdpoint_core::message::{Part, StepStatus, Usage, Window};
@@ -42,7 +42,7 @@ pub struct OpeningStep<'a> {
     /// What the request leaves out of the conversation, if the step is the first one of a turn.
     pub window: Window,
     /// The texts that the model reads in the step.
-    pub seals: &'a [Seal],
+    pub seals: &'a [SealedText],
 }
 
 /// A step to write.
@@ -296,96 +296,67 @@ impl Write {
 
         let NewCall { name, input, schema_hash, by_worker, risk, preview, judgement, .. } = call;
         let Lease { thread, run, .. } = position.lease;
-        let held_tool = matches!(judgement, Judgement::Held { .. }).then_some(name.as_str());
-        let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
+        let is_held = matches!(judgement, Judgement::Held { .. });
+        let of_call = OfCall { id, tool: &name, is_held };
+        let subject = Subject { thread, run_id: run.id, call: Some(of_call) };
         let hash = input_hash(&name, &input, &schema_hash, preview.as_ref());
-        let facts = json!({ "tool_name": name, "risk_level": risk.word(), "input_hash": hash });
-        self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone());
-        let repeats = match &judgement {
-            Judgement::ExpiredBefore(_) => "expired_before",
-            _ => "duplicate_of",
-        };
+        let call = MadeCall { tool_name: name.clone(), risk_level: risk, input_hash: hash.clone() };
+        self.event(EventType::ToolCalled, &thread.actor(), &subject, EventData::Made(call.clone()));
         match judgement {
             Judgement::Cleared(_, source) => {
-                let (event, data) = if by_worker {
-                    let data = json!({
-                        "tool_name": name,
-                        "risk_level": risk.word(),
-                        "input_hash": hash,
-                        "decision": Verdict::Approve.word(),
-                        "source": words::source(&source),
-                    });
-                    (EventType::ToolApproved, data)
-                } else {
-                    let data = json!({
-                        "tool_name": name,
-                        "risk_level": risk.word(),
-                        "input_hash": hash,
-                        "attempt": execution.attempt,
-                        "source": words::source(&source),
-                    });
-                    (EventType::ToolStarted, data)
-                };
-                let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
+                let (text, decision) = (source.text(), Verdict::Approve);
+                let cleared = NewDecision::of_policy(decision, source, None, hash);
                 new.decisions.push(self.decision_row(id, &cleared));
-                self.event(event, system::POLICY, &subject, data);
-                if !by_worker {
+                if by_worker {
+                    let data = EventData::ClearedForWorker { call, decision, source: text };
+                    self.event(EventType::ToolApproved, system::POLICY, &subject, data);
+                } else {
+                    let data = EventData::StartedAtOnce { call, attempt: execution.attempt, source: text };
+                    self.event(EventType::ToolStarted, system::POLICY, &subject, data);
                     new.running.push(Running { id, name, input, execution });
                 }
             }
             Judgement::Held { reason, source } => {
-                let data = json!({
-                    "tool_name": name,
-                    "risk_level": risk.word(),
-                    "input_hash": hash,
-                    "reason": reason,
-                    "source": words::source(&source),
-                    "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
-                });
+                let expires_at = self.now.plus(times.pending_ttl);
+                let data = EventData::Held { call, reason, source: source.text(), expires_at };
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data);
             }
             Judgement::Blocked { reason, source } => {
-                let data = json!({
-                    "tool_name": name,
-                    "risk_level": risk.word(),
-                    "input_hash": hash,
-                    "decision": Verdict::Reject.word(),
-                    "reason": reason,
-                    "source": words::source(&source),
-                });
-                let blocked = NewDecision::of_policy(Verdict::Reject, source, Some(reason), hash);
+                let (text, decision) = (source.text(), Verdict::Reject);
+                let blocked = NewDecision::of_policy(decision, source, Some(reason.clone()), hash);
                 new.decisions.push(self.decision_row(id, &blocked));
+                let data = EventData::Blocked { call, decision, reason, source: text };
                 self.event(EventType::ToolBlocked, system::POLICY, &subject, data);
             }
-            Judgement::Duplicate(of) | Judgement::ExpiredBefore(of) => {
-                let data = json!({
-                    "tool_name": name,
-                    "risk_level": risk.word(),
-                    "input_hash": hash,
-                    "decision": Verdict::Cancel.word(),
-                    repeats: of,
-                });
-                let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
-                new.decisions.push(self.decision_row(id, &cancelled));
+            Judgement::Duplicate(of) => {
+                let decision = self.cancel_repeat(new, id, hash);
+                let data = EventData::Duplicate { call, decision, duplicate_of: of };
                 self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
             }
-            Judgement::RejectedBefore { call, reason } => {
-                // The words of the person are in the decision alone.
-                let data = json!({
-                    "tool_name": name,
-                    "risk_level": risk.word(),
-                    "input_hash": hash,
-                    "decision": Verdict::Reject.word(),
-                    "rejected_before": call,
-                });
-                let rejected = NewDecision::new(Verdict::Reject, system::REJECTED, Surface::Policy, hash);
+            Judgement::ExpiredBefore(of) => {
+                let decision = self.cancel_repeat(new, id, hash);
+                let data = EventData::ExpiredBefore { call, decision, expired_before: of };
+                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
+            }
+            Judgement::RejectedBefore { call: rejected_before, reason } => {
+                let decision = Verdict::Reject;
+                let rejected = NewDecision::new(decision, system::REJECTED, Surface::Policy, hash);
                 new.decisions.push(self.decision_row(id, &NewDecision { reason, ..rejected }));
+                let data = EventData::RejectedBefore { call, decision, rejected_before };
                 self.event(EventType::ToolBlocked, system::REJECTED, &subject, data);
             }
             Judgement::Invalid(_) => {
-                self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
+                self.event(EventType::ToolFailed, system::INVALID, &subject, EventData::Made(call));
             }
         }
+    }
+
+    /// Records the withdrawal of a call that repeats another one.
+    fn cancel_repeat(&self, new: &mut NewRows, id: ToolCallId, input_hash: String) -> Verdict {
+        let verdict = Verdict::Cancel;
+        let cancelled = NewDecision::new(verdict, system::DUPLICATE, Surface::Policy, input_hash);
+        new.decisions.push(self.decision_row(id, &cancelled));
+        verdict
     }
 
     fn call_row(

@@ -7,12 +7,12 @@ use crate::call::executions::Settling;
 use crate::call::permit::Permit;
 use crate::call::transitions::Executing;
 use crate::entity::{run, tool_call};
-use crate::sql::words::Word;
 use crate::{LockedRow, NewThread, Question, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::assignment::Assignment;
 use holdpoint_core::call::{Outcome, StateKind, ToolCall};
 use holdpoint_core::event::system;
+use holdpoint_core::event_data::MoveCause;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use holdpoint_core::message::{Part, StepStatus, UserWords};
 use holdpoint_core::run::{Run, RunOptions};
@@ -22,7 +22,6 @@ use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, PaginatorTrait,
     QueryFilter, QueryOrder, QuerySelect, Statement,
 };
-use serde_json::json;
 
 /// Maximum number of calls that one query returns.
 const PAGE: u64 = 100;
@@ -89,7 +88,7 @@ struct Agents {
 
 /// The result of delegating a call to a child run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delegated {
+pub enum DelegateOutcome {
     /// The child run exists, and executes the call.
     Started,
     /// The nesting limit is reached. No child run was created.
@@ -212,28 +211,28 @@ impl Write {
         permit: &Permit,
         assignment: &Assignment,
         limits: AgentLimits,
-    ) -> Result<Delegated, StoreError> {
+    ) -> Result<DelegateOutcome, StoreError> {
         let (id, execution) = (permit.tool_call_id(), permit.execution().id.to_string());
         let locked =
             self.lock_row(id).await?.filter(|locked| locked.call.exec_id.as_ref() == Some(&execution));
-        let Some(LockedRow { call: row, thread, .. }) = locked else { return Ok(Delegated::Lost) };
+        let Some(LockedRow { call: row, thread, .. }) = locked else { return Ok(DelegateOutcome::Lost) };
         if row.child_run_id.is_some() {
-            return Ok(Delegated::Started);
+            return Ok(DelegateOutcome::Started);
         }
         if row.state != StateKind::Executing.word() {
-            return Ok(Delegated::Lost);
+            return Ok(DelegateOutcome::Lost);
         }
         if row.cancel_requested_at.is_some() || !self.is_current(&thread, &row).await? {
-            return Ok(Delegated::Unwanted);
+            return Ok(DelegateOutcome::Unwanted);
         }
         if self.agent_depth(&thread, limits.depth).await? >= limits.depth {
-            return Ok(Delegated::TooDeep);
+            return Ok(DelegateOutcome::TooDeep);
         }
         // Other threads of the session create sub-agents below the same root. They wait until this
         // transaction ends.
         self.lock_session(&thread).await?;
         if self.agents(&row.run_id).await? >= i64::from(limits.per_run) {
-            return Ok(Delegated::TooMany);
+            return Ok(DelegateOutcome::TooMany);
         }
         let child = self.begin_child(&thread, &row, assignment).await?;
         let delegated = tool_call::Entity::update_many()
@@ -247,10 +246,10 @@ impl Write {
             .await?;
         if delegated.rows_affected == 0 {
             // Without a commit, the child run does not exist either.
-            return Ok(Delegated::Lost);
+            return Ok(DelegateOutcome::Lost);
         }
         self.commit().await?;
-        Ok(Delegated::Started)
+        Ok(DelegateOutcome::Started)
     }
 
     /// Creates the child thread of a call with its run. The child has the user of the thread, the model and
@@ -326,7 +325,8 @@ impl Write {
         let Settling { moved, event } = known.unwrap_or_else(|| self.unknown(result));
         let moved = moved.only(tool_call::Column::ChildRunId.eq(run.id.to_string()));
         let actor = locked.call.decided_by.as_deref().unwrap_or(system::POLICY);
-        if !self.move_row(&locked, moved, event, actor, json!({ "child_run_id": run.id })).await? {
+        let cause = MoveCause::ChildRun { child_run_id: run.id };
+        if !self.move_row(&locked, moved, event, actor, cause).await? {
             return Ok(false);
         }
         self.set_server_resumes(&locked.thread, call.run_id).await?;

@@ -3,10 +3,13 @@
 use crate::entity::{event, run, step, thread};
 use crate::event::events::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
-use crate::sql::words::{Word, literal};
-use crate::{HeldTurn, LockedThread, Read, Renewed, StoreError, Thread, Which, Write, sql::rows};
+use crate::sql::words::literal;
+use crate::{
+    CallsToCancel, HeldTurn, LockedThread, Read, RenewalOutcome, StoreError, Thread, Write, sql::rows,
+};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{EventType, system};
+use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::RunId;
 use holdpoint_core::message::StepStatus;
 use holdpoint_core::run::{Run, RunStatus, TurnError, TurnErrorCode};
@@ -68,12 +71,12 @@ pub struct RunningTurns {
 impl TurnEnd {
     /// Returns the name of the end, which is the status of the run.
     pub const fn as_str(&self) -> &'static str {
-        self.status().0.name()
+        self.status().0.word()
     }
 
     /// Returns the error code of a failed turn.
     pub fn code(&self) -> Option<&'static str> {
-        self.error().map(|error| error.code.name())
+        self.error().map(|error| error.code.word())
     }
 
     const fn error(&self) -> Option<&TurnError> {
@@ -100,7 +103,7 @@ impl Read {
         let last = event::Entity::find()
             .filter(event::Column::RunId.eq(run.to_string()))
             .filter(event::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(event::Column::EventType.is_in(beginnings.map(Word::word)))
+            .filter(event::Column::EventType.is_in(beginnings.map(EventType::word)))
             .order_by_desc(event::Column::At)
             .one(&self.tx)
             .await?;
@@ -152,7 +155,7 @@ impl Write {
         Ok(running)
     }
 
-    pub async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
+    pub async fn renew_turn(&self, lease: &Lease) -> Result<RenewalOutcome, StoreError> {
         self.name_commit("turn.renewed", None);
         let renewal = Query::update()
             .table(run::Entity.table_ref())
@@ -166,11 +169,11 @@ impl Write {
     }
 
     /// Renews a lease with this statement, which returns when a cancel was requested.
-    pub(crate) async fn renewed(&self, renewal: &UpdateStatement) -> Result<Renewed, StoreError> {
+    pub(crate) async fn renewed(&self, renewal: &UpdateStatement) -> Result<RenewalOutcome, StoreError> {
         let renewal = self.tx.get_database_backend().build(renewal);
-        let Some(held) = self.tx.query_one_raw(renewal).await? else { return Ok(Renewed::Lost) };
+        let Some(held) = self.tx.query_one_raw(renewal).await? else { return Ok(RenewalOutcome::Lost) };
         let cancel_requested_at: Option<i64> = held.try_get_by_index(0)?;
-        Ok(if cancel_requested_at.is_some() { Renewed::CancelRequested } else { Renewed::Held })
+        Ok(if cancel_requested_at.is_some() { RenewalOutcome::CancelRequested } else { RenewalOutcome::Held })
     }
 
     /// Whether a cancel of a run with a turn in progress is requested.
@@ -339,7 +342,7 @@ impl Write {
         actor: Option<&str>,
     ) -> Result<(), StoreError> {
         let error = end.error();
-        let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.word() }));
+        let data = error.map_or_else(EventData::none, |error| EventData::RunFailed { code: error.code });
         let actor = match (actor, error) {
             (Some(actor), _) => actor.to_owned(),
             (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),
@@ -348,7 +351,7 @@ impl Write {
         self.event(end.status().1, &actor, &Subject::run(thread, run.id), data);
         if matches!(end, TurnEnd::Cancelled) {
             // The calls of the turn learn of the cancel when they renew their leases.
-            self.cancel_calls(thread, Which::OpenOf(run.id), &thread.actor()).await?;
+            self.cancel_calls(thread, CallsToCancel::OpenOf(run.id), &thread.actor()).await?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ pub struct EndedSignIn {
 
 /// The process that asks the issuer for new tokens of a sign-in.
 #[derive(Debug, Clone, Copy)]
-pub struct Asking<'a> {
+pub struct RenewingProcess<'a> {
     pub id: SignInId,
     /// A name that no other attempt has.
     pub by: &'a str,
@@ -150,7 +150,7 @@ impl Write {
     /// asks or has asked, or if the sign-in has ended. `known_until` is that of the access token to be renewed.
     pub async fn begin_renewal(
         &self,
-        asking: Asking<'_>,
+        asking: RenewingProcess<'_>,
         known_until: Timestamp,
         lasts: Duration,
     ) -> Result<Option<SealedTokens>, StoreError> {
@@ -173,7 +173,7 @@ impl Write {
     /// Stores new tokens. Returns false if the sign-in has ended, or another process asks by now.
     pub async fn end_renewal(
         &self,
-        asking: Asking<'_>,
+        asking: RenewingProcess<'_>,
         renewed: &RenewedTokens<'_>,
     ) -> Result<bool, StoreError> {
         let mut update = sign_in::Entity::update_many()
@@ -188,7 +188,7 @@ impl Write {
     }
 
     /// Ends a renewal without new tokens. No process asks again before this time has passed.
-    pub async fn rest_renewal(&self, asking: Asking<'_>, rests: Duration) -> Result<(), StoreError> {
+    pub async fn rest_renewal(&self, asking: RenewingProcess<'_>, rests: Duration) -> Result<(), StoreError> {
         let update = self.resting(sign_in::Entity::update_many(), Some(rests));
         update.filter(is_asked_by(asking)).exec(&self.tx).await?;
         Ok(())
@@ -207,7 +207,7 @@ impl Write {
 
     /// Ends a sign-in whose tokens the issuer does not renew. Returns false if it has ended, or another process asks by
     /// now.
-    pub async fn refuse_renewal(&self, asking: Asking<'_>) -> Result<bool, StoreError> {
+    pub async fn refuse_renewal(&self, asking: RenewingProcess<'_>) -> Result<bool, StoreError> {
         let deleted = sign_in::Entity::delete_many().filter(is_asked_by(asking)).exec(&self.tx).await?;
         Ok(deleted.rows_affected == 1)
     }
@@ -237,7 +237,7 @@ impl Write {
     }
 }
 
-fn is_asked_by(asking: Asking<'_>) -> SimpleExpr {
-    let Asking { id, by } = asking;
+fn is_asked_by(asking: RenewingProcess<'_>) -> SimpleExpr {
+    let RenewingProcess { id, by } = asking;
     sign_in::Column::SignInId.eq(id.to_string()).and(sign_in::Column::AskedBy.eq(by))
 }

@@ -37,11 +37,11 @@ pub(crate) struct Change {
     table: &'static str,
     rows: usize,
     /// Boxed, because it is large, and the futures of transactions contain it.
-    kind: Box<Kind>,
+    kind: Box<StatementKind>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum StatementKind {
     Insert(InsertStatement),
     /// An update that changes one row. The text says what is wrong otherwise.
     Update(UpdateStatement, &'static str),
@@ -80,28 +80,32 @@ impl Change {
             return None;
         }
         let insert = <A::Entity as EntityTrait>::insert_many(new).into_query();
-        Some(Self { table: A::Entity::default().table_name(), rows, kind: Box::new(Kind::Insert(insert)) })
+        Some(Self {
+            table: A::Entity::default().table_name(),
+            rows,
+            kind: Box::new(StatementKind::Insert(insert)),
+        })
     }
 
     /// Updates one row.
     pub(crate) fn update<E: EntityTrait>(update: UpdateMany<E>, otherwise: &'static str) -> Self {
-        let kind = Box::new(Kind::Update(update.into_query(), otherwise));
+        let kind = Box::new(StatementKind::Update(update.into_query(), otherwise));
         Self { table: E::default().table_name(), rows: 1, kind }
     }
 
     /// Returns the change as a statement of its own.
     pub(crate) fn statement(&self, backend: DbBackend) -> Statement {
         match self.kind.as_ref() {
-            Kind::Insert(insert) => backend.build(insert),
-            Kind::Update(update, _) => backend.build(update),
+            StatementKind::Insert(insert) => backend.build(insert),
+            StatementKind::Update(update, _) => backend.build(update),
         }
     }
 
     /// Checks how many rows the change has changed.
     pub(crate) fn check(&self, rows: u64) -> Result<(), DbErr> {
         match self.kind.as_ref() {
-            Kind::Update(_, otherwise) => OneRow { table: self.table, otherwise }.check(rows),
-            Kind::Insert(_) => Ok(()),
+            StatementKind::Update(_, otherwise) => OneRow { table: self.table, otherwise }.check(rows),
+            StatementKind::Insert(_) => Ok(()),
         }
     }
 }
@@ -169,8 +173,8 @@ impl Batch {
         for (n, Change { table, kind, .. }) in self.0.into_iter().enumerate() {
             let name = format!("change_{n}");
             let part: SubQueryStatement = match *kind {
-                Kind::Insert(insert) => insert.into(),
-                Kind::Update(mut update, otherwise) => {
+                StatementKind::Insert(insert) => insert.into(),
+                StatementKind::Update(mut update, otherwise) => {
                     counts.push(OneRow { table, otherwise });
                     select.expr(Expr::SubQuery(None, Box::new(count(&name).into())));
                     update.returning(Query::returning().expr(Expr::cust("1"))).take().into()

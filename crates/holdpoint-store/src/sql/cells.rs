@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 
 /// The numbers of columns, by their types.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Width {
+pub(crate) struct ColumnCounts {
     pub(crate) texts: usize,
     pub(crate) numbers: usize,
     pub(crate) truths: usize,
@@ -67,7 +67,7 @@ impl Kind {
     }
 }
 
-impl Width {
+impl ColumnCounts {
     /// Returns the numbers of the columns of a table.
     pub(crate) fn of<E: View>() -> Self {
         let mut width = Self::default();
@@ -83,7 +83,7 @@ impl Width {
 }
 
 impl<'r> Cells<'r> {
-    pub(crate) fn of(row: &'r QueryResult, width: Width) -> Result<Self, StoreError> {
+    pub(crate) fn of(row: &'r QueryResult, width: ColumnCounts) -> Result<Self, StoreError> {
         let row = match (row.try_as_pg_row(), row.try_as_sqlite_row()) {
             (Some(row), _) => DatabaseRow::Postgres(row),
             (None, Some(row)) => DatabaseRow::Sqlite(row),
@@ -93,7 +93,7 @@ impl<'r> Cells<'r> {
         Ok(Self { row, text: 1, number, truth: number + width.numbers })
     }
 
-    pub(crate) const fn after(self, table: Width) -> Self {
+    pub(crate) const fn after(self, table: ColumnCounts) -> Self {
         let Self { row, text, number, truth } = self;
         Self { row, text: text + table.texts, number: number + table.numbers, truth: truth + table.truths }
     }

@@ -123,19 +123,19 @@ mod tests {
 
     /// Fails one side of every commit, and records the commits that it saw.
     #[derive(Debug)]
-    struct Fails {
+    struct FailingCommits {
         before: bool,
         seen: Mutex<Vec<(&'static str, Commit)>>,
     }
 
-    impl Fails {
+    impl FailingCommits {
         fn see(&self, side: &'static str, commit: &Commit, fails: bool) -> Result<(), CommitFailed> {
             self.seen.lock().push((side, *commit));
             if fails { Err(CommitFailed) } else { Ok(()) }
         }
     }
 
-    impl CommitHook for Fails {
+    impl CommitHook for FailingCommits {
         fn before<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>> {
             async { self.see("before", commit, self.before) }.boxed()
         }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Creates a thread with this hook. Returns whether the thread is stored.
-    async fn is_stored_with(hook: &Arc<Fails>) -> bool {
+    async fn is_stored_with(hook: &Arc<FailingCommits>) -> bool {
         let store =
             Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap().hooked(Some(hook.clone()));
@@ -166,10 +166,10 @@ mod tests {
     #[tokio::test]
     async fn on_sqlite_a_refused_commit_is_not_made_and_a_commit_with_a_lost_result_is() {
         let first = Commit { name: "first", call: None };
-        let refuses = Arc::new(Fails { before: true, seen: Mutex::default() });
+        let refuses = Arc::new(FailingCommits { before: true, seen: Mutex::default() });
         assert!(!is_stored_with(&refuses).await);
         assert_eq!(*refuses.seen.lock(), [("before", first)]);
-        let loses = Arc::new(Fails { before: false, seen: Mutex::default() });
+        let loses = Arc::new(FailingCommits { before: false, seen: Mutex::default() });
         assert!(is_stored_with(&loses).await);
         assert_eq!(*loses.seen.lock(), [("before", first), ("after", first)]);
     }

@@ -16,7 +16,7 @@ pub(crate) const BYTES: &str = "bytes";
 const BRANCH: &str = "branch";
 
 /// An id, and the bytes of its row.
-pub(crate) type Sized = (String, i64);
+pub(crate) type IdAndBytes = (String, i64);
 
 /// The rows of a list that one index holds.
 pub(crate) struct Branch<C> {
@@ -71,7 +71,7 @@ impl Read {
         &self,
         branches: &[SelectStatement],
         most: u64,
-    ) -> Result<Vec<Sized>, StoreError> {
+    ) -> Result<Vec<IdAndBytes>, StoreError> {
         let mut found = Vec::new();
         for some in branches.chunks(BRANCHES_MAX) {
             let Some(merged) = merged(some, most) else { continue };
@@ -80,7 +80,7 @@ impl Read {
                 found.push((row.try_get_by_index(0)?, row.try_get_by_index(1)?));
             }
         }
-        found.sort_unstable_by(|one: &Sized, other| Reverse(&one.0).cmp(&Reverse(&other.0)));
+        found.sort_unstable_by(|one: &IdAndBytes, other| Reverse(&one.0).cmp(&Reverse(&other.0)));
         found.dedup();
         found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(found)

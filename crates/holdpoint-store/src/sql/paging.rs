@@ -2,7 +2,6 @@
 //! reads only rows that fit.
 
 use crate::entity::{event, message, tool_call};
-use crate::sql::words::Word;
 use crate::{Page, Read, StoreError, Thread, sql::rows};
 use holdpoint_core::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};

@@ -26,15 +26,15 @@ const BUSY: u32 = 5;
 /// has the database open.
 #[derive(Debug, Clone)]
 pub struct ProcessLock {
-    _locked: Arc<Locked>,
+    _locked: Arc<LockedFile>,
 }
 
 /// A locked file. A child process that is being started has a copy of each open file until it becomes another
 /// program. The lock of a closed file would last as long, so the file is unlocked and not only closed.
 #[derive(Debug)]
-struct Locked(File);
+struct LockedFile(File);
 
-impl Drop for Locked {
+impl Drop for LockedFile {
     fn drop(&mut self) {
         // Without this, the lock ends when the last copy of the file is closed.
         let _: io::Result<()> = self.0.unlock();
@@ -70,7 +70,7 @@ impl ProcessLock {
             }
             mark(&mut file).map_err(failed)?;
         }
-        Ok(Some(Self { _locked: Arc::new(Locked(file)) }))
+        Ok(Some(Self { _locked: Arc::new(LockedFile(file)) }))
     }
 }
 

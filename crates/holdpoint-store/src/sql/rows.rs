@@ -6,22 +6,22 @@
 use crate::entity::{decision, grant, tool_call};
 use crate::sql::parts::read_parts;
 use crate::sql::views::{MessageRow, RunRow, StepRow};
-use crate::sql::words::{Role, Word};
 use crate::{StoreError, Thread, decision::input_bounds};
 use holdpoint_core::call::{
-    Approval, End, Escalation, ExecutedBy, Execution, Outcome, State, StateKind, ToolCall, rejection,
+    Approval, CallEnd, Escalation, ExecutedBy, Execution, Outcome, State, StateKind, ToolCall, rejection,
 };
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, Decision};
-use holdpoint_core::grant::{CoveredInputs, Grant, Uses};
+use holdpoint_core::grant::{CoveredInputs, Grant, GrantUses};
 use holdpoint_core::hex::hex;
 use holdpoint_core::input::Input;
-use holdpoint_core::message::{Body, Message, Part, Step, Usage, Window};
+use holdpoint_core::message::{Body, Message, Part, Role, Step, Usage, Window};
 use holdpoint_core::model_texts;
 use holdpoint_core::preview::Preview;
 use holdpoint_core::progress::{Progress, ReportedProgress};
 use holdpoint_core::run::{Run, RunOptions, TurnError};
 use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::vocabulary::Vocabulary;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub(crate) fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Resu
 }
 
 /// Reads the word of a column.
-pub(crate) fn word<T: Word>(table: &'static str, text: &str) -> Result<T, StoreError> {
+pub(crate) fn word<T: Vocabulary>(table: &'static str, text: &str) -> Result<T, StoreError> {
     T::of_word(text).ok_or_else(|| inconsistent(table, format_args!("{text:?} is not a known word")))
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
     };
     let number = |n: i32| u32::try_from(n).map_err(|_| inconsistent(TABLE, "a number of uses is negative"));
     let uses = match (row.uses, row.uses_left) {
-        (Some(given), Some(left)) => Some(Uses { given: number(given)?, left: number(left)? }),
+        (Some(given), Some(left)) => Some(GrantUses { given: number(given)?, left: number(left)? }),
         _ => None,
     };
     Ok(Grant {
@@ -347,14 +347,14 @@ pub(crate) fn decided(
             State::Approved(Approval { inputs: inputs.clone(), preview: edited_preview })
         }
         Choice::Reject { reason } => {
-            State::Rejected(End { result: rejection(reason.as_deref()), at: decision.at })
+            State::Rejected(CallEnd { result: rejection(reason.as_deref()), at: decision.at })
         }
     };
     ToolCall { state, decision: Some(decision), ..call }
 }
 
 /// Returns the state in which an outcome leaves a call.
-pub(crate) fn settled(row: &tool_call::Model, outcome: &Outcome, end: End) -> Result<State, StoreError> {
+pub(crate) fn settled(row: &tool_call::Model, outcome: &Outcome, end: CallEnd) -> Result<State, StoreError> {
     let (approval, execution) = match call(row.clone(), None)?.state {
         State::Executing(approval, execution) | State::Interrupted(approval, execution, _) => {
             (approval, execution)
@@ -391,7 +391,7 @@ fn state(row: tool_call::Model, kind: StateKind, approval: Approval) -> Result<S
         _ => None,
     };
     let end = match (row.result, row.finished_at) {
-        (Some(result), Some(at)) => Some(End { result, at: Timestamp::from_micros(at) }),
+        (Some(result), Some(at)) => Some(CallEnd { result, at: Timestamp::from_micros(at) }),
         _ => None,
     };
     let (result, exec_id) = ("result", "exec_id");

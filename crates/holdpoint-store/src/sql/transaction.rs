@@ -1,7 +1,7 @@
 //! Views and transactions: begin, lock, commit.
 
 use crate::event::events::Events;
-use crate::event::reached::{ApprovedCalls, Reached};
+use crate::event::reached::{ApprovedCalls, ReachedState};
 use crate::sql::batch::Change;
 use crate::sql::commit_hook::HookedCommit;
 use crate::sql::pool::ConnectionPool;
@@ -133,7 +133,7 @@ pub struct Store {
 
 /// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renewed {
+pub enum RenewalOutcome {
     /// The lease is renewed.
     Held,
     /// The lease is renewed, and a cancel is requested.
@@ -162,7 +162,7 @@ pub struct Write {
     pub(crate) now: Timestamp,
     metrics: Metrics,
     /// The states that calls reach in this transaction. They are reported after the commit.
-    pub(crate) reached: Mutex<Vec<Reached>>,
+    pub(crate) reached: Mutex<Vec<ReachedState>>,
     /// The events of this transaction. The commit inserts those that wait.
     pub(crate) events: Mutex<Events>,
     committed_signal: Arc<Notify>,

@@ -1,7 +1,7 @@
 //! Rows of several tables from one statement.
 
 use crate::StoreError;
-use crate::sql::cells::{Cells, Kind, View, Width};
+use crate::sql::cells::{Cells, ColumnCounts, Kind, View};
 use crate::sql::tx::Tx;
 use sea_orm::sea_query::{
     Alias, Asterisk, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, TableRef, UnionType,
@@ -20,14 +20,14 @@ pub(crate) struct Union {
 struct Part {
     name: &'static str,
     rows: SelectStatement,
-    joined: Vec<Joined>,
+    joined: Vec<JoinedTable>,
     texts: Vec<SimpleExpr>,
     numbers: Vec<SimpleExpr>,
     truths: Vec<SimpleExpr>,
 }
 
 /// A table whose rows are joined to each row of a part.
-struct Joined {
+struct JoinedTable {
     table: TableRef,
     name: &'static str,
     on: SimpleExpr,
@@ -38,14 +38,14 @@ struct Joined {
 pub(crate) struct UnionStatement {
     pub(crate) statement: Statement,
     parts: Vec<&'static str>,
-    width: Width,
+    width: ColumnCounts,
 }
 
 /// The rows that unions found.
 #[derive(Default)]
 pub(crate) struct UnionRows {
     /// The rows of each part, and the columns of their result.
-    parts: HashMap<&'static str, (Width, Vec<QueryResult>)>,
+    parts: HashMap<&'static str, (ColumnCounts, Vec<QueryResult>)>,
 }
 
 impl Union {
@@ -63,7 +63,7 @@ impl Union {
     pub(crate) fn with<E: View>(mut self, on: SimpleExpr) -> Self {
         if let Some(part) = self.parts.last_mut() {
             let (table, name) = (E::default().table_ref(), E::default().table_name());
-            part.joined.push(Joined { table, name, on });
+            part.joined.push(JoinedTable { table, name, on });
             part.add_columns::<E>();
         }
         self
@@ -84,7 +84,7 @@ impl Union {
     /// Builds one statement for all parts.
     pub(crate) fn build(self, backend: DbBackend) -> UnionStatement {
         let most = |count: fn(&Part) -> usize| self.parts.iter().map(count).max().unwrap_or_default();
-        let width = Width {
+        let width = ColumnCounts {
             texts: most(|part| part.texts.len()),
             numbers: most(|part| part.numbers.len()),
             truths: most(|part| part.truths.len()),
@@ -116,7 +116,7 @@ impl Part {
 
     /// Selects the rows of this part. The first select names the columns and gives each NULL its type. Without
     /// it Postgres takes a NULL for a text.
-    fn select(&self, width: Width, position: i64, backend: DbBackend) -> SelectStatement {
+    fn select(&self, width: ColumnCounts, position: i64, backend: DbBackend) -> SelectStatement {
         let is_first = position == 0;
         let mut select = self.rows.clone();
         for joined in &self.joined {
@@ -141,7 +141,7 @@ impl Part {
     }
 }
 
-impl Joined {
+impl JoinedTable {
     /// Joins the rows of this table to each row of the statement, if there are any.
     ///
     /// On Postgres each row looks its rows up. A plain join may read the whole table for a hash, because a session keeps
@@ -174,7 +174,7 @@ impl UnionRows {
 
     pub(crate) fn of(&self, part: &str) -> impl ExactSizeIterator<Item = Result<Cells<'_>, StoreError>> {
         let (width, rows) =
-            self.parts.get(part).map_or((Width::default(), &[][..]), |(width, rows)| (*width, rows));
+            self.parts.get(part).map_or((ColumnCounts::default(), &[][..]), |(width, rows)| (*width, rows));
         rows.iter().map(move |row| Cells::of(row, width))
     }
 

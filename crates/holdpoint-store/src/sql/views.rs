@@ -5,7 +5,7 @@ use crate::entity::{decision, message, run, sent_answer, step, tool_call};
 use crate::sql::cells::{Cell, Cells, View};
 
 /// A value that a row takes from a model, without a copy of a text.
-trait Lent<'r, T> {
+trait BorrowedValue<'r, T> {
     fn of(value: &'r T) -> Self;
 }
 
@@ -29,7 +29,7 @@ macro_rules! lent_rows {
 
         impl<'r> From<&'r $table::Model> for $row<'r> {
             fn from(model: &'r $table::Model) -> Self {
-                Self { $($field: Lent::of(&model.$field)),+ }
+                Self { $($field: BorrowedValue::of(&model.$field)),+ }
             }
         }
     )+ };
@@ -50,19 +50,19 @@ macro_rules! whole_rows {
     )+ };
 }
 
-impl<'r> Lent<'r, String> for &'r str {
+impl<'r> BorrowedValue<'r, String> for &'r str {
     fn of(value: &'r String) -> Self {
         value
     }
 }
 
-impl<'r> Lent<'r, Option<String>> for Option<&'r str> {
+impl<'r> BorrowedValue<'r, Option<String>> for Option<&'r str> {
     fn of(value: &'r Option<String>) -> Self {
         value.as_deref()
     }
 }
 
-impl<T: Copy> Lent<'_, T> for T {
+impl<T: Copy> BorrowedValue<'_, T> for T {
     fn of(value: &T) -> Self {
         *value
     }

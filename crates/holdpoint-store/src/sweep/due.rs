@@ -1,13 +1,12 @@
 //! Calls and turns that deadlines, crashes and stopped processes leave open. Each statement that moves one of
 //! them checks its state again.
 
-use crate::call::executions::Reaped;
+use crate::call::executions::ReapOutcome;
 use crate::call::permit::{IdempotencyKey, Requester};
 use crate::call::transitions::{Approved, Failed, Interrupted};
 use crate::entity::{run, thread, tool_call};
-use crate::sql::words::Word;
 use crate::sweep::sweep_work::{is_dead, is_doubtful};
-use crate::{Due, LockedRow, LockedThread, StoreError, TimedRead, Write, sql::rows};
+use crate::{LockedRow, LockedThread, MoveReason, StoreError, TimedRead, Write, sql::rows};
 use holdpoint_core::call::{Execution, State, StateKind, ToolCall};
 use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::clock::Timestamp;
@@ -25,7 +24,7 @@ const PAGE: u64 = 100;
 
 /// The work of an earlier process that a start found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredWork {
     /// Calls whose outcome is unknown.
     pub interrupted_calls: u64,
     /// Calls that may be claimed again.
@@ -52,7 +51,7 @@ impl DueCall {
 
 /// A recently interrupted call.
 #[derive(Debug)]
-pub struct Doubtful {
+pub struct InterruptedCall {
     pub due: DueCall,
     pub tool_name: String,
     /// The hash of the tool's schema when the model made the call.
@@ -63,7 +62,7 @@ pub struct Doubtful {
 }
 
 #[derive(FromQueryResult)]
-struct DoubtfulRow {
+struct InterruptedRow {
     tool_call_id: String,
     name: String,
     schema_hash: String,
@@ -75,8 +74,8 @@ struct DoubtfulRow {
     user_id: String,
 }
 
-impl Doubtful {
-    fn of(row: DoubtfulRow) -> Result<Self, StoreError> {
+impl InterruptedCall {
+    fn of(row: InterruptedRow) -> Result<Self, StoreError> {
         let id = rows::id("tool_calls", &row.tool_call_id)?;
         Ok(Self {
             due: DueCall { id, at: row.finished_at },
@@ -123,7 +122,7 @@ impl TimedRead {
     /// means that no more exist.
     pub async fn due_calls(
         &self,
-        due: Due,
+        due: MoveReason,
         lease: Duration,
         after: Option<&DueCall>,
     ) -> Result<Vec<DueCall>, StoreError> {
@@ -150,7 +149,7 @@ impl TimedRead {
         tools: &[String],
         within: Duration,
         after: Option<&DueCall>,
-    ) -> Result<Vec<Doubtful>, StoreError> {
+    ) -> Result<Vec<InterruptedCall>, StoreError> {
         let ended = tool_call::Column::FinishedAt;
         let mut found = tool_call::Entity::find()
             .select_only()
@@ -167,7 +166,13 @@ impl TimedRead {
         if let Some(after) = after {
             found = found.filter(after.after_it(ended));
         }
-        found.into_model::<DoubtfulRow>().all(&self.tx).await?.into_iter().map(Doubtful::of).collect()
+        found
+            .into_model::<InterruptedRow>()
+            .all(&self.tx)
+            .await?
+            .into_iter()
+            .map(InterruptedCall::of)
+            .collect()
     }
 
     /// Returns the runs after this one, in the order of their ids, with a turn whose lease is over. An empty
@@ -191,9 +196,9 @@ impl Write {
         if row.state == StateKind::Executing.word() {
             let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
             return Ok(match self.reap(&locked, lapsed, times.start_deadline, system::SWEEPER).await? {
-                Reaped::Nothing => Swept::Nothing,
-                Reaped::Repeatable => Swept::Repeatable,
-                Reaped::Interrupted => Swept::Interrupted,
+                ReapOutcome::Nothing => Swept::Nothing,
+                ReapOutcome::Repeatable => Swept::Repeatable,
+                ReapOutcome::Interrupted => Swept::Interrupted,
             });
         }
         let LockedRow { call: row, thread, .. } = locked;
@@ -269,7 +274,7 @@ impl Write {
     /// Recovers the work that an earlier process left open. Only for a database with one process, before that
     /// process starts any work. An executing call may have had its effect, and runs again only if it is
     /// idempotent.
-    pub async fn recover(&self, start_deadline: Duration) -> Result<Recovered, StoreError> {
+    pub async fn recover(&self, start_deadline: Duration) -> Result<RecoveredWork, StoreError> {
         self.end_all_polls().await?;
         let any = || Expr::value(true);
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
@@ -282,11 +287,11 @@ impl Write {
             let locked = self.lock_row(rows::id("tool_calls", &row.tool_call_id)?).await?;
             let Some(locked) = locked else { continue };
             match self.reap(&locked, any(), start_deadline, system::SWEEPER).await? {
-                Reaped::Nothing => {}
-                Reaped::Repeatable => repeated_calls += 1,
-                Reaped::Interrupted => interrupted_calls += 1,
+                ReapOutcome::Nothing => {}
+                ReapOutcome::Repeatable => repeated_calls += 1,
+                ReapOutcome::Interrupted => interrupted_calls += 1,
             }
         }
-        Ok(Recovered { interrupted_calls, repeated_calls, closed_turns: self.close_all_turns().await? })
+        Ok(RecoveredWork { interrupted_calls, repeated_calls, closed_turns: self.close_all_turns().await? })
     }
 }

@@ -17,7 +17,7 @@ const STATEMENT_TIME: &str = "(EXTRACT(EPOCH FROM statement_timestamp()) * 10000
 
 /// The reason for which a call may have to be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum MoveReason {
     /// The call is executing, and its lease is over.
     Silent,
     /// The call has an owner, and its result deadline is reached.
@@ -35,7 +35,7 @@ pub enum Due {
     Unescalated,
 }
 
-impl Due {
+impl MoveReason {
     /// Returns the column with the moment since which a call is due.
     pub(crate) const fn since(self) -> tool_call::Column {
         match self {
@@ -99,7 +99,7 @@ fn before(now: SimpleExpr, time: Duration) -> SimpleExpr {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SweepWork {
     /// The reasons for which calls are due.
-    pub calls: Vec<Due>,
+    pub calls: Vec<MoveReason>,
     /// Whether a turn has an ended lease.
     pub turns: bool,
     /// Whether a call is in doubt.
@@ -153,16 +153,16 @@ impl Store {
             Expr::exists(Query::select().expr(Expr::value(1)).from(table).and_where(condition).to_owned())
         };
         let call = |condition| exists(tool_call::Entity.table_ref(), condition);
-        let due = |due: Due| call(due.matches(now(), times.lease));
+        let due = |due: MoveReason| call(due.matches(now(), times.lease));
         let doubtful = is_doubtful(now(), times.start_deadline).and(tool_call::Column::Name.is_in(tools));
         let work = Query::select()
-            .expr_as(due(Due::Silent), "silent")
-            .expr_as(due(Due::Unreported), "unreported")
-            .expr_as(due(Due::NotStarted), "not_started")
-            .expr_as(due(Due::Unclaimed), "unclaimed")
-            .expr_as(due(Due::Unanswered), "unanswered")
-            .expr_as(due(Due::Unreminded), "unreminded")
-            .expr_as(due(Due::Unescalated), "unescalated")
+            .expr_as(due(MoveReason::Silent), "silent")
+            .expr_as(due(MoveReason::Unreported), "unreported")
+            .expr_as(due(MoveReason::NotStarted), "not_started")
+            .expr_as(due(MoveReason::Unclaimed), "unclaimed")
+            .expr_as(due(MoveReason::Unanswered), "unanswered")
+            .expr_as(due(MoveReason::Unreminded), "unreminded")
+            .expr_as(due(MoveReason::Unescalated), "unescalated")
             .expr_as(exists(run::Entity.table_ref(), is_dead(now())), "turns")
             .expr_as(call(doubtful), "doubtful")
             .expr_as(call(is_unpolled(now(), servers)), "unpolled")
@@ -172,13 +172,13 @@ impl Store {
         let work = SweepWorkRow::find_by_statement(tx.get_database_backend().build(&work)).one(&tx).await?;
         let Some(work) = work else { return Ok(SweepWork::default()) };
         let calls = [
-            (work.silent, Due::Silent),
-            (work.unreported, Due::Unreported),
-            (work.not_started, Due::NotStarted),
-            (work.unclaimed, Due::Unclaimed),
-            (work.unanswered, Due::Unanswered),
-            (work.unreminded, Due::Unreminded),
-            (work.unescalated, Due::Unescalated),
+            (work.silent, MoveReason::Silent),
+            (work.unreported, MoveReason::Unreported),
+            (work.not_started, MoveReason::NotStarted),
+            (work.unclaimed, MoveReason::Unclaimed),
+            (work.unanswered, MoveReason::Unanswered),
+            (work.unreminded, MoveReason::Unreminded),
+            (work.unescalated, MoveReason::Unescalated),
         ];
         let calls = calls.into_iter().filter_map(|(found, due)| found.then_some(due)).collect();
         let SweepWorkRow { turns, doubtful, unpolled, links, sign_ins, .. } = work;

@@ -5,7 +5,6 @@ use crate::call::transitions::{Approved, Cancelled, Interrupted, Pending};
 use crate::decision::decisions::NewDecision;
 use crate::entity::{run, tool_call};
 use crate::run::resumable_runs::PAUSED;
-use crate::sql::words::Word;
 use crate::{LockedThread, Read, StoreError, TimedRead, Write, sql::rows};
 use holdpoint_core::call::{State, StateKind, ToolCall};
 use holdpoint_core::decision::{Surface, Verdict};
@@ -51,7 +50,7 @@ impl Read {
             .select_only()
             .column(tool_call::Column::ThreadId)
             .distinct()
-            .filter(tool_call::Column::State.is_in(OPEN.map(Word::word)))
+            .filter(tool_call::Column::State.is_in(OPEN.map(StateKind::word)))
             .into_tuple()
             .all(&self.tx)
             .await?;
@@ -90,7 +89,7 @@ impl Write {
         let thread = self.lock_thread(id).await?;
         let open = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(id.to_string()))
-            .filter(tool_call::Column::State.is_in(OPEN.map(Word::word)))
+            .filter(tool_call::Column::State.is_in(OPEN.map(StateKind::word)))
             .all(&self.tx)
             .await?;
         let mut fenced = FencedThread::default();

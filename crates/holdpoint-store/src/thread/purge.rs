@@ -2,7 +2,6 @@
 //! calls, and the bounds of grants. The rows stay as evidence: ids, states, decisions and hashes.
 
 use crate::entity::{grant, message, run, sent_answer, step, thread, tool_call, tool_request};
-use crate::sql::words::Word;
 use crate::{StoreError, TimedRead, Write};
 use holdpoint_core::id::ThreadId;
 use holdpoint_core::message::MessageStatus;
@@ -25,7 +24,7 @@ const BATCH: u64 = 200;
 
 /// What a batch of a purge left over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Erased {
+pub enum PurgeProgress {
     /// Perhaps more finished rows.
     Batch,
     /// Work in progress, and no finished row. The thread has to be purged again after that work ends.
@@ -59,11 +58,11 @@ impl TimedRead {
 impl Write {
     /// Erases the payloads of the next finished rows of a deleted thread, and the title after the last of them. The
     /// caller commits and calls again until nothing is left.
-    pub async fn purge_batch(&self, id: ThreadId) -> Result<Erased, StoreError> {
+    pub async fn purge_batch(&self, id: ThreadId) -> Result<PurgeProgress, StoreError> {
         self.lock_thread(id).await?;
         let erased = self.erase_messages(id).await? + self.erase_steps(id).await?;
         if erased + self.erase_calls(id).await? + self.erase_requests(id).await? > 0 {
-            return Ok(Erased::Batch);
+            return Ok(PurgeProgress::Batch);
         }
         run::Entity::update_many()
             .col_expr(run::Column::Instructions, Expr::value(None::<String>))
@@ -86,10 +85,10 @@ impl Write {
             .exec(&self.tx)
             .await?;
         if self.has_open_work(id).await? {
-            return Ok(Erased::AllFinished);
+            return Ok(PurgeProgress::AllFinished);
         }
         self.erasing::<thread::Entity>(thread::Column::ErasedAt).filter(of_thread()).exec(&self.tx).await?;
-        Ok(Erased::All)
+        Ok(PurgeProgress::All)
     }
 
     async fn erase_messages(&self, id: ThreadId) -> Result<u64, StoreError> {

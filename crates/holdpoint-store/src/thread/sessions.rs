@@ -2,43 +2,35 @@
 
 use crate::entity::{run, thread, tool_call};
 use crate::sql::newest::Branch;
-use crate::sql::words::Word;
 use crate::thread::threads::{Page, newest, of_tenant, threads_where};
 use crate::{LockedThread, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::StateKind;
 use holdpoint_core::id::{RunId, ThreadId};
-use holdpoint_core::policy::SessionPolicy;
+use holdpoint_core::policy::{ApprovalMode, SessionPolicy, ToolPolicy};
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Func, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 /// A session's policy as `threads.policy` has it, in JSON. Rows of earlier versions have this form, so a
 /// change must still read them.
 #[derive(Serialize, Deserialize)]
-struct StoredPolicy<'a> {
-    mode: Option<Cow<'a, str>>,
-    tools: BTreeMap<String, Cow<'a, str>>,
+struct StoredPolicy {
+    mode: Option<ApprovalMode>,
+    tools: BTreeMap<String, ToolPolicy>,
 }
 
 fn write_policy(policy: &SessionPolicy) -> String {
-    let SessionPolicy { mode, tools } = policy;
-    let tools = tools.iter().map(|(name, policy)| (name.clone(), policy.word().into()));
-    json!(StoredPolicy { mode: mode.map(|mode| mode.word().into()), tools: tools.collect() }).to_string()
+    let SessionPolicy { mode, tools } = policy.clone();
+    json!(StoredPolicy { mode, tools }).to_string()
 }
 
 pub(crate) fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
-    const TABLE: &str = "threads";
-    let StoredPolicy { mode, tools } = rows::json(TABLE, text)?;
-    let tools = tools.into_iter().map(|(name, policy)| Ok((name, rows::word(TABLE, &policy)?)));
-    Ok(SessionPolicy {
-        mode: mode.map(|mode| rows::word(TABLE, &mode)).transpose()?,
-        tools: tools.collect::<Result<_, StoreError>>()?,
-    })
+    let StoredPolicy { mode, tools } = rows::json("threads", text)?;
+    Ok(SessionPolicy { mode, tools })
 }
 
 #[derive(Debug)]

@@ -3,8 +3,7 @@
 use crate::call::permit::{Conversation, Requester};
 use crate::entity::{message, run, step, thread, tool_call};
 use crate::sql::newest::{Branch, in_order};
-use crate::sql::words::Word;
-use crate::{LockedThread, Read, StoreError, Which, Write, sql::rows};
+use crate::{CallsToCancel, LockedThread, Read, StoreError, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::StateKind;
 use holdpoint_core::clock::Timestamp;
@@ -326,7 +325,7 @@ impl Write {
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         let Some(found) = self.thread(owner, id).await? else { return Ok(None) };
         let found = self.lock_thread(found.id).await?;
-        let requested = self.cancel_calls(&found, Which::Open, &owner.actor()).await?;
+        let requested = self.cancel_calls(&found, CallsToCancel::Open, &owner.actor()).await?;
         self.revoke_grants_in(&found, &owner.actor()).await?;
         let deleted = thread::Entity::update_many()
             .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))

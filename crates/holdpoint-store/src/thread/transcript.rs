@@ -2,17 +2,17 @@
 
 use crate::call::calls::{decided_calls, readable};
 use crate::entity::{decision, message, run, sent_answer, step, tool_call};
-use crate::sql::cells::Width;
+use crate::sql::cells::ColumnCounts;
 use crate::sql::paging::Outputs;
 use crate::sql::union::{Union, UnionRows, UnionStatement};
 use crate::sql::views::{MessageRow, RunRow, StepRow};
-use crate::sql::words::{Role, SealKind, Word, literal};
+use crate::sql::words::{SealKind, literal};
 use crate::{HeldTurn, LockedThread, Page, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::call::{StateKind, ToolCall};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::Decision;
 use holdpoint_core::id::{MessageId, ToolCallId};
-use holdpoint_core::message::{Message, MessageStatus, Step, StepStatus};
+use holdpoint_core::message::{Message, MessageStatus, Role, Step, StepStatus};
 use holdpoint_core::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
@@ -145,7 +145,7 @@ pub struct Transcript {
     /// The runs, in the order of their answers.
     pub runs: Vec<StoredRun>,
     /// The texts that the model read about each call, in order.
-    pub sent: HashMap<ToolCallId, Vec<Sent>>,
+    pub sent: HashMap<ToolCallId, Vec<SentText>>,
     /// The number of calls, unreadable ones included.
     calls: usize,
     /// The number of pending calls, unreadable ones included.
@@ -167,7 +167,7 @@ pub struct StoredRun {
 
 /// A text about a call that the model read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentText {
     pub kind: SealKind,
     pub text: String,
     /// The assistant's message whose step first contained the text.
@@ -176,7 +176,7 @@ pub struct Sent {
 
 /// A text about a call that the model reads now for the first time. A sealed text never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seal {
+pub struct SealedText {
     pub tool_call_id: ToolCallId,
     pub n: i32,
     pub kind: SealKind,
@@ -304,12 +304,12 @@ fn calls_and_decisions(
     Ok((calls, decisions))
 }
 
-fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
+fn sent_texts(found: Vec<sent_answer::Model>) -> Result<HashMap<ToolCallId, Vec<SentText>>, StoreError> {
     const TABLE: &str = "sent_answers";
-    let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
+    let mut sent: HashMap<ToolCallId, Vec<SentText>> = HashMap::new();
     for row in found {
         let kind = rows::word(TABLE, &row.kind)?;
-        let one = Sent { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
+        let one = SentText { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
         sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
     }
     Ok(sent)
@@ -369,7 +369,7 @@ impl Transcript {
     }
 
     fn add_messages(&mut self, found: &UnionRows, mut calls: CallsOfSteps) -> Result<(), StoreError> {
-        let (of_message, of_run) = (Width::of::<message::Entity>(), Width::of::<run::Entity>());
+        let (of_message, of_run) = (ColumnCounts::of::<message::Entity>(), ColumnCounts::of::<run::Entity>());
         let mut parts = Vec::with_capacity(found.of(MESSAGES).len());
         for cells in found.of(MESSAGES) {
             let cells = cells?;
@@ -470,7 +470,7 @@ impl Transcript {
     }
 
     /// Returns the texts that the model read about a call.
-    pub fn texts_of(&self, call: ToolCallId) -> &[Sent] {
+    pub fn texts_of(&self, call: ToolCallId) -> &[SentText] {
         self.sent.get(&call).map_or(&[], Vec::as_slice)
     }
 }

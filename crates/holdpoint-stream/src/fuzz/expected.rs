@@ -2,7 +2,6 @@
 //! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
 use super::simulation::{PageDecision, Simulated, Turn};
-use crate::words;
 use crate::{Dialect, NoTools};
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::id::ToolCallId;
@@ -70,10 +69,10 @@ impl Simulated {
 
 fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
     let (reason, spent) = match last {
-        TurnEvent::Finished { reason, spent } => (words::finish_reason(*reason), spent),
+        TurnEvent::Finished { reason, spent } => (reason.word(), spent),
         TurnEvent::Cancelled { spent } => ("other", spent),
         TurnEvent::Failed { error, .. } => {
-            let (code, message) = (words::error_code(error.code), &error.message);
+            let (code, message) = (error.code.word(), &error.message);
             return json!({ "error": format!("{code}: {message} (request {REQUEST})") });
         }
         other => panic!("no end: {other:?}"),
@@ -91,7 +90,7 @@ fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
 }
 
 /// A call as the page received it.
-struct OnPage {
+struct PageCall {
     input: ShownInput,
     /// The last progress of a held call.
     progress: Option<HoldProgress>,
@@ -100,10 +99,10 @@ struct OnPage {
 }
 
 fn read(
-    mut page: HashMap<ToolCallId, OnPage>,
+    mut page: HashMap<ToolCallId, PageCall>,
     turn: &Turn,
     dialect: &Dialect,
-) -> HashMap<ToolCallId, OnPage> {
+) -> HashMap<ToolCallId, PageCall> {
     let before = turn.before.as_ref().filter(|_| dialect != Dialect::DATA_V1);
     if before.is_some() {
         page.clear();
@@ -114,7 +113,7 @@ fn read(
     for event in before.into_iter().flatten().chain(&turn.events) {
         match event {
             TurnEvent::CallStored { tool_call_id, input, .. } => {
-                let on_page = OnPage { input: input.clone(), progress: None, answer: None };
+                let on_page = PageCall { input: input.clone(), progress: None, answer: None };
                 page.insert(*tool_call_id, on_page);
             }
             TurnEvent::Held(calls) => {
@@ -133,7 +132,7 @@ fn read(
     page
 }
 
-impl OnPage {
+impl PageCall {
     fn set_status(&mut self, call: &HeldCallStatus, shows_approval: bool, dialect: &Dialect) {
         self.progress = Some(call.progress.clone());
         if shows_approval || call.progress == HoldProgress::Pending {

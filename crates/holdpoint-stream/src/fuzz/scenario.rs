@@ -51,11 +51,11 @@ pub(super) struct ScenarioCall {
     pub(super) written: Vec<String>,
     /// Whether the arguments are interleaved with other events.
     pub(super) beside: bool,
-    pub(super) fate: Fate,
+    pub(super) fate: CallFate,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Fate {
+pub(super) enum CallFate {
     Invalid(String),
     /// The call repeats a pending call.
     Duplicate,
@@ -215,17 +215,17 @@ fn holds() -> impl Strategy<Value = Hold> {
 
 fn calls() -> impl Strategy<Value = ScenarioCall> {
     let fate = prop_oneof![
-        1 => words().prop_map(Fate::Invalid),
-        1 => Just(Fate::Duplicate),
-        4 => outcomes().prop_map(Fate::Cleared),
-        3 => holds().prop_map(Fate::Held),
+        1 => words().prop_map(CallFate::Invalid),
+        1 => Just(CallFate::Duplicate),
+        4 => outcomes().prop_map(CallFate::Cleared),
+        3 => holds().prop_map(CallFate::Held),
     ];
     let cuts = vec(any::<prop::sample::Index>(), 0..4);
     (words(), inputs(), vec(words(), 0..4), cuts, any::<bool>(), fate).prop_map(
         |(tool, input, garbage, cuts, beside, fate)| {
             let written = match fate {
-                Fate::Invalid(_) => garbage,
-                Fate::Duplicate | Fate::Cleared(_) | Fate::Held(_) => {
+                CallFate::Invalid(_) => garbage,
+                CallFate::Duplicate | CallFate::Cleared(_) | CallFate::Held(_) => {
                     in_pieces(&json!(input).to_string(), &cuts)
                 }
             };

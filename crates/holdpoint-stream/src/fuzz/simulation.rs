@@ -1,8 +1,8 @@
 //! The simulation of a scenario: the message as the server emits it, turn by turn, and in its final stored form.
 
-use super::scenario::{self, Fate, Hold, Outcome, Piece, Scenario, ScenarioCall, ScenarioStep, Verdict};
+use super::scenario::{self, CallFate, Hold, Outcome, Piece, Scenario, ScenarioCall, ScenarioStep, Verdict};
 use holdpoint_core::call::{
-    Approval, End, ExecutedBy, Execution, RiskLevel, State, StateKind, ToolCall, rejection,
+    Approval, CallEnd, ExecutedBy, Execution, RiskLevel, State, StateKind, ToolCall, rejection,
 };
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{self, Decision, Surface};
@@ -15,7 +15,9 @@ use holdpoint_core::preview::Preview;
 use holdpoint_core::replay::replay;
 use holdpoint_core::run::{TurnError, TurnErrorCode};
 use holdpoint_core::secrets::{SecretPaths, ShownInput};
-use holdpoint_core::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, Spent, TurnEvent};
+use holdpoint_core::turn::{
+    FinishReason, HeldCallStatus, HoldProgress, RenderedResult, SpentTokens, TurnEvent,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use uuid::Uuid;
@@ -90,7 +92,7 @@ struct Simulator<'a> {
     steps: Vec<Step>,
     /// Whether a turn is open.
     open: bool,
-    spent: Spent,
+    spent: SpentTokens,
     /// The held calls of the last whole step, in their final states. `passed` marks whether another step
     /// started after that step.
     held: Vec<ToolCall>,
@@ -114,7 +116,7 @@ impl<'a> Simulator<'a> {
             turns: Vec::new(),
             steps: Vec::new(),
             open: false,
-            spent: Spent::default(),
+            spent: SpentTokens::default(),
             held: Vec::new(),
             passed: false,
             holds: HashMap::new(),
@@ -156,7 +158,7 @@ impl<'a> Simulator<'a> {
         let before = loaded_anew.then(|| replay(&self.steps));
         self.turns.push(Turn { answers, approved: self.approved.clone(), before, events: Vec::new() });
         self.open = true;
-        self.spent = Spent::default();
+        self.spent = SpentTokens::default();
         if self.held.is_empty() {
             return;
         }
@@ -279,16 +281,16 @@ impl<'a> Simulator<'a> {
             self.write_on();
         }
         let (held, state) = match &planned.fate {
-            Fate::Invalid(why) => (false, State::Invalid(ended(why))),
-            Fate::Duplicate => (false, State::Cancelled(None, ended(model_texts::DUPLICATE))),
-            Fate::Cleared(outcome) => (false, ran(outcome, None)),
-            Fate::Held(hold) => {
+            CallFate::Invalid(why) => (false, State::Invalid(ended(why))),
+            CallFate::Duplicate => (false, State::Cancelled(None, ended(model_texts::DUPLICATE))),
+            CallFate::Cleared(outcome) => (false, ran(outcome, None)),
+            CallFate::Held(hold) => {
                 self.holds.insert(tool_call_id, hold);
                 (true, decided(hold, last, self.scenario.repeated))
             }
         };
         let mut call = stored(tool_call_id, current.n, planned, held, state);
-        if let Fate::Held(hold) = &planned.fate {
+        if let CallFate::Held(hold) = &planned.fate {
             let reason = match &hold.verdict {
                 Verdict::No(reason) => reason.clone(),
                 _ => None,
@@ -382,8 +384,8 @@ fn pending(call: &ToolCall) -> HeldCallStatus {
     }
 }
 
-fn ended(result: &str) -> End {
-    End { result: result.to_owned(), at: AT }
+fn ended(result: &str) -> CallEnd {
+    CallEnd { result: result.to_owned(), at: AT }
 }
 
 fn execution() -> Execution {

@@ -3,7 +3,7 @@
 use crate::config::{ConfigError, Mail, MailTls};
 use crate::delivery::channel::FailedAttempt;
 use holdpoint_core::endpoint::Failure;
-use holdpoint_store::Attempted;
+use holdpoint_store::AttemptOutcome;
 use lettre::Message;
 use lettre::message::Mailbox;
 use lettre::transport::smtp::Error;
@@ -60,7 +60,7 @@ impl MailServer {
         to: &Mailbox,
         message: &Message,
         until: Instant,
-    ) -> Result<Attempted, FailedAttempt> {
+    ) -> Result<AttemptOutcome, FailedAttempt> {
         let mut connection = match timeout_at(until, self.begin()).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(failed(&error, Failure::NotSent)),
@@ -72,9 +72,9 @@ impl MailServer {
             connection.message(&message.formatted()).await
         };
         let sent = match timeout_at(until, transfer).await {
-            Ok(Ok(_accepted)) => Ok(Attempted::Accepted),
+            Ok(Ok(_accepted)) => Ok(AttemptOutcome::Accepted),
             Ok(Err(error)) if error.is_permanent() => {
-                Ok(Attempted::Refused(error.status().map_or(UNNAMED, u16::from)))
+                Ok(AttemptOutcome::Refused(error.status().map_or(UNNAMED, u16::from)))
             }
             Ok(Err(error)) => Err(failed(&error, Failure::NoAnswer)),
             Err(_elapsed) => Err(late(Failure::NoAnswer)),

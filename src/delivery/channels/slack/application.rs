@@ -3,7 +3,7 @@
 use super::people::People;
 use super::signature::{SIGNATURE, SignatureHeaders, SignatureRefusal, SigningSecret, TIMESTAMP};
 use crate::config::{Config, ConfigError};
-use holdpoint_egress::{Post, Unanswered, read};
+use holdpoint_egress::{Post, RequestFailure, read};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
@@ -83,7 +83,7 @@ impl Slack {
         method: Method,
         body: &Value,
         until: Instant,
-    ) -> Result<Response, Unanswered> {
+    ) -> Result<Response, RequestFailure> {
         let mut url = self.api.clone();
         url.set_path(&format!("{}/{}", self.api.path().trim_end_matches('/'), method.name()));
         let mut headers = json_headers();
@@ -106,9 +106,9 @@ impl Slack {
 
     /// Shows a text to the user that pressed a button, and to no other. The URL is that of Slack's request. The text
     /// contains no text of a call.
-    pub(super) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, Unanswered> {
+    pub(super) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, RequestFailure> {
         let Some(url) = self.own_url(response_url) else {
-            return Err(Unanswered::NotSent("response_url is not an address of Slack".to_owned()));
+            return Err(RequestFailure::NotSent("response_url is not an address of Slack".to_owned()));
         };
         let body = json!({ "response_type": "ephemeral", "replace_original": false, "text": text });
         let until = Instant::now() + TIMEOUT;

@@ -260,7 +260,7 @@ const NOT_FOUND: &str = "There is no such call, or it is not yours to decide.";
 fn accepted(Decided { call, replayed, missing, .. }: &Decided) -> Option<String> {
     match (missing, replayed) {
         (0, false) => None,
-        (0, true) => Some(format!("This was decided before. The call is {}.", call.state.kind().name())),
+        (0, true) => Some(format!("This was decided before. The call is {}.", call.state.word())),
         (1, _) => {
             Some("Your approval counts. One more person has to approve the call before it runs.".to_owned())
         }
@@ -276,7 +276,7 @@ fn refused(error: &DecideError) -> String {
             return format!("You decided too often. Try again in {seconds} seconds.");
         }
         DecideError::Closed(call) => {
-            return format!("The call is {} already. Nothing has changed.", call.state.kind().name());
+            return format!("The call is {} already. Nothing has changed.", call.state.word());
         }
         DecideError::Denied(Denied::NotFound) => NOT_FOUND,
         DecideError::Denied(Denied::Forbidden(right)) => right.refusal(),

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use blocks::blocks;
 use holdpoint_core::endpoint::{ChannelKind, Failure, FailureAction};
 use holdpoint_egress::read;
-use holdpoint_store::{Attempted, SentMessage};
+use holdpoint_store::{AttemptOutcome, SentMessage};
 pub(super) use hook::{PATH, SlackHook};
 use reqwest::Response;
 use serde::Deserialize;

@@ -9,7 +9,7 @@ use holdpoint_core::endpoint::ChannelKind;
 use holdpoint_egress::Reach;
 use holdpoint_egress::signed_post::{Message, SignedPost};
 use holdpoint_egress::standard_webhooks::Signer;
-use holdpoint_store::{Attempted, DueEvent, EndpointEvents, event_type, event_types};
+use holdpoint_store::{AttemptOutcome, DueEvent, EndpointEvents, event_type, event_types};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -46,11 +46,11 @@ impl Webhook {
         let post = SignedPost::new(&webhook.url, reach, &signer).map_err(|why| wrong("url", why))?;
         let words: Vec<&str> = match &webhook.events {
             Some(words) => words.iter().map(String::as_str).collect(),
-            None => event_types().collect(),
+            None => EventType::WORDS.to_vec(),
         };
         let known = |word: &&str| {
-            event_type(word).ok_or_else(|| {
-                let known = event_types().collect::<Vec<_>>().join(", ");
+            EventType::of_word(word).ok_or_else(|| {
+                let known = EventType::WORDS.join(", ");
                 wrong("events", format!("expected some of {known}, not {word:?}"))
             })
         };

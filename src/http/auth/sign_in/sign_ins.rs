@@ -35,7 +35,7 @@ use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_core::id::SignInId;
 use holdpoint_core::sign_in::{self, SealedTokens, SignIn};
-use holdpoint_store::{Asking, EndedSignIn, NewSignIn, RenewedTokens, Store, StoreError};
+use holdpoint_store::{EndedSignIn, NewSignIn, RenewedTokens, RenewingProcess, Store, StoreError};
 use poem::http::HeaderValue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,7 +225,7 @@ impl SignIns {
             return Ok(None);
         }
         let by = self.parts.clock.uuid().to_string();
-        let asking = Asking { id: found.id, by: &by };
+        let asking = RenewingProcess { id: found.id, by: &by };
         let write = self.parts.store.urgent_write().await?;
         let sealed = write.begin_renewal(asking, found.known_until, LEASE).await?;
         write.commit().await?;
@@ -333,8 +333,8 @@ impl SignIns {
 pub(in crate::http) struct EndedTokens(Option<String>);
 
 impl Renewal {
-    fn asking(&self) -> Asking<'_> {
-        Asking { id: self.id, by: &self.by }
+    fn asking(&self) -> RenewingProcess<'_> {
+        RenewingProcess { id: self.id, by: &self.by }
     }
 }
 

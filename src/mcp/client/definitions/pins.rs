@@ -13,7 +13,7 @@
 //!    hashes of its server every second.
 
 use crate::agent::Tasks;
-use holdpoint_core::definition::{Acceptance, Cause, Listed, Unaccepted};
+use holdpoint_core::definition::{Acceptance, DefinitionCause, ListedDefinition, Unaccepted};
 use holdpoint_store::{Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Pins {
 
     /// Reads what is accepted of these definitions. A failure of the database is an answer too: nothing counts as
     /// accepted then.
-    pub(in crate::mcp) async fn look(&self, listed: Arc<[Listed]>, look: Look) -> Pinned {
+    pub(in crate::mcp) async fn look(&self, listed: Arc<[ListedDefinition]>, look: Look) -> Pinned {
         let pins = self.clone();
         let looked = self.tasks.spawn(async move { pins.read(&listed, look).await }).await;
         match looked {
@@ -67,7 +67,7 @@ impl Pins {
 
     async fn read(
         &self,
-        listed: &[Listed],
+        listed: &[ListedDefinition],
         look: Look,
     ) -> Result<BTreeMap<String, (String, Option<String>)>, StoreError> {
         if look == Look::AfterListing {
@@ -79,14 +79,14 @@ impl Pins {
 
 impl Pinned {
     /// Returns whether this definition is accepted.
-    pub(in crate::mcp) fn acceptance(&self, listed: &Listed) -> Acceptance {
+    pub(in crate::mcp) fn acceptance(&self, listed: &ListedDefinition) -> Acceptance {
         let unaccepted = |cause, text| Acceptance::Unaccepted(Arc::new(Unaccepted::new(listed, cause, text)));
         match self {
-            Self::Unknown => unaccepted(Cause::Unknown, None),
+            Self::Unknown => unaccepted(DefinitionCause::Unknown, None),
             Self::Known(accepted) => match accepted.get(&listed.tool_name) {
-                None => unaccepted(Cause::New, None),
+                None => unaccepted(DefinitionCause::New, None),
                 Some((hash, _)) if *hash == listed.hash => Acceptance::Accepted,
-                Some((_, text)) => unaccepted(Cause::Changed, text.as_deref()),
+                Some((_, text)) => unaccepted(DefinitionCause::Changed, text.as_deref()),
             },
         }
     }

@@ -9,7 +9,7 @@ use crate::mcp::client::log::redaction::Redaction;
 use crate::mcp::client::tool::McpTool;
 use crate::config::{self, ToolRisk};
 use crate::tools::{OfServer, Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
-use holdpoint_core::definition::{LeftOut, Listed};
+use holdpoint_core::definition::{ListedDefinition, UnusableTool};
 use holdpoint_core::remote::Remote;
 use holdpoint_core::visible::escaped;
 use rmcp::model::Tool;
@@ -28,7 +28,7 @@ const PATTERN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A tool of a listing that can be used.
 pub(in crate::mcp) struct Usable {
     pub(in crate::mcp) tool: Registered,
-    pub(in crate::mcp) listed: Listed,
+    pub(in crate::mcp) listed: ListedDefinition,
     patterns: usize,
 }
 
@@ -37,7 +37,7 @@ pub(in crate::mcp) struct Usable {
 pub(in crate::mcp) struct Sorted {
     pub(in crate::mcp) usable: Vec<Arc<Usable>>,
     /// Those that cannot be used.
-    pub(in crate::mcp) left_out: Vec<LeftOut>,
+    pub(in crate::mcp) left_out: Vec<UnusableTool>,
 }
 
 /// Makes tools of the definitions of one server.
@@ -123,7 +123,7 @@ impl Definer {
             tracing::warn!(server, tool, why, "a tool of an MCP server is left out");
         }
         if sorted.left_out.len() < LEFT_OUT_MAX {
-            sorted.left_out.push(LeftOut { server, tool, why });
+            sorted.left_out.push(UnusableTool { server, tool, why });
         }
     }
 
@@ -145,7 +145,7 @@ impl Definer {
             ..ToolSpec::unclassified(local_name(server, &name), description, input_schema)
         };
         let remote = Remote { server: server.to_owned(), tool: name.clone() };
-        let listed = Listed { tool_name: spec.name.clone(), hash: hash.clone(), text };
+        let listed = ListedDefinition { tool_name: spec.name.clone(), hash: hash.clone(), text };
         let tool = Arc::new(McpTool { spec, name, definition_hash: hash.clone(), link: self.link.clone() });
         let of_server = OfServer { remote, definition_hash: hash, pattern_bytes_max };
         let tool = Registered::of_server(tool, of_server, self.link.clone());

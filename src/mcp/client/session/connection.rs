@@ -14,7 +14,7 @@ use crate::mcp::client::message::readable::{self, Unread};
 use crate::mcp::client::log::redaction::Redaction;
 use crate::agent::Tasks;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
-use holdpoint_core::owner::{Next, STATE_BYTES_MAX, TaskId};
+use holdpoint_core::owner::{NextAction, STATE_BYTES_MAX, TaskId};
 use holdpoint_store::request_sender::RequestSender;
 use reqwest::header::HeaderMap;
 use rmcp::model::{
@@ -78,7 +78,7 @@ pub(in crate::mcp) enum NoListing {
 pub(in crate::mcp) enum Called {
     Result(Value),
     /// The call continues in this way.
-    Next(Next),
+    Next(NextAction),
 }
 
 impl Connection {
@@ -204,7 +204,7 @@ impl Connection {
                 }
                 Ok(CallToolResponse::Task(created)) => {
                     let Some(id) = TaskId::new(created.task.task_id) else { break };
-                    return Ok(Called::Next(Next::Task(id)));
+                    return Ok(Called::Next(NextAction::Task(id)));
                 }
                 Ok(CallToolResponse::InputRequired(asked)) => {
                     let asks = asked.input_requests.as_ref().is_some_and(|requests| !requests.is_empty());
@@ -222,7 +222,7 @@ impl Connection {
                         }
                         _ => {
                             let Some(round) = round(asked, rounds, &params.name) else { break };
-                            return Ok(Called::Next(Next::Round(round)));
+                            return Ok(Called::Next(NextAction::Round(round)));
                         }
                     }
                 }

@@ -4,7 +4,7 @@ use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::definitions::input_schema;
 use crate::mcp::client::message::readable;
 use futures::future::join_all;
-use holdpoint_core::owner::{Form, Round};
+use holdpoint_core::owner::{InputForm, InputRound};
 use holdpoint_core::tool_request::{Answer, Question, RequestKind};
 use holdpoint_store::request_sender::RequestSender;
 use rmcp::model::{
@@ -66,11 +66,11 @@ pub(in crate::mcp) fn round(asked: InputRequiredResult, rounds: u32, tool: &str)
     let forms = asked.input_requests?.into_iter().map(|(key, request)| match request {
         InputRequest::Elicitation(form) => {
             let question = question(form.params).filter(|_| is_storable(&key));
-            Some((key, question.map(|Question { message, schema, .. }| Form { message, schema })))
+            Some((key, question.map(|Question { message, schema, .. }| InputForm { message, schema })))
         }
         _ => None,
     });
-    Round::after(rounds, tool.to_owned(), forms.collect::<Option<_>>()?, asked.request_state)
+    InputRound::after(rounds, tool.to_owned(), forms.collect::<Option<_>>()?, asked.request_state)
 }
 
 /// Whether a question can be stored by its key at the server.

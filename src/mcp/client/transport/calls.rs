@@ -7,7 +7,7 @@
 
 use holdpoint_core::progress::Progress;
 use holdpoint_store::request_sender::RequestSender;
-use holdpoint_store::waited::Unsettled;
+use holdpoint_store::waited::UnsettledExecution;
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, ProgressNotificationParam, ProgressToken, RequestId, RequestMetaObject,
@@ -42,7 +42,7 @@ struct Call {
     progress: Option<ProgressToken>,
     /// Since the call was given up without an answer: until when the server may execute it.
     possible_until: Option<Instant>,
-    execution: Unsettled,
+    execution: UnsettledExecution,
 }
 
 impl Call {

@@ -6,7 +6,7 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{ExecId, ToolCallId};
 use holdpoint_core::tool_request::{Answer, Question};
 use holdpoint_store::request_sender::{InputRequests, RequestSender};
-use holdpoint_store::waited::Waited;
+use holdpoint_store::waited::WaitedTime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +35,6 @@ impl Silent {
         let id = uuid::Uuid::nil();
         let started_at = Timestamp::from_micros(0);
         let of = (ToolCallId::new(id), Execution { id: ExecId::new(id), attempt: 1, started_at });
-        RequestSender::new(Some(self.clone()), of, Waited::default())
+        RequestSender::new(Some(self.clone()), of, WaitedTime::default())
     }
 }

@@ -5,9 +5,9 @@ use std::io;
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Kept {
+impl io::Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -18,7 +18,7 @@ impl io::Write for Kept {
     }
 }
 
-impl<'a> MakeWriter<'a> for Kept {
+impl<'a> MakeWriter<'a> for CapturedLog {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -35,7 +35,7 @@ fn logged(wire: Wire, names: &[String]) -> Vec<String> {
     let tools = names.iter().map(tool).collect();
     let request = ModelRequest { system: None, messages: Vec::new(), tools, tool_choice: ToolChoice::Auto };
     let remote = remote(wire, "http://127.0.0.1:1/v1", "", &json!({})).unwrap();
-    let kept = Kept::default();
+    let kept = CapturedLog::default();
     let lines = tracing_subscriber::fmt().with_writer(kept.clone()).with_ansi(false).finish();
     tracing::subscriber::with_default(lines, || {
         for _ in 0..2 {

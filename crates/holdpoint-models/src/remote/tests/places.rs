@@ -8,20 +8,20 @@ use proptest::prelude::*;
 
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq)]
-struct Meant {
+struct MeantAnswer {
     reasoning: String,
     text: String,
     /// The id, the name and the arguments of each call.
     calls: Vec<(String, String, Value)>,
 }
 
-impl Meant {
+impl MeantAnswer {
     fn reason(&self, stop: &'static str, calls: &'static str) -> &'static str {
         if self.calls.is_empty() { stop } else { calls }
     }
 }
 
-fn meant() -> impl Strategy<Value = (Meant, Dice)> {
+fn meant() -> impl Strategy<Value = (MeantAnswer, Dice)> {
     let words = "[a-zé🦀 ]{0,24}[a-z]{16}";
     let arguments = prop::collection::vec(("[a-z]{1,4}", "[a-z{}\"\\\\ ]{0,8}"), 0..3);
     let call = ("[a-z]{3,6}", arguments).prop_map(|(name, fields)| {
@@ -34,7 +34,10 @@ fn meant() -> impl Strategy<Value = (Meant, Dice)> {
         let calls: Vec<_> =
             (0..).zip(calls).map(|(n, (name, input))| (format!("c{n}"), name, input)).collect();
         let text = text.or_else(|| calls.is_empty().then(|| "no calls and no words".to_owned()));
-        (Meant { reasoning: reasoning.unwrap_or_default(), text: text.unwrap_or_default(), calls }, dice)
+        (
+            MeantAnswer { reasoning: reasoning.unwrap_or_default(), text: text.unwrap_or_default(), calls },
+            dice,
+        )
     })
 }
 
@@ -53,7 +56,7 @@ fn written(input: &Value, dice: &mut Dice) -> Value {
     if dice.roll(3) == 0 { input.clone() } else { input.to_string().into() }
 }
 
-fn chat(meant: &Meant, dice: &mut Dice) -> Vec<String> {
+fn chat(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
     let [text, reasoning, calls]: [[bool; 2]; 3] = [places(dice), places(dice), places(dice)];
     let field = ["reasoning_content", "reasoning"][dice.roll(2)];
     let mut deltas = Vec::new();
@@ -121,7 +124,7 @@ fn chat(meant: &Meant, dice: &mut Dice) -> Vec<String> {
     events.iter().map(Value::to_string).collect()
 }
 
-fn responses(meant: &Meant, dice: &mut Dice) -> Vec<String> {
+fn responses(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
     let (ids, indexes) = [(true, true), (true, false), (false, true), (false, false)][dice.roll(4)];
     let mut events: Vec<Value> = Vec::new();
     let mut output = Vec::new();
@@ -205,7 +208,7 @@ fn responses(meant: &Meant, dice: &mut Dice) -> Vec<String> {
     events.iter().map(Value::to_string).collect()
 }
 
-fn anthropic(meant: &Meant, dice: &mut Dice) -> Vec<String> {
+fn anthropic(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
     let mut blocks = Vec::new();
     if !meant.reasoning.is_empty() {
         blocks.push((
@@ -279,7 +282,7 @@ fn anthropic(meant: &Meant, dice: &mut Dice) -> Vec<String> {
     events.iter().map(Value::to_string).collect()
 }
 
-fn gemini(meant: &Meant, dice: &mut Dice) -> Vec<String> {
+fn gemini(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
     let usage = json!({ "promptTokenCount": 3, "candidatesTokenCount": 4 });
     let mut parts: Vec<_> =
         dice.pieces(&meant.reasoning).iter().map(|it| json!({ "text": it, "thought": true })).collect();
@@ -302,7 +305,7 @@ fn gemini(meant: &Meant, dice: &mut Dice) -> Vec<String> {
     events.iter().map(Value::to_string).collect()
 }
 
-fn ollama(meant: &Meant, dice: &mut Dice) -> Vec<String> {
+fn ollama(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
     let mut messages: Vec<_> =
         dice.pieces(&meant.reasoning).iter().map(|it| json!({ "content": "", "thinking": it })).collect();
     let pieces = dice.pieces(&meant.text);
@@ -326,8 +329,8 @@ fn ollama(meant: &Meant, dice: &mut Dice) -> Vec<String> {
 }
 
 /// Returns what was read, as text.
-fn understood(read: &Read) -> Result<(Meant, bool), String> {
-    let mut meant = Meant { reasoning: String::new(), text: String::new(), calls: Vec::new() };
+fn understood(read: &Read) -> Result<(MeantAnswer, bool), String> {
+    let mut meant = MeantAnswer { reasoning: String::new(), text: String::new(), calls: Vec::new() };
     let mut calls: Vec<(String, String, String, bool)> = Vec::new();
     let mut counted = false;
     for event in &read.events {
@@ -361,11 +364,11 @@ fn understood(read: &Read) -> Result<(Meant, bool), String> {
     }
 }
 
-type Tell = fn(&Meant, &mut Dice) -> Vec<String>;
+type AnswerWriter = fn(&MeantAnswer, &mut Dice) -> Vec<String>;
 
 #[test]
 fn fuzz_an_answer_is_read_as_it_is_meant_wherever_and_how_often_it_is_said() {
-    let tellers: [Tell; WIRES.len()] = [chat, responses, anthropic, gemini, ollama];
+    let tellers: [AnswerWriter; WIRES.len()] = [chat, responses, anthropic, gemini, ollama];
     let cases = (0..WIRES.len(), meant());
     for_a_while("answers in other places", &cases, |(n, (meant, mut dice))| {
         let events = tellers[n](&meant, &mut dice);
