@@ -100,7 +100,7 @@ registered! {
     struct Measured {
         requests: Family<ResponseLabels, Counter> = at_zero("http_requests", "HTTP requests that got a response"),
         request_seconds: Timed<RouteLabels> = timed(answers, "http_request_duration_seconds", "Time from the head of a request to the head of its response"),
-        streams: Gauge = at_zero("streams_open", "DatabaseCollector response streams"),
+        streams: Gauge = at_zero("streams_open", "Open response streams"),
         turns: Family<TurnEndLabels, Counter> = at_zero("turns", "Turns that ended in this process, by outcome"),
         turns_running: Gauge = at_zero("turns_running", "Turns that run in this process"),
         tokens: Family<TokenLabels, Counter> = at_zero("model_tokens", "Tokens that models reported"),
