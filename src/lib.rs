@@ -92,15 +92,12 @@ mod entropy;
 mod feed;
 mod http;
 mod http_tools;
-mod keyboard;
 mod mcp;
 mod operator;
 mod rate_limit;
 mod slack;
 mod startup;
 pub mod telemetry;
-#[doc(hidden)]
-pub mod terminal;
 pub mod tools;
 
 pub use approvals::handlers;

@@ -10,7 +10,7 @@ use holdpoint::app::{
 use holdpoint::config::{Client, ClientFlags, Config, Flags};
 use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
-use holdpoint::terminal::{self, Failure, Found, List, Resolve};
+use holdpoint_terminal::{self as terminal, Failure, Found, List, Resolve};
 use humantime_serde::re::humantime;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;

@@ -8,7 +8,6 @@ use crate::mcp::{self, Server};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::{ToolRegistry, ToolSpec};
 use holdpoint_core::clock::SystemClock;
-use holdpoint_egress::Reach;
 use std::sync::Arc;
 
 /// Returns the demo tools, on the folder that the configuration names.
@@ -35,7 +34,7 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
 /// same name.
 pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     let mut registry = if config.tools.demo { demo_tools(config)? } else { ToolRegistry::new() };
-    let reach = reach(config);
+    let reach = config.egress.reach();
     for (index, tool) in config.http_tools.iter().enumerate() {
         let (name, entry) = (&tool.name, tool);
         let tool = HttpTool::new(config, index, entry, &reach, Arc::new(SystemClock))?;
@@ -66,14 +65,9 @@ pub(super) fn announce(tools: &mut ToolRegistry, config: &Config) -> Result<(), 
 
 /// Returns the servers of `[[mcp]]`, not yet connected.
 pub(super) fn mcp_servers(config: &Config, api: &Api) -> Result<Vec<Server>, ConfigError> {
-    let reach = reach(config);
+    let reach = config.egress.reach();
     let servers = config.mcp.iter().enumerate();
     let server =
         |(index, server)| Server::new(config, index, server, &reach, api.tools.clone(), api.store.clone());
     servers.map(server).collect()
-}
-
-/// Returns the addresses that requests to services may reach.
-pub(super) fn reach(config: &Config) -> Reach {
-    Reach::new(config.egress.networks(), config.egress.hosts())
 }

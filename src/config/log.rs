@@ -1,6 +1,6 @@
 //! `[log]`: logs and traces.
 
-use super::{ConfigError, shown, wrong};
+use holdpoint_settings::{ConfigError, shown, wrong};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
@@ -10,7 +10,6 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// `format`: the format of log lines. Default: text on a terminal, JSON elsewhere.
-    #[serde(deserialize_with = "super::sources::some_word")]
     pub format: Option<LogFormat>,
     /// `level`: the filter of log lines, in the syntax of `tracing` filters. Default: `info`.
     pub level: Option<String>,

@@ -1,6 +1,6 @@
 //! `[mail]`: the mail server by which the server sends messages.
 
-use super::{ConfigError, shown, wrong};
+use holdpoint_settings::{ConfigError, shown, wrong};
 use lettre::message::Mailbox;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct Mail {
     /// `server`: the host of the mail server, with a port if it is not the usual one.
     pub server: String,
     /// `tls`: how the connection is encrypted.
-    #[serde(default, deserialize_with = "super::sources::word")]
+    #[serde(default)]
     pub tls: MailTls,
     /// `ca_file`: a file with certificates (PEM) that are trusted besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct Mail {
     #[serde(default, serialize_with = "shown::secret")]
     pub password: Option<SecretString>,
     /// `timeout`: the longest time of an attempt to send a message.
-    #[serde(default = "timeout", with = "super::sources::duration")]
+    #[serde(default = "timeout", with = "holdpoint_settings::forms::duration")]
     pub timeout: Duration,
 }
 

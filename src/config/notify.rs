@@ -1,7 +1,8 @@
 //! `[[notify]]`: people that get messages about held calls that they may decide.
 
 use super::webhooks::{check_name, check_tenant};
-use super::{AuthMode, Config, ConfigError, NotifyPost, mail, shown, slack, wrong};
+use super::{AuthMode, Config, ConfigError, NotifyPost, mail, slack, wrong};
+use holdpoint_settings::shown;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use lettre::message::Mailbox;

@@ -1,8 +1,7 @@
 //! The keys of `[[notify]]` about messages that are the POST of a filled template.
 
-use super::headers::headers;
-use super::sources::text_of_file;
 use super::{ConfigError, Egress, Notify, wrong};
+use holdpoint_settings::{headers, text_of_file};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use std::time::Duration;
 

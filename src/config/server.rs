@@ -1,6 +1,6 @@
 //! `[server]`: how the server faces the network.
 
-use super::{ConfigError, duration, wrong};
+use holdpoint_settings::{ConfigError, check_duration, wrong};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv6Addr, SocketAddr};
@@ -11,11 +11,11 @@ use std::time::Duration;
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
     /// `bind`: the address to listen on. Port 0 takes any free port, and the server prints it.
-    #[serde(deserialize_with = "super::sources::address")]
+    #[serde(deserialize_with = "holdpoint_settings::forms::address")]
     pub bind: SocketAddr,
     /// `cors_origins`: the other origins whose pages may call, each as browsers write it:
     /// `https://app.example`.
-    #[serde(deserialize_with = "super::sources::list")]
+    #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub cors_origins: Vec<String>,
     /// `docs`: whether the server serves `/docs`. Default: only on loopback.
     pub docs: Option<bool>,
@@ -25,13 +25,13 @@ pub struct Server {
     /// `metrics_bind`: a separate address for `/metrics`. On loopback it answers only to the names of this
     /// machine. Without this key, `/metrics` is served beside the routes, but only if the server serves only
     /// this machine.
-    #[serde(deserialize_with = "super::sources::some_address")]
+    #[serde(deserialize_with = "holdpoint_settings::forms::some_address")]
     pub metrics_bind: Option<SocketAddr>,
     /// `public_url`: the address of the server as services reach it, with the path before the routes if a proxy adds
     /// one. Services of tools report outcomes there that come later.
     pub public_url: Option<String>,
     /// `grace`: how long a stopping server waits for running work. After it the server abandons the work.
-    #[serde(with = "super::sources::duration")]
+    #[serde(with = "holdpoint_settings::forms::duration")]
     pub grace: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Server {
                             its end, like https://chat.example";
             return wrong("server.public_url", expected);
         }
-        duration("server.grace", self.grace)
+        check_duration("server.grace", self.grace)
     }
 }
 

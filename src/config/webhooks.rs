@@ -1,7 +1,7 @@
 //! `[[webhooks]]`: addresses that get the events of a tenant.
 
-use super::sources::text_of_file;
-use super::{AuthMode, ConfigError, Egress, shown, wrong};
+use super::{AuthMode, ConfigError, Egress, wrong};
+use holdpoint_settings::{is_plain_name, shown, text_of_file};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,15 +41,15 @@ pub struct Webhook {
     /// `events`: the types of events that the endpoint gets. All types, if absent.
     #[serde(
         default,
-        deserialize_with = "super::sources::some_list",
+        deserialize_with = "holdpoint_settings::forms::some_list",
         skip_serializing_if = "Option::is_none"
     )]
     pub events: Option<Vec<String>>,
     /// `body`: what a request says about an event.
-    #[serde(default, deserialize_with = "super::sources::word")]
+    #[serde(default)]
     pub body: WebhookBody,
     /// `timeout`: how long the endpoint has to answer.
-    #[serde(default = "timeout", with = "super::sources::duration")]
+    #[serde(default = "timeout", with = "holdpoint_settings::forms::duration")]
     pub timeout: Duration,
 }
 
@@ -82,8 +82,7 @@ impl Webhook {
 
 /// Checks the name of an endpoint.
 pub(super) fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
-    let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !(1..=64).contains(&name.len()) || !name.chars().all(usable) {
+    if !is_plain_name(name, 64) {
         return wrong(format!("{key}.name"), "expected 1 to 64 of a-z, A-Z, 0-9, _ and -");
     }
     Ok(())

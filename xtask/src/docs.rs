@@ -1,4 +1,6 @@
-//! Rules on the documentation that no other tool checks.
+//! Rules on the documentation that no other tool checks, and the tables of pages that the code has.
+
+mod key_tables;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,8 +26,15 @@ const SOURCES: [(&str, &str); 9] = [
     ("torture", "torture/src"),
 ];
 
-/// Checks the length of the README, the links of all pages, the tests that pages name, and the words of comments.
+/// Writes the tables that are made of the code into their pages.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    key_tables::write(root)
+}
+
+/// Checks the length of the README, the links of all pages, the tests that pages name, the words of comments, and the
+/// tables that are made of the code.
 pub(crate) fn check(root: &Path) -> Result<()> {
+    key_tables::check(root)?;
     let mut wrong = Vec::new();
     for page in pages(root)? {
         let text = fs::read_to_string(&page).with_context(|| format!("could not read {}", page.display()))?;

@@ -170,6 +170,9 @@ fn layout_rules(root: &Path, args: &[String]) -> Result<()> {
 }
 
 fn documentation(root: &Path, args: &[String]) -> Result<()> {
+    if args == ["--write"] {
+        return docs::write(root);
+    }
     no_more_arguments("docs", args)?;
     docs::check(root)
 }

@@ -4,7 +4,7 @@ use super::reply::{self, QUESTION, REVEAL};
 use super::{
     ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Input, Preview, RiskLevel,
 };
-use crate::keyboard::discard_typed;
+use holdpoint_terminal::keyboard::discard_typed;
 use futures::FutureExt;
 use holdpoint_core::visible::{visible, visible_json, visible_lines};
 use parking_lot::Mutex;
