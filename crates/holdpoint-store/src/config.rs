@@ -12,19 +12,26 @@ const SCHEMA_BYTES_MAX: usize = 63;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Database {
-    /// `url`: `sqlite://` and a file, which is created if it does not exist, or `postgres://`.
+    /// `sqlite://FILE`, created if absent, or `postgres://…` (Postgres 15 or later).
+    ///
+    /// Value: URL, or a file. Default: `sqlite://holdpoint.db`.
     #[serde(serialize_with = "holdpoint_settings::shown::secret_url")]
     pub url: SecretString,
-    /// `direct_url`: `postgres://`, the address of the same database without the pooler, for `LISTEN`.
-    /// Defaults to `url`. Through a pooler that shares sessions the process receives no notifications, and
-    /// polls every second for the events of other processes.
+    /// `postgres://…`: the same database without the pooler, for `LISTEN`. Without the key, the server listens at
+    /// `url`.
+    ///
+    /// Value: URL, or a file. Default: none.
     #[serde(serialize_with = "holdpoint_settings::shown::secret_option_url")]
     pub direct_url: Option<SecretString>,
-    /// `schema`: on Postgres, the schema that holds the tables. The server creates it if it is missing. Without
-    /// effect on SQLite.
+    /// On Postgres, the schema with the tables, created if absent: lower-case letters, digits and `_`, at most 63,
+    /// beginning with no digit and not with `pg_`. Servers that share a schema share their rows. SQLite has no
+    /// schemas, and ignores the key. See [Schema](operations.md#schema).
+    ///
+    /// Value: name. Default: `holdpoint`.
     pub schema: String,
-    /// `max_connections`: the connections of this process. On Postgres, a quarter of them, at most 4, is
-    /// reserved for decisions and for lease renewals.
+    /// Connections of this process.
+    ///
+    /// Value: integer, at least 1. Default: `10`.
     pub max_connections: u32,
 }
 
@@ -40,6 +47,11 @@ impl Default for Database {
 }
 
 impl Database {
+    /// Returns a database that exists as long as its one connection.
+    pub fn in_memory() -> Self {
+        Self { url: "sqlite::memory:".into(), max_connections: 1, ..Self::default() }
+    }
+
     /// Returns the URL with its password masked, for an operator to read.
     pub fn masked_url(&self) -> String {
         shown::masked(self.url.expose_secret())
