@@ -54,7 +54,7 @@ pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use mail::{Mail, MailTls};
 pub use mcp::{McpProtocol, McpServer};
-pub(crate) use mcp::{Reached, key as mcp_key};
+pub(crate) use mcp::{McpTransport, key as mcp_key};
 pub use mcp_oauth::McpOauth;
 pub use notify::Notify;
 pub(crate) use notify::{NotifyBy, QuietHours, key as notify_key};

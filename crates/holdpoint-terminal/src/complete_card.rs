@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::offer::Sheet;
-use super::screen::{Form, Screen};
+use super::screen::{Screen, ScreenForm};
 use super::show::card_parts;
 use holdpoint_core::preview::Preview;
 use holdpoint_fuzz::shown_again::{pieces, read, read_json, stripped, stripped_json};
@@ -53,7 +53,7 @@ proptest! {
         let mut call: Call = serde_json::from_value(item.clone()).unwrap();
         call.is_revealed = opened;
         let hides = call.secret_inputs.is_some() && !opened;
-        let mut screen = Screen::new(Form::without_terminal(full));
+        let mut screen = Screen::new(ScreenForm::without_terminal(full));
         let drawn = card_parts(&mut screen, &call);
         let (text, is_cut) = screen.finish();
         let sheet = Sheet { text, is_cut, drawn, draws_edit: None };

@@ -7,18 +7,18 @@ use url::Url;
 
 /// The value of a flag or a variable, with the name of its source for errors.
 #[derive(Debug, Clone)]
-struct Named<T> {
+struct NamedValue<T> {
     name: &'static str,
     value: T,
 }
 
 /// The source of the access token.
 #[derive(Debug, Clone)]
-enum Token {
+enum TokenSource {
     None,
     Value(SecretString),
     /// Read again for each request, because a program may replace the token before it ends.
-    File(Named<PathBuf>),
+    File(NamedValue<PathBuf>),
 }
 
 /// The flags of the commands.
@@ -33,13 +33,13 @@ pub struct ClientFlags {
 /// The server that the commands of an approver address: flags, then the environment.
 #[derive(Debug, Clone)]
 pub struct Client {
-    url: Option<Named<Url>>,
-    token: Token,
+    url: Option<NamedValue<Url>>,
+    token: TokenSource,
     colours: bool,
 }
 
 /// The variables of the commands. An empty one counts as not set.
-struct Variables {
+struct ClientVariables {
     url: Option<String>,
     token: Option<String>,
     token_file: Option<String>,
@@ -47,7 +47,7 @@ struct Variables {
     colours: bool,
 }
 
-impl Variables {
+impl ClientVariables {
     fn read() -> Result<Self, ConfigError> {
         let is_plain = environment::text("TERM").is_ok_and(|term| term.as_deref() == Some("dumb"));
         let may_colour = environment::text("NO_COLOR").is_ok_and(|value| value.is_none());
@@ -66,25 +66,25 @@ impl Client {
     /// # Errors
     /// The first invalid value, with its name.
     pub fn load(flags: ClientFlags) -> Result<Self, ConfigError> {
-        let found = Variables::read()?;
+        let found = ClientVariables::read()?;
         let url = match (flags.url, found.url) {
-            (Some(value), _) => Some(Named { name: "--url", value }),
-            (None, value) => value.map(|value| Named { name: "HOLDPOINT_URL", value }),
+            (Some(value), _) => Some(NamedValue { name: "--url", value }),
+            (None, value) => value.map(|value| NamedValue { name: "HOLDPOINT_URL", value }),
         };
         let token = match (flags.token_file, found.token, found.token_file) {
-            (Some(value), ..) => Token::File(Named { name: "--token-file", value }),
+            (Some(value), ..) => TokenSource::File(NamedValue { name: "--token-file", value }),
             (None, Some(_), Some(_)) => {
                 wrong("HOLDPOINT_TOKEN_FILE", "expected either this or HOLDPOINT_TOKEN, not both")?;
-                Token::None
+                TokenSource::None
             }
-            (None, Some(value), None) => Token::Value(value.into()),
+            (None, Some(value), None) => TokenSource::Value(value.into()),
             (None, None, Some(value)) => {
-                Token::File(Named { name: "HOLDPOINT_TOKEN_FILE", value: value.into() })
+                TokenSource::File(NamedValue { name: "HOLDPOINT_TOKEN_FILE", value: value.into() })
             }
-            (None, None, None) => Token::None,
+            (None, None, None) => TokenSource::None,
         };
         let url = match url {
-            Some(Named { name, value }) => Some(Named { name, value: parsed(name, &value)? }),
+            Some(NamedValue { name, value }) => Some(NamedValue { name, value: parsed(name, &value)? }),
             None => None,
         };
         let client = Self { url, token, colours: found.colours };
@@ -94,7 +94,7 @@ impl Client {
 
     /// Refuses to send a token over a network that can read it.
     fn check(&self) -> Result<(), ConfigError> {
-        let (Some(Named { name, value }), true) = (&self.url, self.has_token()) else { return Ok(()) };
+        let (Some(NamedValue { name, value }), true) = (&self.url, self.has_token()) else { return Ok(()) };
         if is_safe(value.as_str()) {
             return Ok(());
         }
@@ -102,12 +102,12 @@ impl Client {
     }
 
     fn has_token(&self) -> bool {
-        !matches!(self.token, Token::None)
+        !matches!(self.token, TokenSource::None)
     }
 
     /// Returns the address of the server and the name of its source, if there is one.
     pub(crate) fn url(&self) -> Option<(&Url, &'static str)> {
-        self.url.as_ref().map(|Named { name, value }| (value, *name))
+        self.url.as_ref().map(|NamedValue { name, value }| (value, *name))
     }
 
     /// Returns whether an address of a server is set.
@@ -126,9 +126,9 @@ impl Client {
     /// The file of the token cannot be read, or the token cannot be sent.
     pub(crate) fn token(&self) -> Result<Option<SecretString>, ConfigError> {
         let (name, token) = match &self.token {
-            Token::None => return Ok(None),
-            Token::Value(token) => ("HOLDPOINT_TOKEN", token.clone()),
-            Token::File(Named { name, value: path }) => (*name, text_of_file(name, path)?.into()),
+            TokenSource::None => return Ok(None),
+            TokenSource::Value(token) => ("HOLDPOINT_TOKEN", token.clone()),
+            TokenSource::File(NamedValue { name, value: path }) => (*name, text_of_file(name, path)?.into()),
         };
         let text = token.expose_secret();
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -6,7 +6,7 @@ use super::client::{Client, Decided, parsed};
 use super::edit::{self, Edit};
 use super::failure::Failure;
 use super::json_text;
-use super::screen::{Form, Screen};
+use super::screen::{Screen, ScreenForm, ScreenOptions};
 use super::show::sheet;
 use crate::config;
 use clap::Args;
@@ -174,8 +174,9 @@ impl Of {
             Some(inputs) => Some(edit::preview(&client, &card.call.tool_call_id, inputs).await?),
             None => None,
         };
-        let (keyboard, form) = (Keyboard::new(), (config.colours(), self.full));
-        let Question { hash, lacks } = show(&client, &mut card, edit.as_ref(), form, &keyboard).await?;
+        let keyboard = Keyboard::new();
+        let options = ScreenOptions { colours: config.colours(), full: self.full };
+        let Question { hash, lacks } = show(&client, &mut card, edit.as_ref(), options, &keyboard).await?;
         if let Some(why) = lacks.filter(|_| approves) {
             return Err(Failure::NotOffered(why));
         }
@@ -200,7 +201,11 @@ impl Of {
         let text = if self.json {
             format!("{}\n", json_text::line(&decided.body))
         } else {
-            report(&decided, choice.is_validated, Form::of(&out, config.colours(), self.full))?
+            report(
+                &decided,
+                choice.is_validated,
+                ScreenForm::of(&out, ScreenOptions { colours: config.colours(), full: self.full }),
+            )?
         };
         Ok(out.write_all(text.as_bytes())?)
     }
@@ -219,19 +224,19 @@ pub(crate) async fn show(
     client: &Client,
     card: &mut Card,
     edit: Option<&Edit>,
-    (colours, full): (bool, bool),
+    options: ScreenOptions,
     keyboard: &Keyboard,
 ) -> Result<Question, Failure> {
     let mut err = stderr();
-    let form = || Form::of(&stderr(), colours, full);
-    let mut sheet = sheet(client, card, edit, form(), full).await?;
+    let form = || ScreenForm::of(&stderr(), options);
+    let mut sheet = sheet(client, card, edit, form(), options.full).await?;
     writeln!(err, "{}", sheet.text)?;
     if card.call.is_pending() && card.call.secret_inputs.is_some() {
         let asked = "Show the secret inputs? The server records it. [y/N] ";
         let answer = keyboard.ask(asked).await?.unwrap_or_default();
         if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             card.reveal(client).await?;
-            sheet = self::sheet(client, card, edit, form(), full).await?;
+            sheet = self::sheet(client, card, edit, form(), options.full).await?;
             writeln!(err, "{}", sheet.text)?;
         }
     }
@@ -243,7 +248,7 @@ pub(crate) async fn show(
     Ok(Question { hash, lacks: sheet.lacks(&card.call) })
 }
 
-pub(crate) fn report(decided: &Decided, approves: bool, form: Form) -> Result<String, Failure> {
+pub(crate) fn report(decided: &Decided, approves: bool, form: ScreenForm) -> Result<String, Failure> {
     let outcome: Outcome = parsed(decided.body.get().as_bytes())?;
     let mut screen = Screen::new(form);
     let verdict = if approves { "approved" } else { "rejected" };

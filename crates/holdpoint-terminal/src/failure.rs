@@ -1,7 +1,7 @@
 //! The reasons why a command of an approver fails, and its exit codes.
 
-use holdpoint_settings::ConfigError;
 use holdpoint_core::visible::visible;
+use holdpoint_settings::ConfigError;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};

@@ -9,9 +9,9 @@
 mod ask;
 mod call;
 mod client;
-pub mod config;
 #[cfg(test)]
 mod complete_card;
+pub mod config;
 mod decide;
 mod edit;
 mod failure;
@@ -27,7 +27,7 @@ mod watch;
 pub use decide::{Approve, Reject};
 pub use failure::{Failure, Refusal};
 pub use list::List;
-pub use resolve::{Found, Resolve};
+pub use resolve::{FoundOutcome, Resolve};
 pub use screen::table;
 pub use show::Show;
 pub use watch::Watch;

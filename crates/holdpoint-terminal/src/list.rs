@@ -4,7 +4,7 @@ use super::call::Call;
 use super::client::{Client, Parameter};
 use super::failure::Failure;
 use super::json_text;
-use super::screen::{Form, Screen, shortened, table};
+use super::screen::{Screen, ScreenForm, ScreenOptions, shortened, table};
 use crate::config;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -101,7 +101,7 @@ impl List {
         }
         progress.end();
         if !self.json {
-            let mut screen = Screen::new(Form::of(&out, colours, true));
+            let mut screen = Screen::new(ScreenForm::of(&out, ScreenOptions { colours, full: true }));
             table(&lines).lines().for_each(|line| screen.line(line, ""));
             out.write_all(screen.finish().0.as_bytes())?;
         }

@@ -21,7 +21,7 @@ pub struct Resolve {
     pub by: Option<String>,
     /// What happened.
     #[command(flatten)]
-    pub finding: Found,
+    pub finding: FoundOutcome,
     /// Evidence for the outcome
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -33,7 +33,7 @@ pub struct Resolve {
 /// What an operator found out.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct Found {
+pub struct FoundOutcome {
     /// The call took effect; the value is its output, if known
     #[arg(long, value_name = "JSON", num_args = 0..=1, default_missing_value = "null", value_parser = json)]
     pub succeeded: Option<Value>,
@@ -79,7 +79,7 @@ impl Resolve {
     pub(crate) async fn run(&self, config: config::Client) -> Result<(), Failure> {
         self.check_at_server()?;
         let client = Client::new(config)?;
-        let Found { succeeded, failed } = &self.finding;
+        let FoundOutcome { succeeded, failed } = &self.finding;
         let body = Outcome {
             outcome: if failed.is_some() { "failed" } else { "succeeded" },
             result: succeeded.as_ref(),

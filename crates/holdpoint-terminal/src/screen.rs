@@ -19,8 +19,17 @@ const WIDTH_MIN: usize = 20;
 /// The mark before each row of a block. No row of a block looks like a line of this program.
 const MARK: &str = "  | ";
 
+/// What a person chose about the output.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct ScreenOptions {
+    pub(crate) colours: bool,
+    /// Whether nothing is cut.
+    pub(crate) full: bool,
+}
+
+/// How a text is written to an output.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScreenForm {
     colours: bool,
     /// The columns of the terminal; `None` if the output is no terminal.
     columns: Option<usize>,
@@ -28,8 +37,9 @@ pub(crate) struct Form {
     full: bool,
 }
 
-impl Form {
-    pub(crate) fn of(output: &(impl IsTerminal + AsFd), colours: bool, full: bool) -> Self {
+impl ScreenForm {
+    pub(crate) fn of(output: &(impl IsTerminal + AsFd), options: ScreenOptions) -> Self {
+        let ScreenOptions { colours, full } = options;
         let is_terminal = output.is_terminal();
         let size = rustix::termios::tcgetwinsize(output).ok().filter(|_| is_terminal);
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
@@ -45,13 +55,13 @@ impl Form {
 /// A text that is built line by line.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    form: Form,
+    form: ScreenForm,
     text: String,
     is_cut: bool,
 }
 
 impl Screen {
-    pub(crate) fn new(form: Form) -> Self {
+    pub(crate) fn new(form: ScreenForm) -> Self {
         Self { form, text: String::new(), is_cut: false }
     }
 

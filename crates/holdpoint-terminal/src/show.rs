@@ -7,7 +7,7 @@ use super::client::{Client, parsed};
 use super::edit::Edit;
 use super::failure::Failure;
 use super::offer::Sheet;
-use super::screen::{Form, Screen};
+use super::screen::{Screen, ScreenForm, ScreenOptions};
 use super::{edit, json_text};
 use crate::config;
 use clap::Args;
@@ -51,7 +51,7 @@ impl Show {
             Some(file) => Some(edit::preview(&client, &card.call.tool_call_id, edit::read(file)?).await?),
             None => None,
         };
-        let form = Form::of(&out, colours, self.full);
+        let form = ScreenForm::of(&out, ScreenOptions { colours, full: self.full });
         let sheet = sheet(&client, &card, edit.as_ref(), form, self.full).await?;
         Ok(out.write_all(sheet.text.as_bytes())?)
     }
@@ -62,7 +62,7 @@ pub(crate) async fn sheet(
     client: &Client,
     card: &Card,
     edit: Option<&Edit>,
-    form: Form,
+    form: ScreenForm,
     full: bool,
 ) -> Result<Sheet, Failure> {
     let mut screen = Screen::new(form);

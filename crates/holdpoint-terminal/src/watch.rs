@@ -7,7 +7,7 @@ use super::decide::{Choice, Question, report, show};
 use super::failure::Failure;
 use super::json_text;
 use super::list::{Filters, input_line};
-use super::screen::{Form, Screen};
+use super::screen::{Screen, ScreenForm, ScreenOptions};
 use crate::config;
 use clap::Args;
 use holdpoint_core::visible::visible;
@@ -97,6 +97,10 @@ impl Watch {
 }
 
 impl Watching<'_> {
+    fn options(&self) -> ScreenOptions {
+        ScreenOptions { colours: self.colours, full: self.watch.full }
+    }
+
     async fn open(&self) -> Result<Frames, Failure> {
         let Filters { session, thread, .. } = &self.watch.filters;
         let filters = [("session_id", session), ("thread_id", thread)];
@@ -259,7 +263,7 @@ impl Watching<'_> {
 
     /// Prints a line that is visible.
     fn print(&self, line: &str, state: &str) -> Result<(), Failure> {
-        let mut screen = Screen::new(Form::of(&stdout(), self.colours, self.watch.full));
+        let mut screen = Screen::new(ScreenForm::of(&stdout(), self.options()));
         screen.line(line, state);
         Ok(stdout().write_all(screen.finish().0.as_bytes())?)
     }
@@ -308,8 +312,8 @@ impl Watching<'_> {
     async fn open_call(&self, id: &str) -> Result<(), Failure> {
         let Some((keyboard, _)) = &self.keyboard else { return Ok(()) };
         let mut card = Card::find(&self.client, id).await?;
-        let form = (self.colours, self.watch.full);
-        let Question { hash, lacks } = show(&self.client, &mut card, None, form, keyboard).await?;
+        let options = self.options();
+        let Question { hash, lacks } = show(&self.client, &mut card, None, options, keyboard).await?;
         if !card.call.is_pending() {
             return Ok(());
         }
@@ -343,7 +347,7 @@ impl Watching<'_> {
         let remember = remember.as_ref();
         let choice = Choice { reason, remember, ..Choice::new(&card.call.tool_call_id, approves, &hash) };
         let decided = self.client.decide(&choice).await?;
-        let form = Form::of(&stdout(), self.colours, self.watch.full);
+        let form = ScreenForm::of(&stdout(), self.options());
         Ok(stdout().write_all(report(&decided, approves, form)?.as_bytes())?)
     }
 }
