@@ -10,70 +10,114 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approval {
-    /// `pending_ttl`: how long a call is held for a decision. After it the call expires.
+    /// Time to decide a held call. After it the call expires.
+    ///
+    /// Value: duration. Default: `24h`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub pending_ttl: Duration,
-    /// `ttl_max`: the longest time that an approver may hold a call for a decision, from the call's creation. It does
-    /// not shorten `pending_ttl`.
+    /// The longest time to decide to which an approver may extend a call, from its creation. It does not shorten
+    /// `pending_ttl`.
+    ///
+    /// Value: duration. Default: `7d`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub ttl_max: Duration,
-    /// `remind_before`: how long before its deadline a pending call is announced once more, as the event `tool.reminded`.
-    /// Zero is never. A call that waits no longer than this has no reminder.
+    /// How long before its deadline a pending call gets the event `tool.reminded`. `0s` is never. A call that waits
+    /// no longer than this has none.
+    ///
+    /// Value: duration. Default: `1h`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub remind_before: Duration,
-    /// `escalate_after`: how long a call waits before the roles `escalate_to` may decide it too.
+    /// How long a held call waits before the roles of `escalate_to` may decide it too. Stored with the call when it
+    /// is held.
+    ///
+    /// Value: duration, more than 0. Default: none.
     #[serde(with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
     pub escalate_after: Option<Duration>,
-    /// `escalate_to`: the roles that may decide a call besides those of its tool, after `escalate_after`.
+    /// The roles that may decide after `escalate_after`. Each of the two keys needs the other.
+    ///
+    /// Value: list of roles. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub escalate_to: Vec<String>,
-    /// `resume_on_expiry`: whether the server resumes a run after its last held call has expired or was cancelled by
-    /// itself.
+    /// Whether the server resumes a run whose last held call has [expired](approvers.md#expiry-and-start-deadline),
+    /// or was cancelled by itself.
+    ///
+    /// Value: switch. Default: `true`.
     pub resume_on_expiry: bool,
-    /// `handler_timeout`: how long an approval handler of this process may take to answer. After it the call
-    /// is cancelled.
+    /// Time for a handler in the process to answer. After it the call is cancelled with the reason `timeout`.
+    ///
+    /// Value: duration, more than 0. Default: `120s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub handler_timeout: Duration,
-    /// `answer_timeout`: how long a tool that runs waits for the answer of a person to a request.
+    /// Time to answer a [request of a tool](tools.md#forms) that runs. After it the request expires, and the tool
+    /// continues without an answer.
+    ///
+    /// Value: duration, more than 0. Default: `10m`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub answer_timeout: Duration,
-    /// `start_deadline`: how long after its approval a call may start, or start again after an interruption.
-    /// Also how long the server asks the tool about the outcome of an interrupted call.
+    /// Time for an approved call to begin, or to begin again. Also how long the server asks `verify` about an
+    /// interrupted call.
+    ///
+    /// Value: duration. Default: `5m`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub start_deadline: Duration,
-    /// `lease`: how long a turn or an execution may miss its renewals before it counts as dead. Also how long
-    /// a process retries to store the outcome of a call. On Postgres, a stalled process holds its locks for
-    /// up to ten seconds. Processes that wait for these locks may miss renewals meanwhile.
+    /// Time without a renewal after which a turn or an execution counts as dead. Also how long a process retries to
+    /// store an outcome.
+    ///
+    /// Value: duration, more than 0. Default: `30s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub lease: Duration,
-    /// `sweep`: the interval of the sweeper, which looks for expired calls and for the work of dead
-    /// processes.
+    /// Interval in which each process looks for expired calls, dead leases, unclaimed approvals and runs to resume.
+    ///
+    /// Value: duration, more than 0. Default: `5s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub sweep: Duration,
-    /// `wait`: how long a decision waits for the outcome of the call.
+    /// How long a decision waits for the tool's outcome before it answers 202. Also how long a continuation of AI SDK
+    /// 4 waits for approved calls.
+    ///
+    /// Value: duration. Default: `30s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub wait: Duration,
-    /// `while_pending`: what a new message does while calls are pending.
+    /// What a new message does while calls of the thread are pending: the model answers it and knows about the
+    /// pending calls; the message gets 409 `awaiting_approval`; or the pending calls are cancelled.
+    ///
+    /// Value: `defer`, `reject`, `cancel`. Default: `defer`.
     pub while_pending: WhilePending,
-    /// `mode`: what happens to the calls of tools that ask.
+    /// What happens to calls of tools that ask: a person decides, they run, or they never run.
+    ///
+    /// Value: `manual`, `auto-approve`, `auto-deny`. Default: `manual`.
     pub mode: ApprovalMode,
-    /// `always_allow`: the names of tools whose calls run without an approval. `*` and `?` match other
-    /// characters.
+    /// Tools whose calls run without an approval.
+    ///
+    /// Value: list of tool names and patterns. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub always_allow: Vec<String>,
-    /// `always_deny`: the names of tools that never run. `*` and `?` match other characters.
+    /// Tools that never run.
+    ///
+    /// Value: list of tool names and patterns. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub always_deny: Vec<String>,
-    /// `remember`: where the server keeps an approval that is to be remembered in its session.
+    /// Where a grant is kept: in the database for all processes, or in the process that took the decision, until that
+    /// process ends.
+    ///
+    /// Value: `store`, `memory`. Default: `store`.
     pub remember: RememberIn,
-    /// `remember_inputs`: which calls of the tool a remembered approval covers.
+    /// The most that a grant covers: all calls of the tool in the session, or only calls with equal inputs. An
+    /// approval may [cover less](approvers.md#remembered-approvals).
+    ///
+    /// Value: `any`, `equal`. Default: `any`.
     pub remember_inputs: RememberInputs,
-    /// `exact_numbers`: whether the server holds a call with a number that JavaScript pages cannot show
-    /// exactly.
+    /// What happens to held calls with numbers that a page cannot show; see [tools.md](tools.md#exact-numbers).
+    ///
+    /// Value: `require`, `allow`. Default: `require`.
     pub exact_numbers: ExactNumbers,
-    /// `share_context`: which callers read the words around a held call.
+    /// Who reads the words before a held call ([`context`](http.md#get-approvalstool_call_id)): the user of the
+    /// thread alone, or also the callers that may decide the call.
+    ///
+    /// Value: `requester`, `approvers`. Default: `requester`.
     pub share_context: ShareContext,
-    /// `[[approval.rules]]`: rules that ask or forbid, by the inputs of a call and the roles of its user.
+    /// See [`approval.rules`](#approvalrules).
+    ///
+    /// Value: tables. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ApprovalRule>,
 }

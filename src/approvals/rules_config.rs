@@ -10,30 +10,51 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalRule {
-    /// `name`: the name of the rule in decisions and events.
+    /// Name in decisions and events.
+    ///
+    /// Value: `a-z A-Z 0-9 _ -`, unique. Default: required.
     pub name: String,
-    /// `effect`: the effect of the rule.
+    /// Whether the rule asks for an approval or forbids the call.
+    ///
+    /// Value: `ask`, `deny`. Default: required.
     pub effect: RuleEffect,
-    /// `tools`: the names of the tools that the rule covers. `*` and `?` match other characters.
+    /// Tools that the rule covers.
+    ///
+    /// Value: list of tool names and patterns, not empty. Default: required.
     pub tools: Vec<String>,
-    /// `when`: conditions on the inputs. All must hold. A condition also holds for an absent argument, and
-    /// for an argument of another type.
+    /// Conditions on the inputs. All must hold.
+    ///
+    /// Value: list of conditions. Default: none: every call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub when: Vec<RuleCondition>,
-    /// `roles`: the rule covers only users with one of these roles. Without this key it covers all users.
+    /// The rule covers only users with one of these roles.
+    ///
+    /// Value: list of roles. Default: all users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
-    /// `unless_roles`: the rule does not cover users with one of these roles.
+    /// The rule does not cover users with one of these roles.
+    ///
+    /// Value: list of roles. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unless_roles: Vec<String>,
-    /// `escalate_after`: how long a call that the rule holds waits before the roles `escalate_to` may decide it too, in
-    /// place of the key of `[approval]`.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// How long a call that the rule holds waits before the roles of `escalate_to` may decide it too. Only with the effect
+    /// `ask`.
+    ///
+    /// Value: duration, more than 0. Default: that of `[approval]`.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub escalate_after: Option<Duration>,
-    /// `escalate_to`: the roles, in place of the key of `[approval]`.
+    /// The roles that may decide after `escalate_after`.
+    ///
+    /// Value: list of roles. Default: those of `[approval]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub escalate_to: Vec<String>,
-    /// `reason`: the reason for the approver and for the model.
+    /// Reason for the approver and the model.
+    ///
+    /// Value: text. Default: a sentence with the rule's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -52,24 +73,38 @@ pub enum RuleEffect {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleCondition {
-    /// `argument`: a JSON pointer (RFC 6901) into the inputs.
+    /// A JSON pointer (RFC 6901) into the inputs.
+    ///
+    /// Value: JSON pointer, begins with `/`.
     pub argument: String,
-    /// `above`: the argument is a number above this number.
+    /// The argument is a number above this number.
+    ///
+    /// Value: number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub above: Option<Number>,
-    /// `below`: the argument is a number below this number.
+    /// The argument is a number below this number.
+    ///
+    /// Value: number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<Number>,
-    /// `equals`: the argument equals this value.
+    /// The argument equals this value.
+    ///
+    /// Value: any JSON value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equals: Option<Value>,
-    /// `not_in`: the argument equals none of these values.
+    /// The argument equals none of these values.
+    ///
+    /// Value: list of JSON values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_in: Option<Vec<Value>>,
-    /// `matches`: the argument is a string that matches this pattern. `*` and `?` match other characters.
+    /// The argument is a string that matches this pattern. `*` and `?` match other characters.
+    ///
+    /// Value: text with `*` and `?`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matches: Option<String>,
-    /// `matches_none`: the argument is a string that matches none of these patterns.
+    /// The argument is a string that matches none of these patterns.
+    ///
+    /// Value: list of texts with `*` and `?`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matches_none: Option<Vec<String>>,
 }

@@ -12,13 +12,20 @@ use std::fmt;
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slack {
-    /// `token`: the bot token of the application, as `xoxb-…`.
+    /// Bot token of the application, as `xoxb-…`.
+    ///
+    /// Value: text, or a file. Default: this or `token_file`.
     #[serde(serialize_with = "shown::needed_secret")]
     pub token: SecretString,
-    /// `signing_secret`: the secret with which Slack signs its requests.
+    /// Secret with which Slack signs its requests.
+    ///
+    /// Value: text, or a file. Default: this or `signing_secret_file`.
     #[serde(serialize_with = "shown::needed_secret")]
     pub signing_secret: SecretString,
-    /// `api_url`: the address of Slack's Web API.
+    /// Address of the Web API: `https://`, or `http://` on this machine. Forms and notices about presses of buttons
+    /// go to its host and to names below it only.
+    ///
+    /// Value: URL. Default: `https://slack.com/api`.
     #[serde(default = "api_url", serialize_with = "shown::plain_url")]
     pub api_url: String,
 }

@@ -29,26 +29,41 @@ pub enum WebhookBody {
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
-    /// `name`: the name by which the server knows how far the delivery went.
+    /// Name by which the server knows how far the delivery went. With another name the webhook is a new one.
+    ///
+    /// Value: 1 to 64 of `a-z A-Z 0-9 _ -`, unique. Default: required.
     pub name: String,
-    /// `tenant`: the tenant whose events the endpoint gets.
+    /// Tenant whose events the webhook gets: `default` in mode `none`.
+    ///
+    /// Value: text. Default: required.
     pub tenant: String,
-    /// `url`: the address that gets a POST for each event.
+    /// Address that gets a POST for each event, as `http_tools.url`.
+    ///
+    /// Value: URL. Default: required.
     #[serde(serialize_with = "shown::plain_url")]
     pub url: String,
-    /// `secret_file`: the file with the secrets that sign the requests, one per line.
+    /// File with the secrets that sign the requests, as `http_tools.secret_file`.
+    ///
+    /// Value: path. Default: required.
     pub secret_file: PathBuf,
-    /// `events`: the types of events that the endpoint gets. All types, if absent.
+    /// [Types of events](protocol.md#events) that the webhook gets.
+    ///
+    /// Value: list of types. Default: all.
     #[serde(
         default,
         deserialize_with = "holdpoint_settings::forms::some_list",
         skip_serializing_if = "Option::is_none"
     )]
     pub events: Option<Vec<String>>,
-    /// `body`: what a request says about an event.
+    /// `thin`: ids, tool, risk, input hash, and the address of the call in the console. `full`: also the event as
+    /// `GET /events` gives it, with the inputs.
+    ///
+    /// Value: `thin`, `full`. Default: `thin`.
     #[serde(default)]
     pub body: WebhookBody,
-    /// `timeout`: how long the endpoint has to answer.
+    /// Time that the receiver has to answer.
+    ///
+    /// Value: duration, more than 0, at most `60s`. Default: `15s`.
     #[serde(default = "timeout", with = "holdpoint_settings::forms::duration")]
     pub timeout: Duration,
 }

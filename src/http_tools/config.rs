@@ -20,16 +20,27 @@ pub(crate) const RESULT_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTool {
-    /// `name`: the name by which the model calls the tool.
+    /// Name by which the model calls the tool, and of its settings in `[tools.<name>]`.
+    ///
+    /// Value: 1 to 64 of `a-z A-Z 0-9 _ -`, unique. Default: required.
     pub name: String,
-    /// `description`: what the tool does, for the model and the approver.
+    /// What the tool does. The model and the approver read it.
+    ///
+    /// Value: text. Default: required.
     pub description: String,
-    /// `url`: the address that gets a POST for each execution.
+    /// Address of the service: `https://`, or `http://` to a host that `egress.allow` names. No user name, no
+    /// password, no fragment.
+    ///
+    /// Value: URL. Default: required.
     #[serde(serialize_with = "shown::plain_url")]
     pub url: String,
-    /// `secret_file`: the file with the secrets that sign the requests, one per line.
+    /// File with the secrets that sign the requests, one per line: `whsec_` and 24 to 64 bytes in base64.
+    ///
+    /// Value: path. Default: required.
     pub secret_file: PathBuf,
-    /// `input_schema`: the JSON Schema of the inputs that the model chooses. A table, or JSON in one string.
+    /// JSON Schema of the inputs, of an object. If it says nothing about further inputs, it allows none.
+    ///
+    /// Value: table. Default: required, or `input_schema_file`.
     #[serde(
         default,
         deserialize_with = "holdpoint_settings::forms::sorted_table",
@@ -37,10 +48,15 @@ pub struct HttpTool {
         skip_serializing_if = "Map::is_empty"
     )]
     pub input_schema: Map<String, Value>,
-    /// `input_schema_file`: the file with this schema, as JSON.
+    /// File with the schema, as JSON. The model reads the fields in the order of the file; those of a table are
+    /// sorted.
+    ///
+    /// Value: path. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema_file: Option<PathBuf>,
-    /// `constants`: inputs that the operator sets. The model neither sees nor chooses them.
+    /// Inputs that the model cannot choose ([Constants](tools.md#constants)).
+    ///
+    /// Value: table. Default: none.
     #[serde(
         default,
         deserialize_with = "holdpoint_settings::forms::sorted_table",
@@ -48,29 +64,53 @@ pub struct HttpTool {
         skip_serializing_if = "Map::is_empty"
     )]
     pub constants: Map<String, Value>,
-    /// `hil`: whether a person has to approve each call.
+    /// Whether each call needs an approval. The policy can change the answer ([policy.md](policy.md)).
+    ///
+    /// Value: switch. Default: `true`.
     #[serde(default = "yes")]
     pub hil: bool,
-    /// `risk`: the risk of a call, shown to the approver. Defaults to high if a person has to approve, else low.
+    /// Risk of a call, for the approver.
+    ///
+    /// Value: `low`, `medium`, `high`. Default: `high` if `hil`, else `low`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<ToolRisk>,
-    /// `headline`: the question to the approver, as `Delete {path}?`.
+    /// Question to the approver, with inputs in it ([Headlines](tools.md#headlines)).
+    ///
+    /// Value: text. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<String>,
-    /// `idempotent`: whether a repeated request has no further effect. Only such a tool gets a request again.
+    /// Whether a repeated request has no further effect. Only then is a request sent again.
+    ///
+    /// Value: switch. Default: `false`.
     #[serde(default)]
     pub idempotent: bool,
-    /// `timeout`: how long the service has to answer. At most `tools.timeout`.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// Time that the service has to answer. After it the outcome is unknown.
+    ///
+    /// Value: duration, more than 0, at most `tools.timeout`. Default: `30s`, or `tools.timeout` if that is shorter.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub timeout: Option<Duration>,
-    /// `result_deadline`: how long the service has to report the outcome of a call that it accepted with 202. After
-    /// it the outcome is unknown. Needs `server.public_url`.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// Time that the service has to report the outcome of a call that it accepted with 202. After it the outcome is
+    /// unknown, until the service reports it. Setting it needs `server.public_url`.
+    ///
+    /// Value: duration, more than 0. Default: `24h`.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub result_deadline: Option<Duration>,
-    /// `verify_url`: the address that knows the outcome of an interrupted call.
+    /// Address that knows the outcome of an interrupted call.
+    ///
+    /// Value: URL. Default: none.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub verify_url: Option<String>,
-    /// `preview_url`: the address that says what a call would do, before it is decided.
+    /// Address that says what a call would do, before it is decided ([The preview](tools.md#the-preview)).
+    ///
+    /// Value: URL. Default: none.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub preview_url: Option<String>,
 }

@@ -32,65 +32,117 @@ const RESERVED: [&str; 7] = [
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpServer {
-    /// `name`: the first part of the names of its tools.
+    /// First part of the names of its tools.
+    ///
+    /// Value: 1 to 32 of `a-z A-Z 0-9 _ -`, without `__` and without `_` at the end, unique. Default: required.
     pub name: String,
-    /// `command`: the program of a server that runs as a child process.
+    /// Program of the server. A name without `/` is looked for in the program's `PATH`.
+    ///
+    /// Value: path. Default: required, or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<PathBuf>,
-    /// `args`: the arguments of the program.
+    /// Arguments of the program.
+    ///
+    /// Value: list of texts. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// `env`: variables of the program.
+    /// Variables of the program. `holdpoint config` masks the values.
+    ///
+    /// Value: table of texts. Default: none.
     #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// `env_files`: variables of the program, each with the file that has the value.
+    /// Variables of the program, each with the file that has the value.
+    ///
+    /// Value: table of paths. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env_files: BTreeMap<String, PathBuf>,
-    /// `inherit_env`: the variables of this server that the program gets too.
+    /// Variables of holdpoint's own environment that the program gets too. It gets no others.
+    ///
+    /// Value: list of names. Default: `["PATH"]`.
     #[serde(default = "path", deserialize_with = "holdpoint_settings::forms::list")]
     pub inherit_env: Vec<String>,
-    /// `url`: the address of a server that is reached over HTTP.
+    /// Address of the server, as `http_tools.url`.
+    ///
+    /// Value: URL. Default: required, or `command`.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// `headers`: headers of each request. A value may name who calls, as in `{user_id}`.
+    /// Headers of each request. A value may have placeholders of the caller, such as `{user_id}`
+    /// ([tools.md](tools.md#who-calls)). `holdpoint config` masks the values.
+    ///
+    /// Value: table of texts. Default: none.
     #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// `header_files`: headers of each request, each with the file that has the value.
+    /// Headers of each request, each with the file that has the value.
+    ///
+    /// Value: table of paths. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub header_files: BTreeMap<String, PathBuf>,
-    /// `oauth`: how holdpoint gets access tokens for a server that is reached over HTTP.
+    /// How holdpoint gets access tokens for the server, see below.
+    ///
+    /// Value: section, with `url`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<McpOauth>,
-    /// `tools`: the tools that the model may call, by their names at the server. Default: all.
+    /// Tools that the model may call, by their names at the server. A name that is added later is a new tool, which
+    /// asks until its [definition](tools.md#pinned-definitions) is accepted.
+    ///
+    /// Value: list of names. Default: absent: all.
     #[serde(
         default,
         deserialize_with = "holdpoint_settings::forms::some_list",
         skip_serializing_if = "Option::is_none"
     )]
     pub tools: Option<Vec<String>>,
-    /// `require_approval`: the tools whose calls a person has to approve. Default: all.
+    /// Tools whose calls need an approval. Needs `tools`. The policy can change the answer ([policy.md](policy.md)).
+    ///
+    /// Value: list of names, all of them in `tools`. Default: absent: all.
     #[serde(
         default,
         deserialize_with = "holdpoint_settings::forms::some_list",
         skip_serializing_if = "Option::is_none"
     )]
     pub require_approval: Option<Vec<String>>,
-    /// `timeout`: how long the server has to answer. At most `tools.timeout`.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// Time that the server has to answer, or to report progress ([tools.md](tools.md#the-connection)). After it the
+    /// outcome is unknown.
+    ///
+    /// Value: duration, more than 0, at most `tools.timeout`. Default: `60s`, or `tools.timeout` if that is shorter.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub timeout: Option<Duration>,
-    /// `protocol`: the versions of the protocol that holdpoint uses. Default: the newest that the server has.
+    /// Versions of the protocol: those up to 2025-11-25, which have sessions, or 2026-07-28.
+    ///
+    /// Value: `legacy`, `newest`. Default: the newest that the server has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<McpProtocol>,
-    /// `identity`: whether each call names its user and its conversation.
+    /// Whether each call names its user and its conversation ([tools.md](tools.md#who-calls)).
+    ///
+    /// Value: switch. Default: `false`.
     #[serde(default)]
     pub identity: bool,
-    /// `start_timeout`: how long the program of the server may take to start.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// Time that the program has to start. `npx` may download it first.
+    ///
+    /// Value: duration, more than 0, with `command`. Default: `120s`.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub start_timeout: Option<Duration>,
-    /// `result_deadline`: how long a task of the server may take. After it the outcome is unknown.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// Time that a [task](tools.md#tasks) of the server, or a call with [rounds](tools.md#rounds), may take. After it
+    /// the outcome is unknown.
+    ///
+    /// Value: duration, more than 0. Default: `24h`.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub result_deadline: Option<Duration>,
-    /// `risk`: the risk of a call, shown to the approver. Defaults to high if a person has to approve, else low.
+    /// Risk of a call, for the approver.
+    ///
+    /// Value: `low`, `medium`, `high`. Default: `high` for tools that ask, else `low`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<ToolRisk>,
 }
@@ -107,7 +159,7 @@ pub enum McpProtocol {
 }
 
 /// How a server is reached.
-pub(crate) enum Reached {
+pub(crate) enum McpTransport {
     /// A child process, with its whole environment.
     Process {
         /// The program.
@@ -163,15 +215,15 @@ impl McpServer {
     }
 
     /// Returns how the server is reached, with the values of the files.
-    pub(crate) fn reached(&self, key: &str) -> Result<Reached, ConfigError> {
+    pub(crate) fn transport(&self, key: &str) -> Result<McpTransport, ConfigError> {
         if let Some(command) = self.command.clone() {
             let mut env: BTreeMap<String, OsString> = environment::inherited(&self.inherit_env);
             let own = with_files(&format!("{key}.env_files"), &self.env, &self.env_files)?;
             env.extend(own.iter().map(|(name, value)| (name.clone(), OsString::from(value))));
             let secrets = own.into_values().collect();
-            return Ok(Reached::Process { command, args: self.args.clone(), env, secrets });
+            return Ok(McpTransport::Process { command, args: self.args.clone(), env, secrets });
         }
-        Ok(Reached::Http { url: self.url.clone().unwrap_or_default() })
+        Ok(McpTransport::Http { url: self.url.clone().unwrap_or_default() })
     }
 
     /// Returns the headers of each request, with the values of the files as they are now. Placeholders stay as they are.

@@ -14,24 +14,38 @@ const ONE_SECRET: &str = "expected either this or client_secret_file, and not bo
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpOauth {
-    /// `client_id`: the name of holdpoint at the issuer.
+    /// Name of holdpoint at the issuer.
+    ///
+    /// Value: text. Default: required.
     pub client_id: String,
-    /// `client_secret`: the secret of holdpoint at the issuer.
+    /// Secret of holdpoint at the issuer. `holdpoint config` masks it.
+    ///
+    /// Value: text. Default: required, or `client_secret_file`.
     #[serde(default, serialize_with = "shown::secret", skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretString>,
-    /// `client_secret_file`: the file with the secret.
+    /// File that contains `client_secret`. It is read for each token.
+    ///
+    /// Value: path. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret_file: Option<PathBuf>,
-    /// `scope`: the scopes of a token, separated by spaces. Default: those that the server names.
+    /// Scopes of a token, with spaces between.
+    ///
+    /// Value: text. Default: those that the server names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// `resource`: the server for which a token is (RFC 8707). Default: as the server names itself.
+    /// Server for which a token is (RFC 8707).
+    ///
+    /// Value: URI. Default: as the server names itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// `issuer`: the issuer that gets the secret. Default: the one that the server names first.
+    /// Issuer that gets the secret.
+    ///
+    /// Value: URL. Default: the one that the server names first.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// `token_url`: the address that gives tokens, for an issuer without metadata.
+    /// Address that gives tokens, for an issuer without metadata. Excludes `issuer`.
+    ///
+    /// Value: URL. Default: that of the issuer's metadata.
     #[serde(default, serialize_with = "shown::url", skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
 }

@@ -13,25 +13,38 @@ use std::time::Duration;
 /// `[tools]`
 #[derive(Debug, Clone, Serialize)]
 pub struct Tools {
-    /// `demo`: whether the server has the demo tools.
+    /// Whether the server has the [demo tools](tools.md#demo-tools).
+    ///
+    /// Value: switch. Default: `true`.
     pub demo: bool,
-    /// `files_dir`: the folder of the demo tools, created if it does not exist.
+    /// Folder of the demo tools, created if absent.
+    ///
+    /// Value: path. Default: `holdpoint-files`.
     pub files_dir: PathBuf,
-    /// `timeout`: the longest execution of a tool. After it the call is cancelled.
+    /// Longest execution of a tool. After it the call is cancelled. Also the longest `verify`.
+    ///
+    /// Value: duration. Default: `60s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub timeout: Duration,
-    /// `timeout_max`: the longest execution of a tool that reports progress. Each report begins `timeout` again.
+    /// Longest execution of a tool of an MCP server that reports progress. Each report begins `timeout` again.
+    ///
+    /// Value: duration, at least `timeout`. Default: `10m`, or `timeout` if that is longer.
     #[serde(with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
     pub timeout_max: Option<Duration>,
-    /// `cancel_grace`: how long the tool of a cancelled call may take to return. After it the outcome is
-    /// unknown.
+    /// Time that a cancelled tool has to return. After it the call is `interrupted`.
+    ///
+    /// Value: duration. Default: `5s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub cancel_grace: Duration,
-    /// `preview_timeout`: the longest preview of a call. The call is held after it, with or without a preview.
+    /// Longest [preview](tools.md#previews) of a call. The hold waits for it.
+    ///
+    /// Value: duration, more than 0, at most `30s`. Default: `5s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub preview_timeout: Duration,
-    /// `repair`: whether arguments that do not fit the schema of their tool are repaired before a call is judged: `null`
-    /// for an optional field is left out, and a text in which the list or the object is that is expected is read.
+    /// Whether arguments that do not fit the schema of their tool are [repaired](tools.md#repaired-inputs) before the
+    /// call is judged.
+    ///
+    /// Value: switch. Default: `false`.
     pub repair: bool,
     /// `[tools.<name>]`: the settings of one tool. Every other key of the section is the name of a tool.
     #[serde(flatten)]
@@ -64,21 +77,33 @@ const APPROVALS_MAX: u8 = 10;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolRules {
-    /// `run_roles`: the tool runs only on behalf of users with one of these roles. Without this key it runs
-    /// for all users.
+    /// Roles for which the tool runs. For other users the tool does not exist.
+    ///
+    /// Value: list of roles, not empty. Default: absent: all users.
     #[serde(deserialize_with = "some_roles", skip_serializing_if = "Vec::is_empty")]
     pub run_roles: Vec<String>,
-    /// `approve_roles`: the roles that may decide calls of the tool, besides the user of the thread.
+    /// Roles whose holders may decide calls of other users. Without them only the user of the thread decides.
+    ///
+    /// Value: list of roles. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub approve_roles: Vec<String>,
-    /// `other_person`: whether the user of the thread may only reject calls of the tool.
+    /// Whether the user of the thread may only reject. Needs `approve_roles`.
+    ///
+    /// Value: switch. Default: `false`.
     pub other_person: bool,
-    /// `approvals`: how many people must approve the same inputs before a call runs. One rejection rejects
-    /// the call.
+    /// Number of different people whose approvals of the same inputs the call needs. One rejection rejects the call.
+    /// More than 1 needs `approve_roles` and `auth.mode = "jwt"`.
+    ///
+    /// Value: integer, 1 to 10. Default: `1`.
     pub approvals: u8,
-    /// `answers`: how many people an answer to a request of the tool needs, while a held call runs.
+    /// How many people an answer to a [request of the tool](tools.md#forms) needs while a held call runs: as many as
+    /// `approvals`, or one.
+    ///
+    /// Value: `quorum`, `one`. Default: `quorum`.
     pub answers: Answers,
-    /// `exact_numbers`: replaces `approval.exact_numbers` for calls of the tool.
+    /// What happens to held calls with numbers that a page cannot show; see [tools.md](tools.md#exact-numbers).
+    ///
+    /// Value: `require`, `allow`. Default: `approval.exact_numbers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_numbers: Option<ExactNumbers>,
 }

@@ -12,11 +12,17 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerTool {
-    /// `name`: the name by which the model calls the tool, and by which workers claim its calls.
+    /// Name by which the model calls the tool and workers claim its calls, and of its settings in `[tools.<name>]`.
+    ///
+    /// Value: 1 to 64 of `a-z A-Z 0-9 _ -`, unique. Default: required.
     pub name: String,
-    /// `description`: what the tool does, for the model and the approver.
+    /// What the tool does. The model and the approver read it.
+    ///
+    /// Value: text. Default: required.
     pub description: String,
-    /// `input_schema`: the JSON Schema of the inputs. A table, or JSON in one string.
+    /// JSON Schema of the inputs, of an object. If it says nothing about further inputs, it allows none.
+    ///
+    /// Value: table. Default: required, or `input_schema_file`.
     #[serde(
         default,
         deserialize_with = "holdpoint_settings::forms::sorted_table",
@@ -24,23 +30,39 @@ pub struct WorkerTool {
         skip_serializing_if = "Map::is_empty"
     )]
     pub input_schema: Map<String, Value>,
-    /// `input_schema_file`: the file with this schema, as JSON.
+    /// File with the schema, as JSON.
+    ///
+    /// Value: path. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema_file: Option<PathBuf>,
-    /// `hil`: whether a person has to approve each call.
+    /// Whether each call needs an approval. The policy can change the answer ([policy.md](policy.md)).
+    ///
+    /// Value: switch. Default: `true`.
     #[serde(default = "yes")]
     pub hil: bool,
-    /// `risk`: the risk of a call, shown to the approver. Defaults to high if a person has to approve, else low.
+    /// Risk of a call, for the approver.
+    ///
+    /// Value: `low`, `medium`, `high`. Default: `high` if `hil`, else `low`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<ToolRisk>,
-    /// `headline`: the question to the approver, as `Delete {path}?`.
+    /// Question to the approver, with inputs in it ([Headlines](tools.md#headlines)).
+    ///
+    /// Value: text. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<String>,
-    /// `idempotent`: whether a repeated execution has no further effect. Only such a call is handed out again.
+    /// Whether a repeated execution has no further effect. Only then is a call handed out again.
+    ///
+    /// Value: switch. Default: `false`.
     #[serde(default)]
     pub idempotent: bool,
-    /// `timeout`: the longest execution of a call, if it is not `tools.timeout`.
-    #[serde(default, with = "holdpoint_settings::forms::some_duration", skip_serializing_if = "Option::is_none")]
+    /// Longest execution of a call. No renewal of its lease goes beyond it.
+    ///
+    /// Value: duration, more than 0. Default: `tools.timeout`.
+    #[serde(
+        default,
+        with = "holdpoint_settings::forms::some_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub timeout: Option<Duration>,
 }
 

@@ -14,15 +14,17 @@ use crate::layout;
 const README_LINES: usize = 150;
 
 /// Where the test programs of the paths in `docs/invariants.md` and `docs/threats.md` have their sources.
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 11] = [
     ("it", "tests/it"),
     ("holdpoint", "src"),
     ("holdpoint_core", "crates/holdpoint-core/src"),
     ("holdpoint_egress", "crates/holdpoint-egress/src"),
     ("holdpoint_metrics", "crates/holdpoint-metrics/src"),
     ("holdpoint_models", "crates/holdpoint-models/src"),
+    ("holdpoint_settings", "crates/holdpoint-settings/src"),
     ("holdpoint_store", "crates/holdpoint-store/src"),
     ("holdpoint_stream", "crates/holdpoint-stream/src"),
+    ("holdpoint_terminal", "crates/holdpoint-terminal/src"),
     ("torture", "torture/src"),
 ];
 

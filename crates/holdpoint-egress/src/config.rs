@@ -11,19 +11,21 @@ use url::{Host, Url};
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Egress {
-    /// `allow`: the addresses, networks and host names that tools may be at, besides public addresses with
-    /// `https`.
+    /// What tools may be at besides public addresses with `https`: `127.0.0.1`, `10.0.0.0/8`, `::1`,
+    /// `tools.internal`.
+    ///
+    /// Value: list of addresses, networks and host names. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub allow: Vec<String>,
 }
 
 /// An entry of `allow`.
-enum Entry {
+enum AllowedTarget {
     Network(IpNet),
     Host(String),
 }
 
-impl Entry {
+impl AllowedTarget {
     fn of(text: &str) -> Option<Self> {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Some(Self::Network(address.to_canonical().into()));
@@ -49,7 +51,7 @@ impl Egress {
     /// # Errors
     /// The first value that is not allowed.
     pub fn check(&self) -> Result<(), ConfigError> {
-        match self.allow.iter().find(|text| Entry::of(text).is_none()) {
+        match self.allow.iter().find(|text| AllowedTarget::of(text).is_none()) {
             Some(text) => {
                 let expected =
                     "expected addresses, networks or host names, as 127.0.0.1, 10.0.0.0/8 or tools.internal";
@@ -59,15 +61,15 @@ impl Egress {
         }
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.allow.iter().filter_map(|text| Entry::of(text))
+    fn entries(&self) -> impl Iterator<Item = AllowedTarget> {
+        self.allow.iter().filter_map(|text| AllowedTarget::of(text))
     }
 
     /// Returns the allowed addresses and networks.
     fn networks(&self) -> Vec<IpNet> {
         let networks = self.entries().filter_map(|entry| match entry {
-            Entry::Network(network) => Some(network),
-            Entry::Host(_) => None,
+            AllowedTarget::Network(network) => Some(network),
+            AllowedTarget::Host(_) => None,
         });
         networks.collect()
     }
@@ -75,8 +77,8 @@ impl Egress {
     /// Returns the allowed host names.
     fn hosts(&self) -> Vec<String> {
         let hosts = self.entries().filter_map(|entry| match entry {
-            Entry::Host(name) => Some(name),
-            Entry::Network(_) => None,
+            AllowedTarget::Host(name) => Some(name),
+            AllowedTarget::Network(_) => None,
         });
         hosts.collect()
     }

@@ -18,39 +18,66 @@ const CONTEXT_TOKENS_MIN: u64 = 1024;
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// `provider`: the protocol of the model's server, or the demo model.
+    /// Protocol of the model's server; see the next table.
+    ///
+    /// Value: `scripted`, `openai`, `openai-responses`, `anthropic`, `gemini`, `ollama`. Default: `scripted`.
     pub provider: Provider,
-    /// `name`: the name of the model at its provider.
+    /// Name of the model at the provider. Required except for `scripted`.
+    ///
+    /// Value: text. Default: none.
     pub name: Option<String>,
-    /// `base_url`: the address of the model's server, with its `/v1`. Defaults to the provider's own address.
-    /// `openai` has no default, because many servers use this protocol.
+    /// Address of the model's server, with its `/v1`. Required for `openai`. A query, a fragment, a user name or a
+    /// password is an error.
+    ///
+    /// Value: URL. Default: the provider's.
     #[serde(serialize_with = "shown::url")]
     pub base_url: Option<String>,
-    /// `api_key`: the key for the provider.
+    /// Key for the provider.
+    ///
+    /// Value: text, or a file. Default: none.
     #[serde(serialize_with = "shown::secret")]
     pub api_key: Option<SecretString>,
-    /// `allow_insecure`: whether the server may send the key unencrypted to another machine, to a `base_url`
-    /// with `http`.
+    /// Whether the server may send `api_key` over `http://` to another machine.
+    ///
+    /// Value: switch. Default: `false`.
     pub allow_insecure: bool,
-    /// `system_prompt`: the instructions of the operator to the model.
+    /// Instructions to the model, sent with every request. A sub-agent's `INSTRUCTIONS` replace them.
+    ///
+    /// Value: text. Default: none.
     pub system_prompt: Option<String>,
-    /// `max_steps`: model calls in one answer that may call tools. One more follows, which may not.
+    /// Model calls in one answer that may call tools. One more follows, with the same tools and without the
+    /// permission to call them. If the model still asks for tools, the run fails with `step_limit`.
+    ///
+    /// Value: integer. Default: `10`.
     pub max_steps: usize,
-    /// `context_tokens`: the most tokens of a request. A longer conversation is shortened. By default only the refusals of
-    /// the model's server set a limit.
+    /// Most tokens of a request; a longer conversation is [shortened](protocol.md#long-conversations). Leave room for
+    /// the answer: for a model with 128,000 tokens, 110,000. Without it only a refusal of the model's server shortens
+    /// a conversation.
+    ///
+    /// Value: integer, at least 1024. Default: none.
     pub context_tokens: Option<u64>,
-    /// `first_byte_timeout`: the longest wait for the start of an answer.
+    /// Longest wait for the first event of an answer. A reasoning model can think for minutes before it. Pages get
+    /// [keep-alives](protocol.md) meanwhile.
+    ///
+    /// Value: duration. Default: `600s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub first_byte_timeout: Duration,
-    /// `idle_timeout`: the longest pause within an answer.
+    /// Longest wait between two events of an answer.
+    ///
+    /// Value: duration. Default: `60s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub idle_timeout: Duration,
-    /// `retries`: further attempts while the model is unavailable. The server retries only before it emits a
-    /// part of the answer.
+    /// Further attempts while the model is unavailable.
+    ///
+    /// Value: integer, 0 to 10. Default: `3`.
     pub retries: u32,
-    /// `options`: fields that are added to the body of each request, or that replace fields of holdpoint,
-    /// such as the settings of reasoning or a temperature. A table, or JSON in one string.
-    #[serde(deserialize_with = "holdpoint_settings::forms::table_or_json", serialize_with = "shown::table_or_json")]
+    /// Fields added to the body of each request, or put in place of holdpoint's.
+    ///
+    /// Value: table. Default: empty.
+    #[serde(
+        deserialize_with = "holdpoint_settings::forms::table_or_json",
+        serialize_with = "shown::table_or_json"
+    )]
     pub options: Map<String, Value>,
 }
 

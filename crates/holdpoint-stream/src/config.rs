@@ -9,9 +9,15 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stream {
-    /// `default_ui_dialect`: the dialect for a page of AI SDK 5 or later that names none.
+    /// Dialect for pages of AI SDK 5 or later that name none. `ui-v6` serves AI SDK 6 and 7; `ui-v7` serves AI SDK 7
+    /// alone and also reports decisions made elsewhere. With `ui-v6`, the first held call for such a page is logged.
+    /// See [pages.md](pages.md).
+    ///
+    /// Value: `ui-v6`, `ui-v5`, `ui-v7`. Default: `ui-v6`.
     pub default_ui_dialect: UiDialect,
-    /// `keep_alive`: the silence after which a stream sends a keep-alive. Zero sends none.
+    /// Silence after which a stream sends a keep-alive. `0s` sends none.
+    ///
+    /// Value: duration. Default: `15s`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub keep_alive: Duration,
 }

@@ -30,59 +30,106 @@ const OWN_PARAMETERS: [&str; 7] = [
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// `mode`: how callers authenticate.
+    /// `none`: every caller is the user `local` of the tenant `default`. `jwt`: every request carries a bearer token.
+    ///
+    /// Value: `none`, `jwt`. Default: `none`.
     pub mode: AuthMode,
-    /// `allow_insecure`: whether mode `none` may serve other machines.
+    /// Whether mode `none` may serve other machines.
+    ///
+    /// Value: switch. Default: `false`.
     pub allow_insecure: bool,
-    /// `secret`: the key of HS256, at least 32 bytes. Excludes `jwks_url`.
+    /// Key for HS256. Exactly one of `secret` and `jwks_url` in mode `jwt`.
+    ///
+    /// Value: text, at least 32 bytes, or a file. Default: none.
     #[serde(serialize_with = "shown::secret")]
     pub secret: Option<SecretString>,
-    /// `jwks_url`: the address of the issuer's keys (RFC 7517), for RS, PS and ES with 256 and 384 bits, RS512, PS512
-    /// and EdDSA. `https`, or `http` on this machine.
+    /// Address of the issuer's keys, for RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA. A key
+    /// without `alg` checks all algorithms of its kind. `https://`, or `http://` on this machine.
+    ///
+    /// Value: URL. Default: none.
     #[serde(serialize_with = "shown::url")]
     pub jwks_url: Option<String>,
-    /// `issuer`: the required value of `iss`.
+    /// Required value of `iss`. Required in mode `jwt`.
+    ///
+    /// Value: text. Default: none.
     pub issuer: Option<String>,
-    /// `audience`: the required value or element of `audience_claim`.
+    /// Required value or element of `audience_claim`. Required in mode `jwt`.
+    ///
+    /// Value: text. Default: none.
     pub audience: Option<String>,
-    /// `audience_claim`: the claim that names the audience of access tokens, such as `client_id` for an issuer whose
-    /// access tokens have no `aud`.
+    /// Claim that names the audience of access tokens: `client_id` for AWS Cognito, whose access tokens have no
+    /// `aud`. With another claim than `aud` the server does not read `aud`. ID tokens have `aud`.
+    ///
+    /// Value: text. Default: `aud`.
     pub audience_claim: String,
-    /// `user_claim`: the claim that names the user.
+    /// Claim with the user's name.
+    ///
+    /// Value: text. Default: `sub`.
     pub user_claim: String,
-    /// `tenant_claim`: the claim that names the tenant.
+    /// Claim with the tenant's name.
+    ///
+    /// Value: text. Default: `tenant`.
     pub tenant_claim: String,
-    /// `default_tenant`: the tenant of a token that names none. Without this key the server refuses such a
-    /// token.
+    /// Tenant of tokens without `tenant_claim`. Without the key, such tokens get 401.
+    ///
+    /// Value: text, 1 to 256 characters. Default: none.
     pub default_tenant: Option<String>,
-    /// `roles_claim`: the claim with the roles, as a list, as words separated by spaces, or as the keys of an object of
-    /// objects. A value that begins with `/` is a JSON pointer (RFC 6901), as in `/realm_access/roles`.
+    /// Claim with the roles: a list, words separated by spaces, or an object of objects, whose keys are the roles
+    /// (Zitadel: `urn:zitadel:iam:org:project:roles`). A value that begins with `/` is a JSON pointer, as in
+    /// `/realm_access/roles`. An item of the list that is no role is left out.
+    ///
+    /// Value: text. Default: `roles`.
     pub roles_claim: String,
-    /// `roles_key`: the field with the name of a role, for an issuer whose roles are objects.
+    /// Field with the name of a role, where `roles_claim` is a list of objects, as in `[{"name": "clerk"}]`. Without
+    /// it a token with such roles is refused.
+    ///
+    /// Value: text. Default: none.
     pub roles_key: Option<String>,
-    /// `operator_roles`: the roles of operators. An operator may loosen the policy of a session.
+    /// Roles of operators: they see all calls of their tenant, may loosen a session's policy, resolve interrupted
+    /// calls, and see and enable the webhooks and recipients of their tenant.
+    ///
+    /// Value: list of roles. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub operator_roles: Vec<String>,
-    /// `accept_roles`: the roles that accept definitions of MCP tools, for all tenants. Default: `operator_roles`.
+    /// Roles that accept [definitions](tools.md#pinned-definitions) of MCP tools, which holds for all tenants. Set it
+    /// if operators of one tenant must not decide for another.
+    ///
+    /// Value: list of roles. Default: those of `operator_roles`.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub accept_roles: Vec<String>,
-    /// `worker_roles`: the roles of workers. A worker claims and settles calls of `[[worker_tools]]`.
+    /// Roles of workers: they claim and settle calls of `worker_tools` in their tenant, and have no other right.
+    /// Required in mode `jwt` with `worker_tools`.
+    ///
+    /// Value: list of roles. Default: none.
     #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub worker_roles: Vec<String>,
-    /// `client_id`: the name of the server at the issuer, as a public client. With it people sign in to the
-    /// console. Needs `jwks_url` and `server.public_url`.
+    /// Name of the server at the issuer, as a public client, for the [sign-in](approvers.md#sign-in) to the console.
+    /// Needs mode `jwt` with `jwks_url`, an `issuer` that is an address, and `server.public_url` with `https://`, or
+    /// `http://` on this machine.
+    ///
+    /// Value: text. Default: none.
     pub client_id: Option<String>,
-    /// `sign_in_params`: further parameters of the authorization request, such as `scope`, `resource` or
-    /// `audience`.
+    /// Further parameters of the authorization request, such as `scope` (default `openid`), `resource` or `audience`.
+    /// `resource` is also in the requests for tokens.
+    ///
+    /// Value: table of texts. Default: none.
     pub sign_in_params: BTreeMap<String, String>,
-    /// `session_key`: the key with which the server encrypts the tokens of sign-ins in the database, at least 32 bytes,
-    /// the same for all servers. With it a session at the console outlives the access token. Needs `client_id`.
+    /// With it a session at the console [outlives the access token](approvers.md#sessions-that-the-server-keeps): the
+    /// server keeps the tokens of sign-ins in the database, encrypted with this key. The same for all servers of a
+    /// database. Needs `client_id`.
+    ///
+    /// Value: text, at least 32 bytes, or a file. Default: none.
     #[serde(serialize_with = "shown::secret")]
     pub session_key: Option<SecretString>,
-    /// `session_from`: what names the person of a session that the server keeps.
+    /// What names the person of a session that the server keeps, and their roles: the access token, which is a JWT
+    /// for `audience`; the ID token; or the answer of the issuer about the access token (RFC 7662). The last two are
+    /// for issuers with opaque access tokens, and need `session_key`.
+    ///
+    /// Value: `access-token`, `id-token`, `introspection`. Default: `access-token`.
     pub session_from: SessionFrom,
-    /// `session_max`: how long a session lasts that the server keeps with `session_key`. After it the person signs in
-    /// again.
+    /// How long a session lasts that the server keeps. After it the person signs in again.
+    ///
+    /// Value: duration, `60s` to `90d`. Default: `24h`.
     #[serde(with = "holdpoint_settings::forms::duration")]
     pub session_max: Duration,
 }

@@ -1,5 +1,6 @@
 //! Configuration from the file, the environment and flags. Errors name the key and hide secrets.
 
+mod defaults;
 mod wrong_values;
 
 use crate::support::{Process, Upstream};

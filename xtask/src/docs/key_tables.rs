@@ -210,8 +210,9 @@ mod tests {
     #[test]
     fn a_row_is_made_of_the_comment_of_a_field() {
         let sources = [SECTION.to_owned(), "pub struct A { pub b: u8 }".to_owned()];
-        let rows_of =
-            |table: &str, header: &str| rows(&sources, table, &[header, ""]).map_err(|error| format!("{error:#}"));
+        let rows_of = |table: &str, header: &str| {
+            rows(&sources, table, &[header, ""]).map_err(|error| format!("{error:#}"))
+        };
         let wait = "| `wait` | duration, more than 0 | `5s` | Longest wait, in all. More of it. |\n";
         let password = "| `password` | text | this or `password_file` | Password. |\n\
                         | `password_file` | path | this or `password` | File that contains `password`. |\n";
@@ -220,14 +221,19 @@ mod tests {
         assert_eq!(rows_of("A until wait", four), Ok(wait.to_owned()));
         assert_eq!(rows_of("A from password", four), Ok(password.to_owned()));
         let three = rows_of("A until wait", "| key | type | meaning |");
-        assert_eq!(three, Ok("| `wait` | duration, more than 0 | Longest wait, in all. More of it. |\n".to_owned()));
+        assert_eq!(
+            three,
+            Ok("| `wait` | duration, more than 0 | Longest wait, in all. More of it. |\n".to_owned())
+        );
         assert!(rows_of("A until nothing", four).unwrap_err().contains("nothing"));
         assert!(rows_of("B", four).unwrap_err().contains("found 0"));
     }
 
     #[test]
     fn a_comment_without_a_value_is_a_fault() {
-        let fault = section_of(&[SECTION.replace("Value: text", "A text")], "A").and_then(|it| keys(&it)).unwrap_err();
+        let fault = section_of(&[SECTION.replace("Value: text", "A text")], "A")
+            .and_then(|it| keys(&it))
+            .unwrap_err();
         assert!(format!("{fault:#}").contains("the comment of password"), "{fault:#}");
     }
 }
