@@ -8,7 +8,7 @@ use crate::agent::{Agent, Executor, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
-use crate::config::{ApprovalMode, AuthMode, Config, Provider};
+use crate::config::{ApprovalMode, AuthMode, Config, Database, Provider};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::feed::Feed;
 use crate::http::Scrape;
@@ -87,9 +87,7 @@ pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppEr
 /// # Errors
 /// The in-memory database cannot be opened.
 pub async fn document(full: bool) -> Result<String, AppError> {
-    let mut config = Config::default();
-    config.database.url = "sqlite::memory:".into();
-    config.database.max_connections = 1;
+    let config = Config { database: Database::in_memory(), ..Config::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new([], 0.0);
     let store = connect(&config, clock.clone(), metrics.clone()).await?;
@@ -148,9 +146,7 @@ async fn up_to_date(config: &Config) -> Result<Store, AppError> {
 }
 
 async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Store, AppError> {
-    let database = &config.database;
-    let url = database.url.expose_secret();
-    let connected = Store::connect(url, &database.schema, database.max_connections, clock, metrics).await;
+    let connected = Store::connect(&config.database, clock, metrics).await;
     connected.map_err(|error| database_error(config, &error))
 }
 
@@ -340,8 +336,7 @@ impl App {
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(approvals.clone().run_claims());
         app.tasks.spawn(async move { approvals.run_sweeper(every).await });
-        let (feed, database) = (app.api.feed.clone(), &app.config.database);
-        let hints = Notifications::at(&database.url, database.direct_url.as_ref(), &database.schema);
+        let (feed, hints) = (app.api.feed.clone(), Notifications::of(&app.config.database));
         app.tasks.spawn(async move { feed.run_sequencer(hints).await });
         let chat = app.api.chat.clone();
         app.tasks.spawn(async move { chat.run_resumer(every).await });

@@ -97,15 +97,11 @@ mod entropy;
 mod feed;
 mod http;
 mod http_tools;
-mod keyboard;
 mod mcp;
 mod operator;
 mod rate_limit;
 mod startup;
 pub mod telemetry;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod terminal;
 pub mod tools;
 
 pub use approvals::handlers;

@@ -10,7 +10,7 @@ use holdpoint::app::{
 use holdpoint::config::{Client, ClientFlags, Config, Flags};
 use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
-use holdpoint::terminal::{self, Failure, Found, List, Resolve};
+use holdpoint_terminal::{self as terminal, Failure, FoundOutcome, List, Resolve};
 use humantime_serde::re::humantime;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
@@ -363,12 +363,12 @@ async fn resolve(
     config: &Config,
     tool_call_id: &str,
     by: &str,
-    found: &Found,
+    found: &FoundOutcome,
     reason: Option<&str>,
 ) -> anyhow::Result<()> {
     let finding = match found {
-        Found { failed: Some(why), .. } => Finding::Failed(why.clone()),
-        Found { succeeded, .. } => Finding::Succeeded(succeeded.clone().unwrap_or_default()),
+        FoundOutcome { failed: Some(why), .. } => Finding::Failed(why.clone()),
+        FoundOutcome { succeeded, .. } => Finding::Succeeded(succeeded.clone().unwrap_or_default()),
     };
     app::operator(config).await?.resolve(tool_call_id, by, &finding, reason).await?;
     let state = if matches!(finding, Finding::Failed(_)) { "failed" } else { "succeeded" };

@@ -1,6 +1,5 @@
 //! The endpoints of a server, as the configuration describes them.
 
-use super::tools::reach;
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::config::{Config, ConfigError};
@@ -31,5 +30,5 @@ pub(super) fn prepare(
         metrics: metrics.clone(),
         form: http::public_form,
     };
-    Deliveries::new(config, &reach(config), parts).map(Arc::new)
+    Deliveries::new(config, &config.egress.reach(), parts).map(Arc::new)
 }

@@ -14,7 +14,6 @@ use crate::tools::{ToolRegistry, ToolSpec};
 #[cfg(feature = "mcp")]
 use futures::{FutureExt, future::BoxFuture};
 use holdpoint_core::clock::SystemClock;
-use holdpoint_egress::Reach;
 use std::sync::Arc;
 
 /// Returns the demo tools, on the folder that the configuration names.
@@ -46,7 +45,7 @@ pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     if config.tools.demo {
         registry = demo_tools(config)?;
     }
-    let reach = reach(config);
+    let reach = config.egress.reach();
     for (index, tool) in config.http_tools.iter().enumerate() {
         let (name, entry) = (&tool.name, tool);
         let tool = HttpTool::new(config, index, entry, &reach, Arc::new(SystemClock))?;
@@ -82,16 +81,11 @@ pub(super) fn mcp_servers(
     api: &Api,
     tasks: &Tasks,
 ) -> Result<Vec<BoxFuture<'static, ()>>, ConfigError> {
-    let reach = reach(config);
+    let reach = config.egress.reach();
     let work = |(index, server)| {
         let (tools, store) = (api.tools.clone(), api.store.clone());
         let server = mcp::Server::new(config, index, server, &reach, tools, store)?;
         Ok(server.run(tasks.clone()).boxed())
     };
     config.mcp.iter().enumerate().map(work).collect()
-}
-
-/// Returns the addresses that requests to services may reach.
-pub(super) fn reach(config: &Config) -> Reach {
-    Reach::new(config.egress.networks(), config.egress.hosts())
 }

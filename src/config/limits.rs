@@ -9,70 +9,123 @@ const AGENT_DEPTH: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 /// The default of `agents_per_run`.
 const AGENTS_PER_RUN: NonZeroU32 = NonZeroU32::MIN.saturating_add(15);
 
-/// `[limits]`
+/// `[limits]`: sizes and counts, and from `requests_per_minute` on the counted limits. Of those `0` means no limit, and in
+/// mode `none` an absent key means no limit as well.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// `body_bytes`: the longest request body.
+    /// Longest request body, and longest WebSocket message. 413 `body_too_large`.
+    ///
+    /// Value: bytes. Default: `262144`.
     pub body_bytes: usize,
-    /// `chat_body_bytes`: the longest body of a chat request. Pages post their whole conversation in it.
+    /// Longest body of the chat routes, where pages post their whole conversation. 413 `body_too_large`.
+    ///
+    /// Value: bytes. Default: `16777216`.
     pub chat_body_bytes: usize,
-    /// `bodies_in_flight_bytes`: the sum of all bodies that one process reads or has yet to parse. One user has
-    /// at most a quarter of it.
+    /// All bodies that a process reads or has yet to parse. 503 `unavailable`; 429 `rate_limited` for one user beyond
+    /// a quarter of it. At least four times the longest body. See [http.md](http.md#bytes-in-flight).
+    ///
+    /// Value: bytes. Default: `134217728`.
     pub bodies_in_flight_bytes: usize,
-    /// `answers_in_flight_bytes`: the sum of all answers of one process that their clients have not read. One
-    /// user has at most a quarter of it.
+    /// All answers of a process that their clients have not read. 503 `unavailable`; 429 `rate_limited` for one user
+    /// beyond a quarter of it. At least four times `page_bytes`.
+    ///
+    /// Value: bytes. Default: `134217728`.
     pub answers_in_flight_bytes: usize,
-    /// `message_bytes`: the longest message of a user.
+    /// Longest message of a user. 413 `body_too_large`.
+    ///
+    /// Value: bytes, at least 1. Default: `262144`.
     pub message_bytes: usize,
-    /// `thread_bytes`: the largest size of a thread: texts, arguments and results. A thread of this size
-    /// takes no new message, and a run in it opens no step.
+    /// Texts, inputs and results of a thread. 409 `thread_full`.
+    ///
+    /// Value: bytes, more than `message_bytes`. Default: `67108864`.
     pub thread_bytes: u64,
-    /// `thread_messages`: the most messages of a thread, superseded messages included.
+    /// Messages of a thread, superseded ones included. 409 `thread_full`.
+    ///
+    /// Value: messages, at least 2. Default: `10000`.
     pub thread_messages: u64,
-    /// `page_bytes`: the longest page of a list. An item that is longer has its outputs cut.
+    /// Length of a page of a list. The page ends early, with `has_more`; it has at least one item. A message that is
+    /// longer by itself has its outputs and results cut.
+    ///
+    /// Value: bytes. Default: `4194304`.
     pub page_bytes: usize,
-    /// `args_bytes`: the longest arguments of one call.
+    /// Longest inputs of a call. The call is `invalid`; an edit gets 422.
+    ///
+    /// Value: bytes. Default: `262144`.
     pub args_bytes: usize,
-    /// `result_bytes`: the longest answer of a call for the model. A longer answer is cut and marked.
+    /// Longest output of a call, and longest text about it for the model. Longer ones are cut and end with ` […cut]`.
+    ///
+    /// Value: bytes. Default: `1048576`.
     pub result_bytes: usize,
-    /// `json_depth`: the deepest nesting of arguments.
+    /// Deepest nesting of inputs. The call is `invalid`; an edit gets 422.
+    ///
+    /// Value: levels. Default: `32`.
     pub json_depth: usize,
-    /// `calls_per_step`: the most calls in one answer of the model.
+    /// Calls in one answer of the model. Further calls are `invalid`.
+    ///
+    /// Value: calls. Default: `16`.
     pub calls_per_step: usize,
-    /// `pending_per_thread`: the most pending calls of a thread.
+    /// Pending calls of a thread. Further calls that ask are `invalid`.
+    ///
+    /// Value: calls. Default: `50`.
     pub pending_per_thread: u64,
-    /// `agent_depth`: the deepest nesting of sub-agents. With 1, no sub-agent starts another one.
+    /// Nesting of sub-agents. With `1` no sub-agent begins another. Deeper calls fail.
+    ///
+    /// Value: levels, at least 1. Default: `3`.
     pub agent_depth: NonZeroU32,
-    /// `agents_per_run`: the most sub-agents of one run, nested ones included.
+    /// Sub-agents of one run, nested ones included. Further calls fail.
+    ///
+    /// Value: sub-agents, at least 1. Default: `16`.
     pub agents_per_run: NonZeroU32,
-    /// `batch`: the most new decisions in one request.
+    /// Decisions in one `validate_tools` request, beyond which it gets 400. Of the approvals in one post of a page,
+    /// those beyond stay pending.
+    ///
+    /// Value: decisions. Default: `50`.
     pub batch: usize,
-    /// `stream_buffer_bytes`: how much of a stream the server buffers for one client, approximately.
+    /// How much of a stream the server writes ahead for one client, approximately.
+    ///
+    /// Value: bytes. Default: `1048576`.
     pub stream_buffer_bytes: usize,
-    /// `requests_per_minute`: requests of one user at one process. For this key and the following ones, 0
-    /// means no limit. In mode `none` an absent key means no limit as well.
+    /// Requests of one user at one process.
+    ///
+    /// Value: integer. Default: `600`.
     pub requests_per_minute: Option<u32>,
-    /// `turns_per_minute`: turns of one user at one process.
+    /// Turns of one user at one process.
+    ///
+    /// Value: integer. Default: `60`.
     pub turns_per_minute: Option<u32>,
-    /// `decisions_per_minute`: decisions of one user at one process.
+    /// Decisions of one user at one process. Each decision of a batch counts.
+    ///
+    /// Value: integer. Default: `600`.
     pub decisions_per_minute: Option<u32>,
-    /// `turns_per_user`: concurrent turns of one user, over all processes.
+    /// Turns of one user at once, over all processes.
+    ///
+    /// Value: integer. Default: `10`.
     pub turns_per_user: Option<u32>,
-    /// `turns_per_tenant`: concurrent turns of one tenant, over all processes.
+    /// Turns of one tenant at once, over all processes.
+    ///
+    /// Value: integer. Default: `200`.
     pub turns_per_tenant: Option<u32>,
-    /// `open_requests_per_user`: requests of one user that one process handles at once.
+    /// Requests of one user that one process handles at once, waiting claims of workers and streams that begin included.
+    ///
+    /// Value: integer. Default: `1200`.
     pub open_requests_per_user: Option<u32>,
-    /// `streams_per_user`: concurrent streams of one user at one process.
+    /// Streams of one user at once at one process: turns, events, WebSockets.
+    ///
+    /// Value: integer. Default: `20`.
     pub streams_per_user: Option<u32>,
-    /// `claims_per_user`: claims of workers of one user that wait at one process.
+    /// Claims of workers of one user that wait at once at one process.
+    ///
+    /// Value: integer. Default: `1000`.
     pub claims_per_user: Option<u32>,
-    /// `connections`: open connections of one process. A further connection waits until one closes.
+    /// Open connections of one process. Beyond it new connections wait.
+    ///
+    /// Value: integer. Default: `10000`.
     pub connections: Option<u32>,
-    /// `connections_per_ip`: open connections of one client address at one process. An IPv6 network (/64)
-    /// counts as one address. The server closes further connections at once. The default is no limit in any
-    /// mode: with a TLS proxy in front of the server, all connections come from the address of the proxy, and
-    /// the server does not read the client address from headers.
+    /// Open connections of one client address at one process. Beyond it the server closes new connections at once. An
+    /// IPv6 network (/64) counts as one address.
+    ///
+    /// Value: integer. Default: none in both modes.
     pub connections_per_ip: Option<u32>,
 }
 

@@ -1,6 +1,6 @@
 //! `[log]`: logs and traces.
 
-use super::{ConfigError, shown, wrong};
+use holdpoint_settings::{ConfigError, shown, wrong};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
@@ -9,13 +9,17 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// `format`: the format of log lines. Default: text on a terminal, JSON elsewhere.
-    #[serde(deserialize_with = "super::sources::some_word")]
+    /// Format of log lines, one line per event.
+    ///
+    /// Value: `text`, `json`. Default: `text` if standard error is a terminal, else `json`.
     pub format: Option<LogFormat>,
-    /// `level`: the filter of log lines, in the syntax of `tracing` filters. Default: `info`.
+    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or for example `info,holdpoint=debug`.
+    ///
+    /// Value: a level, or a list of `target=level`. Default: `info`.
     pub level: Option<String>,
-    /// `otlp_endpoint`: the collector of traces, over OTLP by HTTP: `http://collector:4318`. Needs a build
-    /// with the feature `otel`. `OTEL_EXPORTER_OTLP_ENDPOINT` sets the key too.
+    /// Collector for traces, OTLP over HTTP: `http://collector:4318`. Needs a build with the feature `otel`.
+    ///
+    /// Value: URL. Default: none.
     #[serde(serialize_with = "shown::url")]
     pub otlp_endpoint: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! `[server]`: how the server faces the network.
 
-use super::{ConfigError, duration, wrong};
+use holdpoint_settings::{ConfigError, check_duration, wrong};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv6Addr, SocketAddr};
@@ -10,28 +10,44 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// `bind`: the address to listen on. Port 0 takes any free port, and the server prints it.
-    #[serde(deserialize_with = "super::sources::address")]
+    /// Address to listen on. Port `0` takes any free port; the server prints the address. An address beyond loopback
+    /// needs `auth.mode = "jwt"` or `auth.allow_insecure`.
+    ///
+    /// Value: address. Default: `127.0.0.1:8080`.
+    #[serde(deserialize_with = "holdpoint_settings::forms::address")]
     pub bind: SocketAddr,
-    /// `cors_origins`: the other origins whose pages may call, each as browsers write it:
-    /// `https://app.example`.
-    #[serde(deserialize_with = "super::sources::list")]
+    /// Origins whose pages may call the server, each as a browser writes it: `https://app.example`,
+    /// `http://localhost:3000`. Lower case, no path, no `*`, no default port.
+    ///
+    /// Value: list of origins. Default: none.
+    #[serde(deserialize_with = "holdpoint_settings::forms::list")]
     pub cors_origins: Vec<String>,
-    /// `docs`: whether the server serves `/docs`. Default: only on loopback.
+    /// Whether the server offers `/docs`, a page to try the API. Without the console, `/` redirects to it.
+    ///
+    /// Value: switch. Default: `true` if `bind` is loopback, else `false`.
     pub docs: Option<bool>,
-    /// `console`: whether the server serves the console at `/`. Default: not if other machines may call without
-    /// authentication.
+    /// Whether the server offers the [console](approvers.md#console), the page for approvers, at `/`.
+    ///
+    /// Value: switch. Default: `false` if other machines may call without authentication, else `true`.
     pub console: Option<bool>,
-    /// `metrics_bind`: a separate address for `/metrics`. On loopback it answers only to the names of this
-    /// machine. Without this key, `/metrics` is served beside the routes, but only if the server serves only
-    /// this machine.
-    #[serde(deserialize_with = "super::sources::some_address")]
+    /// Separate address for `/metrics`, `/healthz` and `/readyz`. Without the key, `/metrics` is beside the routes,
+    /// but only in mode `none` on loopback without `auth.allow_insecure`.
+    ///
+    /// Value: address. Default: none.
+    #[serde(deserialize_with = "holdpoint_settings::forms::some_address")]
     pub metrics_bind: Option<SocketAddr>,
-    /// `public_url`: the address of the server as services reach it, with the path before the routes if a proxy adds
-    /// one. Services of tools report outcomes there that come later.
+    /// Address of the server as services and browsers reach it, such as `https://chat.example`: `https://` or
+    /// `http://`, with the path that a proxy adds, without a slash at its end. Services of HTTP tools report
+    /// [outcomes that come later](tools.md#outcomes-that-come-later) there; without the key they cannot. Browsers
+    /// come back there after a [sign-in](approvers.md#sign-in).
+    ///
+    /// Value: URL. Default: none.
     pub public_url: Option<String>,
-    /// `grace`: how long a stopping server waits for running work. After it the server abandons the work.
-    #[serde(with = "super::sources::duration")]
+    /// Time that a stopping server gives to running turns and tools. Outcomes still open after it become
+    /// `interrupted`. See [operations.md](operations.md).
+    ///
+    /// Value: duration. Default: `20s`.
+    #[serde(with = "holdpoint_settings::forms::duration")]
     pub grace: Duration,
 }
 
@@ -68,7 +84,7 @@ impl Server {
                             its end, like https://chat.example";
             return wrong("server.public_url", expected);
         }
-        duration("server.grace", self.grace)
+        check_duration("server.grace", self.grace)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rules on the documentation that no other tool checks, and the tables of pages that the code has.
 
+mod key_tables;
 mod route_table;
 
 use std::collections::BTreeSet;
@@ -14,26 +15,30 @@ use crate::layout;
 const README_LINES: usize = 150;
 
 /// Where the test programs of the paths in `docs/invariants.md` and `docs/threats.md` have their sources.
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 11] = [
     ("it", "tests/it"),
     ("holdpoint", "src"),
     ("holdpoint_core", "crates/holdpoint-core/src"),
     ("holdpoint_egress", "crates/holdpoint-egress/src"),
     ("holdpoint_metrics", "crates/holdpoint-metrics/src"),
     ("holdpoint_models", "crates/holdpoint-models/src"),
+    ("holdpoint_settings", "crates/holdpoint-settings/src"),
     ("holdpoint_store", "crates/holdpoint-store/src"),
     ("holdpoint_stream", "crates/holdpoint-stream/src"),
+    ("holdpoint_terminal", "crates/holdpoint-terminal/src"),
     ("torture", "torture/src"),
 ];
 
 /// Writes the tables that are made of the code into their pages.
 pub(crate) fn write(root: &Path) -> Result<()> {
+    key_tables::write(root)?;
     route_table::write(root)
 }
 
 /// Checks the length of the README, the links of all pages, the tests that pages name, the words of comments, the
 /// names of types, and the tables that are made of the code.
 pub(crate) fn check(root: &Path) -> Result<()> {
+    key_tables::check(root)?;
     route_table::check(root)?;
     let mut wrong = Vec::new();
     for page in pages(root)? {

@@ -5,6 +5,7 @@
 
 mod addresses;
 pub mod callback;
+pub mod config;
 mod frames;
 #[cfg(feature = "oauth")]
 mod oauth;

@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+pub mod config;
 pub mod provider;
 pub mod remote;
 pub mod scripted;

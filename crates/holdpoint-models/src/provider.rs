@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Provider {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let known = Self::ALL.map(|provider| format!("`{}`", provider.name)).join(", ");
-        let unknown = || D::Error::custom(format_args!("unknown provider `{name}`, expected one of {known}"));
+        let unknown = || D::Error::custom(format_args!("expected one of {known}, not {name:?}"));
         Self::ALL.into_iter().find(|provider| provider.name == name).ok_or_else(unknown)
     }
 }

@@ -20,6 +20,7 @@
 //!   locks.
 
 mod call;
+pub mod config;
 mod decision;
 mod endpoint;
 mod entity;

@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+pub mod config;
 mod data_v1;
 mod dialect;
 #[cfg(test)]

@@ -12,6 +12,7 @@
 mod closure;
 mod input;
 mod reply;
+#[cfg(feature = "cli")]
 mod terminal;
 
 pub use closure::Closure;
@@ -24,6 +25,7 @@ pub use holdpoint_core::preview::Preview;
 pub use holdpoint_core::tool_request::RequestKind;
 pub use holdpoint_store::permit::Requester;
 pub use input::{InputAnswer, InputRequest};
+#[cfg(feature = "cli")]
 pub use terminal::Terminal;
 
 use crate::tools::gate::Gate;

@@ -4,9 +4,9 @@ use super::reply::{self, QUESTION, REVEAL};
 use super::{
     ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Input, Preview, RiskLevel,
 };
-use crate::keyboard::discard_typed;
 use futures::FutureExt;
 use holdpoint_core::visible::{visible, visible_json, visible_lines};
+use holdpoint_terminal::keyboard::discard_typed;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::fmt;

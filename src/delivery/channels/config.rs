@@ -12,8 +12,9 @@ pub(crate) mod template;
 #[path = "webhook/config.rs"]
 pub(crate) mod webhook;
 
-use crate::config::{AuthMode, Config, ConfigError, shown, wrong};
+use crate::config::{AuthMode, Config, ConfigError, wrong};
 use holdpoint_core::endpoint::ChannelKind;
+use holdpoint_settings::shown;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 pub use mail::{Mail, MailTls};
@@ -34,51 +35,86 @@ const ONLY_USER: &str = "local";
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Notify {
-    /// `name`: the name by which the server knows how far the delivery went.
+    /// Name by which the server knows how far the delivery went. With another name the recipient is a new one.
+    ///
+    /// Value: 1 to 64 of `a-z A-Z 0-9 _ -`, unique, also among `webhooks`. Default: required.
     pub name: String,
-    /// `tenant`: the tenant whose calls the messages are about.
+    /// Tenant of the calls: `default` in mode `none`.
+    ///
+    /// Value: text. Default: required.
     pub tenant: String,
-    /// `user`: the user that reads the messages.
+    /// User that reads the messages: `local` in mode `none`.
+    ///
+    /// Value: text. Default: this or `role`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// `role`: the role of the user, or without `user` of all who read the messages.
+    /// With `user`: the role of that user, since roles are in tokens only. Without `user`: the role of all that read
+    /// the messages, as a team's list.
+    ///
+    /// Value: text. Default: this or `user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// `mail`: the mail address. Either this, `slack`, `ntfy` or `url`.
+    /// Address. Needs the section [`mail`](#mail).
+    ///
+    /// Value: mail address. Default: this, `slack`, `ntfy` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail: Option<String>,
-    /// `slack`: the id of a Slack user or channel.
+    /// Receiver in Slack. Needs the section [`slack`](#slack). The Slack user is the `user` of the entry, with its
+    /// `role`: its presses of buttons decide with those rights.
+    ///
+    /// Value: id of a Slack user (`U…`, `W…`) or channel (`C…`, `G…`). Default: this, `mail`, `ntfy` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack: Option<String>,
-    /// `ntfy`: the address of a topic of ntfy, whose last part is the name of the topic.
+    /// Address of a topic of [ntfy](operations.md#ntfy), as `https://ntfy.sh/acme-holds`, under the rules of `url`.
+    /// `holdpoint config` shows its host only.
+    ///
+    /// Value: URL. Default: this, `mail`, `slack` or `url`.
     #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
     pub ntfy: Option<String>,
-    /// `url`: the address that gets a POST for each message.
+    /// Address that gets a POST for each message, as `http_tools.url`. `holdpoint config` shows its host only.
+    ///
+    /// Value: URL. Default: this, `mail`, `slack` or `ntfy`.
     #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// `headers`: headers of each request to `ntfy` or `url`.
+    /// Headers of each request to `ntfy` or `url`, as `authorization`.
+    ///
+    /// Value: table of texts. Default: none.
     #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// `header_files`: headers of each request to `ntfy` or `url`, each with the file that has the value.
+    /// Headers of each request to `ntfy` or `url`, each with the file that has the value.
+    ///
+    /// Value: table of paths. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub header_files: BTreeMap<String, PathBuf>,
-    /// `content_type`: the type of the body of the requests. Default: `application/json`.
+    /// Type of the body, which determines how the template is read.
+    ///
+    /// Value: `application/json`, a type `application/…+json`, `text/plain`. Default: `application/json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// `template`: the body of the requests, with placeholders.
+    /// Body of the requests, with [placeholders](operations.md#messages-to-other-services).
+    ///
+    /// Value: text. Default: this or `template_file`, with `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// `template_file`: the file with the template.
+    /// File with the template.
+    ///
+    /// Value: path. Default: this or `template`, with `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_file: Option<PathBuf>,
-    /// `share_arguments`: whether the messages have what may contain arguments: the headline, the inputs, the constants,
-    /// the preview, the reasons and the error of a call.
+    /// Whether the messages have what may contain arguments: the headline, the inputs, the constants, the preview,
+    /// the reasons and the error of a call. Without it a message in Slack has no button that approves.
+    ///
+    /// Value: switch. Default: `false`.
     #[serde(default)]
     pub share_arguments: bool,
-    /// `time_zone`: the time zone of `quiet`, and of deadlines in messages, by its IANA name. UTC, if absent.
+    /// Time zone of `quiet`, and of deadlines in the messages.
+    ///
+    /// Value: IANA name. Default: UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// `quiet`: the daily time in which messages wait, as `22:00-07:00`.
+    /// Daily time in which messages wait, unless a deadline is near.
+    ///
+    /// Value: two times of the day, as `22:00-07:00`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet: Option<String>,
 }

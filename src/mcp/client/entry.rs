@@ -1,10 +1,10 @@
 //! A server of the configuration, and how it is reached.
 
-use crate::mcp::client::transport::authorization::Authorization;
+use crate::config::{Config, ConfigError, McpProtocol, McpServer, McpTransport, mcp_key};
 use crate::mcp::client::caller::{Headers, check_program};
 use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::log::redaction::Redaction;
-use crate::config::{Config, ConfigError, McpProtocol, McpServer, Reached, mcp_key};
+use crate::mcp::client::transport::authorization::Authorization;
 use holdpoint_egress::Reach;
 use holdpoint_store::Store;
 use parking_lot::Mutex;
@@ -70,12 +70,12 @@ impl Entry {
     ) -> Result<Self, ConfigError> {
         let key = mcp_key(place);
         let log = Arc::new(LogRate::new(&server.name, "its messages and definitions"));
-        let (route, redaction) = match server.reached(&key)? {
-            Reached::Process { command, args, env, secrets } => {
+        let (route, redaction) = match server.transport(&key)? {
+            McpTransport::Process { command, args, env, secrets } => {
                 check_program(server, &key)?;
                 (Route::Process { command, args, env }, Redaction::new(secrets))
             }
-            Reached::Http { url: text } => {
+            McpTransport::Http { url: text } => {
                 let wrong = |why: String| ConfigError::Value { key: format!("{key}.url"), why };
                 let url = Url::parse(&text).map_err(|_| wrong("it is not a valid URL".to_owned()))?;
                 let client = reach.client(&url).map_err(wrong)?;

@@ -1,5 +1,7 @@
 //! Configuration from the file, the environment and flags. Errors name the key and hide secrets.
 
+mod defaults;
+mod value_kinds;
 mod wrong_values;
 
 use crate::support::{Process, Upstream};
@@ -323,6 +325,8 @@ fn errors_never_contain_secrets() {
         // Values of a wrong type.
         "[model]\napi_key = [\"hunter2\"]",
         "[database]\nurl = { password = \"hunter2\" }",
+        // A value in place of its section.
+        "database = \"postgres://user:hunter2@localhost/x\"",
         // A known value under an unknown key.
         "[model]\napi_kei = \"hunter2\"",
         // Text that is not TOML.

@@ -9,6 +9,7 @@ const WRONG: &[(&str, &str)] = &[
     ("server.cors_origins", "5"),
     ("server.cors_origins", "[[\"https://a.example\"]]"),
     ("server.docs", "\"maybe\""),
+    ("server.docs", "1"),
     ("server.console", "\"maybe\""),
     ("server.metrics_bind", "\"localhost:9090\""),
     ("server.public_url", "5"),

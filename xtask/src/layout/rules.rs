@@ -31,18 +31,16 @@ const RANKS: &[(&str, u8)] = &[
     ("agent", 2),
     ("http_tools", 2),
     ("tools", 1),
-    ("terminal", 1),
     ("rate_limit", 1),
     ("config", 0),
     ("entropy", 0),
-    ("keyboard", 0),
 ];
 
 /// Names that only one module may use: the name, the module, and the reason.
 const CONFINED: &[(&str, &str, &str)] = &[("StatusCode", "http", "an error gets its status in one place")];
 
-/// The crate that alone may read the environment, besides `config`: the fuzz targets take their time from it.
-const FUZZ: &str = "crates/holdpoint-fuzz/";
+/// What may read the environment: the settings, and the fuzz targets, which take their time from it.
+const ENVIRONMENT: [&str; 2] = ["crates/holdpoint-settings/src/environment.rs", "crates/holdpoint-fuzz/"];
 
 /// The sources of the store, the only place with SQL.
 const STORE: &str = "crates/holdpoint-store/src/";
@@ -94,8 +92,8 @@ pub(super) fn names(path: &str, names: &Names, report: Report<'_>) {
         ranks(own, names, report);
     }
     confined_names(own, names, report);
-    if !path.starts_with(FUZZ) {
-        environment(own, names, report);
+    if !ENVIRONMENT.iter().any(|reader| path.starts_with(reader)) {
+        environment(names, report);
     }
 }
 
@@ -141,16 +139,12 @@ fn confined_names(own: &str, names: &Names, report: Report<'_>) {
     }
 }
 
-fn environment(own: &str, names: &Names, report: Report<'_>) {
-    if own == "config" {
-        return;
-    }
+fn environment(names: &Names, report: Report<'_>) {
     // `env!` is not a path and stays allowed, because the compiler reads the variable.
-    let readers = [("env", &["var", "var_os", "vars", "vars_os", "*"][..]), ("config", &["Environment"][..])];
-    for (head, names_of) in readers {
-        for (line, name) in names_of.iter().flat_map(|name| uses(names, head, name).map(move |at| (at, name)))
-        {
-            report(line, "environment", format!("`{head}::{name}`: only src/config reads the environment"));
+    for name in ["var", "var_os", "vars", "vars_os", "*"] {
+        for line in uses(names, "env", name) {
+            let what = format!("`env::{name}`: only holdpoint-settings reads the environment");
+            report(line, "environment", what);
         }
     }
     for line in renamings(names, "env") {

@@ -177,6 +177,7 @@ fn decided_like(tenant: &str, user: &str, tool: &str, but: ToolCallId) -> Select
 mod tests {
     use super::*;
     use crate::Store;
+    use crate::config::Database;
     use holdpoint_core::clock::SystemClock;
     use holdpoint_metrics::Metrics;
     use sea_orm::{ConnectionTrait, DbBackend, QueryTrait, Statement};
@@ -185,8 +186,8 @@ mod tests {
 
     #[tokio::test]
     async fn on_sqlite_the_history_comes_from_its_index_in_the_order_of_the_decisions() {
-        let store =
-            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let database = Database::in_memory();
+        let store = Store::connect(&database, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
         let like = decided_like("acme", "alice", "pay", ToolCallId::new(Uuid::nil()));

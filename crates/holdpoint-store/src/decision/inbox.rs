@@ -404,6 +404,7 @@ impl Read {
 mod tests {
     use super::*;
     use crate::Store;
+    use crate::config::Database;
     use holdpoint_core::clock::SystemClock;
     use holdpoint_metrics::Metrics;
     use sea_orm::{ConnectionTrait, DbBackend, Statement};
@@ -412,8 +413,8 @@ mod tests {
 
     #[tokio::test]
     async fn on_sqlite_each_branch_of_a_list_comes_from_an_index_in_the_order_of_the_calls() {
-        let store =
-            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let database = Database::in_memory();
+        let store = Store::connect(&database, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
         let principal = Principal {

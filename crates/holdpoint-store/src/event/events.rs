@@ -476,6 +476,7 @@ pub(crate) fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Opt
 mod tests {
     use super::*;
     use crate::Store;
+    use crate::config::Database;
     use holdpoint_core::clock::SystemClock;
     use holdpoint_metrics::Metrics;
     use sea_orm::{DbBackend, Statement};
@@ -490,8 +491,8 @@ mod tests {
 
     #[tokio::test]
     async fn on_sqlite_the_rows_of_a_query_come_from_an_index_in_the_order_of_their_numbers() {
-        let store =
-            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let database = Database::in_memory();
+        let store = Store::connect(&database, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
         let of_tools = |tools: &[&str]| Visibility::Approver {

@@ -116,6 +116,7 @@ impl Write {
 mod tests {
     use super::*;
     use crate::NewThread;
+    use crate::config::Database;
     use futures::FutureExt;
     use holdpoint_core::Principal;
     use holdpoint_core::clock::SystemClock;
@@ -147,8 +148,8 @@ mod tests {
 
     /// Creates a thread with this hook. Returns whether the thread is stored.
     async fn is_stored_with(hook: &Arc<FailingCommits>) -> bool {
-        let store =
-            Store::connect("sqlite::memory:", "holdpoint", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let database = Database::in_memory();
+        let store = Store::connect(&database, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap().hooked(Some(hook.clone()));
         store.migrate().await.unwrap();
         let owner =

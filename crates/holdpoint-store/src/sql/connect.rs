@@ -1,5 +1,6 @@
 //! Connections: pools and timeouts.
 
+use crate::config::Database;
 use crate::event::reached::ApprovedCalls;
 use crate::sql::pool::ConnectionPool;
 use crate::sql::schema::Schema;
@@ -13,6 +14,7 @@ use sea_orm::sqlx;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sea_orm::{DbBackend, DbErr, RuntimeErr};
+use secrecy::ExposeSecret;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -29,12 +31,12 @@ const PRIVATE: u32 = 0o600;
 impl Store {
     /// Connects, and creates the SQLite file if the file is missing. On Postgres the tables are in the schema.
     pub async fn connect(
-        url: &str,
-        schema: &str,
-        max_connections: u32,
+        database: &Database,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, StoreError> {
+        let Database { url, schema, max_connections, direct_url: _ } = database;
+        let (url, max_connections) = (url.expose_secret(), *max_connections);
         make_private_file(url);
         let reserved = reserved(url, max_connections);
         let shared_sessions = keeps_no_statements(url);

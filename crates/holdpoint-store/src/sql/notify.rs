@@ -2,6 +2,7 @@
 //! lost, so a process that needs all events also polls the table.
 
 use crate::StoreError;
+use crate::config::Database;
 use crate::sql::connect::{keeps_no_statements, postgres_options};
 use crate::sql::schema;
 use crate::sql::tx::within_timeout;
@@ -33,11 +34,12 @@ pub struct Notifications {
 impl Notifications {
     /// Listens at `direct_url`, or else at the database of the rows. Returns `None` if no notifications can
     /// arrive: SQLite has one process, and a pooler that shares sessions delivers no notifications.
-    pub fn at(url: &SecretString, direct_url: Option<&SecretString>, schema: &str) -> Option<Self> {
+    pub fn of(database: &Database) -> Option<Self> {
+        let Database { url, direct_url, schema, max_connections: _ } = database;
         let through = url.expose_secret();
         let listens = through.starts_with("postgres") && !keeps_no_statements(through);
-        let url = direct_url.or(listens.then_some(url))?.clone();
-        Some(Self { url, schema: schema.to_owned(), listener: None })
+        let url = direct_url.as_ref().or(listens.then_some(url))?.clone();
+        Some(Self { url, schema: schema.clone(), listener: None })
     }
 
     /// Completes when new events may exist, or when the connection starts to listen.

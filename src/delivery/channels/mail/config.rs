@@ -1,6 +1,6 @@
 //! `[mail]`: the mail server by which the server sends messages.
 
-use crate::config::{ConfigError, shown, wrong};
+use holdpoint_settings::{ConfigError, shown, wrong};
 use lettre::message::Mailbox;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -30,24 +30,39 @@ pub enum MailTls {
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mail {
-    /// `server`: the host of the mail server, with a port if it is not the usual one.
+    /// Mail server. The usual port depends on `tls`.
+    ///
+    /// Value: host name or IP address, with or without a port. Default: required.
     pub server: String,
-    /// `tls`: how the connection is encrypted.
-    #[serde(default, deserialize_with = "crate::config::sources::word")]
+    /// `starttls`: STARTTLS, which is required; port 587. `implicit`: TLS from the first byte; port 465. `none`: no
+    /// encryption, only to this machine; port 25.
+    ///
+    /// Value: `starttls`, `implicit`, `none`. Default: `starttls`.
+    #[serde(default)]
     pub tls: MailTls,
-    /// `ca_file`: a file with certificates (PEM) that are trusted besides those of the system.
+    /// File with certificates (PEM) that are trusted besides those of the system.
+    ///
+    /// Value: path. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// `from`: the address of the sender.
+    /// Sender. Its domain is that of the message ids.
+    ///
+    /// Value: mail address. Default: required.
     pub from: String,
-    /// `user`: the name of the server at the mail server. Needs `password`.
+    /// Name of the server at the mail server. Needs `password`.
+    ///
+    /// Value: text. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// `password`: the password of `user`.
+    /// Password of `user`.
+    ///
+    /// Value: text, or a file. Default: none.
     #[serde(default, serialize_with = "shown::secret")]
     pub password: Option<SecretString>,
-    /// `timeout`: the longest time of an attempt to send a message.
-    #[serde(default = "timeout", with = "crate::config::sources::duration")]
+    /// Longest time of an attempt to send a message.
+    ///
+    /// Value: duration, more than 0, at most `60s`. Default: `30s`.
+    #[serde(default = "timeout", with = "holdpoint_settings::forms::duration")]
     pub timeout: Duration,
 }
 

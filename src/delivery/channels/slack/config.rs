@@ -1,7 +1,8 @@
 //! `[slack]`: the Slack application by which the server sends messages, and whose buttons decide.
 
 use crate::config::channels::notify_key;
-use crate::config::{ConfigError, Notify, is_safe, shown, wrong};
+use crate::config::{ConfigError, Notify, is_safe, wrong};
+use holdpoint_settings::shown;
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
@@ -12,13 +13,20 @@ use std::fmt;
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slack {
-    /// `token`: the bot token of the application, as `xoxb-…`.
+    /// Bot token of the application, as `xoxb-…`.
+    ///
+    /// Value: text, or a file. Default: this or `token_file`.
     #[serde(serialize_with = "shown::needed_secret")]
     pub token: SecretString,
-    /// `signing_secret`: the secret with which Slack signs its requests.
+    /// Secret with which Slack signs its requests.
+    ///
+    /// Value: text, or a file. Default: this or `signing_secret_file`.
     #[serde(serialize_with = "shown::needed_secret")]
     pub signing_secret: SecretString,
-    /// `api_url`: the address of Slack's Web API.
+    /// Address of the Web API: `https://`, or `http://` on this machine. Forms and notices about presses of buttons
+    /// go to its host and to names below it only.
+    ///
+    /// Value: URL. Default: `https://slack.com/api`.
     #[serde(default = "api_url", serialize_with = "shown::plain_url")]
     pub api_url: String,
 }

@@ -1,8 +1,7 @@
 //! The keys of `[[notify]]` about messages that are the POST of a filled template.
 
-use crate::config::headers::headers;
-use crate::config::sources::text_of_file;
 use crate::config::{ConfigError, Egress, Notify, wrong};
+use holdpoint_settings::{headers, text_of_file};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use std::time::Duration;
 

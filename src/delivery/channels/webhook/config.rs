@@ -1,7 +1,7 @@
 //! `[[webhooks]]`: addresses that get the events of a tenant.
 
-use crate::config::sources::text_of_file;
-use crate::config::{AuthMode, ConfigError, Egress, shown, wrong};
+use crate::config::{AuthMode, ConfigError, Egress, wrong};
+use holdpoint_settings::{is_plain_name, shown, text_of_file};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -28,27 +28,42 @@ pub enum WebhookBody {
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
-    /// `name`: the name by which the server knows how far the delivery went.
+    /// Name by which the server knows how far the delivery went. With another name the webhook is a new one.
+    ///
+    /// Value: 1 to 64 of `a-z A-Z 0-9 _ -`, unique. Default: required.
     pub name: String,
-    /// `tenant`: the tenant whose events the endpoint gets.
+    /// Tenant whose events the webhook gets: `default` in mode `none`.
+    ///
+    /// Value: text. Default: required.
     pub tenant: String,
-    /// `url`: the address that gets a POST for each event.
+    /// Address that gets a POST for each event, as `http_tools.url`.
+    ///
+    /// Value: URL. Default: required.
     #[serde(serialize_with = "shown::plain_url")]
     pub url: String,
-    /// `secret_file`: the file with the secrets that sign the requests, one per line.
+    /// File with the secrets that sign the requests, as `http_tools.secret_file`.
+    ///
+    /// Value: path. Default: required.
     pub secret_file: PathBuf,
-    /// `events`: the types of events that the endpoint gets. All types, if absent.
+    /// [Types of events](protocol.md#events) that the webhook gets.
+    ///
+    /// Value: list of types. Default: all.
     #[serde(
         default,
-        deserialize_with = "crate::config::sources::some_list",
+        deserialize_with = "holdpoint_settings::forms::some_list",
         skip_serializing_if = "Option::is_none"
     )]
     pub events: Option<Vec<String>>,
-    /// `body`: what a request says about an event.
-    #[serde(default, deserialize_with = "crate::config::sources::word")]
+    /// `thin`: ids, tool, risk, input hash, and the address of the call in the console. `full`: also the event as
+    /// `GET /events` gives it, with the inputs.
+    ///
+    /// Value: `thin`, `full`. Default: `thin`.
+    #[serde(default)]
     pub body: WebhookBody,
-    /// `timeout`: how long the endpoint has to answer.
-    #[serde(default = "timeout", with = "crate::config::sources::duration")]
+    /// Time that the receiver has to answer.
+    ///
+    /// Value: duration, more than 0, at most `60s`. Default: `15s`.
+    #[serde(default = "timeout", with = "holdpoint_settings::forms::duration")]
     pub timeout: Duration,
 }
 
@@ -81,8 +96,7 @@ impl Webhook {
 
 /// Checks the name of an endpoint.
 pub(in crate::config) fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
-    let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !(1..=64).contains(&name.len()) || !name.chars().all(usable) {
+    if !is_plain_name(name, 64) {
         return wrong(format!("{key}.name"), "expected 1 to 64 of a-z, A-Z, 0-9, _ and -");
     }
     Ok(())
