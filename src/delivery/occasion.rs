@@ -106,7 +106,7 @@ impl Occasion {
             Self::Ended(EndReason::Cancelled) => "Cancelled",
             Self::Ran(RunOutcome::Succeeded) => "Succeeded",
             Self::Ran(RunOutcome::Failed) => "Failed",
-            Self::Ran(RunOutcome::Interrupted) => "RunOutcome unknown",
+            Self::Ran(RunOutcome::Interrupted) => "Outcome unknown",
         }
     }
 

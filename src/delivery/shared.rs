@@ -80,7 +80,7 @@ impl SharedArguments {
             ("Held because", self.held_because()),
             ("Reason", self.reason()),
             ("Note", self.note()),
-            ("RunOutcome", self.failure()),
+            ("Outcome", self.failure()),
         ];
         for (name, text) in facts {
             text.iter().for_each(|text| written.line(name, text));

@@ -82,13 +82,13 @@ impl Placeholder {
     ];
 
     /// Returns the placeholder of this name, or the reason why the messages have none.
-    fn named(name: &str, given: TemplateAccess) -> Result<Self, String> {
+    fn named(name: &str, access: TemplateAccess) -> Result<Self, String> {
         let Some((_, found)) = Self::ALL.into_iter().find(|(known, _)| *known == name) else {
             let known: Vec<String> = Self::ALL.iter().map(|(known, _)| format!("{{{known}}}")).collect();
             return Err(format!("expected one of {}", known.join(", ")));
         };
         match found {
-            Self::Link if !given.link => {
+            Self::Link if !access.link => {
                 Err("expected server.public_url and the console, which have the address of a call".to_owned())
             }
             Self::Headline
@@ -97,7 +97,7 @@ impl Placeholder {
             | Self::Inputs
             | Self::Constants
             | Self::Preview
-                if !given.arguments =>
+                if !access.arguments =>
             {
                 Err("expected share_arguments = true".to_owned())
             }
@@ -135,17 +135,17 @@ impl Template {
     pub(super) fn parse(
         template: &str,
         format: TemplateFormat,
-        given: TemplateAccess,
+        access: TemplateAccess,
     ) -> Result<Self, String> {
         if template.trim().is_empty() {
             return Err("expected a text with placeholders".to_owned());
         }
         match format {
-            TemplateFormat::Text => text(template, given).map(Self::Text),
+            TemplateFormat::Text => text(template, access).map(Self::Text),
             TemplateFormat::Json => {
                 let value = strict_json::parse(template, DEPTH_MAX)
                     .map_err(|error| format!("expected JSON, with placeholders in its texts: {error}"))?;
-                Node::parse(value, given).map(Self::Json)
+                Node::parse(value, access).map(Self::Json)
             }
         }
     }
@@ -160,20 +160,21 @@ impl Template {
 }
 
 impl Node {
-    fn parse(value: Value, given: TemplateAccess) -> Result<Self, String> {
+    fn parse(value: Value, access: TemplateAccess) -> Result<Self, String> {
         Ok(match value {
-            Value::String(template) => Self::Text(text(&template, given)?),
-            Value::Array(items) => {
-                Self::Items(items.into_iter().map(|item| Self::parse(item, given)).collect::<Result<_, _>>()?)
-            }
+            Value::String(template) => Self::Text(text(&template, access)?),
+            Value::Array(items) => Self::Items(
+                items.into_iter().map(|item| Self::parse(item, access)).collect::<Result<_, _>>()?,
+            ),
             Value::Object(fields) => {
-                let field = |(name, value): (String, Value)| {
+                let mut read = Vec::new();
+                for (name, value) in fields {
                     if name.contains(['{', '}']) {
                         return Err(format!("field {name:?}: expected a name without placeholders"));
                     }
-                    Ok((name, Self::parse(value, given)?))
-                };
-                Self::Fields(fields.into_iter().map(field).collect::<Result<_, _>>()?)
+                    read.push((name, Self::parse(value, access)?));
+                }
+                Self::Fields(read)
             }
             fixed @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Self::Fixed(fixed),
         })
@@ -197,8 +198,8 @@ fn reason(letter: &Letter, shared: &SharedArguments) -> Option<String> {
     if letter.occasion.waits() { shared.held_because() } else { shared.reason().or_else(|| shared.note()) }
 }
 
-fn text(template: &str, given: TemplateAccess) -> Result<Text, String> {
-    placeholders::parse(template, |name| Placeholder::named(name, given))
+fn text(template: &str, access: TemplateAccess) -> Result<Text, String> {
+    placeholders::parse(template, |name| Placeholder::named(name, access))
 }
 
 fn fill(pieces: &Text, letter: &Letter) -> String {
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn a_template_that_cannot_be_filled_is_refused_with_its_reason() {
         let none = TemplateAccess { link: false, arguments: false };
-        for (template, format, given, why) in [
+        for (template, format, access, why) in [
             (" ", TemplateFormat::Text, ALL, "expected a text"),
             (
                 "{headlines}",
@@ -294,7 +295,7 @@ mod tests {
             ("{\"a\": 1, \"a\": 2}", TemplateFormat::Json, ALL, "expected JSON"),
             ("{\"{title}\": 1}", TemplateFormat::Json, ALL, "field \"{title}\""),
         ] {
-            let refused = Template::parse(template, format, given).unwrap_err();
+            let refused = Template::parse(template, format, access).unwrap_err();
             assert!(refused.contains(why), "{template}: {refused}");
         }
     }
