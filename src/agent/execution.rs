@@ -145,7 +145,7 @@ impl Executor {
         let reports =
             Box::pin(progress::keep_reports(&self.store, &self.tasks, tool_call_id, execution, &waited));
         let ended = tokio::select! {
-            ended = self.end_of(&mut tool, execution, &heartbeat, (&cancellation, &waited)) => ended,
+            ended = self.end_of(&mut tool, execution, &heartbeat, &cancellation, &waited) => ended,
             never = reports => match never {},
         };
         self.metrics.tool_ran(&tool_name, began.elapsed());
@@ -199,7 +199,8 @@ impl Executor {
         tool: &mut JoinHandle<Returned>,
         execution: Execution,
         heartbeat: &Heartbeat,
-        (cancellation, waited): (&CancellationToken, &Waited),
+        cancellation: &CancellationToken,
+        waited: &Waited,
     ) -> Result<Returned, Outcome> {
         let halt = tokio::select! {
             // A known outcome is not discarded.

@@ -222,13 +222,13 @@ impl Metrics {
     }
 
     /// Counts an open stream until the returned value is dropped.
-    pub fn stream(&self) -> Now {
-        Now::begin(&self.0.measured.streams)
+    pub fn stream(&self) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.measured.streams)
     }
 
     /// Counts a running turn until the returned value is dropped.
-    pub fn turn(&self) -> Now {
-        Now::begin(&self.0.measured.turns_running)
+    pub fn turn(&self) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.measured.turns_running)
     }
 
     /// Records the end of a turn, with the error code of a failed turn.
@@ -257,7 +257,7 @@ impl Metrics {
     }
 
     /// Sets the values that only the database has; `None` while they are unknown.
-    pub fn open(&self, found: Option<Found>) {
+    pub fn open(&self, found: Option<StoredCounts>) {
         *self.0.open.0.lock() = found;
     }
 
@@ -281,8 +281,8 @@ impl Metrics {
     }
 
     /// Counts a claim that waits for a call of this tool, until the returned value is dropped.
-    pub fn claim_waits(&self, tool: &str) -> Now {
-        Now::begin(&self.0.measured.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
+    pub fn claim_waits(&self, tool: &str) -> GaugeUnit {
+        GaugeUnit::begin(&self.0.measured.claims_waiting.get_or_create_owned(&Tool { tool: self.tool(tool) }))
     }
 
     /// Records the lost lease of this kind of work.
@@ -370,16 +370,16 @@ impl Metrics {
 
 /// One unit of a gauge, which is released on drop.
 #[derive(Debug)]
-pub struct Now(Gauge);
+pub struct GaugeUnit(Gauge);
 
-impl Now {
+impl GaugeUnit {
     fn begin(of: &Gauge) -> Self {
         of.inc();
         Self(of.clone())
     }
 }
 
-impl Drop for Now {
+impl Drop for GaugeUnit {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -387,7 +387,7 @@ impl Drop for Now {
 
 /// Values that only the database has.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct StoredCounts {
     /// The number of pending calls.
     pub holds: u64,
     /// The waiting time of the pending call that expires first.
@@ -436,13 +436,15 @@ pub struct EndpointFound {
     pub lag: Duration,
 }
 
-/// The values of [`Found`] for the collector. They are absent while the database does not respond.
+/// The values of [`StoredCounts`] for the collector. They are absent while the database does not respond.
 #[derive(Debug, Default)]
-struct Open(Mutex<Option<Found>>);
+struct Open(Mutex<Option<StoredCounts>>);
 
 impl Collector for Open {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(Found { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else { return Ok(()) };
+        let Some(StoredCounts { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else {
+            return Ok(());
+        };
         let help = "Pending tool calls of all processes; absent while the database does not respond";
         let count = ConstGauge::new(holds);
         count.encode(encoder.encode_descriptor("holds_pending", help, None, count.metric_type())?)?;

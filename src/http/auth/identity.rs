@@ -3,7 +3,7 @@
 use super::issuer::{Granted, Issuer};
 use super::token::Tokens;
 use super::validity::LEEWAY_SECONDS;
-use super::{Expiry, Known};
+use super::{Expiry, KnownCaller};
 use crate::config::SessionFrom;
 use crate::http::auth::failure::{AuthFailure, Unknown};
 use holdpoint_core::clock::Clock;
@@ -22,7 +22,7 @@ pub(super) struct Identity {
 impl Identity {
     /// Returns the person, and how long they are known: never longer than the access token counts, with the leeway of
     /// every token.
-    pub(super) async fn of(&self, granted: &Granted) -> Result<Known, AuthFailure> {
+    pub(super) async fn of(&self, granted: &Granted) -> Result<KnownCaller, AuthFailure> {
         let known = match self.from {
             SessionFrom::AccessToken => return self.tokens.check(&granted.access_token).await,
             SessionFrom::IdToken => {
@@ -38,6 +38,6 @@ impl Identity {
         let leeway = Duration::from_secs(LEEWAY_SECONDS);
         let ends = granted.expires_in.map(|lasts| self.clock.now().plus(lasts.saturating_add(leeway)));
         let until = known.expiry.0.into_iter().chain(ends).min();
-        Ok(Known { expiry: Expiry(until), ..known })
+        Ok(KnownCaller { expiry: Expiry(until), ..known })
     }
 }

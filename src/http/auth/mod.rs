@@ -31,7 +31,7 @@ use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error::ApiError;
 use crate::http::routes::console;
 use crate::rate_limit::RateLimit;
-use begun::Ended;
+use begun::EndedSignIns;
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_store::Store;
@@ -51,7 +51,7 @@ use sign_in::SignIn;
 pub(crate) use sign_ins::SignIns;
 use std::sync::Arc;
 pub(crate) use ticket::Tickets;
-use ticket::Unused;
+use ticket::UnusedTicket;
 use token::Tokens;
 use tokio::time::Instant;
 
@@ -109,7 +109,7 @@ impl Authenticator {
                 let issuer = Arc::new(Issuer::new(config, client_id, callback, clock.clone())?);
                 let key = tickets.key().clone();
                 let kept = auth.session_key.clone().map(|session_key| {
-                    Arc::new(SignIns::new(sign_ins::Parts {
+                    Arc::new(SignIns::new(sign_ins::SignInParts {
                         store,
                         issuer: issuer.clone(),
                         identity: Identity {
@@ -135,7 +135,7 @@ impl Authenticator {
                     issuer,
                     tokens: tokens.clone(),
                     kept,
-                    ended: Ended::default(),
+                    ended: EndedSignIns::default(),
                     places: Places::default(),
                     key,
                     clock,
@@ -176,7 +176,7 @@ impl Authenticator {
     /// Returns the caller of this request, or `None` for an open path, where the server checks no
     /// credentials. The database is read only for a cookie that the server has signed, so requests without valid
     /// credentials do not load it.
-    pub(in crate::http) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
+    pub(in crate::http) async fn known(&self, request: &Request) -> Result<Option<KnownCaller>, ApiError> {
         let ByToken { tokens, tickets, sign_in } = match self {
             Self::Local { loopback_only } => {
                 // Probes use any host name, and their responses reveal nothing.
@@ -185,7 +185,12 @@ impl Authenticator {
                     loopback::check(request)?;
                 }
                 let principal = Principal::local();
-                return Ok(Some(Known { principal, expiry: Expiry(None), ticket: None, session: None }));
+                return Ok(Some(KnownCaller {
+                    principal,
+                    expiry: Expiry(None),
+                    ticket: None,
+                    session: None,
+                }));
             }
             Self::Tokens(..) if is_open(request.uri().path()) => return Ok(None),
             Self::Tokens(by_token) => &**by_token,
@@ -199,7 +204,9 @@ impl Authenticator {
             let session = session::check(request, cookie)?;
             match sign_in.as_ref().and_then(|sign_in| sign_in.kept.as_ref()) {
                 Some(kept) => kept.resume(cookie, session).await,
-                None => tokens.check(cookie).await.map(|known| Known { session: Some(session), ..known }),
+                None => {
+                    tokens.check(cookie).await.map(|known| KnownCaller { session: Some(session), ..known })
+                }
             }
         } else {
             tokens.known(headers).await
@@ -218,12 +225,12 @@ impl Authenticator {
 
 /// An authenticated caller.
 #[derive(Debug)]
-pub(in crate::http) struct Known {
+pub(in crate::http) struct KnownCaller {
     pub(in crate::http) principal: Principal,
     /// How long the authentication is valid.
     pub(in crate::http) expiry: Expiry,
     /// The ticket of the caller, which still has to be used up.
-    pub(in crate::http) ticket: Option<Unused>,
+    pub(in crate::http) ticket: Option<UnusedTicket>,
     /// The session of a browser.
     pub(in crate::http) session: Option<Session>,
 }

@@ -4,7 +4,7 @@
 //! The result is an access token, which the server checks as the token of any other caller. With `auth.session_key` the
 //! server keeps what the issuer gave (see [`SignIns`]), else the cookie has the access token itself.
 
-use super::begun::{Begun, Ended};
+use super::begun::{BegunSignIn, EndedSignIns};
 use super::issuer::{Issuer, NotGranted};
 use super::places::{Places, network_of};
 use super::session;
@@ -35,7 +35,7 @@ pub(super) struct SignIn {
     /// Where the server keeps the sign-ins, if it does.
     pub(super) kept: Option<Arc<SignIns>>,
     /// The sign-ins that came back to this process.
-    pub(super) ended: Ended,
+    pub(super) ended: EndedSignIns,
     pub(super) places: Places,
     pub(super) key: SigningKey,
     pub(super) clock: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ pub(super) struct SignIn {
 
 /// Why a sign-in failed. The console shows a text for each word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failed {
+enum SignInFailure {
     /// This browser did not begin the sign-in, or began it too long ago.
     NotStarted,
     /// The issuer refused.
@@ -57,7 +57,7 @@ enum Failed {
     TooLong,
 }
 
-impl Failed {
+impl SignInFailure {
     fn word(self) -> &'static str {
         match self {
             Self::NotStarted => "not-started",
@@ -69,7 +69,7 @@ impl Failed {
     }
 }
 
-impl From<NotGranted> for Failed {
+impl From<NotGranted> for SignInFailure {
     fn from(why: NotGranted) -> Self {
         match why {
             NotGranted::Unreachable => Self::Unavailable,
@@ -78,7 +78,7 @@ impl From<NotGranted> for Failed {
     }
 }
 
-impl From<AuthFailure> for Failed {
+impl From<AuthFailure> for SignInFailure {
     fn from(failure: AuthFailure) -> Self {
         match failure {
             AuthFailure::NotKnown(why) => {
@@ -109,10 +109,10 @@ impl SignIn {
                 Err(failed) => (self.address_of(failed), Vec::new()),
             },
             _ => match self.end(request).await {
-                Ok(cookie) => (self.home.clone(), vec![cookie, Begun::END]),
+                Ok(cookie) => (self.home.clone(), vec![cookie, BegunSignIn::END]),
                 // The cookie may belong to another sign-in, which continues.
-                Err(Failed::NotStarted) => (self.address_of(Failed::NotStarted), Vec::new()),
-                Err(failed) => (self.address_of(failed), vec![Begun::END]),
+                Err(SignInFailure::NotStarted) => (self.address_of(SignInFailure::NotStarted), Vec::new()),
+                Err(failed) => (self.address_of(failed), vec![BegunSignIn::END]),
             },
         };
         let mut response = error::see_other(&to);
@@ -124,43 +124,43 @@ impl SignIn {
     }
 
     /// Returns the address at which the console shows the failure.
-    fn address_of(&self, failed: Failed) -> String {
+    fn address_of(&self, failed: SignInFailure) -> String {
         format!("{}#/sign-in/{}", self.home, failed.word())
     }
 
     /// Returns the address at which the person signs in, and the cookie of the sign-in.
-    async fn begin(&self) -> Result<(String, HeaderValue), Failed> {
+    async fn begin(&self) -> Result<(String, HeaderValue), SignInFailure> {
         let secrets = self.entropy.secret().zip(self.entropy.secret());
-        let (state, verifier) = secrets.ok_or(Failed::Unavailable)?;
+        let (state, verifier) = secrets.ok_or(SignInFailure::Unavailable)?;
         let to = self.issuer.sign_in_url(state.clone(), verifier.clone()).await?;
-        let begun = Begun { state, verifier, at: self.clock.now() };
-        Ok((to, begun.cookie(&self.key).ok_or(Failed::Unavailable)?))
+        let begun = BegunSignIn { state, verifier, at: self.clock.now() };
+        Ok((to, begun.cookie(&self.key).ok_or(SignInFailure::Unavailable)?))
     }
 
     /// Returns the cookie of the session.
-    async fn end(&self, request: &Request) -> Result<HeaderValue, Failed> {
+    async fn end(&self, request: &Request) -> Result<HeaderValue, SignInFailure> {
         let query = request.uri().query().unwrap_or_default();
         let sent: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
         let now = self.clock.now();
-        let begun = Begun::of(request.headers(), &self.key, now).ok_or(Failed::NotStarted)?;
+        let begun = BegunSignIn::of(request.headers(), &self.key, now).ok_or(SignInFailure::NotStarted)?;
         if sent.get("state").map(AsRef::as_ref) != Some(begun.state.as_str()) {
-            return Err(Failed::NotStarted);
+            return Err(SignInFailure::NotStarted);
         }
         // The response of another issuer (RFC 9207).
         if sent.get("iss").is_some_and(|issuer| *issuer != self.issuer.name) {
-            return Err(Failed::Refused);
+            return Err(SignInFailure::Refused);
         }
         let Some(code) = sent.get("code") else {
             let error = sent.get("error").map(AsRef::as_ref).unwrap_or_default();
             tracing::warn!(error, "the issuer refused a sign-in");
-            return Err(Failed::Refused);
+            return Err(SignInFailure::Refused);
         };
         if !self.ended.end(&begun, now) {
-            return Err(Failed::NotStarted);
+            return Err(SignInFailure::NotStarted);
         }
         let Some(place) = self.places.take(network_of(request)).await else {
             tracing::warn!("too many sign-ins at the same time");
-            return Err(Failed::Unavailable);
+            return Err(SignInFailure::Unavailable);
         };
         let granted = self.issuer.exchange(code.to_string(), begun.verifier).await?;
         drop(place);
@@ -170,6 +170,6 @@ impl SignIn {
         }
         let known = self.tokens.check(&granted.access_token).await?;
         let cookie = session::cookie_of(&granted.access_token, known.expiry.0, &*self.clock);
-        cookie.ok_or(Failed::TooLong)
+        cookie.ok_or(SignInFailure::TooLong)
     }
 }

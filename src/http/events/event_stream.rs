@@ -9,7 +9,7 @@ use crate::http::middleware::rates::StreamSlot;
 use crate::http::stream::stream_response::AS_IT_IS;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
-use holdpoint_metrics::Now;
+use holdpoint_metrics::GaugeUnit;
 use poem::http::header::CACHE_CONTROL;
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaSchema, MetaSchemaRef};
@@ -33,7 +33,7 @@ pub(in crate::http) struct EventStream {
     pub(in crate::http) until: Option<Instant>,
     /// The slot is released when the stream is dropped.
     pub(in crate::http) slot: StreamSlot,
-    pub(in crate::http) _open: Now,
+    pub(in crate::http) _open: GaugeUnit,
 }
 
 impl EventStream {

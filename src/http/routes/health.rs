@@ -7,7 +7,7 @@ use crate::http::failure::error::{self, ApiError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, WeakShared};
 use holdpoint_core::clock::Clock;
-use holdpoint_metrics::{CONTENT_TYPE, Found, Metrics};
+use holdpoint_metrics::{CONTENT_TYPE, Metrics, StoredCounts};
 use holdpoint_store::{Store, StoreError};
 use poem::endpoint::make;
 use poem::{IntoResponse, PathPattern, Response, Result, Route, get};
@@ -79,7 +79,7 @@ impl Scrape {
             let oldest_hold = first.map_or(Duration::ZERO, |first| self.clock.now().since(first));
             let unnumbered_events = read.unnumbered_events().await?;
             let endpoints = self.deliveries.measured(&read).await?;
-            Ok::<_, StoreError>((Found { holds, oldest_hold, unnumbered_events }, endpoints))
+            Ok::<_, StoreError>((StoredCounts { holds, oldest_hold, unnumbered_events }, endpoints))
         };
         let found = found.await;
         if let Err(error) = &found {

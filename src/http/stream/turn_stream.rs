@@ -32,7 +32,7 @@ use bytes::{Bytes, BytesMut};
 use futures::stream;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::turn::TurnEvent;
-use holdpoint_metrics::{Metrics, Now};
+use holdpoint_metrics::{GaugeUnit, Metrics};
 use holdpoint_stream::{Audience, Cards, Dialect, Encoder, PageDecision};
 use poem::Body;
 use std::collections::{HashMap, HashSet};
@@ -76,7 +76,7 @@ struct TurnStream {
     pieces: Pieces,
     /// The slot is released when the stream is dropped.
     slot: StreamSlot,
-    _open: Now,
+    _open: GaugeUnit,
 }
 
 /// A turn, encoded in a dialect, chunk by chunk.
