@@ -149,7 +149,7 @@ impl Executor {
         let reports =
             Box::pin(progress::keep_reports(&self.store, &self.tasks, tool_call_id, execution, &waited));
         let ended = tokio::select! {
-            ended = self.end_of(&mut tool, execution, &heartbeat, (&cancellation, &waited)) => ended,
+            ended = self.end_of(&mut tool, execution, &heartbeat, &cancellation, &waited) => ended,
             never = reports => match never {},
         };
         self.metrics.tool_ran(&tool_name, began.elapsed());
@@ -203,7 +203,8 @@ impl Executor {
         tool: &mut JoinHandle<Returned>,
         execution: Execution,
         heartbeat: &Heartbeat,
-        (cancellation, waited): (&CancellationToken, &WaitedTime),
+        cancellation: &CancellationToken,
+        waited: &WaitedTime,
     ) -> Result<Returned, Outcome> {
         let halt = tokio::select! {
             // A known outcome is not discarded.

@@ -58,6 +58,6 @@ pub(crate) use history::project;
 pub(crate) use offer::{Offer, Settlement, Unsettled};
 pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};
-pub(crate) use turn::{Agent, AskHandler, Ended, FirstStep, StartCommitted, Turn};
+pub(crate) use turn::{Agent, AskHandler, EndedTurn, FirstStep, StartCommitted, Turn};
 pub(crate) use wait::Wait;
 pub(crate) use wake::{Wake, WakeSignal};

@@ -34,7 +34,7 @@ const POLLED_EVERY_MAX: Duration = Duration::from_secs(60);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the polls of a process end.
-pub(super) enum End {
+pub(super) enum PollingEnd {
     /// The call has this outcome.
     Outcome(Outcome),
     /// Another process takes over.
@@ -49,11 +49,11 @@ pub(super) struct Questions {
     of: (ToolCallId, Execution),
     /// The keys of the questions that have no answer yet.
     keys: HashSet<String>,
-    pub(super) answers: FuturesUnordered<BoxFuture<'static, Answered>>,
+    pub(super) answers: FuturesUnordered<BoxFuture<'static, AnsweredQuestion>>,
 }
 
 /// The key of a question, and its answer. `None` if the question could not be asked.
-pub(super) type Answered = (String, Option<Answer>);
+pub(super) type AnsweredQuestion = (String, Option<Answer>);
 
 impl Executor {
     /// Starts to poll the work of a call that this process has handed over.
@@ -97,7 +97,7 @@ impl Executor {
         drop(heartbeat);
         let PolledCall { polls, call, .. } = polled;
         match ended {
-            End::Outcome(outcome) => {
+            PollingEnd::Outcome(outcome) => {
                 let outcome = outcome.of_attempt(polls.execution.attempt);
                 let result = self.gate().result_text(&outcome, call.edit().as_ref());
                 let last = LastReport::of(&waited);
@@ -112,12 +112,12 @@ impl Executor {
                     self.wake.send_in(call.thread_id);
                 }
             }
-            End::Leave => {
+            PollingEnd::Leave => {
                 let write = self.store.urgent_write().await?;
                 write.renew_polls(&polls, Duration::ZERO).await?;
                 write.commit().await?;
             }
-            End::Lost => {}
+            PollingEnd::Lost => {}
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Executor {
         heartbeat: &Heartbeat,
         asks: Arc<dyn InputRequests>,
         waited: &WaitedTime,
-    ) -> Result<End, StoreError> {
+    ) -> Result<PollingEnd, StoreError> {
         let mut questions = Questions::new(asks, (polled.call.id, polled.polls.execution));
         let mut next = polled.next.clone();
         loop {
@@ -144,7 +144,7 @@ impl Executor {
                 }
                 None => {
                     tracing::warn!("a process died after it had sent a call again; the outcome is unknown");
-                    return Ok(End::Outcome(Outcome::Interrupted));
+                    return Ok(PollingEnd::Outcome(Outcome::Interrupted));
                 }
             };
         }
@@ -157,21 +157,21 @@ impl Executor {
         heartbeat: &Heartbeat,
         mut questions: Questions,
         waited: &WaitedTime,
-    ) -> End {
+    ) -> PollingEnd {
         let (mut is_cancelled, mut said) = (false, None);
         loop {
             // The connection may be another one after each poll.
-            let Some(server) = self.gate().remote_server(server_name) else { return End::Leave };
+            let Some(server) = self.gate().remote_server(server_name) else { return PollingEnd::Leave };
             let polled = tokio::select! {
                 polled = timeout(ANSWER_TIMEOUT, server.poll(task, conversation)) => polled.unwrap_or(Polled::Unanswered),
-                () = self.tasks.stopping() => return End::Leave,
+                () = self.tasks.stopping() => return PollingEnd::Leave,
             };
             let again = match polled {
-                Polled::Ended(Ok(output)) => return End::Outcome(self.gate().succeeded(output)),
-                Polled::Ended(Err(why)) => return End::Outcome(Outcome::Failed(why)),
+                Polled::Ended(Ok(output)) => return PollingEnd::Outcome(self.gate().succeeded(output)),
+                Polled::Ended(Err(why)) => return PollingEnd::Outcome(Outcome::Failed(why)),
                 Polled::Unknown => {
                     tracing::warn!("a server does not know the task of a call; the outcome is unknown");
-                    return End::Outcome(Outcome::Interrupted);
+                    return PollingEnd::Outcome(Outcome::Interrupted);
                 }
                 Polled::Unanswered => None,
                 Polled::Open { asks, is_stuck, again, progress } => {
@@ -194,8 +194,8 @@ impl Executor {
                         is_cancelled = true;
                         within(server.cancel(task, conversation)).await;
                     }
-                    Halt::Lost => return End::Lost,
-                    Halt::Leaving => return End::Leave,
+                    Halt::Lost => return PollingEnd::Lost,
+                    Halt::Leaving => return PollingEnd::Leave,
                 },
                 Some(first) = questions.answers.next(), if !questions.answers.is_empty() => {
                     let answers = questions.answered(first);
@@ -206,10 +206,10 @@ impl Executor {
                     sleep(POLLED_EVERY_MIN).await;
                 }
                 () = sleep(again) => {}
-                () = self.tasks.stopping() => return End::Leave,
+                () = self.tasks.stopping() => return PollingEnd::Leave,
             }
             if matches!(heartbeat.halt().now_or_never(), Some(Halt::Lost)) {
-                return End::Lost;
+                return PollingEnd::Lost;
             }
         }
     }
@@ -261,7 +261,7 @@ impl Questions {
 
     /// Returns this answer and those that are there already. A question without an answer is asked again when it is set
     /// again, and an answer to what the server does not ask any more is dropped.
-    pub(super) fn answered(&mut self, first: Answered) -> Vec<(String, Answer)> {
+    pub(super) fn answered(&mut self, first: AnsweredQuestion) -> Vec<(String, Answer)> {
         let mut answers = vec![first];
         while let Some(Some(more)) = self.answers.next().now_or_never() {
             answers.push(more);

@@ -5,7 +5,7 @@
 
 use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
-use super::polling::{End, Questions};
+use super::polling::{PollingEnd, Questions};
 use super::retry::persist;
 use crate::tools::remote_work::{Again, RemoteServer, SentCall};
 use futures::stream::StreamExt;
@@ -34,7 +34,7 @@ impl Executor {
         round: &InputRound,
         heartbeat: &Heartbeat,
         questions: &mut Questions,
-    ) -> Result<ControlFlow<End, NextAction>, StoreError> {
+    ) -> Result<ControlFlow<PollingEnd, NextAction>, StoreError> {
         let ready = async {
             let answers = answers(round, questions).await;
             let remote = Remote { server: polled.server.clone(), tool: round.tool.clone() };
@@ -43,15 +43,15 @@ impl Executor {
         let (answers, server) = tokio::select! {
             biased;
             halt = heartbeat.halt() => return Ok(ControlFlow::Break(ended(halt))),
-            () = self.tasks.stopping() => return Ok(ControlFlow::Break(End::Leave)),
+            () = self.tasks.stopping() => return Ok(ControlFlow::Break(PollingEnd::Leave)),
             ready = ready => ready,
         };
-        let Some(server) = server else { return Ok(ControlFlow::Break(End::Leave)) };
+        let Some(server) = server else { return Ok(ControlFlow::Break(PollingEnd::Leave)) };
         let polls = &polled.polls;
         let take = || async { self.store.urgent_write().await?.take_round(polls).await };
         if !persist(self.lease, take).await?.value {
             // The call is to stop, or another process polls: then this outcome does not count.
-            return Ok(ControlFlow::Break(End::Outcome(Outcome::Interrupted)));
+            return Ok(ControlFlow::Break(PollingEnd::Outcome(Outcome::Interrupted)));
         }
         let sent = SentCall {
             tool_call_id: polled.call.id,
@@ -64,22 +64,22 @@ impl Executor {
             again = server.send_again(sent, round, answers) => again,
             halt = heartbeat.halt() => {
                 return Ok(ControlFlow::Break(match halt {
-                    Halt::Lost => End::Lost,
-                    Halt::Cancelled | Halt::Leaving => End::Outcome(Outcome::Interrupted),
+                    Halt::Lost => PollingEnd::Lost,
+                    Halt::Cancelled | Halt::Leaving => PollingEnd::Outcome(Outcome::Interrupted),
                 }));
             }
         };
         let next = match again {
             Again::Ended(output) => {
-                return Ok(ControlFlow::Break(End::Outcome(self.gate().succeeded(output))));
+                return Ok(ControlFlow::Break(PollingEnd::Outcome(self.gate().succeeded(output))));
             }
-            Again::Failed(outcome) => return Ok(ControlFlow::Break(End::Outcome(outcome))),
-            Again::Unknown => return Ok(ControlFlow::Break(End::Outcome(Outcome::Interrupted))),
+            Again::Failed(outcome) => return Ok(ControlFlow::Break(PollingEnd::Outcome(outcome))),
+            Again::Unknown => return Ok(ControlFlow::Break(PollingEnd::Outcome(Outcome::Interrupted))),
             Again::Next(next) => next,
         };
         let store = || async { self.store.urgent_write().await?.store_next(polls, &next).await };
         let stored = persist(self.lease, store).await?.value;
-        Ok(if stored { ControlFlow::Continue(next) } else { ControlFlow::Break(End::Lost) })
+        Ok(if stored { ControlFlow::Continue(next) } else { ControlFlow::Break(PollingEnd::Lost) })
     }
 
     /// Returns the server of a tool if it can get a call again now: the tool is still there, and its server has rounds.
@@ -126,11 +126,11 @@ async fn answers(round: &InputRound, questions: &mut Questions) -> BTreeMap<Stri
 }
 
 /// Returns the end of polls whose round is not taken.
-fn ended(halt: Halt) -> End {
+fn ended(halt: Halt) -> PollingEnd {
     match halt {
         // The server waits for nothing, so nothing is to be asked to stop. It may have acted before it asked.
-        Halt::Cancelled => End::Outcome(Outcome::Interrupted),
-        Halt::Lost => End::Lost,
-        Halt::Leaving => End::Leave,
+        Halt::Cancelled => PollingEnd::Outcome(Outcome::Interrupted),
+        Halt::Lost => PollingEnd::Lost,
+        Halt::Leaving => PollingEnd::Leave,
     }
 }

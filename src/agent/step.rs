@@ -162,7 +162,7 @@ impl ModelCaller<'_> {
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
         );
-        let read = self.read_stream(request, output, drafts, emit, (&mut timed, &span)).await;
+        let read = self.read_stream(request, output, drafts, emit, &mut timed, &span).await;
         if let Some(usage) = output.end.as_ref().and_then(|end| end.usage) {
             // Unsigned numbers would be exported as strings.
             let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -182,7 +182,8 @@ impl ModelCaller<'_> {
         output: &mut ModelOutput,
         drafts: &mut Drafts,
         emit: &(dyn Fn(TurnEvent<'static>) + Sync),
-        (timed, span): (&mut TimedCall<'_>, &Span),
+        timed: &mut TimedCall<'_>,
+        span: &Span,
     ) -> Result<(), Failure> {
         let mut stream = self.model.stream(request);
         let mut limit = self.timeouts.first_byte_timeout;

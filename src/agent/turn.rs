@@ -65,7 +65,7 @@ pub(crate) type AskHandler<'a> =
     &'a (dyn Fn(Vec<ToolCall>) -> BoxFuture<'a, Result<Vec<ToolCall>, StoreError>> + Send + Sync);
 
 /// The end of a turn that did not fail.
-pub(crate) struct Ended {
+pub(crate) struct EndedTurn {
     pub(crate) end: TurnEnd,
     pub(crate) reason: FinishReason,
     /// Whether the end was committed with the last step.
@@ -153,10 +153,11 @@ impl Agent {
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
-        (first, start_committed): (FirstStep, StartCommitted),
+        first: FirstStep,
+        start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
-    ) -> Result<Option<Ended>, TurnError> {
+    ) -> Result<Option<EndedTurn>, TurnError> {
         match self.steps(turn, first, start_committed, spent, emit).await {
             Ok(ended) => Ok(Some(ended)),
             Err(Stopped::NotStarted) => Ok(None),
@@ -165,7 +166,7 @@ impl Agent {
             Err(Stopped::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
             Err(Stopped::Halted(Halt::Cancelled)) => {
                 let reason = FinishReason::Other;
-                Ok(Some(Ended { end: TurnEnd::Cancelled, reason, is_committed: false }))
+                Ok(Some(EndedTurn { end: TurnEnd::Cancelled, reason, is_committed: false }))
             }
         }
     }
@@ -180,7 +181,7 @@ impl Agent {
         start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
-    ) -> Result<Ended, Stopped> {
+    ) -> Result<EndedTurn, Stopped> {
         if let Some(halt) = turn.heartbeat.halt().now_or_never() {
             start_committed.await.map_err(|_| Stopped::NotStarted)?;
             return Err(Stopped::Halted(halt));
@@ -233,10 +234,10 @@ impl Agent {
                 waits = asked.await? || elsewhere;
             }
             if let Some(end) = ended {
-                return Ok(Ended { end, reason, is_committed: true });
+                return Ok(EndedTurn { end, reason, is_committed: true });
             }
             if waits {
-                return Ok(Ended { end: TurnEnd::Waiting, reason, is_committed: false });
+                return Ok(EndedTurn { end: TurnEnd::Waiting, reason, is_committed: false });
             }
             if step.last {
                 let message = "The model asked for tools again and again.".to_owned();
@@ -245,7 +246,7 @@ impl Agent {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
                 return Err(Stopped::Halted(halt));
             }
-            opened = Box::pin(self.open_next(turn, step, (request, outline), after_hold)).await?;
+            opened = Box::pin(self.open_next(turn, step, request, outline, after_hold)).await?;
         }
     }
 
@@ -282,7 +283,8 @@ impl Agent {
     pub(crate) async fn open_first(
         &self,
         write: &Write,
-        (thread, lease): (&LockedThread, &Lease),
+        thread: &LockedThread,
+        lease: &Lease,
         transcript: &Transcript,
         model: &dyn LanguageModel,
     ) -> Result<Result<FirstStep, TurnError>, StoreError> {
@@ -319,7 +321,8 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         done: StepPlan,
-        (mut request, outline): (ModelRequest, Outline),
+        mut request: ModelRequest,
+        outline: Outline,
         after_hold: bool,
     ) -> Result<OpenedStep, TurnError> {
         let open = async {

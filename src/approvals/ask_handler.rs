@@ -164,7 +164,7 @@ impl Approvals {
             }
             HandlerAnswer::Deferred => return,
         };
-        match self.decide_for_handler(lease, call.id, answer, (remember, shown)).await {
+        match self.decide_for_handler(lease, call.id, answer, remember, shown).await {
             // Another decider was faster, or the call expired.
             Ok(()) | Err(DecideError::Closed(_)) => {}
             Err(DecideError::InvalidInputs(errors)) => {
@@ -198,7 +198,8 @@ impl Approvals {
         lease: &Lease,
         tool_call_id: ToolCallId,
         answer: Choice,
-        (remember, shown): (Option<Remember>, String),
+        remember: Option<Remember>,
+        shown: String,
     ) -> Result<(), DecideError> {
         let requester = requester(lease);
         let actor = self.handler_actor();

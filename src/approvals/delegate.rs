@@ -43,6 +43,15 @@ impl From<StoreError> for DelegateError {
     }
 }
 
+/// A delegation that an approver wants.
+#[derive(Debug)]
+pub(crate) struct DelegationRequest {
+    /// The user that decides.
+    pub(crate) to: String,
+    pub(crate) until: Timestamp,
+    pub(crate) reason: String,
+}
+
 impl Approvals {
     /// Lets another user decide a pending call in place of a principal that may approve it. An earlier delegation of the
     /// principal ends.
@@ -50,7 +59,7 @@ impl Approvals {
         &self,
         principal: &Principal,
         tool_call_id: ToolCallId,
-        (to, until, reason): (String, Timestamp, String),
+        DelegationRequest { to, until, reason }: DelegationRequest,
     ) -> Result<Delegation, DelegateError> {
         self.count(principal)?;
         let approval = DecisionRequest::undecided(tool_call_id, None);

@@ -85,7 +85,7 @@ pub(super) struct ApprovedCall<'a> {
 }
 
 /// A waiting call that may be approved with a remembered approval.
-struct Covered {
+struct CoveredCall {
     id: ToolCallId,
     /// The hash of what the decider was shown, if the decider was shown the call.
     shown: Option<String>,
@@ -176,7 +176,7 @@ impl Approvals {
             Ok(waiting) => {
                 let mut is_available = true;
                 for (id, shown) in waiting {
-                    let covered = Covered { id, shown, session: thread.session_id, grant: of_now };
+                    let covered = CoveredCall { id, shown, session: thread.session_id, grant: of_now };
                     // After a failure of the database the next call would fail as well, after another wait.
                     // Each call that the request names is a decision of its own, as in a request with several.
                     is_available = is_available && (covered.shown.is_none() || self.counts(by));
@@ -222,7 +222,7 @@ impl Approvals {
     async fn decide_covered_call(
         &self,
         by: Decider<'_>,
-        covered: Covered,
+        covered: CoveredCall,
         granting: &DecisionRequest,
     ) -> Result<bool, StoreError> {
         let write = self.store.urgent_write().await?;
@@ -284,7 +284,7 @@ impl Approvals {
         write: &Write,
         by: Decider<'_>,
         locked: &LockedCall,
-        covered: &Covered,
+        covered: &CoveredCall,
     ) -> Result<Option<GrantId>, StoreError> {
         let LockedCall { call, thread, roles, .. } = locked;
         let tool = gate.registry().get(&call.name);

@@ -23,7 +23,7 @@
 //!    `tool_calls_answered` withdraws what is open when the call leaves `executing`.
 
 use super::handlers::{InputAnswer, InputRequest};
-use super::proposals::{Agreed, Proposed};
+use super::proposals::{Agreement, Proposed};
 use super::{Approvals, Decider, Denied, Right, has_denied, own_right};
 use crate::agent::{Wait, persist};
 use crate::tools::InputError;
@@ -330,15 +330,15 @@ impl Approvals {
             return Err(AnswerError::InvalidContent(errors));
         }
         let quorum = gate.registry().answer_quorum(&locked.call);
-        let about = (&locked, &request, votes.as_slice());
-        let (answer, with) = match Self::count_reply(&write, about, quorum, reply, &actor).await? {
-            Agreed::On(answer, with) => (answer, with),
-            Agreed::NotYet { proposed, is_repeated } => {
-                write.commit().await?;
-                let proposed = Some(proposed);
-                return Ok(Answered { state: RequestState::Open, replayed: is_repeated, proposed });
-            }
-        };
+        let (answer, with) =
+            match Self::count_reply(&write, &locked, &request, &votes, quorum, reply, &actor).await? {
+                Agreement::On(answer, with) => (answer, with),
+                Agreement::NotYet { proposed, is_repeated } => {
+                    write.commit().await?;
+                    let proposed = Some(proposed);
+                    return Ok(Answered { state: RequestState::Open, replayed: is_repeated, proposed });
+                }
+            };
         if !write.answer_request(&locked, &request, &answer, &actor, &with).await? {
             return Err(AnswerError::Closed(RequestState::Expired));
         }

@@ -56,7 +56,8 @@ impl Approvals {
         write: &Write,
         by: Decider<'_>,
         call: &ToolCall,
-        (token, shown): (&LinkToken, &str),
+        token: &LinkToken,
+        shown: &str,
     ) -> Result<(), DecideError> {
         let link = write.link(&token.hash(), write.now()).await?.ok_or(LinkRefused::Unknown)?;
         link.check_person(by.visible_as())?;

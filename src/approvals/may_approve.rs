@@ -102,10 +102,11 @@ impl<'a> Proposal<'a> {
 pub(super) fn fits(
     gate: &Gate,
     tool: &Registered,
-    inputs: (&Input, &SecretPaths),
+    inputs: &Input,
+    secrets: &SecretPaths,
     edited: Option<&Input>,
 ) -> Result<(), DecideError> {
-    let errors = gate.errors(tool, inputs, edited);
+    let errors = gate.errors(tool, (inputs, secrets), edited);
     if errors.is_empty() { Ok(()) } else { Err(DecideError::InvalidInputs(errors)) }
 }
 

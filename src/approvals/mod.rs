@@ -75,7 +75,7 @@ mod workers;
 pub(crate) use cards::title_of;
 pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest, EditPreview, Remembered, Scope};
 pub(crate) use definitions::AcceptError;
-pub(crate) use delegate::{DelegateError, NotDelegated};
+pub(crate) use delegate::{DelegateError, DelegationRequest, NotDelegated};
 pub(crate) use denied::{Denied, Right, has_denied};
 pub(crate) use detail::ApprovalDetail;
 pub(crate) use extend::ExtendError;

@@ -27,7 +27,7 @@ pub(crate) struct Proposed {
 }
 
 /// The result of an answer that may need several people.
-pub(super) enum Agreed {
+pub(super) enum Agreement {
     /// This answer counts now, with the votes of these other actors.
     On(Answer, Vec<String>),
     /// More people have to confirm it. A new vote is stored, and not committed; the same vote as before changes nothing.
@@ -44,14 +44,16 @@ impl Approvals {
     /// ends the request.
     pub(super) async fn count_reply(
         write: &Write,
-        (locked, request, votes): (&LockedCall, &ToolRequest, &[ContentVote]),
+        locked: &LockedCall,
+        request: &ToolRequest,
+        votes: &[ContentVote],
         quorum: Quorum,
         reply: &Reply,
         by: &str,
-    ) -> Result<Agreed, AnswerError> {
+    ) -> Result<Agreement, AnswerError> {
         let (given, content_hash) = match reply {
             Reply::Give(answer @ (Answer::Decline | Answer::Cancel)) => {
-                return Ok(Agreed::On(answer.clone(), Vec::new()));
+                return Ok(Agreement::On(answer.clone(), Vec::new()));
             }
             Reply::Give(Answer::Accept(content)) => (Some(content), content_hash(request.id, content)),
             Reply::Confirm(content_hash) => (None, content_hash.clone()),
@@ -64,7 +66,7 @@ impl Approvals {
         };
         let content = given.cloned().map(Content).or(proposed).ok_or(AnswerError::NotProposed)?;
         if quorum.people <= 1 {
-            return Ok(Agreed::On(Answer::Accept(content.0), Vec::new()));
+            return Ok(Agreement::On(Answer::Accept(content.0), Vec::new()));
         }
         let is_repeated = others.iter().any(|actor| actor == by);
         others.retain(|actor| actor != by);
@@ -74,14 +76,14 @@ impl Approvals {
         }
         let missing = quorum.missing(others.len().saturating_add(1));
         if missing == 0 {
-            return Ok(Agreed::On(Answer::Accept(content.0), others));
+            return Ok(Agreement::On(Answer::Accept(content.0), others));
         }
         let confirmed_by: Vec<String> = others.into_iter().chain([by.to_owned()]).collect();
         if !is_repeated {
             write.content_proposed(locked, request, by, &confirmed_by, missing);
         }
         let proposed = Proposed { content_hash, confirmed_by, required: quorum.people };
-        Ok(Agreed::NotYet { proposed, is_repeated })
+        Ok(Agreement::NotYet { proposed, is_repeated })
     }
 }
 

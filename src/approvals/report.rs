@@ -67,7 +67,8 @@ impl Approvals {
     pub(crate) async fn report(
         &self,
         tool: &str,
-        (id, execution): (ToolCallId, ExecId),
+        id: ToolCallId,
+        execution: ExecId,
         report: Report,
     ) -> Result<Reported, ReportError> {
         let write = self.store.urgent_write().await?;

@@ -1,16 +1,15 @@
 //! Admission of turn requests: finds or creates the run that a request asks for.
 
-use super::continuation::{Locked, Next};
+use super::continuation::{ClientState, LockedRequest, RequestEffect};
 use super::intent::{Intent, intent};
-use super::posted_decisions::Applied;
+use super::posted_decisions::AppliedDecisions;
 use super::report::decided_elsewhere;
-use super::request::{Action, AdmitError, ShownCalls, ThreadName, TurnRequest};
+use super::request::{Action, AdmitError, ThreadName, TurnRequest};
 use super::{Chat, Started};
 use crate::agent::Settlement;
 use crate::approvals::Denied;
 use crate::config::WhilePending;
 use holdpoint_core::Principal;
-use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::UserWords;
 use holdpoint_core::run::{Run, RunOptions};
 use holdpoint_store::{
@@ -38,7 +37,7 @@ impl Chat {
         }
         // Before the thread is locked: each decision is a transaction of its own.
         let only_continues = matches!(action, Action::Continue { .. });
-        let Applied { accepted, unsettled } =
+        let AppliedDecisions { accepted, unsettled } =
             self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
         let answered: HashSet<_> = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
@@ -55,8 +54,9 @@ impl Chat {
         let mut intent = intent(&transcript, action, key, earlier)?;
         self.check_fits(thread.extent, &intent)?;
         let left_out = intent.left_out();
-        let locked = Locked { write, thread, principal };
-        let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
+        let locked = LockedRequest { write, thread, principal };
+        let client = ClientState { answered: &answered, shown: &shown, traits: client };
+        let next = self.next(&locked, transcript, intent, options, client).await?;
         let started = self.commit_and_start(locked, next).await?;
         settlements.into_iter().for_each(Settlement::committed);
         // This process may not be able to read the running turn.
@@ -158,19 +158,16 @@ impl Chat {
 
     async fn next(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         mut transcript: Transcript,
         intent: Intent,
         options: RunOptions,
-        (answered, shown): (&HashSet<ToolCallId>, &ShownCalls),
-        client: ClientTraits,
-    ) -> Result<Next, AdmitError> {
-        let Locked { write, thread, principal } = locked;
+        client: ClientState<'_>,
+    ) -> Result<RequestEffect, AdmitError> {
+        let LockedRequest { write, thread, principal } = locked;
         let question = match intent {
             Intent::Continue { message, from_the_start } => {
-                return self
-                    .continue_by_post(locked, &transcript, message, from_the_start, (answered, shown), client)
-                    .await;
+                return self.continue_by_post(locked, &transcript, message, from_the_start, client).await;
             }
             _ if transcript.running().is_some() => return Err(AdmitError::TurnInProgress),
             // A call of the parent thread waits for a delegated thread.
@@ -202,19 +199,19 @@ impl Chat {
         let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.approval.lease };
         let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
-        let first = Box::new(self.open_first(write, (thread, &lease), &transcript).await?);
-        let next = Next::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
-        Ok(next.after(decided_elsewhere(&transcript, None, shown)))
+        let first = Box::new(self.open_first(write, thread, &lease, &transcript).await?);
+        let next = RequestEffect::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
+        Ok(next.after(decided_elsewhere(&transcript, None, client.shown)))
     }
 
     /// Applies the setting for a message that arrives while calls are pending. Returns whether calls were
     /// cancelled.
     async fn apply_while_pending(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         transcript: &Transcript,
     ) -> Result<bool, AdmitError> {
-        let Locked { write, thread, principal } = locked;
+        let LockedRequest { write, thread, principal } = locked;
         match self.approval.while_pending {
             _ if transcript.pending_count() == 0 => Ok(false),
             WhilePending::Defer => Ok(false),
@@ -228,13 +225,13 @@ impl Chat {
 
     /// Refuses a turn over the limit of concurrent turns or over the rate limit. The check holds only in the
     /// transaction that begins the turn.
-    pub(super) async fn check_turns(&self, locked: &Locked<'_>) -> Result<(), AdmitError> {
+    pub(super) async fn check_turns(&self, locked: &LockedRequest<'_>) -> Result<(), AdmitError> {
         self.check_turns_with(locked, 0).await
     }
 
     /// Like [`Self::check_turns`], for a turn that brings this number of messages before its own. Each of them
     /// counts as a turn.
-    async fn check_turns_with(&self, locked: &Locked<'_>, earlier: usize) -> Result<(), AdmitError> {
+    async fn check_turns_with(&self, locked: &LockedRequest<'_>, earlier: usize) -> Result<(), AdmitError> {
         let turns = u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1);
         match self.full(&locked.write, &locked.thread).await? {
             None => Ok(self.rate_limit.count_many(locked.principal, turns)?),

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 /// The decisions of a request that are applied.
 #[derive(Debug, Default)]
-pub(super) struct Applied {
+pub(super) struct AppliedDecisions {
     /// The calls whose decisions were accepted.
     pub(super) accepted: HashSet<ToolCallId>,
     /// The outcomes of these calls that the transaction of the request stores.
@@ -36,9 +36,9 @@ impl Chat {
         name: &ThreadName,
         answers: &[PostedDecision],
         only_continues: bool,
-    ) -> Result<Applied, AdmitError> {
+    ) -> Result<AppliedDecisions, AdmitError> {
         if answers.is_empty() {
-            return Ok(Applied::default());
+            return Ok(AppliedDecisions::default());
         }
         let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
         // Each decision checks the state of its call again.
@@ -65,7 +65,7 @@ impl Chat {
             return Err(AdmitError::Refused(error));
         }
         let accepted = decisions.iter().filter(|made| !made.replayed).map(|made| made.call.id).collect();
-        Ok(Applied { accepted, unsettled })
+        Ok(AppliedDecisions { accepted, unsettled })
     }
 }
 

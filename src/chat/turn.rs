@@ -3,7 +3,7 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Ended, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
+use crate::agent::{AskHandler, EndedTurn, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
 use futures::FutureExt;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::RunId;
@@ -41,11 +41,12 @@ impl Chat {
     pub(super) async fn open_first(
         &self,
         write: &Write,
-        (thread, lease): (&LockedThread, &Lease),
+        thread: &LockedThread,
+        lease: &Lease,
         transcript: &Transcript,
     ) -> Result<Result<FirstStep, TurnError>, StoreError> {
         match self.model_of(&lease.run) {
-            Ok(model) => self.agent.open_first(write, (thread, lease), transcript, model.as_ref()).await,
+            Ok(model) => self.agent.open_first(write, thread, lease, transcript, model.as_ref()).await,
             Err(error) => Ok(Err(error)),
         }
     }
@@ -148,19 +149,19 @@ impl TurnTask {
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut SpentTokens,
-    ) -> Result<Option<Ended>, TurnError> {
+    ) -> Result<Option<EndedTurn>, TurnError> {
         let (model, first) = (self.chat.model_of(&lease.run)?, first?);
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
         let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
         let people = Arc::new(approvals.clone());
         let turn = Turn { lease, heartbeat, model: model.as_ref(), asks, people };
-        self.chat.agent.run(&turn, (first, start_committed), spent, &|event| self.log.emit(event)).await
+        self.chat.agent.run(&turn, first, start_committed, spent, &|event| self.log.emit(event)).await
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.
-    async fn end(&self, lease: &Lease, ended: Ended, spent: SpentTokens) -> TurnEvent<'static> {
-        let Ended { end, reason, is_committed } = ended;
+    async fn end(&self, lease: &Lease, ended: EndedTurn, spent: SpentTokens) -> TurnEvent<'static> {
+        let EndedTurn { end, reason, is_committed } = ended;
         let ended = if is_committed {
             self.after_end(lease, &end);
             Ok(Some(end))

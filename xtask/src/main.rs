@@ -64,6 +64,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "openapi" => {
             no_more_arguments(command, rest)?;
             openapi::write(&root)?;
+            page_types::write(&root)?;
         }
         "bench" => bench::bench(&root, rest)?,
         name => match steps::find(name) {

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::page_types;
 use crate::process;
 
 /// The document for generators. The server serves it at `/openapi.json`.
@@ -13,7 +12,7 @@ pub(crate) const DOCUMENT: &str = "openapi/holdpoint.json";
 /// The document with every operation.
 pub(crate) const FULL_DOCUMENT: &str = "openapi/holdpoint-full.json";
 
-/// Writes both documents, and the types of the npm package that come from them. Each write needs complete output, so a failed build leaves no empty document.
+/// Writes both documents. Each write needs complete output, so a failed build leaves no empty document.
 pub(crate) fn write(root: &Path) -> Result<()> {
     for (path, options) in [(DOCUMENT, [].as_slice()), (FULL_DOCUMENT, &["--full"])] {
         let mut command = process::cargo(root, &["run", "--quiet", "--", "openapi"]);
@@ -22,5 +21,5 @@ pub(crate) fn write(root: &Path) -> Result<()> {
         fs::write(root.join(path), document).with_context(|| format!("could not write {path}"))?;
         println!("wrote {path}");
     }
-    page_types::write(root)
+    Ok(())
 }

@@ -64,14 +64,14 @@ pub(crate) struct Remembered {
     pub(crate) left: Vec<ToolCallId>,
 }
 
-struct Committed {
+struct CommittedDecision {
     decided: Decided,
     thread: Thread,
     /// The permit, if the same commit claimed the call.
     permit: Option<Box<Permit>>,
 }
 
-impl Committed {
+impl CommittedDecision {
     /// Returns a decision that claimed nothing.
     fn unclaimed(decided: Decided, thread: Thread) -> Self {
         Self { decided, thread, permit: None }
@@ -149,7 +149,7 @@ impl Approvals {
     ) -> Result<Decided, DecideError> {
         let committed = Box::pin(self.commit_decision(by, request)).await;
         self.measure(request, committed.as_ref().map(|committed| &committed.decided));
-        let Committed { mut decided, thread, permit } = committed?;
+        let CommittedDecision { mut decided, thread, permit } = committed?;
         decided.running = self.start(&decided.call, permit, request.surface);
         if !decided.replayed && !matches!(decided.call.state, State::Approved(_)) {
             // The call may have ended, and may have been the last open call of its run.
@@ -224,7 +224,7 @@ impl Approvals {
         &self,
         by: Decider<'_>,
         request: &DecisionRequest,
-    ) -> Result<Committed, DecideError> {
+    ) -> Result<CommittedDecision, DecideError> {
         if let Decider::Person(principal) = by {
             self.count(principal)?;
         }
@@ -239,7 +239,7 @@ impl Approvals {
                     true => {
                         let server_resumes = locked.server_resumes;
                         let decided = Decided { replayed: true, server_resumes, ..Decided::now(locked.call) };
-                        Ok(Committed::unclaimed(decided, locked.thread.into_thread()))
+                        Ok(CommittedDecision::unclaimed(decided, locked.thread.into_thread()))
                     }
                     false => Err(DecideError::Closed(Box::new(locked.call))),
                 };
@@ -295,7 +295,7 @@ impl Approvals {
             let changes = !matches!(counted, VoteOutcome::Short { repeated: true, .. });
             if let Some(link) = request.link.as_ref().filter(|_| changes) {
                 let shown = gate.shown_hash(&locked.call);
-                Self::use_link(&write, by, &locked.call, (link, &shown)).await?;
+                Self::use_link(&write, by, &locked.call, link, &shown).await?;
             }
             match counted {
                 VoteOutcome::Enough(with) => vote.voted_before = with,
@@ -304,7 +304,7 @@ impl Approvals {
                     let server_resumes = locked.server_resumes;
                     let decided =
                         Decided { replayed: repeated, server_resumes, missing, ..Decided::now(locked.call) };
-                    return Ok(Committed::unclaimed(decided, locked.thread.into_thread()));
+                    return Ok(CommittedDecision::unclaimed(decided, locked.thread.into_thread()));
                 }
             }
             if write.decide(&mut locked, &answer, &vote, self.times.start_deadline).await? {
@@ -312,7 +312,7 @@ impl Approvals {
                 self.grant(&gate, &write, &locked.thread, grant).await?;
                 let server_resumes = write.allow_resume(&locked, request.server_resumes).await?;
                 let permit = self.commit_decided(&gate, write, &mut locked).await?;
-                return Ok(Committed {
+                return Ok(CommittedDecision {
                     decided: Decided {
                         server_resumes,
                         remembered: granted.map(Remembered::new),
@@ -407,7 +407,7 @@ pub(in crate::approvals) fn check(
             let inputs = unmasked(call, inputs.as_ref())?.filter(|inputs| !same_object(inputs, &call.input));
             let runs = inputs.as_ref().unwrap_or(&call.input);
             let edited = inputs.as_ref().map(|_| &call.input);
-            tool.map_or(Ok(()), |tool| fits(gate, tool, (runs, &call.secrets), edited))?;
+            tool.map_or(Ok(()), |tool| fits(gate, tool, runs, &call.secrets, edited))?;
             Ok(Choice::Approve { inputs, note: note.clone() })
         }
         Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),

@@ -1,5 +1,6 @@
 //! The route with which an approver lets another person decide a held call.
 
+use crate::approvals::DelegationRequest;
 use crate::http::Api;
 use crate::http::access::{
     Access,
@@ -48,7 +49,7 @@ impl Example for DelegateCall {
 }
 
 impl DelegateCall {
-    fn checked(self) -> Result<(String, Timestamp, String), ApiError> {
+    fn checked(self) -> Result<DelegationRequest, ApiError> {
         let Self { to, until, reason } = self;
         if to.is_empty() || to.chars().count() > USER_MAX {
             return Err(ApiError::bad_request(format!("to: expected a user, in 1 to {USER_MAX} characters")));
@@ -60,7 +61,7 @@ impl DelegateCall {
         let reason = reason.ok_or_else(|| {
             ApiError::bad_request(format!("reason: expected a text, in 1 to {REASON_MAX} characters"))
         })?;
-        Ok((to, until, reason))
+        Ok(DelegationRequest { to, until, reason })
     }
 }
 

@@ -138,7 +138,7 @@ impl RememberBody {
         match self {
             Self::Session => Ok(GrantRequest::Session),
             Self::Scope(scope) => {
-                let wrong = |Wrong { place, expected }| {
+                let wrong = |WrongBounds { place, expected }| {
                     let message = format!("remember{place}: expected {expected}");
                     ApiError::unprocessable(ErrorCode::NotRemembered, message)
                 };
@@ -148,15 +148,12 @@ impl RememberBody {
     }
 }
 
-/// A place in the object, and what was expected there.
-type Wrong = WrongBounds;
-
-fn wrong<T>(place: impl Into<String>, expected: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong { place: place.into(), expected: expected.into() })
+fn wrong<T>(place: impl Into<String>, expected: impl Into<String>) -> Result<T, WrongBounds> {
+    Err(WrongBounds { place: place.into(), expected: expected.into() })
 }
 
 impl RememberScope {
-    fn shown(&self) -> Result<ShownGrant, Wrong> {
+    fn shown(&self) -> Result<ShownGrant, WrongBounds> {
         let inputs = match (self.inputs, &self.when) {
             (Some(_), Some(_)) | (None, None) => return wrong("", "either inputs or when"),
             (Some(_), None) if self.free.is_some() => return wrong(".free", "it with when"),
@@ -208,7 +205,7 @@ impl GrantCondition {
         condition
     }
 
-    fn bound(&self, n: usize) -> Result<Bound, Wrong> {
+    fn bound(&self, n: usize) -> Result<Bound, WrongBounds> {
         let Self { argument, above, below, equal, r#in, under, origin } = self.clone();
         let mut tests = [
             above.map(|than| Ok(BoundTest::Above(than.0))),

@@ -238,7 +238,9 @@ impl Validate {
             outcomes.push(match unavailable.cloned() {
                 // The next decision would be refused as well, after another wait.
                 Some(refusal) => Err(refusal),
-                None => take(&self.0, &caller, decision, Surface::Rest).await.map_err(ApiError::refusal),
+                None => commit_decision(&self.0, &caller, decision, Surface::Rest)
+                    .await
+                    .map_err(ApiError::refusal),
             });
         }
         let mut decided: Vec<&mut Decided> = outcomes.iter_mut().filter_map(|it| it.as_mut().ok()).collect();
@@ -273,13 +275,13 @@ async fn decide_and_await(
     surface: Surface,
 ) -> Result<Decided, ApiError> {
     posted.check("")?;
-    let mut decided = take(api, caller, posted, surface).await?;
+    let mut decided = commit_decision(api, caller, posted, surface).await?;
     api.approvals.await_outcomes(&mut [&mut decided]).await?;
     Ok(decided)
 }
 
 /// Commits one decision, and starts the call if it is approved.
-async fn take(
+async fn commit_decision(
     api: &Api,
     caller: &Caller,
     posted: ValidateTool,

@@ -44,7 +44,7 @@ use sign_in::{SignIn, SignInParts};
 pub(crate) use sign_in::SignIns;
 use std::sync::Arc;
 pub(crate) use ticket::Tickets;
-use ticket::Unused;
+use ticket::UnusedTicket;
 use token::Tokens;
 use tokio::time::Instant;
 
@@ -132,7 +132,7 @@ impl Authenticator {
     /// Returns the caller of this request, or `None` for an open path, where the server checks no
     /// credentials. The database is read only for a cookie that the server has signed, so requests without valid
     /// credentials do not load it.
-    pub(in crate::http) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
+    pub(in crate::http) async fn known(&self, request: &Request) -> Result<Option<KnownCaller>, ApiError> {
         let ByToken { tokens, tickets, sign_in } = match self {
             Self::Local { loopback_only } => {
                 // Probes use any host name, and their responses reveal nothing.
@@ -141,7 +141,12 @@ impl Authenticator {
                     loopback::check(request)?;
                 }
                 let principal = Principal::local();
-                return Ok(Some(Known { principal, expiry: Expiry(None), ticket: None, session: None }));
+                return Ok(Some(KnownCaller {
+                    principal,
+                    expiry: Expiry(None),
+                    ticket: None,
+                    session: None,
+                }));
             }
             Self::Tokens(..) if is_open(request.uri().path()) => return Ok(None),
             Self::Tokens(by_token) => &**by_token,
@@ -155,7 +160,9 @@ impl Authenticator {
             let session = session::check(request, cookie)?;
             match sign_in.as_ref().and_then(SignIn::kept) {
                 Some(kept) => kept.resume(cookie, session).await,
-                None => tokens.check(cookie).await.map(|known| Known { session: Some(session), ..known }),
+                None => {
+                    tokens.check(cookie).await.map(|known| KnownCaller { session: Some(session), ..known })
+                }
             }
         } else {
             tokens.known(headers).await
@@ -174,12 +181,12 @@ impl Authenticator {
 
 /// An authenticated caller.
 #[derive(Debug)]
-pub(in crate::http) struct Known {
+pub(in crate::http) struct KnownCaller {
     pub(in crate::http) principal: Principal,
     /// How long the authentication is valid.
     pub(in crate::http) expiry: Expiry,
     /// The ticket of the caller, which still has to be used up.
-    pub(in crate::http) ticket: Option<Unused>,
+    pub(in crate::http) ticket: Option<UnusedTicket>,
     /// The session of a browser.
     pub(in crate::http) session: Option<Session>,
 }

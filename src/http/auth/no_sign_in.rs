@@ -4,7 +4,7 @@
 use super::session::Session;
 use super::signing::SigningKey;
 use super::token::Tokens;
-use super::Known;
+use super::KnownCaller;
 use crate::agent::Tasks;
 use crate::config::Config;
 use crate::entropy::Entropy;
@@ -53,7 +53,7 @@ impl SignIn {
 pub(crate) enum SignIns {}
 
 impl SignIns {
-    pub(super) async fn resume(&self, _cookie: &str, _session: Session) -> Result<Known, AuthFailure> {
+    pub(super) async fn resume(&self, _cookie: &str, _session: Session) -> Result<KnownCaller, AuthFailure> {
         match *self {}
     }
 

@@ -5,7 +5,7 @@
 //! log has the path of a request but never the query.
 
 use super::signing::{Purpose, SigningKey};
-use super::{Expiry, Known};
+use super::{Expiry, KnownCaller};
 use crate::http::auth::failure::Unknown;
 use crate::http::failure::error::ApiError;
 use crate::http::middleware::cors::AllowedOrigin;
@@ -47,7 +47,7 @@ pub(crate) struct Tickets {
 
 /// A valid ticket that may have been used before.
 #[derive(Debug)]
-pub(in crate::http) struct Unused {
+pub(in crate::http) struct UnusedTicket {
     id: TicketId,
     expires_at: Timestamp,
 }
@@ -98,17 +98,17 @@ impl Tickets {
     }
 
     /// Returns the caller that the ticket names. The ticket still has to be used up.
-    pub(super) fn read(&self, ticket: &str) -> Result<Known, Unknown> {
+    pub(super) fn read(&self, ticket: &str) -> Result<KnownCaller, Unknown> {
         let content = self.verified(ticket).ok_or(Unknown::TicketForged)?;
         let expires_at = Timestamp::from_micros(content.expires_at);
         if expires_at <= self.clock.now() {
             return Err(Unknown::TicketExpired);
         }
         let Content { ticket_id, tenant_id, user_id, roles, known_until, .. } = content;
-        Ok(Known {
+        Ok(KnownCaller {
             principal: Principal { tenant_id, user_id, roles },
             expiry: Expiry(known_until.map(Timestamp::from_micros)),
-            ticket: Some(Unused { id: ticket_id, expires_at }),
+            ticket: Some(UnusedTicket { id: ticket_id, expires_at }),
             session: None,
         })
     }
@@ -125,7 +125,7 @@ impl Tickets {
     }
 }
 
-impl Unused {
+impl UnusedTicket {
     /// Uses the ticket up. Of all requests with the same ticket, in any process, one succeeds.
     pub(in crate::http) async fn use_up(self, store: &Store) -> Result<(), ApiError> {
         let write = store.write().await?;

@@ -7,7 +7,7 @@ use super::claims::Claims;
 use super::jwks::Jwks;
 use super::signatures;
 use super::validity::{self, Expected, LEEWAY_SECONDS};
-use super::{Expiry, Known};
+use super::{Expiry, KnownCaller};
 use crate::agent::Tasks;
 use crate::config::Auth;
 use crate::http::auth::failure::{AuthFailure, Unknown};
@@ -73,19 +73,23 @@ impl Tokens {
     }
 
     /// Returns the caller of a request with these headers.
-    pub(super) async fn known(&self, headers: &HeaderMap) -> Result<Known, AuthFailure> {
+    pub(super) async fn known(&self, headers: &HeaderMap) -> Result<KnownCaller, AuthFailure> {
         self.check(bearer(headers)?).await
     }
 
     /// Returns the caller that a token names.
-    pub(super) async fn check(&self, token: &str) -> Result<Known, AuthFailure> {
+    pub(super) async fn check(&self, token: &str) -> Result<KnownCaller, AuthFailure> {
         let claims = self.checked(token, &self.audience_claim, &self.audience).await?;
         Ok(known(self.claims.principal(&claims)?, &claims))
     }
 
     /// Returns the person that an ID token names. The issuer gave it to this client itself (OpenID Connect Core,
     /// 3.1.3.7).
-    pub(super) async fn check_id_token(&self, token: &str, client_id: &str) -> Result<Known, AuthFailure> {
+    pub(super) async fn check_id_token(
+        &self,
+        token: &str,
+        client_id: &str,
+    ) -> Result<KnownCaller, AuthFailure> {
         let claims = self.checked(token, AUDIENCE_OF_ID_TOKENS, client_id).await?;
         if claims.get("azp").is_some_and(|party| party != client_id) {
             return Err(Unknown::Audience("azp".to_owned()).into());
@@ -99,7 +103,7 @@ impl Tokens {
         &self,
         claims: &Map<String, Value>,
         client_id: &str,
-    ) -> Result<Known, Unknown> {
+    ) -> Result<KnownCaller, Unknown> {
         if claims.get("active") != Some(&Value::Bool(true)) {
             return Err(Unknown::Inactive);
         }
@@ -155,8 +159,8 @@ fn decoded(part: &str) -> Result<Vec<u8>, Unknown> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| Unknown::Unreadable)
 }
 
-fn known(principal: Principal, claims: &Map<String, Value>) -> Known {
-    Known { principal, expiry: Expiry(Some(accepted_until(claims))), ticket: None, session: None }
+fn known(principal: Principal, claims: &Map<String, Value>) -> KnownCaller {
+    KnownCaller { principal, expiry: Expiry(Some(accepted_until(claims))), ticket: None, session: None }
 }
 
 /// Returns when the server stops accepting a token with these checked claims.

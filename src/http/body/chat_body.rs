@@ -2,7 +2,7 @@
 
 use crate::chat::{Action, PostedMessage, ShownCalls, TurnRequest};
 use crate::http::body::nullable::WordOrNull;
-use crate::http::body::partial_json::{self, Found};
+use crate::http::body::partial_json::{self, FieldValue};
 use crate::http::body::posted::{
     Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Messages, Posted, Role, content, given_name,
 };
@@ -217,16 +217,16 @@ impl<'a> ApiExtractor<'a> for ChatByIdBody {
 }
 
 impl ChatBody {
-    fn read(posted: Found<Posted>, bounds: &Bounds) -> Result<Self, ApiError> {
+    fn read(posted: FieldValue<Posted>, bounds: &Bounds) -> Result<Self, ApiError> {
         let mut fields = match posted {
-            Found::Is(Posted::Text(words)) => {
+            FieldValue::Is(Posted::Text(words)) => {
                 let action = words_or_continue(content(&words, "content")?, None);
                 let ask = TurnRequest { action, ..TurnRequest::continuation() };
                 return Ok(Self::of_data_stream(None, ask));
             }
-            Found::Is(Posted::Fields(fields)) => *fields,
-            Found::Null => return Ok(Self::of_data_stream(None, TurnRequest::continuation())),
-            Found::Absent | Found::Other => {
+            FieldValue::Is(Posted::Fields(fields)) => *fields,
+            FieldValue::Null => return Ok(Self::of_data_stream(None, TurnRequest::continuation())),
+            FieldValue::Absent | FieldValue::Other => {
                 return Err(ApiError::bad_request("body: expected a JSON object or a string"));
             }
         };
@@ -280,9 +280,9 @@ fn requested(fields: Fields, bounds: &Bounds) -> Result<Requested, ApiError> {
         return Ok(words_or_continue(content(&words, "content")?, None).into());
     }
     let message = match fields.message {
-        Found::Absent | Found::Null => None,
-        Found::Other => Some(Message::default()),
-        Found::Is(message) => Some(message),
+        FieldValue::Absent | FieldValue::Null => None,
+        FieldValue::Other => Some(Message::default()),
+        FieldValue::Is(message) => Some(message),
     };
     if let Some(message) = message {
         ui_body::check_parts(&message, "message")?;
@@ -339,7 +339,7 @@ fn checked_words(message: &Message, field: &str) -> Result<String, ApiError> {
 /// Returns the text of a user message: `content` if that is a string, otherwise the text parts.
 fn words(message: &Message, field: &str) -> Result<String, ApiError> {
     match &message.content {
-        Found::Is(words) => content(words, &format!("{field}.content")),
+        FieldValue::Is(words) => content(words, &format!("{field}.content")),
         _ => ui_body::words(message, field),
     }
 }

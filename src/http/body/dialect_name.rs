@@ -8,13 +8,13 @@ use poem_openapi::types::{ParseError, ParseFromParameter, ParseResult};
 use std::marker::PhantomData;
 
 /// A dialect that a parameter names. `N` is the kind of the names.
-pub(in crate::http) struct Named<N> {
+pub(in crate::http) struct DialectName<N> {
     pub(in crate::http) dialect: &'static Dialect,
     kind: PhantomData<N>,
 }
 
 /// A kind of names.
-pub(in crate::http) trait Names: Send + Sync {
+pub(in crate::http) trait DialectNames: Send + Sync {
     const SCHEMA: &'static str;
     const DESCRIPTION: &'static str;
     fn name(dialect: &Dialect) -> &'static str;
@@ -23,7 +23,7 @@ pub(in crate::http) trait Names: Send + Sync {
 /// The names of streams.
 pub(in crate::http) enum Protocol {}
 
-impl Names for Protocol {
+impl DialectNames for Protocol {
     const SCHEMA: &'static str = "Protocol";
     const DESCRIPTION: &'static str = "The dialects of a stream.";
 
@@ -35,7 +35,7 @@ impl Names for Protocol {
 /// The names of the forms of messages.
 pub(in crate::http) enum Format {}
 
-impl Names for Format {
+impl DialectNames for Format {
     const SCHEMA: &'static str = "Format";
     const DESCRIPTION: &'static str = "The format of messages.";
 
@@ -45,7 +45,7 @@ impl Names for Format {
 }
 
 described! {
-    Named<N> where N: Names {
+    DialectName<N> where N: DialectNames {
         name: N::SCHEMA,
         schema: MetaSchemaRef::Reference(N::SCHEMA.to_owned()),
         register: |registry| registry.create_schema::<Self, _>(N::SCHEMA.to_owned(), |_| MetaSchema {
@@ -56,7 +56,7 @@ described! {
     }
 }
 
-impl<N: Names> ParseFromParameter for Named<N> {
+impl<N: DialectNames> ParseFromParameter for DialectName<N> {
     fn parse_from_parameter(value: &str) -> ParseResult<Self> {
         let named = Dialect::ALL.into_iter().find(|dialect| N::name(dialect) == value);
         let dialect = named.ok_or_else(|| ParseError::custom("Expect a valid enumeration value."))?;

@@ -17,7 +17,7 @@ const KEY_SHOWN: usize = 64;
 
 /// The value found at the place of a `T`.
 #[derive(Debug, Default)]
-pub(in crate::http) enum Found<T> {
+pub(in crate::http) enum FieldValue<T> {
     /// No value.
     #[default]
     Absent,
@@ -29,7 +29,7 @@ pub(in crate::http) enum Found<T> {
     Is(T),
 }
 
-impl<T> Found<T> {
+impl<T> FieldValue<T> {
     /// Returns the `T`, if the value is one.
     pub(in crate::http) fn is(self) -> Option<T> {
         match self {
@@ -128,10 +128,10 @@ pub(in crate::http) struct Reader<'w, W> {
 pub(in crate::http) fn read<T: Kept>(
     text: &str,
     with: &T::With,
-) -> Result<(Found<T>, Option<String>), serde_json::Error> {
+) -> Result<(FieldValue<T>, Option<String>), serde_json::Error> {
     let mut reader = Reader { with, keys: 0, repeated: None };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let found = Part::<T>::of(&mut reader).deserialize(&mut deserializer)?;
+    let found = ValueSeed::<T>::of(&mut reader).deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((found, reader.repeated))
 }
@@ -141,16 +141,16 @@ impl<W> Reader<'_, W> {
     pub(in crate::http) fn value<'de, T: Kept<With = W>, A: MapAccess<'de>>(
         &mut self,
         fields: &mut A,
-    ) -> Result<Found<T>, A::Error> {
-        fields.next_value_seed(Part::of(self))
+    ) -> Result<FieldValue<T>, A::Error> {
+        fields.next_value_seed(ValueSeed::of(self))
     }
 
     /// Reads the next item of a list.
     pub(in crate::http) fn item<'de, T: Kept<With = W>, A: SeqAccess<'de>>(
         &mut self,
         items: &mut A,
-    ) -> Result<Option<Found<T>>, A::Error> {
-        items.next_element_seed(Part::of(self))
+    ) -> Result<Option<FieldValue<T>>, A::Error> {
+        items.next_element_seed(ValueSeed::of(self))
     }
 
     /// Skips the value of a field.
@@ -185,61 +185,61 @@ impl<W> Reader<'_, W> {
 }
 
 /// One value of the text.
-struct Part<'r, 'w, T: Kept> {
+struct ValueSeed<'r, 'w, T: Kept> {
     reader: &'r mut Reader<'w, T::With>,
     kept: PhantomData<T>,
 }
 
-impl<'r, 'w, T: Kept> Part<'r, 'w, T> {
+impl<'r, 'w, T: Kept> ValueSeed<'r, 'w, T> {
     fn of(reader: &'r mut Reader<'w, T::With>) -> Self {
         Self { reader, kept: PhantomData }
     }
 }
 
-impl<'de, T: Kept> DeserializeSeed<'de> for Part<'_, '_, T> {
-    type Value = Found<T>;
+impl<'de, T: Kept> DeserializeSeed<'de> for ValueSeed<'_, '_, T> {
+    type Value = FieldValue<T>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found<T>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldValue<T>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, T: Kept> Visitor<'de> for Part<'_, '_, T> {
-    type Value = Found<T>;
+impl<'de, T: Kept> Visitor<'de> for ValueSeed<'_, '_, T> {
+    type Value = FieldValue<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Found<T>, E> {
-        Ok(Found::of(T::of_bool(value)))
+    fn visit_bool<E>(self, value: bool) -> Result<FieldValue<T>, E> {
+        Ok(FieldValue::of(T::of_bool(value)))
     }
 
-    fn visit_i64<E>(self, _value: i64) -> Result<Found<T>, E> {
-        Ok(Found::Other)
+    fn visit_i64<E>(self, _value: i64) -> Result<FieldValue<T>, E> {
+        Ok(FieldValue::Other)
     }
 
-    fn visit_u64<E>(self, _value: u64) -> Result<Found<T>, E> {
-        Ok(Found::Other)
+    fn visit_u64<E>(self, _value: u64) -> Result<FieldValue<T>, E> {
+        Ok(FieldValue::Other)
     }
 
-    fn visit_f64<E>(self, _value: f64) -> Result<Found<T>, E> {
-        Ok(Found::Other)
+    fn visit_f64<E>(self, _value: f64) -> Result<FieldValue<T>, E> {
+        Ok(FieldValue::Other)
     }
 
-    fn visit_unit<E>(self) -> Result<Found<T>, E> {
-        Ok(Found::Null)
+    fn visit_unit<E>(self) -> Result<FieldValue<T>, E> {
+        Ok(FieldValue::Null)
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Found<T>, E> {
-        Ok(Found::of(T::of_text(value, self.reader.with)))
+    fn visit_str<E>(self, value: &str) -> Result<FieldValue<T>, E> {
+        Ok(FieldValue::of(T::of_text(value, self.reader.with)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Found<T>, A::Error> {
-        Ok(Found::of(T::of_list(&mut items, self.reader)?))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<FieldValue<T>, A::Error> {
+        Ok(FieldValue::of(T::of_list(&mut items, self.reader)?))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Found<T>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FieldValue<T>, A::Error> {
         let reader = self.reader;
         let mut kept = T::of_object();
         let mut keys = HashSet::new();
@@ -254,7 +254,7 @@ impl<'de, T: Kept> Visitor<'de> for Part<'_, '_, T> {
         if let Some(kept) = &mut kept {
             kept.finish();
         }
-        Ok(Found::of(kept))
+        Ok(FieldValue::of(kept))
     }
 }
 

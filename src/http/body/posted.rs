@@ -6,9 +6,9 @@
 //! Nothing that a client sends is authority. Of a posted history the server reads the text of user messages, ids, and
 //! decisions.
 
-use crate::http::body::partial_json::{Found, Kept, Reader};
-pub(in crate::http) use crate::http::body::posted_part::Parts;
-pub(in crate::http) use crate::http::body::posted_text::{Bounds, Words, content};
+use crate::http::body::partial_json::{FieldValue, Kept, Reader};
+pub(in crate::http) use crate::http::body::posted_part::MessageParts;
+pub(in crate::http) use crate::http::body::posted_text::{Bounds, PostedText, content};
 use crate::http::body::posted_text::{cut, kept};
 pub(in crate::http) use crate::http::body::unread_part::{Attached, UnreadPart};
 use serde::de::{MapAccess, SeqAccess};
@@ -25,21 +25,21 @@ const LABEL_BYTES: usize = 1024;
 #[derive(Debug)]
 pub(in crate::http) enum Posted {
     /// Only the text of a new message.
-    Text(Words),
+    Text(PostedText),
     Fields(Box<Fields>),
 }
 
 /// The fields of a chat body.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Fields {
-    pub(in crate::http) id: Found<Name>,
-    pub(in crate::http) content: Found<Words>,
-    pub(in crate::http) model: Found<Label>,
-    pub(in crate::http) tool_selection: Found<Labels>,
-    pub(in crate::http) messages: Found<Messages>,
-    pub(in crate::http) message: Found<Message>,
-    pub(in crate::http) trigger: Found<Trigger>,
-    pub(in crate::http) message_id: Found<Name>,
+    pub(in crate::http) id: FieldValue<Name>,
+    pub(in crate::http) content: FieldValue<PostedText>,
+    pub(in crate::http) model: FieldValue<Label>,
+    pub(in crate::http) tool_selection: FieldValue<Labels>,
+    pub(in crate::http) messages: FieldValue<Messages>,
+    pub(in crate::http) message: FieldValue<Message>,
+    pub(in crate::http) trigger: FieldValue<Trigger>,
+    pub(in crate::http) message_id: FieldValue<Name>,
 }
 
 /// The name that a page gave to a thread or a message: 1 to 64 characters.
@@ -73,13 +73,13 @@ pub(in crate::http) struct Messages {
 /// A message as a page posts it. A message that is not an object has no fields.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Message {
-    pub(in crate::http) role: Found<Role>,
-    pub(in crate::http) id: Found<Name>,
+    pub(in crate::http) role: FieldValue<Role>,
+    pub(in crate::http) id: FieldValue<Name>,
     /// Empty, except in a user message.
-    pub(in crate::http) content: Found<Words>,
-    pub(in crate::http) parts: Found<Parts>,
+    pub(in crate::http) content: FieldValue<PostedText>,
+    pub(in crate::http) parts: FieldValue<MessageParts>,
     /// Empty, except in a user message.
-    pub(in crate::http) attachments: Found<Attached>,
+    pub(in crate::http) attachments: FieldValue<Attached>,
 }
 
 /// The role of a posted message. Other roles are not kept.
@@ -105,19 +105,19 @@ impl Message {
     /// Drops the fields that only a message of another role has.
     fn keep_own_fields(&mut self) {
         let (of_user, of_assistant) = (self.is_of(Role::User), self.is_of(Role::Assistant));
-        if let (Found::Is(words), false) = (&mut self.content, of_user) {
-            *words = Words::default();
+        if let (FieldValue::Is(words), false) = (&mut self.content, of_user) {
+            *words = PostedText::default();
         }
         if !of_user {
-            self.attachments = Found::Absent;
+            self.attachments = FieldValue::Absent;
         }
-        if let Found::Is(parts) = &mut self.parts {
+        if let FieldValue::Is(parts) = &mut self.parts {
             if !of_user {
-                (parts.words, parts.unread) = (Words::default(), None);
+                (parts.words, parts.unread) = (PostedText::default(), None);
             }
             if !of_assistant {
                 let (words, unread) = (std::mem::take(&mut parts.words), parts.unread.take());
-                *parts = Parts { words, unread, ..Parts::default() };
+                *parts = MessageParts { words, unread, ..MessageParts::default() };
             }
         }
     }
@@ -140,7 +140,7 @@ impl Kept for Posted {
     type With = Bounds;
 
     fn of_text(text: &str, with: &Bounds) -> Option<Self> {
-        Some(Self::Text(Words::of(text, *with)))
+        Some(Self::Text(PostedText::of(text, *with)))
     }
 
     fn of_object() -> Option<Self> {
@@ -173,7 +173,7 @@ impl Kept for Labels {
     ) -> Result<Option<Self>, A::Error> {
         let (mut names, mut known) = (Vec::new(), HashSet::new());
         while let Some(item) = reader.item::<Label, A>(items)? {
-            let Found::Is(Label(name)) = item else {
+            let FieldValue::Is(Label(name)) = item else {
                 reader.skip_rest(items)?;
                 return Ok(None);
             };
@@ -236,6 +236,6 @@ fn is_a_name(text: &str) -> bool {
 }
 
 /// Returns the name that a page gave to a thread or a message, if the name is valid.
-pub(in crate::http) fn given_name(name: Found<Name>) -> Option<String> {
+pub(in crate::http) fn given_name(name: FieldValue<Name>) -> Option<String> {
     name.is().map(|name| name.0)
 }

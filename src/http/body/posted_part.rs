@@ -3,8 +3,8 @@
 
 use crate::chat::PostedDecision;
 use crate::http::approvals::validate::REASON_MAX;
-use crate::http::body::partial_json::{Found, Kept, Reader};
-use crate::http::body::posted_text::{Bounds, Words, cut, kept};
+use crate::http::body::partial_json::{FieldValue, Kept, Reader};
+use crate::http::body::posted_text::{Bounds, PostedText, cut, kept};
 use crate::http::body::unread_part::{TypeName, UnreadPart};
 use holdpoint_core::id::ToolCallId;
 use serde::de::SeqAccess;
@@ -14,9 +14,9 @@ const HASH_BYTES: usize = 64;
 
 /// The kept content of the parts of a message.
 #[derive(Debug, Default)]
-pub(in crate::http) struct Parts {
+pub(in crate::http) struct MessageParts {
     /// The text of the text parts, in a user message.
-    pub(in crate::http) words: Words,
+    pub(in crate::http) words: PostedText,
     /// The decisions about held calls, in an assistant message.
     pub(in crate::http) answers: Vec<PostedDecision>,
     /// The hashes of the cards of held calls, in an assistant message.
@@ -34,16 +34,16 @@ pub(in crate::http) struct Parts {
 }
 
 #[derive(Debug, Default)]
-struct Part {
-    kind: Found<Kind>,
-    text: Found<Words>,
-    state: Found<CallState>,
-    approval: Found<Approval>,
-    media_type: Found<TypeName>,
-    id: Found<Id>,
-    call: Found<Id>,
-    invocation: Found<Invocation>,
-    data: Found<HoldData>,
+struct MessagePart {
+    kind: FieldValue<Kind>,
+    text: FieldValue<PostedText>,
+    state: FieldValue<CallState>,
+    approval: FieldValue<Approval>,
+    media_type: FieldValue<TypeName>,
+    id: FieldValue<Id>,
+    call: FieldValue<Id>,
+    invocation: FieldValue<Invocation>,
+    data: FieldValue<HoldData>,
 }
 
 #[derive(Debug)]
@@ -70,22 +70,22 @@ enum CallState {
 /// A call on a page of AI SDK 4.
 #[derive(Debug, Default)]
 struct Invocation {
-    state: Found<CallState>,
-    call: Found<Id>,
+    state: FieldValue<CallState>,
+    call: FieldValue<Id>,
 }
 
 #[derive(Debug, Default)]
 struct Approval {
-    id: Found<Id>,
-    approved: Found<Flag>,
-    reason: Found<Reason>,
+    id: FieldValue<Id>,
+    approved: FieldValue<Flag>,
+    reason: FieldValue<Reason>,
 }
 
 /// The content of a part about a held call: of its decision, or of its card.
 #[derive(Debug, Default)]
 struct HoldData {
-    late: Found<Flag>,
-    input_hash: Found<Hash>,
+    late: FieldValue<Flag>,
+    input_hash: FieldValue<Hash>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +103,7 @@ struct Hash(String);
 #[derive(Debug)]
 struct Reason(String);
 
-impl Kept for Parts {
+impl Kept for MessageParts {
     type With = Bounds;
 
     fn of_list<'de, A: SeqAccess<'de>>(
@@ -112,14 +112,14 @@ impl Kept for Parts {
     ) -> Result<Option<Self>, A::Error> {
         let mut parts = Self::default();
         let mut index = 0;
-        while let Some(item) = reader.item::<Part, A>(items)? {
-            let Found::Is(part) = item else {
+        while let Some(item) = reader.item::<MessagePart, A>(items)? {
+            let FieldValue::Is(part) = item else {
                 let malformed = || UnreadPart::malformed(format!("parts[{index}]"), "not an object");
                 parts.unread.get_or_insert_with(malformed);
                 index += 1;
                 continue;
             };
-            if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
+            if let (FieldValue::Is(Kind::Text), FieldValue::Is(text)) = (&part.kind, &part.text) {
                 parts.words.add(text, index, *reader.with);
             }
             if parts.unread.is_none() {
@@ -138,7 +138,7 @@ impl Kept for Parts {
 }
 
 kept! {
-    object Part {
+    object MessagePart {
         "type" => kind,
         "text" => text,
         "state" => state,
@@ -151,18 +151,18 @@ kept! {
     }
 }
 
-impl Part {
+impl MessagePart {
     /// Returns the part if the model cannot be given its content. `index` is its index in the message.
     fn unread(&self, index: usize) -> Option<UnreadPart> {
         let path = || format!("parts[{index}]");
         let kind = match &self.kind {
-            Found::Is(Kind::StepStart) => return None,
-            Found::Is(Kind::Text) if self.text.as_is().is_some() => return None,
-            Found::Is(Kind::Text) => return Some(UnreadPart::malformed(path(), "text without a text")),
-            Found::Is(Kind::Call(name) | Kind::Decision(name) | Kind::Card(name) | Kind::Other(name)) => {
-                &name.0
-            }
-            Found::Absent | Found::Null | Found::Other => {
+            FieldValue::Is(Kind::StepStart) => return None,
+            FieldValue::Is(Kind::Text) if self.text.as_is().is_some() => return None,
+            FieldValue::Is(Kind::Text) => return Some(UnreadPart::malformed(path(), "text without a text")),
+            FieldValue::Is(
+                Kind::Call(name) | Kind::Decision(name) | Kind::Card(name) | Kind::Other(name),
+            ) => &name.0,
+            FieldValue::Absent | FieldValue::Null | FieldValue::Other => {
                 return Some(UnreadPart::malformed(path(), "without a type"));
             }
         };
@@ -172,9 +172,9 @@ impl Part {
 
     /// Returns the call that the part shows without an end.
     fn open(&self) -> Option<ToolCallId> {
-        let Found::Is(Kind::Call(_)) = self.kind else { return None };
+        let FieldValue::Is(Kind::Call(_)) = self.kind else { return None };
         let (state, call) = match &self.invocation {
-            Found::Is(invocation) => (&invocation.state, &invocation.call),
+            FieldValue::Is(invocation) => (&invocation.state, &invocation.call),
             _ => (&self.state, &self.call),
         };
         state.as_is()?;
@@ -183,13 +183,13 @@ impl Part {
 
     /// Returns the call whose decision the part shows.
     fn decided(&self) -> Option<ToolCallId> {
-        let Found::Is(Kind::Decision(_)) = self.kind else { return None };
+        let FieldValue::Is(Kind::Decision(_)) = self.kind else { return None };
         self.id.as_is().map(|id| id.0)
     }
 
     /// Returns the call whose card the part is, and the hash of the card.
     fn card(&self) -> Option<(ToolCallId, String)> {
-        let Found::Is(Kind::Card(_)) = self.kind else { return None };
+        let FieldValue::Is(Kind::Card(_)) = self.kind else { return None };
         let hash = self.data.as_is()?.input_hash.as_is()?;
         Some((self.id.as_is()?.0, hash.0.clone()))
     }
@@ -210,7 +210,8 @@ impl Part {
     /// Returns the decision in the part. A part without exactly the expected shape is not a decision, and
     /// never an approval.
     fn answer(self) -> Option<PostedDecision> {
-        let (Found::Is(Kind::Call(_)), Found::Is(CallState::Responded)) = (self.kind, self.state) else {
+        let (FieldValue::Is(Kind::Call(_)), FieldValue::Is(CallState::Responded)) = (self.kind, self.state)
+        else {
             return None;
         };
         let approval = self.approval.is()?;

@@ -18,7 +18,7 @@ pub(in crate::http) struct Bounds {
 
 /// The text of a message.
 #[derive(Debug, Default)]
-pub(in crate::http) struct Words {
+pub(in crate::http) struct PostedText {
     pub(in crate::http) text: String,
     /// The index of the first part that contains U+0000; 0 for a text without parts.
     pub(in crate::http) nul_at: Option<usize>,
@@ -29,7 +29,7 @@ pub(in crate::http) fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.ceil_char_boundary(bytes_max.saturating_add(1))).unwrap_or(text)
 }
 
-impl Words {
+impl PostedText {
     pub(in crate::http) fn of(text: &str, with: Bounds) -> Self {
         let nul_at = text.contains('\0').then_some(0);
         Self { text: cut(text, with.message_bytes).to_owned(), nul_at }
@@ -102,7 +102,7 @@ macro_rules! kept {
 }
 pub(in crate::http) use kept;
 
-impl Kept for Words {
+impl Kept for PostedText {
     type With = Bounds;
 
     fn of_text(text: &str, with: &Bounds) -> Option<Self> {
@@ -111,7 +111,7 @@ impl Kept for Words {
 }
 
 /// Returns the text of a user message, or an error if the text contains U+0000.
-pub(in crate::http) fn content(words: &Words, field: &str) -> Result<String, ApiError> {
+pub(in crate::http) fn content(words: &PostedText, field: &str) -> Result<String, ApiError> {
     match words.nul_at {
         Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
         None => Ok(words.text.clone()),

@@ -5,9 +5,9 @@
 //! calls. The rest is the page's own state, and is ignored.
 
 use crate::chat::{Action, EarlierMessages, PostedDecision, PostedMessage, ShownCalls};
-use crate::http::body::partial_json::Found;
+use crate::http::body::partial_json::FieldValue;
 use crate::http::body::posted::{
-    Bounds, Fields, Message, Name, Parts, Role, Trigger, UnreadPart, Words, content, given_name,
+    Bounds, Fields, Message, MessageParts, Name, PostedText, Role, Trigger, UnreadPart, content, given_name,
 };
 use crate::http::body::shown_messages;
 use crate::http::failure::error::ApiError;
@@ -25,12 +25,14 @@ struct Conversation {
 /// Whether a page of AI SDK 5 to 7 posted the body. Without `trigger`, the shape of the last message decides.
 pub(in crate::http) fn is_ui(fields: &Fields) -> bool {
     let last = match &fields.message {
-        Found::Absent | Found::Null => fields.messages.as_is().and_then(|messages| messages.list.last()),
-        Found::Other => None,
-        Found::Is(message) => Some(message),
+        FieldValue::Absent | FieldValue::Null => {
+            fields.messages.as_is().and_then(|messages| messages.list.last())
+        }
+        FieldValue::Other => None,
+        FieldValue::Is(message) => Some(message),
     };
-    let in_parts = |message: &Message| !matches!(message.parts, Found::Absent) && !message.has_content();
-    !matches!(fields.trigger, Found::Absent | Found::Null) || last.is_some_and(in_parts)
+    let in_parts = |message: &Message| !matches!(message.parts, FieldValue::Absent) && !message.has_content();
+    !matches!(fields.trigger, FieldValue::Absent | FieldValue::Null) || last.is_some_and(in_parts)
 }
 
 /// What a page requests.
@@ -50,9 +52,9 @@ impl From<Action> for Requested {
 pub(in crate::http) fn requested(fields: Fields, bounds: &Bounds) -> Result<Requested, ApiError> {
     let Fields { content, messages, message, trigger, message_id, .. } = fields;
     let alone = match message {
-        Found::Absent | Found::Null => None,
-        Found::Other => Some(Message::default()),
-        Found::Is(message) => Some(message),
+        FieldValue::Absent | FieldValue::Null => None,
+        FieldValue::Other => Some(Message::default()),
+        FieldValue::Is(message) => Some(message),
     };
     let conversation = match alone {
         Some(message) => Conversation { messages: vec![message], alone: true },
@@ -121,32 +123,32 @@ pub(in crate::http) fn shown_calls(fields: &mut Fields) -> ShownCalls {
 }
 
 /// Iterates over the parts in the conversation, and in the message that is posted next to it.
-fn shown(fields: &mut Fields) -> impl Iterator<Item = &mut Parts> {
+fn shown(fields: &mut Fields) -> impl Iterator<Item = &mut MessageParts> {
     let history = match &mut fields.messages {
-        Found::Is(messages) => messages.list.as_mut_slice(),
-        Found::Absent | Found::Null | Found::Other => &mut [],
+        FieldValue::Is(messages) => messages.list.as_mut_slice(),
+        FieldValue::Absent | FieldValue::Null | FieldValue::Other => &mut [],
     };
     let alone = match &mut fields.message {
-        Found::Is(message) => Some(message),
-        Found::Absent | Found::Null | Found::Other => None,
+        FieldValue::Is(message) => Some(message),
+        FieldValue::Absent | FieldValue::Null | FieldValue::Other => None,
     };
     history.iter_mut().chain(alone).filter_map(|message| match &mut message.parts {
-        Found::Is(parts) => Some(parts),
-        Found::Absent | Found::Null | Found::Other => None,
+        FieldValue::Is(parts) => Some(parts),
+        FieldValue::Absent | FieldValue::Null | FieldValue::Other => None,
     })
 }
 
 /// Returns the text of a user message: that of its text parts, or of `content` if the text parts are empty.
 pub(in crate::http) fn words(message: &Message, field: &str) -> Result<String, ApiError> {
     match (&message.parts, &message.content) {
-        (Found::Is(Parts { words, .. }), _) if !words.text.is_empty() => {
+        (FieldValue::Is(MessageParts { words, .. }), _) if !words.text.is_empty() => {
             let index = words.nul_at.unwrap_or_default();
             content(words, &format!("{field}.parts[{index}].text"))
         }
-        (_, Found::Is(text)) => content(text, &format!("{field}.content")),
-        (Found::Is(_), _) => Ok(String::new()),
-        (Found::Absent, _) => Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
-        (Found::Null | Found::Other, _) => {
+        (_, FieldValue::Is(text)) => content(text, &format!("{field}.content")),
+        (FieldValue::Is(_), _) => Ok(String::new()),
+        (FieldValue::Absent, _) => Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
+        (FieldValue::Null | FieldValue::Other, _) => {
             Err(ApiError::bad_request(format!("{field}.parts: expected a list")))
         }
     }
@@ -163,9 +165,9 @@ pub(in crate::http) fn check_parts(message: &Message, field: &str) -> Result<(),
     let in_parts = message.parts.as_is().and_then(|parts| parts.unread.as_ref());
     let odd = UnreadPart::malformed("experimental_attachments".to_owned(), "not a list");
     let attached = || match &message.attachments {
-        Found::Is(attached) => attached.0.as_ref(),
-        Found::Other => Some(&odd),
-        Found::Absent | Found::Null => None,
+        FieldValue::Is(attached) => attached.0.as_ref(),
+        FieldValue::Other => Some(&odd),
+        FieldValue::Absent | FieldValue::Null => None,
     };
     let Some(UnreadPart { path, kind, media_type }) = in_parts.or_else(attached) else { return Ok(()) };
     let media_type = media_type.as_ref().map_or_else(String::new, |name| format!(" {name}"));
@@ -198,7 +200,8 @@ impl Conversation {
     /// which means a continuation.
     fn posted_message(self, index: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(index);
-        let in_content = |posted: &Message| posted.has_content() && matches!(posted.parts, Found::Absent);
+        let in_content =
+            |posted: &Message| posted.has_content() && matches!(posted.parts, FieldValue::Absent);
         let may_be_empty = self.messages.get(index).is_some_and(in_content);
         let message = self.message(index)?;
         if message.user_text.is_none() && !may_be_empty {
@@ -210,7 +213,7 @@ impl Conversation {
 
 /// Returns the action of `submit-message`: a new or edited user message, or a continuation.
 fn submitted(
-    words: Option<Words>,
+    words: Option<PostedText>,
     conversation: Conversation,
     named: Option<Name>,
     bounds: &Bounds,

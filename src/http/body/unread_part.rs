@@ -1,6 +1,6 @@
 //! Parts of a user message that no model can be given, such as files.
 
-use crate::http::body::partial_json::{Found, Kept, Reader};
+use crate::http::body::partial_json::{FieldValue, Kept, Reader};
 use crate::http::body::posted_text::{Bounds, kept};
 use serde::de::SeqAccess;
 
@@ -35,7 +35,7 @@ pub(in crate::http) struct TypeName(pub(in crate::http) String);
 /// A file that a page of AI SDK 4 attaches.
 #[derive(Debug, Default)]
 struct AttachedFile {
-    media_type: Found<TypeName>,
+    media_type: FieldValue<TypeName>,
 }
 
 impl Kept for Attached {

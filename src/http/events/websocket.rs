@@ -159,7 +159,7 @@ struct Session {
 }
 
 /// The reason for the end of a socket.
-enum End {
+enum SocketEnd {
     /// The client disconnected, or gives no sign of life.
     Disconnected,
     /// The server closes the socket with a code and a reason.
@@ -172,7 +172,7 @@ impl Session {
         let (mut sink, stream) = socket.split();
         let end = self.talk(&mut sink, stream, subscription).await;
         let leave = async {
-            if let End::Leave(code, reason) = end {
+            if let SocketEnd::Leave(code, reason) = end {
                 let frame = CloseFrame { code, reason: reason.into() };
                 sink.send(Message::Close(Some(frame))).await?;
             }
@@ -188,7 +188,7 @@ impl Session {
         sink: &mut SplitSink<Socket, Message>,
         mut stream: SplitStream<Socket>,
         mut subscription: Subscription,
-    ) -> End {
+    ) -> SocketEnd {
         let (answer, mut answers) = mpsc::channel::<Value>(DECISIONS);
         let mut beat = interval(self.silence);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -200,10 +200,10 @@ impl Session {
             let free = answer.clone().try_reserve_owned().ok();
             let reads = free.is_some();
             let message = tokio::select! {
-                () = end(self.until) => return End::Leave(CloseCode::Policy, "the token is over"),
+                () = end(self.until) => return SocketEnd::Leave(CloseCode::Policy, "the token is over"),
                 events = subscription.next() => match events {
                     Some(events) => events.iter().map(|event| json!({ "event": EventView::of(event).to_json() })).collect(),
-                    None => return End::Leave(CloseCode::Away, "the server is stopping"),
+                    None => return SocketEnd::Leave(CloseCode::Away, "the server is stopping"),
                 },
                 Some(answer) = answers.recv() => vec![answer],
                 received = stream.next(), if reads => {
@@ -214,30 +214,30 @@ impl Session {
                             continue;
                         }
                         (Some(Ok(Message::Binary(_))), _) => {
-                            return End::Leave(CloseCode::Unsupported, "expected text");
+                            return SocketEnd::Leave(CloseCode::Unsupported, "expected text");
                         }
-                        (Some(Ok(Message::Close(_))) | None, _) => return End::Disconnected,
+                        (Some(Ok(Message::Close(_))) | None, _) => return SocketEnd::Disconnected,
                         (Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(_))), _) => {
-                            return End::Leave(CloseCode::Size, "the message is too long");
+                            return SocketEnd::Leave(CloseCode::Size, "the message is too long");
                         }
-                        (Some(Err(_)), _) => return End::Disconnected,
+                        (Some(Err(_)), _) => return SocketEnd::Disconnected,
                         (Some(Ok(_)), _) => continue,
                     }
                 }
                 _ = beat.tick() => {
                     if silent > 2 {
-                        return End::Disconnected;
+                        return SocketEnd::Disconnected;
                     }
                     silent = if reads { silent + 1 } else { 0 };
                     if sink.send(Message::Ping(Vec::new().into())).await.is_err() {
-                        return End::Disconnected;
+                        return SocketEnd::Disconnected;
                     }
                     continue;
                 }
             };
             for message in message {
                 if sink.send(Message::text(message.to_string())).await.is_err() {
-                    return End::Disconnected;
+                    return SocketEnd::Disconnected;
                 }
             }
         }

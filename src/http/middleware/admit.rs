@@ -9,7 +9,7 @@
 use crate::agent::Tasks;
 use crate::delivery::Deliveries;
 use crate::http::Settings;
-use crate::http::auth::{self, Authenticator, Known, Reporter};
+use crate::http::auth::{self, Authenticator, KnownCaller, Reporter};
 use crate::http::body::known_query::KnownQuery;
 use crate::http::body::posted::Bounds;
 use crate::http::failure::error::{self, ApiError};
@@ -121,7 +121,7 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
                 _ => Err(ApiError::method_not_allowed()),
             };
         }
-        let Known { principal, expiry, ticket, session } = known.ok_or_else(ApiError::internal)?;
+        let KnownCaller { principal, expiry, ticket, session } = known.ok_or_else(ApiError::internal)?;
         Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         self.rates.request(&principal)?;
         let open = self.rates.open(&principal)?;

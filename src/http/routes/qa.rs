@@ -10,7 +10,7 @@ use crate::http::access::{
 };
 use crate::http::auth::Caller;
 use crate::http::body::chat_body::{ChatBody, ChatByIdBody};
-use crate::http::body::dialect_name::{Named, Protocol};
+use crate::http::body::dialect_name::{DialectName, Protocol};
 use crate::http::body::formats::Text;
 use crate::http::body::payload::Tag;
 use crate::http::body::thread_ref::{ClientName, ThreadRef, checked_key};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// The header that names a request, so that the client can repeat it.
 type KeyHeader = Header<Option<Text<ClientName>>>;
 /// The header that names the dialect of the stream.
-type DialectHeader = Header<Option<Named<Protocol>>>;
+type DialectHeader = Header<Option<DialectName<Protocol>>>;
 
 /// Who may call the operations of this file.
 pub(in crate::http) const ACCESS: Access = &[

@@ -152,7 +152,7 @@ impl Reports {
     ) -> Result<ReportResponse, ApiError> {
         let Reporter { tool, call, execution, .. } = reporter;
         let report = body.0.report()?;
-        let Reported { state, replayed } = self.0.approvals.report(&tool, (call, execution), report).await?;
+        let Reported { state, replayed } = self.0.approvals.report(&tool, call, execution, report).await?;
         let result = ReportResult { tool_call_id: Id::of(call), state: state.into() };
         Ok(ReportResponse::Stored(Json(result), replayed.then(|| "true".to_owned())))
     }

@@ -7,7 +7,7 @@ use crate::http::access::{
     CallerKind::{Owner, User},
 };
 use crate::http::auth::Caller;
-use crate::http::body::dialect_name::{Format, Named};
+use crate::http::body::dialect_name::{DialectName, Format};
 use crate::http::body::formats::{Id, Position, Time};
 use crate::http::body::page::{Paged, RequestedSize, page_size};
 use crate::http::body::page_message::PageMessage;
@@ -405,7 +405,7 @@ impl Threads {
         /// The id of the thread, or the caller's own name for it.
         thread_id: Path<ThreadRef>,
         /// The format; if absent, messages with their parts and calls.
-        format: Query<Option<Named<Format>>>,
+        format: Query<Option<DialectName<Format>>>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Position>>,
         /// 1 to 200; 50 if absent.

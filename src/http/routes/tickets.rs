@@ -18,10 +18,10 @@ struct Ticket {
 }
 
 #[derive(ApiResponse)]
-enum Made {
+enum TicketResponse {
     /// The ticket was created.
     #[oai(status = 201)]
-    Made(Json<Ticket>),
+    Created(Json<Ticket>),
 }
 
 /// Who may call the operations of this file.
@@ -37,8 +37,8 @@ impl Tickets {
     /// cannot send a token. A ticket is valid once and for 30 seconds. A stream that is opened with a ticket
     /// ends when the token expires.
     #[oai(path = "/tickets", method = "post", operation_id = "createTicket", tag = "Tag::Events")]
-    async fn create(&self, caller: Caller, expiry: Expiry) -> Result<Made, ApiError> {
+    async fn create(&self, caller: Caller, expiry: Expiry) -> Result<TicketResponse, ApiError> {
         let (ticket, expires_at) = self.0.tickets.make(&caller.0, expiry)?;
-        Ok(Made::Made(Json(Ticket { ticket, expires_at: expires_at.into() })))
+        Ok(TicketResponse::Created(Json(Ticket { ticket, expires_at: expires_at.into() })))
     }
 }

@@ -43,14 +43,14 @@ struct Inner {
     client: reqwest::Client,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
-    known: Mutex<Known>,
+    known: Mutex<KeyState>,
     /// Locked by the task that fetches. Other tasks wait for it, and then use the result.
     fetching: tokio::sync::Mutex<()>,
 }
 
 /// The state of the keys.
 #[derive(Debug, Default)]
-struct Known {
+struct KeyState {
     keys: Vec<Key>,
     /// When these keys were fetched.
     fetched_at: Option<Timestamp>,
@@ -70,7 +70,7 @@ enum Cause {
     Missing,
 }
 
-impl Known {
+impl KeyState {
     fn believed(&self, now: Timestamp) -> &[Key] {
         if is_past(self.fetched_at, BELIEVED, now) { &[] } else { &self.keys }
     }
@@ -144,7 +144,7 @@ impl Jwks {
 }
 
 impl Inner {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KeyState> {
         self.known.lock()
     }
 

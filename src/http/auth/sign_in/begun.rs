@@ -24,7 +24,7 @@ const ENDED_MAX: usize = 16_384;
 
 /// A sign-in that this server began.
 #[derive(Debug)]
-pub(in crate::http::auth) struct Begun {
+pub(in crate::http::auth) struct BegunSignIn {
     /// The value that the issuer returns with the code (RFC 6749, 10.12). Never empty.
     pub(in crate::http::auth) state: String,
     /// The proof that this browser began the sign-in (RFC 7636, 4.1).
@@ -33,7 +33,7 @@ pub(in crate::http::auth) struct Begun {
     pub(in crate::http::auth) at: Timestamp,
 }
 
-impl Begun {
+impl BegunSignIn {
     /// Returns the cookie. It is `Lax`, because the browser comes back from the site of the issuer.
     pub(in crate::http::auth) fn cookie(&self, key: &SigningKey) -> Option<HeaderValue> {
         let text = format!("{}.{}.{}", self.state, self.verifier, self.at.as_micros());
@@ -67,18 +67,18 @@ impl Begun {
 
 /// The sign-ins that came back to this process.
 #[derive(Debug, Default)]
-pub(in crate::http::auth) struct Ended(Mutex<EndedSignIns>);
+pub(in crate::http::auth) struct EndedSignIns(Mutex<EndedStates>);
 
 #[derive(Debug, Default)]
-struct EndedSignIns {
+struct EndedStates {
     states: HashSet<String>,
     /// The same, the oldest first, each with the moment after which its cookie is refused.
     order: VecDeque<(Timestamp, String)>,
 }
 
-impl Ended {
+impl EndedSignIns {
     /// Ends a sign-in. Returns false if this process has ended it before.
-    pub(in crate::http::auth) fn end(&self, begun: &Begun, now: Timestamp) -> bool {
+    pub(in crate::http::auth) fn end(&self, begun: &BegunSignIn, now: Timestamp) -> bool {
         let mut ended = self.0.lock();
         while ended.order.front().is_some_and(|(until, _)| *until <= now) || ended.order.len() >= ENDED_MAX {
             if let Some((_, oldest)) = ended.order.pop_front() {
@@ -97,13 +97,13 @@ impl Ended {
 mod tests {
     use super::*;
 
-    fn begun(state: usize, at: Timestamp) -> Begun {
-        Begun { state: state.to_string(), verifier: String::new(), at }
+    fn begun(state: usize, at: Timestamp) -> BegunSignIn {
+        BegunSignIn { state: state.to_string(), verifier: String::new(), at }
     }
 
     #[test]
     fn a_process_remembers_an_ended_sign_in_while_its_cookie_counts_and_no_more_than_its_bound() {
-        let (ended, start) = (Ended::default(), Timestamp::from_micros(0));
+        let (ended, start) = (EndedSignIns::default(), Timestamp::from_micros(0));
         assert!(ended.end(&begun(0, start), start));
         assert!(!ended.end(&begun(0, start), start));
         let over = start.plus(LASTS);

@@ -3,7 +3,7 @@
 use super::issuer::{Granted, Issuer};
 use crate::http::auth::token::Tokens;
 use crate::http::auth::validity::LEEWAY_SECONDS;
-use crate::http::auth::{Expiry, Known};
+use crate::http::auth::{Expiry, KnownCaller};
 use crate::config::SessionFrom;
 use crate::http::auth::failure::{AuthFailure, Unknown};
 use holdpoint_core::clock::Clock;
@@ -22,7 +22,7 @@ pub(in crate::http::auth) struct Identity {
 impl Identity {
     /// Returns the person, and how long they are known: never longer than the access token counts, with the leeway of
     /// every token.
-    pub(in crate::http::auth) async fn of(&self, granted: &Granted) -> Result<Known, AuthFailure> {
+    pub(in crate::http::auth) async fn of(&self, granted: &Granted) -> Result<KnownCaller, AuthFailure> {
         let known = match self.from {
             SessionFrom::AccessToken => return self.tokens.check(&granted.access_token).await,
             SessionFrom::IdToken => {
@@ -38,6 +38,6 @@ impl Identity {
         let leeway = Duration::from_secs(LEEWAY_SECONDS);
         let ends = granted.expires_in.map(|lasts| self.clock.now().plus(lasts.saturating_add(leeway)));
         let until = known.expiry.0.into_iter().chain(ends).min();
-        Ok(Known { expiry: Expiry(until), ..known })
+        Ok(KnownCaller { expiry: Expiry(until), ..known })
     }
 }

@@ -44,7 +44,7 @@ pub(in crate::http::auth) struct Issuer {
     callback: RedirectUrl,
     discovery: Url,
     client: reqwest::Client,
-    known: Mutex<Known>,
+    known: Mutex<CachedAddresses>,
     /// Locked by the request that asks for the addresses. Other requests wait for it, and then use the result.
     discovering: tokio::sync::Mutex<()>,
     clock: Arc<dyn Clock>,
@@ -52,14 +52,14 @@ pub(in crate::http::auth) struct Issuer {
 
 /// What the server knows of the issuer.
 #[derive(Debug, Default)]
-struct Known {
-    found: Option<(Found, Timestamp)>,
+struct CachedAddresses {
+    found: Option<(IssuerAddresses, Timestamp)>,
     failed_at: Option<Timestamp>,
 }
 
 /// The addresses of the issuer.
 #[derive(Debug, Clone)]
-struct Found {
+struct IssuerAddresses {
     authorization: AuthUrl,
     token: TokenUrl,
     /// Where a token is revoked (RFC 7009), if the issuer has such an address.
@@ -247,7 +247,7 @@ impl Issuer {
         Client::new(self.client_id.clone())
     }
 
-    async fn found(&self) -> Result<Found, NotGranted> {
+    async fn found(&self) -> Result<IssuerAddresses, NotGranted> {
         if let Some(found) = self.fresh() {
             return Ok(found);
         }
@@ -263,7 +263,7 @@ impl Issuer {
         let mut known = self.known.lock();
         match found {
             Ok(found) => {
-                *known = Known { found: Some((found.clone(), now)), failed_at: None };
+                *known = CachedAddresses { found: Some((found.clone(), now)), failed_at: None };
                 Ok(found)
             }
             Err(Unreachable(why)) => {
@@ -274,12 +274,12 @@ impl Issuer {
         }
     }
 
-    fn fresh(&self) -> Option<Found> {
+    fn fresh(&self) -> Option<IssuerAddresses> {
         let (found, at) = self.known.lock().found.clone()?;
         is_within(at, FRESH, self.clock.now()).then_some(found)
     }
 
-    async fn discover(&self) -> Result<Found, Unreachable> {
+    async fn discover(&self) -> Result<IssuerAddresses, Unreachable> {
         let request = self.client.get(self.discovery.clone()).header(header::ACCEPT, "application/json");
         let response = request.timeout(TIMEOUT).send().await?;
         if response.status() != 200 {
@@ -308,7 +308,7 @@ impl Issuer {
         let revocation = usable("revocation_endpoint", document.revocation_endpoint);
         let end_session = usable("end_session_endpoint", document.end_session_endpoint);
         let introspection = usable("introspection_endpoint", document.introspection_endpoint);
-        Ok(Found { authorization, token, revocation, end_session, introspection, client })
+        Ok(IssuerAddresses { authorization, token, revocation, end_session, introspection, client })
     }
 }
 

@@ -21,7 +21,7 @@ use crate::entropy::Entropy;
 use crate::http::auth::failure::AuthFailure;
 use crate::http::failure::error;
 use crate::rate_limit::RateLimit;
-use begun::{Begun, Ended};
+use begun::{BegunSignIn, EndedSignIns};
 use holdpoint_core::clock::Clock;
 use holdpoint_store::Store;
 use identity::Identity;
@@ -49,7 +49,7 @@ pub(super) struct SignIn {
     /// Where the server keeps the sign-ins, if it does.
     kept: Option<Arc<SignIns>>,
     /// The sign-ins that came back to this process.
-    ended: Ended,
+    ended: EndedSignIns,
     places: Places,
     key: SigningKey,
     clock: Arc<dyn Clock>,
@@ -68,7 +68,7 @@ pub(super) struct SignInParts {
 
 /// Why a sign-in failed. The console shows a text for each word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failed {
+enum SignInFailure {
     /// This browser did not begin the sign-in, or began it too long ago.
     NotStarted,
     /// The issuer refused.
@@ -81,7 +81,7 @@ enum Failed {
     TooLong,
 }
 
-impl Failed {
+impl SignInFailure {
     fn word(self) -> &'static str {
         match self {
             Self::NotStarted => "not-started",
@@ -93,7 +93,7 @@ impl Failed {
     }
 }
 
-impl From<NotGranted> for Failed {
+impl From<NotGranted> for SignInFailure {
     fn from(why: NotGranted) -> Self {
         match why {
             NotGranted::Unreachable => Self::Unavailable,
@@ -102,7 +102,7 @@ impl From<NotGranted> for Failed {
     }
 }
 
-impl From<AuthFailure> for Failed {
+impl From<AuthFailure> for SignInFailure {
     fn from(failure: AuthFailure) -> Self {
         match failure {
             AuthFailure::NotKnown(why) => {
@@ -133,7 +133,7 @@ impl SignIn {
         let url = config.server.public_url.as_deref().unwrap_or_default();
         let issuer = Arc::new(Issuer::new(config, client_id, format!("{url}{CALLBACK_PATH}"), clock.clone())?);
         let kept = auth.session_key.clone().map(|session_key| {
-            Arc::new(SignIns::new(sign_ins::Parts {
+            Arc::new(SignIns::new(sign_ins::KeptParts {
                 store,
                 issuer: issuer.clone(),
                 identity: Identity {
@@ -151,7 +151,7 @@ impl SignIn {
                 entropy: entropy.clone(),
             }))
         });
-        let (home, ended, places) = (format!("{url}/"), Ended::default(), Places::default());
+        let (home, ended, places) = (format!("{url}/"), EndedSignIns::default(), Places::default());
         Ok(Some(Self { home, issuer, tokens, kept, ended, places, key, clock, entropy }))
     }
 
@@ -168,10 +168,10 @@ impl SignIn {
                 Err(failed) => (self.address_of(failed), Vec::new()),
             },
             _ => match self.end(request).await {
-                Ok(cookie) => (self.home.clone(), vec![cookie, Begun::END]),
+                Ok(cookie) => (self.home.clone(), vec![cookie, BegunSignIn::END]),
                 // The cookie may belong to another sign-in, which continues.
-                Err(Failed::NotStarted) => (self.address_of(Failed::NotStarted), Vec::new()),
-                Err(failed) => (self.address_of(failed), vec![Begun::END]),
+                Err(SignInFailure::NotStarted) => (self.address_of(SignInFailure::NotStarted), Vec::new()),
+                Err(failed) => (self.address_of(failed), vec![BegunSignIn::END]),
             },
         };
         let mut response = error::see_other(&to);
@@ -183,43 +183,43 @@ impl SignIn {
     }
 
     /// Returns the address at which the console shows the failure.
-    fn address_of(&self, failed: Failed) -> String {
+    fn address_of(&self, failed: SignInFailure) -> String {
         format!("{}#/sign-in/{}", self.home, failed.word())
     }
 
     /// Returns the address at which the person signs in, and the cookie of the sign-in.
-    async fn begin(&self) -> Result<(String, HeaderValue), Failed> {
+    async fn begin(&self) -> Result<(String, HeaderValue), SignInFailure> {
         let secrets = self.entropy.secret().zip(self.entropy.secret());
-        let (state, verifier) = secrets.ok_or(Failed::Unavailable)?;
+        let (state, verifier) = secrets.ok_or(SignInFailure::Unavailable)?;
         let to = self.issuer.sign_in_url(state.clone(), verifier.clone()).await?;
-        let begun = Begun { state, verifier, at: self.clock.now() };
-        Ok((to, begun.cookie(&self.key).ok_or(Failed::Unavailable)?))
+        let begun = BegunSignIn { state, verifier, at: self.clock.now() };
+        Ok((to, begun.cookie(&self.key).ok_or(SignInFailure::Unavailable)?))
     }
 
     /// Returns the cookie of the session.
-    async fn end(&self, request: &Request) -> Result<HeaderValue, Failed> {
+    async fn end(&self, request: &Request) -> Result<HeaderValue, SignInFailure> {
         let query = request.uri().query().unwrap_or_default();
         let sent: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
         let now = self.clock.now();
-        let begun = Begun::of(request.headers(), &self.key, now).ok_or(Failed::NotStarted)?;
+        let begun = BegunSignIn::of(request.headers(), &self.key, now).ok_or(SignInFailure::NotStarted)?;
         if sent.get("state").map(AsRef::as_ref) != Some(begun.state.as_str()) {
-            return Err(Failed::NotStarted);
+            return Err(SignInFailure::NotStarted);
         }
         // The response of another issuer (RFC 9207).
         if sent.get("iss").is_some_and(|issuer| *issuer != self.issuer.name) {
-            return Err(Failed::Refused);
+            return Err(SignInFailure::Refused);
         }
         let Some(code) = sent.get("code") else {
             let error = sent.get("error").map(AsRef::as_ref).unwrap_or_default();
             tracing::warn!(error, "the issuer refused a sign-in");
-            return Err(Failed::Refused);
+            return Err(SignInFailure::Refused);
         };
         if !self.ended.end(&begun, now) {
-            return Err(Failed::NotStarted);
+            return Err(SignInFailure::NotStarted);
         }
         let Some(place) = self.places.take(network_of(request)).await else {
             tracing::warn!("too many sign-ins at the same time");
-            return Err(Failed::Unavailable);
+            return Err(SignInFailure::Unavailable);
         };
         let granted = self.issuer.exchange(code.to_string(), begun.verifier).await?;
         drop(place);
@@ -229,6 +229,6 @@ impl SignIn {
         }
         let known = self.tokens.check(&granted.access_token).await?;
         let cookie = session::cookie_of(&granted.access_token, known.expiry.0, &*self.clock);
-        cookie.ok_or(Failed::TooLong)
+        cookie.ok_or(SignInFailure::TooLong)
     }
 }

@@ -26,7 +26,7 @@ use super::sealed::{KeptTokens, Seal};
 use crate::http::auth::session::{self, KeptCookie, Session};
 use crate::http::auth::signing::SigningKey;
 use crate::http::auth::validity::LEEWAY_SECONDS;
-use crate::http::auth::{Expiry, Known};
+use crate::http::auth::{Expiry, KnownCaller};
 use crate::agent::{Tasks, persist};
 use crate::entropy::Entropy;
 use crate::http::auth::failure::{AuthFailure, Unknown};
@@ -65,13 +65,13 @@ const LEEWAY: Duration = Duration::from_secs(LEEWAY_SECONDS);
 /// Keeps sign-ins.
 #[derive(Debug)]
 pub(crate) struct SignIns {
-    parts: Parts,
+    parts: KeptParts,
     renewals: Arc<Semaphore>,
 }
 
 /// What sign-ins need.
 #[derive(Debug)]
-pub(in crate::http::auth) struct Parts {
+pub(in crate::http::auth) struct KeptParts {
     pub(in crate::http::auth) store: Store,
     pub(in crate::http::auth) issuer: Arc<Issuer>,
     pub(in crate::http::auth) identity: Identity,
@@ -99,7 +99,7 @@ struct Renewal {
 /// What a renewal leaves in the row.
 enum Renewed {
     /// New tokens, and how the person is known by them.
-    Fresh(KeptTokens, Known),
+    Fresh(KeptTokens, KnownCaller),
     /// New tokens. The access token could not be checked, because the keys of the issuer are unavailable.
     Unchecked(KeptTokens),
     /// The issuer failed. The tokens stay.
@@ -109,13 +109,13 @@ enum Renewed {
 }
 
 impl SignIns {
-    pub(in crate::http::auth) fn new(parts: Parts) -> Self {
+    pub(in crate::http::auth) fn new(parts: KeptParts) -> Self {
         Self { parts, renewals: Arc::new(Semaphore::new(RENEWALS_MAX)) }
     }
 
     /// Begins a sign-in with what the issuer gave. Returns the cookie.
     pub(in crate::http::auth) async fn begin(&self, granted: Granted, browser: &str) -> Result<HeaderValue, AuthFailure> {
-        let Parts { identity, seal, clock, entropy, .. } = &self.parts;
+        let KeptParts { identity, seal, clock, entropy, .. } = &self.parts;
         let known = identity.of(&granted).await?;
         let known_until = known.expiry.0.ok_or(AuthFailure::IssuerUnavailable)?;
         let (id, begun_at) = (SignInId::new(clock.uuid()), clock.now());
@@ -151,7 +151,7 @@ impl SignIns {
         self: &Arc<Self>,
         cookie: &str,
         session: Session,
-    ) -> Result<Known, AuthFailure> {
+    ) -> Result<KnownCaller, AuthFailure> {
         let cookie = KeptCookie::of(cookie, &self.parts.key).ok_or(Unknown::SessionForged)?;
         let secret = cookie.hash();
         self.parts.requests.count_one(&User::of_sign_in(&secret)).map_err(AuthFailure::TooOften)?;
@@ -244,7 +244,7 @@ impl SignIns {
 
     /// Asks the issuer for new tokens. No transaction is open meanwhile.
     async fn ask(&self, renewal: &Renewal) -> Renewed {
-        let Parts { issuer, identity, seal, .. } = &self.parts;
+        let KeptParts { issuer, identity, seal, .. } = &self.parts;
         let Some(kept) = seal.open(renewal.id, &renewal.sealed) else {
             tracing::warn!("the tokens of a sign-in were encrypted with another auth.session_key");
             return Renewed::Refused;
@@ -260,7 +260,7 @@ impl SignIns {
             refresh: Some(granted.refresh_token.unwrap_or(refresh)),
             id: granted.id_token.or(kept.id),
         };
-        let is_same = |known: &Known| {
+        let is_same = |known: &KnownCaller| {
             let Principal { tenant_id, user_id, .. } = &known.principal;
             (tenant_id, user_id) == (&renewal.person.tenant_id, &renewal.person.user_id)
         };
@@ -285,7 +285,7 @@ impl SignIns {
             Renewed::Failed => return self.rest(renewal).await,
             Renewed::Refused => return self.refuse(renewal).await,
         };
-        let Parts { seal, entropy, .. } = &self.parts;
+        let KeptParts { seal, entropy, .. } = &self.parts;
         let Some(sealed) = seal.close(renewal.id, &kept, &**entropy) else { return self.rest(renewal).await };
         let known = known.and_then(|known| Some((known.principal.roles, known.expiry.0?)));
         let renewed = RenewedTokens {
@@ -338,8 +338,8 @@ impl Renewal {
     }
 }
 
-fn known(found: SignIn, session: Session, now: Timestamp) -> Known {
+fn known(found: SignIn, session: Session, now: Timestamp) -> KnownCaller {
     let session = session.kept_as(found.id, found.ends_at);
     let until = found.known_until.min(found.ends_at).min(now.plus(STREAMS_LAST));
-    Known { principal: found.person, expiry: Expiry(Some(until)), ticket: None, session: Some(session) }
+    KnownCaller { principal: found.person, expiry: Expiry(Some(until)), ticket: None, session: Some(session) }
 }
