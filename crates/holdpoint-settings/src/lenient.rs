@@ -7,6 +7,7 @@ use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 /// A value that a type reads.
@@ -72,9 +73,7 @@ fn one_of(words: &[&str]) -> String {
         [] => "none".to_owned(),
         [word] => format!("`{word}`"),
         [first, second] => format!("`{first}` or `{second}`"),
-        words => {
-            format!("one of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
-        }
+        words => format!("one of `{}`", words.join("`, `")),
     }
 }
 
@@ -92,8 +91,8 @@ impl Lenient {
         Unreadable::Kind(format!("expected {expected}, not {found}"))
     }
 
-    /// Reads an integer, which may be a text.
-    fn integer<N: TryFrom<i128> + Bounded>(self) -> Result<N, Unreadable> {
+    /// Reads an integer within these bounds, which may be a text.
+    fn integer<N: TryFrom<i128>>(self, bounds: RangeInclusive<i128>) -> Result<N, Unreadable> {
         let number = match &self.0 {
             Value::Integer(number) => i128::from(*number),
             Value::String(text) => {
@@ -103,40 +102,24 @@ impl Lenient {
             _ => return Err(self.is_no("an integer")),
         };
         N::try_from(number).map_err(|_| {
-            let bound = match number < N::LEAST {
-                true => format!("at least {}", N::LEAST),
-                false => format!("at most {}", N::MOST),
+            let bound = match number < *bounds.start() {
+                true => format!("at least {}", bounds.start()),
+                false => format!("at most {}", bounds.end()),
             };
             Unreadable::Kind(format!("expected an integer of {bound}, not {number}"))
         })
     }
 }
 
-/// The bounds of an integer type.
-trait Bounded {
-    const LEAST: i128;
-    const MOST: i128;
-}
-
 /// Reads each integer type within its bounds.
 macro_rules! integers {
     ($($method:ident $visit:ident $number:ty),*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
-            visitor.$visit(self.integer::<$number>()?)
+            let bounds = i128::from(<$number>::MIN)..=i128::from(<$number>::MAX);
+            visitor.$visit(self.integer::<$number>(bounds)?)
         }
     )*};
 }
-
-macro_rules! bounded {
-    ($($number:ty),*) => {$(
-        impl Bounded for $number {
-            const LEAST: i128 = <$number>::MIN as i128;
-            const MOST: i128 = <$number>::MAX as i128;
-        }
-    )*};
-}
-
-bounded!(u8, u16, u32, u64, i8, i16, i32, i64);
 
 impl<'de> Deserializer<'de> for Lenient {
     type Error = Unreadable;

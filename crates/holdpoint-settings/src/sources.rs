@@ -94,7 +94,8 @@ impl Sources {
             match &why {
                 Unreadable::Missing(field) => key = below(&key, field),
                 Unreadable::Kind(why) => {
-                    let is_of = |set: &&(String, _)| set.0 == key || key.starts_with(&format!("{}.", set.0));
+                    let is_of =
+                        |set: &&(String, _)| set.0 == key || is_below(&set.0, &key) || is_below(&key, &set.0);
                     let from_file = || file.as_ref().map(|path| path.display().to_string());
                     let source = overlaid.iter().rev().find(is_of).map(|(_, source)| (*source).to_owned());
                     if let Some(source) = source.or_else(from_file) {
@@ -118,6 +119,90 @@ fn key_of(path: &KeyPath) -> String {
     })
 }
 
+fn is_below(section: &str, key: &str) -> bool {
+    key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+}
+
 fn below(section: &str, key: &str) -> String {
     if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    struct Section {
+        size: Option<u32>,
+        is_on: bool,
+        labels: BTreeMap<String, String>,
+    }
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    struct All {
+        section: Section,
+        entries: Vec<Section>,
+    }
+
+    fn sources(text: &str) -> Sources {
+        Sources { values: toml::from_str(text).unwrap(), file: Some("a.toml".into()), overlaid: Vec::new() }
+    }
+
+    fn error(sources: Sources) -> String {
+        sources.read::<All>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_later_source_replaces_one_key_and_keeps_the_others() {
+        let mut all = sources("section = { size = 1, labels = { a = \"x\", b = \"y\" } }");
+        all.set(&["section", "size"], "2".to_owned(), "the environment");
+        all.set(&["section", "is_on"], "yes".to_owned(), "the environment");
+        all.set(&["section", "labels", "b"], "z".to_owned(), "the environment");
+        let Section { size, is_on, labels } = all.read::<All>().unwrap().section;
+        let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!((size, is_on, labels), (Some(2), true, vec![("a", "x"), ("b", "z")]));
+    }
+
+    #[test]
+    fn an_error_has_the_full_key_and_the_source_of_the_value() {
+        for (text, why) in [
+            ("section.size = \"x\"", "section.size: expected an integer, not \"x\", in a.toml"),
+            ("section.size = -1", "section.size: expected an integer of at least 0, not -1, in a.toml"),
+            ("section = 5", "section: expected a table, not a number, in a.toml"),
+            ("section = \"secret\"", "section: expected a table, not a text, in a.toml"),
+            (
+                "entries = [{}, { is_on = 1 }]",
+                "entries[1].is_on: expected true or false, not a number, in a.toml",
+            ),
+            (
+                "entries = [{ labels = { a = [] } }]",
+                "entries[0].labels.a: expected a text, not a list, in a.toml",
+            ),
+            (
+                "section.sise = 1",
+                "section.sise: there is no such key, expected one of `size`, `is_on`, `labels`",
+            ),
+            ("sections = 1", "sections: there is no such key, expected `section` or `entries`"),
+        ] {
+            assert_eq!(error(sources(text)), why);
+        }
+        let mut all = sources("section.size = 1");
+        all.set(&["section", "size", "x"], "2".to_owned(), "the environment");
+        assert_eq!(error(all), "section.size: expected an integer, not a table, in the environment");
+    }
+
+    #[test]
+    fn a_secret_comes_from_its_file_or_from_its_key() {
+        let key = SecretKey { section: "section", key: "labels" };
+        let mut both = sources("section = { labels_file = \"f\", labels = { a = \"x\" } }");
+        let why = both.read_secrets(&[key]).unwrap_err().to_string();
+        assert_eq!(why, "section.labels_file: expected either this or section.labels, not both");
+        let mut no_path = sources("section.labels_file = 5");
+        let why = no_path.read_secrets(&[key]).unwrap_err().to_string();
+        assert_eq!(why, "section.labels_file: expected the path of a file");
+    }
 }
