@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn only_paths_of_functions_name_a_test() {
         for (path, names) in [
-            ("it::turns::a_turn", true),
+            ("api::turns::streamed::a_turn", true),
             ("holdpoint_core::call::tests::ends", true),
             ("holdpoint::config", false),
             ("holdpoint::tools::Tool", false),
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn a_function_is_found_in_the_file_of_its_modules_alone() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        assert!(is_there(root, "it::openapi::the_served_document_is_the_printed_one"));
-        assert!(!is_there(root, "it::readme::the_served_document_is_the_printed_one"));
-        assert!(!is_there(root, "it::openapi::no_such_test"));
+        assert!(is_there(root, "api::documents::openapi::the_served_document_is_the_printed_one"));
+        assert!(!is_there(root, "api::documents::readme::the_served_document_is_the_printed_one"));
+        assert!(!is_there(root, "api::documents::openapi::no_such_test"));
     }
 }

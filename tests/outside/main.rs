@@ -1,0 +1,19 @@
+//! holdpoint among other programs: pages and their SDKs, browsers, terminals, proxies, model servers and MCP servers.
+#![cfg(test)]
+
+mod browser;
+mod console;
+mod mcp;
+mod models;
+mod native_approval;
+mod pages;
+mod real_clients;
+mod sign_in;
+mod streaming;
+mod terminal;
+mod transport;
+mod upstream;
+
+use holdpoint_testkit as support;
+
+support::child_servers!();
