@@ -12,8 +12,10 @@ use crate::layout;
 const README_LINES: usize = 150;
 
 /// Where the test programs of the paths in `docs/invariants.md` and `docs/threats.md` have their sources.
-const SOURCES: [(&str, &str); 9] = [
-    ("it", "tests/it"),
+const SOURCES: [(&str, &str); 12] = [
+    ("api", "tests/api"),
+    ("engine", "tests/engine"),
+    ("outside", "tests/outside"),
     ("holdpoint", "src"),
     ("holdpoint_core", "crates/holdpoint-core/src"),
     ("holdpoint_egress", "crates/holdpoint-egress/src"),
@@ -21,6 +23,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("holdpoint_models", "crates/holdpoint-models/src"),
     ("holdpoint_store", "crates/holdpoint-store/src"),
     ("holdpoint_stream", "crates/holdpoint-stream/src"),
+    ("holdpoint_testkit", "tests/kit/src"),
     ("torture", "torture/src"),
 ];
 
