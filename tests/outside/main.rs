@@ -4,9 +4,9 @@
 mod browser;
 mod console;
 mod mcp;
-mod models;
 mod native_approval;
 mod pages;
+mod providers;
 mod real_clients;
 mod sign_in;
 mod streaming;

@@ -1,7 +1,7 @@
 //! `POST /approvals/{tool_call_id}/delegate`: another person decides one call in place of an approver.
 
 use super::{acme, chief, names, office, office_with, reopened};
-use crate::support::{Answer, Client, Embedded, Sse};
+use crate::support::{Answer, Client, Embedded, JsonFields, Sse};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn votes(app: &Embedded, id: &str) -> Vec<(String, Option<String>, bool)> 
         format!("SELECT actor, on_behalf_of, final FROM decisions WHERE tool_call_id = '{id}' ORDER BY at");
     let read = |row: &Value| {
         let is_final = row["final"].as_bool().unwrap_or_else(|| row["final"] == 1);
-        (row["actor"].as_str().unwrap().to_owned(), row["on_behalf_of"].as_str().map(str::to_owned), is_final)
+        (row.text("actor").to_owned(), row["on_behalf_of"].as_str().map(str::to_owned), is_final)
     };
     app.rows.all(&sql).await.iter().map(read).collect()
 }
@@ -51,7 +51,7 @@ fn vote(actor: &str, on_behalf_of: Option<&str>, is_final: bool) -> (String, Opt
 
 async fn listed(client: &Client, id: &str) -> Option<Value> {
     let inbox = client.get("/approvals").await.body;
-    inbox["results"].as_array().unwrap().iter().find(|call| call["tool_call_id"] == id).cloned()
+    inbox.list("results").iter().find(|call| call["tool_call_id"] == id).cloned()
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_delegate_sees_the_call_decides_it_in_place_of_the_approver_and_the_ev
     assert!(listed(&bob, &id).await.is_none());
 
     let answer = delegate(&carol, &id, "bob").await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.has_status(200);
     assert_eq!(
         (&answer.body["from"], &answer.body["to"], &answer.body["reason"]),
         (&json!("user:carol"), &json!("user:bob"), &json!("Away."))
@@ -79,11 +79,11 @@ async fn a_delegate_sees_the_call_decides_it_in_place_of_the_approver_and_the_ev
     assert!(listed(&bob, &other).await.is_none(), "only that call");
     assert_eq!(bob.get(&format!("/approvals/{other}")).await.status, 404);
     assert_eq!(bob.approve(&other).await.status, 404);
-    let thread = detail["thread_id"].as_str().unwrap();
+    let thread = detail.text("thread_id");
     assert_eq!(bob.get(&format!("/threads/{thread}")).await.status, 404);
 
     let approved = bob.approve(&id).await;
-    assert_eq!(approved.status, 200, "{:?}", approved.body);
+    approved.has_status(200);
     assert_eq!(votes(&app, &id).await, [vote("bob", Some("carol"), true)]);
     let call = app.client.call(&id).await;
     assert_eq!(
@@ -93,7 +93,7 @@ async fn a_delegate_sees_the_call_decides_it_in_place_of_the_approver_and_the_ev
     assert_eq!(bob.approve(&id).await.header("idempotent-replayed"), Some("true"));
     assert_eq!(carol.approve(&id).await.header("idempotent-replayed"), Some("true"));
     let events = bob.get(&format!("/tool_calls/{id}/events")).await.body;
-    let events = events["results"].as_array().unwrap();
+    let events = events.list("results");
     let of = |kind: &str| events.iter().find(|event| event["type"] == kind).unwrap();
     let delegated = of("tool.delegated");
     assert_eq!(delegated["actor"], "user:carol");
@@ -124,7 +124,7 @@ async fn the_approver_and_the_delegate_have_one_vote_together() {
         assert_eq!(votes(&app, &id).await.len(), 1);
         assert_eq!(delegate(&carol, &id, "erin").await.code(), "not_delegated", "the vote is used");
         let done = acme(&app, "dora", &["chief"]).approve(&id).await;
-        assert_eq!(done.status, 200, "{:?}", done.body);
+        done.has_status(200);
         let votes_then = carol.get(&format!("/approvals/{id}")).await.body["others"]["votes"].clone();
         let expected = if delegate_first { json!("user:carol") } else { Value::Null };
         assert_eq!(votes_then[0]["on_behalf_of"], expected);
@@ -177,7 +177,7 @@ async fn the_requester_is_never_a_delegate() {
     for tool in ["refuse", "pay"] {
         let (_, id) = app.held(tool, "1").await;
         let answer = delegate(&carol, &id, "alice").await;
-        assert_eq!((answer.status, answer.code()), (422, "not_delegated"));
+        answer.failed_with(422, "not_delegated");
         assert!(
             answer.message().starts_with("to: expected another user than the one"),
             "{}",
@@ -228,7 +228,7 @@ async fn another_delegation_replaces_the_first_and_an_ended_one_gives_nothing() 
     assert_eq!(delegate(&bob, &id, "dora").await.status, 404);
     assert_eq!(delegate(&erin, &id, "dora").await.status, 403, "a delegate delegates nothing");
     let detail = carol.get(&format!("/approvals/{id}")).await.body;
-    assert_eq!(detail["others"]["delegations"].as_array().unwrap().len(), 1);
+    assert_eq!(detail["others"].list("delegations").len(), 1);
     assert_eq!(app.rows.count("delegations").await, 2);
     assert_eq!(app.rows.count("events WHERE type = 'tool.delegated'").await, 2);
     // The delegation of a moment.
@@ -256,7 +256,7 @@ async fn a_delegate_loses_the_right_with_the_tool_and_leaves_no_grant() {
     assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
     let remembered = json!({ "toolCallId": id, "isValidated": true, "remember": "session" });
     let answer = bob.validate(&remembered).await;
-    assert_eq!((answer.status, answer.code()), (422, "not_remembered"));
+    answer.failed_with(422, "not_remembered");
     assert_eq!(app.rows.count("grants").await, 0);
     let app = reopened(app, |config| {
         config.tools.rules.get_mut("pay").unwrap().approve_roles = names(&["boss"]);
@@ -282,10 +282,10 @@ async fn only_a_pending_call_is_delegated_by_its_approvers_and_within_its_time()
     assert_eq!(delegate(&carol, &id, "carol").await.code(), "not_delegated");
     for minutes in [-1, 60 * 25] {
         let answer = delegate_until(&carol, &id, "bob", &in_minutes(minutes)).await;
-        assert_eq!((answer.status, answer.code()), (422, "not_delegated"), "{minutes}");
+        assert_eq!(answer.failure(), (422, "not_delegated"), "{minutes}");
         assert!(answer.message().starts_with("until: expected a time in the future, at most "));
     }
-    let deadline = app.client.call(&id).await["expires_at"].as_str().unwrap().to_owned();
+    let deadline = app.client.call(&id).await.text("expires_at").to_owned();
     assert_eq!(delegate_until(&carol, &id, "bob", &deadline).await.status, 200);
     let (until, to) = (in_minutes(60), "x".repeat(257));
     for body in [
@@ -299,7 +299,7 @@ async fn only_a_pending_call_is_delegated_by_its_approvers_and_within_its_time()
         json!({ "to": "bob", "until": until, "reason": "x", "more": 1 }),
     ] {
         let answer = carol.post(&format!("/approvals/{id}/delegate"), &body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
     }
     carol.reject(&id).await;
     assert_eq!(delegate(&carol, &id, "bob").await.code(), "already_decided");

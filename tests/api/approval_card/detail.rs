@@ -1,28 +1,28 @@
 //! `GET /approvals/{tool_call_id}`: the policy, the earlier decisions and the other deciders.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Client, Embedded, call};
+use crate::support::{Client, Embedded, JsonFields, call};
 use holdpoint::config::{ApprovalRule, RuleEffect, ToolRules};
 use serde_json::{Value, json};
 
 async fn detail(client: &Client, id: &str) -> Value {
     let answer = client.get(&format!("/approvals/{id}")).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.has_status(200);
     answer.body
 }
 
 /// The ids of the earlier calls in the detail of a call.
 async fn history(client: &Client, id: &str) -> Vec<String> {
     let detail = detail(client, id).await;
-    let earlier = detail["history"].as_array().unwrap().iter();
-    earlier.map(|earlier| earlier["tool_call_id"].as_str().unwrap().to_owned()).collect()
+    let earlier = detail.list("history").iter();
+    earlier.map(|earlier| earlier.text("tool_call_id").to_owned()).collect()
 }
 
 #[tokio::test]
 async fn the_detail_is_the_item_of_the_list_with_what_surrounds_the_call() {
     let app = office().await;
     let thread = app.client.post("/threads", &json!({ "title": "Rent of May" })).await.body;
-    let id = app.hold_in(thread["thread_id"].as_str().unwrap(), "pay", "10").await;
+    let id = app.hold_in(thread.text("thread_id"), "pay", "10").await;
     for client in [chief(&app), app.client.clone()] {
         let list = client.get("/approvals").await.body;
         let mut expected = list["results"][0].clone();
@@ -70,7 +70,7 @@ async fn a_call_that_is_not_held_or_not_visible_has_no_detail() {
     app.scene.calls(&[call("l", "look", &json!({ "note": "2" }))]).answers("Seen.");
     app.client.send_message(&thread, "look").await;
     let ran = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'look'").await;
-    let ran = ran[0]["tool_call_id"].as_str().unwrap();
+    let ran = ran[0].text("tool_call_id");
     let status = async |client: &Client, id: &str| client.get(&format!("/approvals/{id}")).await.status;
     assert_eq!(status(&app.client, ran).await, 404, "no person was asked");
     assert_eq!(status(&acme(&app, "bob", &[]), &id).await, 404);
@@ -102,7 +102,7 @@ async fn the_history_has_the_last_decisions_about_the_same_tool_and_requester() 
     app.client = acme(&app, "alice", &[]);
     let (_, id) = app.held("pay", "7").await;
     let found = detail(&chief, &id).await;
-    let [second, first] = &found["history"].as_array().unwrap()[..] else { panic!("{found}") };
+    let [second, first] = &found.list("history")[..] else { panic!("{found}") };
     assert_eq!(
         (&second["tool_call_id"], &second["state"], &second["decision"]["reason"], &second["decision"]["by"]),
         (&json!(rejected), &json!("rejected"), &json!("Too much."), &json!("user:carol"))
@@ -154,7 +154,7 @@ async fn the_votes_name_each_person_and_whether_the_inputs_were_edited() {
         (&others["approve_roles"], &others["other_person"]),
         (&json!(["chief", "boss"]), &json!(true))
     );
-    let votes = others["votes"].as_array().unwrap();
+    let votes = others.list("votes");
     let reported: Vec<_> = votes.iter().map(|vote| (&vote["by"], &vote["edited"])).collect();
     assert_eq!(reported, [(&json!("user:carol"), &json!(false)), (&json!("user:dave"), &json!(true))]);
     assert_eq!(votes[0]["input_hash"], found["input_hash"]);

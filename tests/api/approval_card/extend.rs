@@ -1,7 +1,7 @@
 //! `POST /tool_calls/{tool_call_id}/extend`: a later deadline, within bounds and in time.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Answer, Client, Embedded};
+use crate::support::{Answer, Client, Embedded, JsonFields};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn an_approver_lets_a_call_wait_longer_and_the_event_has_both_deadlines() 
     assert!(after["expires_at"].as_str() > before["expires_at"].as_str(), "{after}");
     assert_eq!(after["extendable_until"], before["extendable_until"]);
     let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let events = events["results"].as_array().unwrap();
+    let events = events.list("results");
     let [.., held, extended] = &events[..] else { panic!("{events:?}") };
     assert_eq!((&extended["type"], &extended["actor"]), (&json!("tool.extended"), &json!("user:carol")));
     assert_eq!(
@@ -53,7 +53,7 @@ async fn a_deadline_moves_only_to_a_later_time_and_at_most_to_ttl_max() {
     let first = micros(&app, &id, "expires_at").await;
     for seconds in [1, DAY - 60, 3 * DAY + 60, 315_360_000] {
         let answer = extend(&carol, &id, seconds).await;
-        assert_eq!((answer.status, answer.code()), (422, "not_extended"), "{seconds}");
+        assert_eq!(answer.failure(), (422, "not_extended"), "{seconds}");
         assert!(answer.message().starts_with("expires_in: expected more than"), "{}", answer.message());
     }
     assert_eq!(micros(&app, &id, "expires_at").await, first);
@@ -71,7 +71,7 @@ async fn a_deadline_moves_only_to_a_later_time_and_at_most_to_ttl_max() {
         json!({ "expires_in": 1, "x": 1 }),
     ] {
         let answer = carol.post(&format!("/tool_calls/{id}/extend"), &body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
     }
     assert_eq!(app.rows.count("events WHERE type = 'tool.extended'").await, 1);
 }
@@ -114,7 +114,7 @@ async fn an_overdue_call_expires_and_is_never_extended() {
     assert_eq!(app.rows.change(&overdue).await, Ok(1));
     for _ in 0..2 {
         let answer = extend(&carol, &id, 2 * DAY).await;
-        assert_eq!((answer.status, answer.code()), (409, "expired"));
+        answer.failed_with(409, "expired");
         assert_eq!(app.client.call(&id).await["state"], "expired");
     }
     let (_, decided) = app.held("pay", "2").await;

@@ -1,7 +1,7 @@
 //! Reminders of the deadline, and escalations to further roles.
 
 use super::{acme, chief, names, office_with, staff};
-use crate::support::{Client, Embedded, Rows, Sse, eventually, postgres};
+use crate::support::{Client, Embedded, JsonFields, Rows, Sse, eventually, postgres};
 use holdpoint::config::{ApprovalRule, Config, RuleEffect};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn people_are_reminded_once_of_each_deadline() {
     seen(&app, "tool.reminded", &id, 2).await;
     let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
     let reminded: Vec<&Value> =
-        events["results"].as_array().unwrap().iter().filter(|it| it["type"] == "tool.reminded").collect();
+        events.list("results").iter().filter(|it| it["type"] == "tool.reminded").collect();
     assert_eq!(reminded[0]["actor"], "system:sweeper");
     assert_eq!(reminded[0]["data"]["expires_at"], before["expires_at"]);
     assert_eq!(reminded[1]["data"]["expires_at"], after["expires_at"]);
@@ -114,8 +114,7 @@ async fn an_escalated_call_is_seen_and_decided_by_the_further_roles_too() {
     assert!(found["escalation"]["escalated_at"].as_str() >= found["escalation"]["due_at"].as_str());
     assert_eq!((&found["can_decide"], &found["can_reject"]), (&json!(true), &json!(true)));
     let listed = boss.get("/approvals").await.body;
-    let listed: Vec<&Value> =
-        listed["results"].as_array().unwrap().iter().map(|call| &call["tool_call_id"]).collect();
+    let listed: Vec<&Value> = listed.list("results").iter().map(|call| &call["tool_call_id"]).collect();
     assert_eq!(listed, [&json!(id)], "only the escalated call");
     assert_eq!(acme(&app, "erin", &["clerk"]).get(&format!("/approvals/{id}")).await.status, 404);
     assert_eq!(
@@ -123,8 +122,7 @@ async fn an_escalated_call_is_seen_and_decided_by_the_further_roles_too() {
         404
     );
     let events = boss.get(&format!("/tool_calls/{id}/events")).await.body;
-    let escalated =
-        events["results"].as_array().unwrap().iter().find(|it| it["type"] == "tool.escalated").unwrap();
+    let escalated = events.list("results").iter().find(|it| it["type"] == "tool.escalated").unwrap();
     assert_eq!(escalated["data"]["roles"], json!(["boss", "owner", "boss"]));
 
     // A call that was not escalated is invisible, with the roles of the configuration in it.

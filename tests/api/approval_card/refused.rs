@@ -1,17 +1,17 @@
 //! `tool.decision_refused`: attempts that had no effect are on the record of their call.
 
 use super::{acme, chief, office};
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
 /// The refused decisions on the record of a call: the actor, and what was refused.
 async fn refused(client: &Client, id: &str) -> Vec<(String, Value)> {
     let page = client.get(&format!("/tool_calls/{id}/events?page_size=200")).await.body;
-    let events = page["results"].as_array().unwrap().iter();
+    let events = page.list("results").iter();
     events
         .filter(|event| event["type"] == "tool.decision_refused")
-        .map(|event| (event["actor"].as_str().unwrap().to_owned(), event["data"]["refused"].clone()))
+        .map(|event| (event.text("actor").to_owned(), event["data"]["refused"].clone()))
         .collect()
 }
 
@@ -69,7 +69,7 @@ async fn other_refusals_leave_no_event() {
 async fn the_routes_of_runs_and_sessions_record_refusals_too() {
     let app = office().await;
     let (thread, id) = app.held("refuse", "1").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let body = json!({ "tool_call_id": id });
     assert_eq!(app.client.post(&format!("/runs/{run}/approve"), &body).await.status, 403);
     let path = format!("/sessions/{thread}/approvals/{id}");

@@ -1,7 +1,7 @@
 //! `POST /tool_calls/{tool_call_id}/resolve`: an operator records the outcome of an interrupted call.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Answer, Client, Embedded, call};
+use crate::support::{Answer, Client, Embedded, JsonFields, call};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -38,13 +38,13 @@ async fn an_operator_records_that_an_interrupted_call_succeeded_and_the_model_re
     assert_eq!((&call["state"], &call["result"]), (&json!("succeeded"), &json!(result)));
     assert_eq!(call["decision"]["by"], "user:alice", "the approver stays the decider");
     let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let last = events["results"].as_array().unwrap().last().unwrap();
+    let last = events.list("results").last().unwrap();
     assert_eq!(
         (&last["type"], &last["actor"], &last["data"]["resolved_by"], &last["data"]["reason"]),
         (&json!("tool.succeeded"), &json!("user:oscar"), &json!("operator"), &json!("I looked."))
     );
     let stored = app.rows.all("SELECT data FROM events WHERE type = 'tool.succeeded'").await;
-    assert!(stored[0]["data"].as_str().unwrap().contains(r#""surface":"rest""#), "{stored:?}");
+    assert!(stored[0].text("data").contains(r#""surface":"rest""#), "{stored:?}");
     app.scene.answers("I see.").answers("Good.");
     app.client.send_message(&thread, "and now?").await;
     let sent = format!("{:?}", app.scene.requests());
@@ -115,7 +115,7 @@ async fn of_several_resolutions_at_once_the_first_one_counts() {
     let state = &app.client.call(&id).await["state"];
     assert_eq!((done.len(), &done[0].body["state"]), (1, state));
     for answer in late {
-        assert_eq!((answer.status, answer.code()), (409, "not_interrupted"), "{answer:?}");
+        answer.failed_with(409, "not_interrupted");
         assert_eq!(&answer.body["error"]["details"]["state"], state);
     }
     assert_eq!(app.rows.count("events WHERE type IN ('tool.succeeded', 'tool.failed')").await, 1);
@@ -132,7 +132,7 @@ async fn a_call_that_is_not_interrupted_is_not_resolved() {
     for (id, state) in [(pending, "pending"), (rejected, "rejected"), (succeeded, "succeeded")] {
         for body in [json!({ "outcome": "succeeded" }), json!({ "outcome": "failed", "error": "no" })] {
             let answer = resolve(&operator(&app), &id, &body).await;
-            assert_eq!((answer.status, answer.code()), (409, "not_interrupted"), "{state}");
+            assert_eq!(answer.failure(), (409, "not_interrupted"), "{state}");
             assert_eq!(answer.body["error"]["details"], json!({ "state": state }));
         }
         assert_eq!(app.client.call(&id).await["state"], state);
@@ -146,10 +146,10 @@ async fn an_interrupted_call_that_was_never_held_is_resolved_too() {
     app.scene.calls(&[call("b", "break", &json!({ "note": "1" }))]).answers("Oh.");
     app.client.send_message(&thread, "break it").await;
     let row = app.rows.all("SELECT tool_call_id, state FROM tool_calls").await.remove(0);
-    let id = row["tool_call_id"].as_str().unwrap();
+    let id = row.text("tool_call_id");
     assert_eq!(row["state"], "interrupted");
     let answer = resolve(&operator(&app), id, &json!({ "outcome": "succeeded" })).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")));
+    answer.has(200, "state", "succeeded");
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_body_that_is_no_outcome_is_refused_and_names_the_field() {
         (json!({ "outcome": "succeeded", "by": "mel" }), "by"),
     ] {
         let answer = resolve(&operator(&app), &id, &body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
         assert!(answer.message().contains(field), "{body}: {}", answer.message());
     }
     assert_eq!(app.client.call(&id).await["state"], "interrupted");

@@ -58,7 +58,7 @@ async fn the_requester_alone_reads_the_words_before_a_call_unless_the_configurat
 async fn c14_an_approver_reads_the_shared_words_and_nothing_else_of_the_thread() {
     let app = office_with(|config| config.approval.share_context = ShareContext::Approvers).await;
     let (thread, id) = held_call(&app, "Pay ten.", "I pay it.").await;
-    let (carol, run) = (chief(&app), app.client.call(&id).await["run_id"].as_str().unwrap().to_owned());
+    let (carol, run) = (chief(&app), app.client.run_of(&id).await);
     let detail = carol.get(&format!("/approvals/{id}")).await.body;
     assert_eq!(detail["context"]["user"]["text"], "Pay ten.");
     let everything = [

@@ -234,7 +234,7 @@ async fn a5_only_the_text_of_user_messages_reaches_the_model() {
         let odd = json!({ "role": "user", "content": parts });
         let refused =
             app.client.post("/qa/chat_streamed", &json!({ "id": "parts", "messages": [odd] })).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{odd}");
+        assert_eq!(refused.failure(), (400, "bad_request"), "{odd}");
         assert!(refused.message().starts_with("messages[0].content: "), "{}", refused.message());
     }
     assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (1, 1));
@@ -257,7 +257,7 @@ async fn a5_only_the_text_of_user_messages_reaches_the_model() {
         with_more[key] = value;
         let refused =
             app.client.post("/qa/chat_streamed", &json!({ "id": "loaded", "messages": [with_more] })).await;
-        assert_eq!((refused.status, refused.code()), (422, "unsupported_part"), "{key}");
+        assert_eq!(refused.failure(), (422, "unsupported_part"), "{key}");
     }
     let page = json!({ "id": "loaded", "messages": [{ "role": "system", "content": FORGED }, loaded],
         "system": FORGED, "system_prompt": FORGED, "instructions": FORGED, "tools": [{ "name": FORGED }],

@@ -1,7 +1,7 @@
 //! A: ids, fields and routes that the attacker has no right to, and texts that imitate another author.
 
 use super::{FORGED, UNKNOWN_ID, everything, last_request, operations, user_message};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ async fn a7_a_request_cannot_set_server_controlled_fields() {
         let mut body = json!({ "toolCallId": id, "isValidated": true });
         body[field] = json!("x");
         let refused = app.client.validate(&body).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{field}");
+        assert_eq!(refused.failure(), (400, "bad_request"), "{field}");
         assert!(refused.message().contains(field), "{}", refused.message());
     }
     for field in ["thread_id", "session_id", "tenant_id", "user_id", "client_id", "created_at", "deleted_at"]
@@ -53,7 +53,7 @@ async fn a7_a_request_cannot_set_server_controlled_fields() {
         body[field] = json!("x");
         let path = format!("/threads/{thread}");
         for refused in [app.client.post("/threads", &body).await, app.client.patch(&path, &body).await] {
-            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{field}");
+            assert_eq!(refused.failure(), (400, "bad_request"), "{field}");
             assert!(refused.message().contains(field), "{}", refused.message());
         }
     }
@@ -76,7 +76,7 @@ async fn a8_ids_of_another_thread_or_another_user_give_no_access() {
     let app = Embedded::start().await;
     let (other, held) = app.held("pay", "10").await;
     let messages = app.client.messages(&other).await;
-    let name_of = |message: &Value| message["message_id"].as_str().unwrap().to_owned();
+    let name_of = |message: &Value| message.text("message_id").to_owned();
     let (question, answer) = (name_of(&messages[0]), name_of(&messages[1]));
 
     // A message with the id of a message in another thread becomes a new message of this thread, with its own
@@ -163,7 +163,7 @@ async fn a9_a_call_id_chosen_by_the_model_never_addresses_another_call() {
 async fn a10_only_the_decision_routes_decide() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let body = json!({ "toolCallId": id, "tool_call_id": id, "approvalId": id, "isValidated": true, "approved": true,
         "decision": "approve", "validated": true, "state": "approved", "title": "x" });
     for (method, path, _) in operations() {

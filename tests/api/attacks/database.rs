@@ -1,7 +1,7 @@
 //! I: the database and its files.
 
 use super::{UNKNOWN_ID, everything, held_echo, last_request, user, user_message, with_echo};
-use crate::support::{Embedded, Process, call};
+use crate::support::{Embedded, JsonFields, Process, call};
 use holdpoint::llm::ModelMessage;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ async fn i1_stored_strings_are_unchanged() {
     for (n, text) in INJECTED.into_iter().enumerate() {
         let made = app.client.post("/threads", &json!({ "title": text })).await.body;
         assert_eq!(made["title"], json!(text));
-        let path = format!("/threads/{}", made["thread_id"].as_str().unwrap());
+        let path = format!("/threads/{}", made.text("thread_id"));
         let title = format!("{text}{text}");
         assert_eq!(app.client.patch(&path, &json!({ "title": title })).await.body["title"], json!(title));
 
@@ -125,7 +125,7 @@ async fn i1_stored_strings_are_unchanged() {
         assert_eq!((turn.text().as_str(), last_request(&app)), (text, vec![user_message(text)]));
         let thread = app.client.get("/threads?page_size=1").await.body["results"][0].clone();
         assert_eq!(thread["client_id"], json!(text));
-        let thread = thread["thread_id"].as_str().unwrap().to_owned();
+        let thread = thread.text("thread_id").to_owned();
         let messages = app.client.messages(&thread).await;
         assert_eq!(
             (&messages[0]["client_id"], &messages[0]["parts"][0]["text"]),

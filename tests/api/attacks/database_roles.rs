@@ -1,7 +1,7 @@
 //! I: the database role that serves does not own the schema.
 
 use crate::support::mcp::{Steered, definition};
-use crate::support::{Cluster, Embedded, Rows, Socket, call, eventually, token};
+use crate::support::{Cluster, Embedded, JsonFields, Rows, Socket, call, eventually, token};
 use serde_json::json;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -126,7 +126,7 @@ async fn the_tickets_of_a_server_with_tokens_are_used_up(app_url: &str) {
     })
     .await;
     let made = app.client.as_user("acme", "ann", &[]).post("/tickets", &json!({})).await;
-    let path = format!("/ws?ticket={}", made.body["ticket"].as_str().unwrap());
+    let path = format!("/ws?ticket={}", made.body.text("ticket"));
     let over = "INSERT INTO used_tickets VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 1)";
     assert_eq!(app.rows.change(over).await, Ok(1));
     assert!(Socket::open(&app.client, &path, &[]).await.is_ok());
@@ -205,7 +205,7 @@ async fn everything_works(app: &Embedded) {
     let yes = json!({ "toolCallId": remembered, "isValidated": true, "remember": "session" });
     assert_eq!(app.client.validate(&yes).await.body["state"], "succeeded");
     let grants = format!("/sessions/{session}/grants");
-    let grant = app.client.get(&grants).await.body["results"][0]["grant_id"].as_str().unwrap().to_owned();
+    let grant = app.client.get(&grants).await.body["results"][0].text("grant_id").to_owned();
     assert_eq!(app.client.delete(&format!("{grants}/{grant}")).await.status, 204);
 
     let (_, rejected) = app.held("pay", "11").await;

@@ -1,7 +1,7 @@
 //! B: the contents of a decision request.
 
 use super::{FORGED, assert_server_works, echo, everything, held_echo, last_request, with_echo};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use holdpoint::tools::{RegistryError, ToolRegistry};
 use serde_json::{Value, json};
@@ -54,18 +54,18 @@ async fn b4_edited_inputs_that_do_not_fit_the_schema_are_refused_and_the_call_is
     for (inputs, pointer) in cases {
         let answer = app.client.validate(&edit(&inputs)).await;
         let body_text = answer.body.to_string();
-        assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"), "{inputs:.200}: {body_text}");
+        assert_eq!(answer.failure(), (422, "invalid_inputs"), "{inputs:.200}: {body_text}");
         assert!(body_text.len() < 12_000, "{}", body_text.len());
-        let errors = answer.body["error"]["details"]["errors"].as_array().unwrap();
+        let errors = answer.body["error"]["details"].list("errors");
         assert!(errors.len() <= 16 && errors[0]["pointer"] == pointer, "{inputs:.200}: {body_text}");
     }
     let deep = (0..31).fold(json!(1), |inner, _| json!([inner]));
     for inputs in [json!({ "path": "a", "flags": deep }), json!({ "path": "a", "count": 1, "x": [[deep]] })] {
         let answer = app.client.validate(&edit(&inputs)).await;
-        assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"), "{:?}", answer.body);
+        answer.failed_with(422, "invalid_inputs");
     }
     let long = app.client.validate(&edit(&json!({ "path": "x".repeat(1 << 20) }))).await;
-    assert_eq!((long.status, long.code()), (413, "body_too_large"));
+    long.failed_with(413, "body_too_large");
     assert_eq!(everything(&app).await, before);
     assert_eq!(*ran.lock().unwrap(), [] as [Value; 0]);
 
@@ -131,7 +131,7 @@ async fn b5_missing_inputs_mean_the_proposed_ones_and_an_empty_object_is_an_edit
     let edit = |id: &str, inputs: &Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
     for other in [json!([]), json!("{}"), json!(""), json!(0), json!(false), json!(true), json!([{}])] {
         let answer = app.client.validate(&edit(&id, &other)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{other}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{other}");
         assert!(answer.message().contains("validatedInputs"), "{}", answer.message());
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
@@ -143,7 +143,7 @@ async fn b5_missing_inputs_mean_the_proposed_ones_and_an_empty_object_is_an_edit
 
     let (_, pay) = app.held("pay", "10").await;
     let answer = app.client.validate(&edit(&pay, &json!({}))).await;
-    assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"));
+    answer.failed_with(422, "invalid_inputs");
     assert_eq!(app.client.call(&pay).await["state"], "pending");
 }
 
@@ -168,7 +168,7 @@ async fn b6_a_verdict_is_a_json_boolean() {
         json!({ "value": true }),
     ] {
         let answer = app.client.validate(&json!({ "toolCallId": id, "isValidated": verdict })).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{verdict}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{verdict}");
         assert!(answer.message().contains("isValidated"), "{}", answer.message());
     }
     for body in
@@ -182,7 +182,7 @@ async fn b6_a_verdict_is_a_json_boolean() {
         "{\"toolCallId\":\"ID\",\"isValidated\":true,}",
     ] {
         let answer = app.client.post_raw("/qa/validate_tool", body.replace("ID", &id)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
     }
     assert_eq!(everything(&app).await, before);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -205,7 +205,7 @@ async fn b7_a_decision_with_repeated_keys_or_a_second_value_is_refused() {
         r#"{"toolCallId":"ID","isValidated":true}{"toolCallId":"ID","isValidated":false}"#,
     ] {
         let answer = app.client.post_raw("/qa/validate_tool", body.replace("ID", &id)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
     }
     assert_eq!(everything(&app).await, before);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());

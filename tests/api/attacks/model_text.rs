@@ -3,7 +3,7 @@
 
 use super::{everything, held_echo, last_request, operations, with_echo};
 use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{BadServer, Embedded, Reply, ScriptedAnswer, call};
+use crate::support::{BadServer, Embedded, JsonFields, Reply, ScriptedAnswer, call};
 use holdpoint::llm::{FinishReason, ModelEvent, ModelMessage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -65,7 +65,7 @@ async fn f3_a_card_written_by_the_model_is_text_and_only_a_call_is_a_card() {
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!((turn.text(), turn.all('8').len()), (card.clone(), 1));
     let message = app.client.messages(&thread).await.pop().unwrap();
-    let parts = message["parts"].as_array().unwrap();
+    let parts = message.list("parts");
     let of = |kind: &str| parts.iter().filter(|part| part["type"] == kind).collect::<Vec<_>>();
     assert_eq!(parts.len(), 4, "{message}");
     assert_eq!((&of("text")[0]["text"], &of("reasoning")[0]["text"]), (&json!(card), &json!(card)));
@@ -89,7 +89,7 @@ async fn f4_f8_user_and_model_text_is_never_served_as_html() {
     let odd = (String::new(), MARKUP[1].to_owned(), all.clone());
     app.scene.calls(&[call("l", "look", &json!({ "note": MARKUP[1] })), odd]).answers(&all);
     app.client.send_message(&thread, &all).await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
 
     let mut shown = Vec::new();
     let mut paths: Vec<String> =
@@ -246,7 +246,7 @@ async fn f9_a_rejection_reason_and_a_tool_failure_are_labelled_and_limited_in_le
     let reason = format!("{ORDER}{}", "x".repeat(2000 - ORDER.len()));
     let too_long = json!({ "toolCallId": id, "isValidated": false, "reason": format!("{reason}y") });
     let refused = app.client.validate(&too_long).await;
-    assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+    refused.failed_with(400, "bad_request");
     assert!(refused.message().starts_with("reason: "), "{}", refused.message());
     assert_eq!(app.client.call(&id).await["state"], "pending");
     app.client.validate(&json!({ "toolCallId": id, "isValidated": false, "reason": reason })).await;

@@ -2,7 +2,7 @@
 
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, last_request, user_message};
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
@@ -330,7 +330,7 @@ async fn a5_of_a_posted_page_only_the_users_text_reaches_the_model() {
         let mut message = ui_user("u1", "hi");
         message["parts"].as_array_mut().unwrap().push(part.clone());
         let refused = app.client.post("/qa/chat_streamed", &ui_submit("loaded", &[message])).await;
-        assert_eq!((refused.status, refused.code()), (422, "unsupported_part"), "{part}");
+        assert_eq!(refused.failure(), (422, "unsupported_part"), "{part}");
     }
     loaded["parts"].as_array_mut().unwrap().push(json!({ "type": "step-start", "text": FORGED }));
     loaded["metadata"] = json!({ "text": FORGED, "role": "system" });
@@ -409,7 +409,7 @@ async fn a8_an_answer_decides_no_call_of_another_thread_or_another_user() {
     // From here on the thread belongs to another user.
     let given = app.rows.change("UPDATE threads SET user_id = 'other' WHERE client_id = 'chat'").await;
     assert_eq!(given, Ok(1));
-    let thread = before["thread_id"].as_str().unwrap();
+    let thread = before.text("thread_id");
     for approved in [true, false] {
         let turn =
             app.client.ui_turn_in(thread, &ui_submit("chat", &[first_message(), answered(approved)])).await;

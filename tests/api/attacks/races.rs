@@ -1,7 +1,9 @@
 //! B: repeated, concurrent, late and stale decisions.
 
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, operations};
-use crate::support::{Answer, Client, Deployment, Embedded, Leave, Leaver, call, empty_postgres, eventually};
+use crate::support::{
+    Answer, Client, Deployment, Embedded, JsonFields, Leave, Leaver, call, empty_postgres, eventually,
+};
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ fn assert_same_outcome(answers: &[Answered], outcome: &Value) -> usize {
     let retried = answers.iter().any(|(_, times)| *times > 1);
     assert!(fresh == 1 || (fresh == 0 && retried), "{fresh} answers are not replays");
     for (answer, _) in answers.iter().filter(|(answer, _)| answer.status != 200) {
-        assert_eq!((answer.status, answer.code()), (409, "already_decided"), "{:?}", answer.body);
+        answer.failed_with(409, "already_decided");
     }
     same.len()
 }
@@ -150,7 +152,7 @@ async fn b3_a_finished_call_cannot_be_decided_again() {
         }
         for answer in answers {
             let code = if matches!(*end, "expired" | "cancelled") { *end } else { "already_decided" };
-            assert_eq!((answer.status, answer.code()), (409, code), "{end}: {:?}", answer.body);
+            assert_eq!(answer.failure(), (409, code), "{end}: {:?}", answer.body);
             assert_eq!(answer.body["error"]["details"]["state"], *end);
         }
     }
@@ -185,7 +187,7 @@ async fn b13_on_postgres_the_database_clock_decides_whether_a_call_has_expired()
     assert_eq!(app.client.approve(&early).await.body["state"], "succeeded");
     assert_eq!(rows.change("UPDATE ahead SET hours = 25").await, Ok(1));
     let answer = app.client.approve(&late).await;
-    assert_eq!((answer.status, answer.code()), (409, "expired"));
+    answer.failed_with(409, "expired");
     // A call that is requested under the shifted clock gets the whole 24 hours.
     let (_, next) = app.held("pay", "3").await;
     assert_eq!(rows.change("UPDATE ahead SET hours = 48").await, Ok(1));
@@ -206,7 +208,7 @@ fn in_path(text: &str) -> String {
 async fn b15_an_id_has_one_spelling_on_every_route() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let before = everything(&app).await;
     let spelt = |id: &str| {
         vec![
@@ -274,11 +276,7 @@ async fn b15_an_id_has_one_spelling_on_every_route() {
                     });
                 }
                 let answer = app.client.send(request).await;
-                assert_eq!(
-                    (answer.status, answer.code()),
-                    (404, "not_found"),
-                    "{method} {path} {spelling:?}"
-                );
+                assert_eq!(answer.failure(), (404, "not_found"), "{method} {path} {spelling:?}");
                 bodies.push((answer.status, answer.body));
             }
             bodies.dedup();
@@ -289,7 +287,7 @@ async fn b15_an_id_has_one_spelling_on_every_route() {
     for spelling in spelt(&id) {
         let answer = app.client.approve(&spelling).await;
         let expected = if spelling.contains('\0') { (400, "bad_request") } else { (404, "not_found") };
-        assert_eq!((answer.status, answer.code()), expected, "{spelling:?}");
+        assert_eq!(answer.failure(), expected, "{spelling:?}");
     }
     assert_eq!(everything(&app).await, before);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -374,7 +372,7 @@ async fn b19_the_number_of_held_calls_is_limited_however_many_the_model_makes() 
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     // No request approves all calls at once: each call is decided by its own id.
     let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending' ORDER BY 1").await;
-    let first = found[0]["tool_call_id"].as_str().unwrap();
+    let first = found[0].text("tool_call_id");
     assert_eq!(app.client.approve(first).await.status, 200);
     for body in [
         json!({ "toolCallId": "*", "isValidated": true }),

@@ -3,7 +3,7 @@
 use super::assert_unknown;
 use crate::support::issuer::{Answers, Issuer};
 use crate::support::token::{AUDIENCE, changed, claims, signed, with_tokens};
-use crate::support::{Answer, Embedded};
+use crate::support::{Answer, Embedded, JsonFields};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -61,11 +61,11 @@ fn node(input: &Value) -> Value {
 #[tokio::test]
 async fn tokens_of_each_algorithm_are_checked_with_the_keys_of_the_issuer() {
     let made = node(&claims("acme", "ann", &[]));
-    let issuer = Issuer::start(Answers::Keys(made["keys"].as_array().unwrap().clone())).await;
+    let issuer = Issuer::start(Answers::Keys(made.list("keys").clone())).await;
     let app = Embedded::with(issuer.trusted()).await;
     let asks = async |token: &str| app.client.with_token(token).get("/threads").await;
-    for case in made["tokens"].as_array().unwrap() {
-        let (token, alg) = (case["token"].as_str().unwrap(), &case["alg"]);
+    for case in made.list("tokens") {
+        let (token, alg) = (case.text("token"), &case["alg"]);
         if case["kid"] == "named" && alg != "PS384" {
             assert_unknown(&asks(token).await, "the key names another algorithm");
             continue;
@@ -78,11 +78,8 @@ async fn tokens_of_each_algorithm_are_checked_with_the_keys_of_the_issuer() {
         let forged = format!("{}{other}{}", &token[..at], &token[at + 1..]);
         assert_unknown(&asks(&forged).await, &format!("{alg} forged"));
     }
-    for case in made["refused"].as_array().unwrap() {
-        assert_unknown(
-            &asks(case["token"].as_str().unwrap()).await,
-            &format!("{} as {}", case["alg"], case["as"]),
-        );
+    for case in made.list("refused") {
+        assert_unknown(&asks(case.text("token")).await, &format!("{} as {}", case["alg"], case["as"]));
     }
 }
 

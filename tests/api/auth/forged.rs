@@ -3,7 +3,7 @@
 use super::assert_unknown;
 use crate::support::issuer::{self, Answers, Issuer, header, issued, private, public};
 use crate::support::token::{self, claims, with_tokens};
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::Jwk;
@@ -78,7 +78,7 @@ async fn d3_a_token_signed_with_the_public_key_as_a_secret_is_refused() {
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let jwk = public("a", 1);
-    let x = jwk["x"].as_str().unwrap();
+    let x = jwk.text("x");
     let raw = URL_SAFE_NO_PAD.decode(x).unwrap();
     for secret in [jwk.to_string().as_bytes(), x.as_bytes(), &raw] {
         for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {

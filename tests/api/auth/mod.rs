@@ -40,6 +40,6 @@ fn assert_refused(answer: &Answer, why: &str, what: &str) {
 
 /// Asserts a 503 because the server cannot verify the caller now.
 fn assert_unavailable(answer: &Answer, what: &str) {
-    assert_eq!((answer.status, answer.code()), (503, "unavailable"), "{what}: {:?}", answer.body);
+    assert_eq!(answer.failure(), (503, "unavailable"), "{what}: {:?}", answer.body);
     assert!(answer.header("retry-after").is_some(), "{what}");
 }

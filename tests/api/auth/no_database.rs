@@ -2,7 +2,7 @@
 
 use super::{assert_no_credentials, assert_refused};
 use crate::support::token::{self, changed, claims, signed, with_tokens};
-use crate::support::{Answer, Client, Cluster, Embedded, Rows, postgres_if_chosen, ticket};
+use crate::support::{Answer, Client, Cluster, Embedded, JsonFields, Rows, postgres_if_chosen, ticket};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn take_away(cluster: Option<&Cluster>, rows: &Rows) {
     }
     let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
     for table in rows.all(tables).await {
-        let name = table["name"].as_str().unwrap();
+        let name = table.text("name");
         rows.change(&format!("ALTER TABLE {name} RENAME TO gone_{name}")).await.unwrap();
     }
     rows.change("BEGIN IMMEDIATE").await.unwrap();
@@ -79,7 +79,7 @@ async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() 
     .await;
     let ann = app.client.as_user("acme", "ann", &["approver"]);
     let made = ann.post("/tickets", &json!({})).await.body;
-    let good = made["ticket"].as_str().unwrap();
+    let good = made.text("ticket");
     let key = app.rows.all("SELECT signing_key FROM ticket_keys").await[0]["signing_key"].clone();
     take_away(cluster.as_ref(), &app.rows).await;
     assert!([500, 503].contains(&ann.get("/threads").await.status), "there is no database");
@@ -126,13 +126,13 @@ async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() 
             let request = ann.http.request(method.parse().unwrap(), ann.url(&path));
             let request = if body.is_null() { request } else { request.json(&body) };
             let answer = ann.send(request).await;
-            assert_eq!((answer.status, answer.code()), (404, "not_found"), "{method} {path}: {answer:?}");
+            assert_eq!(answer.failure(), (404, "not_found"), "{method} {path}: {answer:?}");
         }
     }
     // Creating a ticket needs no database; redeeming it does.
     let late = ann.post("/tickets", &json!({})).await;
-    assert_eq!(late.status, 201, "{late:?}");
-    let path = format!("/events?ticket={}", late.body["ticket"].as_str().unwrap());
+    late.has_status(201);
+    let path = format!("/events?ticket={}", late.body.text("ticket"));
     let answers = join_all((0..2).map(|_| app.client.get(&path))).await;
     assert!(answers.iter().all(|answer| [500, 503].contains(&answer.status)), "{answers:?}");
 }

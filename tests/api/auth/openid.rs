@@ -1,7 +1,7 @@
 //! Tokens of a real OpenID Connect server.
 
 use super::assert_unknown;
-use crate::support::{Client, Embedded, Oidc, token};
+use crate::support::{Client, Embedded, JsonFields, Oidc, token};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ async fn d3_a_token_signed_with_a_published_rsa_key_as_a_secret_is_refused() {
     let mut config = holdpoint::config::Config::default();
     issuer(&mut config);
     let claims = token::changed(token::claims("acme", "ann", &[]), &json!({ "iss": config.auth.issuer }));
-    let n = jwk["n"].as_str().unwrap();
+    let n = jwk.text("n");
     for secret in [pem.as_str(), pem.trim_end(), &pem.replace('\n', ""), n, &jwk.to_string()] {
         for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
             let header = Header { kid: Some("rsa".to_owned()), ..Header::new(algorithm) };

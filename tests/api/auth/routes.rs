@@ -3,7 +3,7 @@
 
 use super::assert_unknown;
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, Rows, token};
+use crate::support::{Client, Embedded, JsonFields, Rows, token};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -148,12 +148,10 @@ fn operations() -> Vec<Operation> {
             let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
             let of_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
             all.push(Operation {
-                id: operation["operationId"].as_str().unwrap().to_owned(),
+                id: operation.text("operationId").to_owned(),
                 method: method.to_uppercase().parse().unwrap(),
                 path: path.clone(),
-                parameters: of_query
-                    .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
-                    .collect(),
+                parameters: of_query.map(|parameter| parameter.text("name").to_owned()).collect(),
                 has_body: operation.get("requestBody").is_some(),
             });
         }
@@ -239,7 +237,7 @@ async fn server() -> (Embedded, Things) {
     let anonymous = app.client.clone();
     app.client = anonymous.as_user("acme", "ann", &["approver"]);
     let (thread, tool_call) = app.held("pay", "1").await;
-    let run = app.client.call(&tool_call).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&tool_call).await;
     app.client = anonymous;
     (app, Things { thread, run, tool_call })
 }
@@ -252,7 +250,7 @@ async fn everything(rows: &Rows) -> BTreeMap<String, BTreeSet<String>> {
     };
     let mut all = BTreeMap::new();
     for table in rows.all(tables).await {
-        let name = table["name"].as_str().unwrap().to_owned();
+        let name = table.text("name").to_owned();
         let found = rows.all(&format!("SELECT * FROM {name}")).await;
         all.insert(name, found.iter().map(Value::to_string).collect());
     }
@@ -293,11 +291,7 @@ async fn d1_every_route_refuses_a_request_without_a_token() {
             if operation.id == "reportResult" {
                 let request = operation.request(&app.client, prefix, &things).headers(headers(&[&bearer]));
                 let answer = app.client.send(request).await;
-                assert_eq!(
-                    (answer.status, answer.code()),
-                    (401, "unauthenticated"),
-                    "{prefix} {operation:?}"
-                );
+                assert_eq!(answer.failure(), (401, "unauthenticated"), "{prefix} {operation:?}");
                 continue;
             }
             for wrong in &wrong {

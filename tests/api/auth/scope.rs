@@ -2,15 +2,15 @@
 
 use super::assert_unknown;
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 async fn listed(client: &Client, path: &str) -> Vec<String> {
     let answer = client.get(path).await;
     assert_eq!(answer.status, 200, "{path}: {:?}", answer.body);
-    let results = answer.body["results"].as_array().unwrap();
-    results.iter().map(|thread| thread["thread_id"].as_str().unwrap().to_owned()).collect()
+    let results = answer.body.list("results");
+    results.iter().map(|thread| thread.text("thread_id").to_owned()).collect()
 }
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn c3_a_list_holds_only_the_callers_rows_whatever_its_parameters() {
         "admin=1",
     ] {
         let refused = bob.get(&format!("/threads?{query}")).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{query}");
+        assert_eq!(refused.failure(), (400, "bad_request"), "{query}");
     }
     assert_eq!(listed(&bob, "/threads").await, [newest.clone(), theirs.clone()]);
     // A cursor is a position in the caller's own list, even if it is the id of a foreign thread.
@@ -40,7 +40,7 @@ async fn c3_a_list_holds_only_the_callers_rows_whatever_its_parameters() {
     assert_eq!(listed(&ann, &format!("/threads?cursor={newest}")).await, [second, first.clone()]);
     for cursor in ["x", "'", "%00", "0", "-1", "%27%20OR%201=1--", "1e3", &"9".repeat(400), "[]", "null"] {
         let answer = bob.get(&format!("/threads?cursor={cursor}")).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{cursor}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{cursor}");
     }
     app.scene.answers("hello");
     let turn = bob.send_message(&theirs, "hi").await;
@@ -50,12 +50,12 @@ async fn c3_a_list_holds_only_the_callers_rows_whatever_its_parameters() {
         let answer = bob.get(&path).await;
         assert_eq!(answer.status, 200, "{cursor}");
         let of_mine = |message: &Value| message["thread_id"] == theirs.as_str();
-        assert!(answer.body["results"].as_array().unwrap().iter().all(of_mine), "{cursor}");
+        assert!(answer.body.list("results").iter().all(of_mine), "{cursor}");
         assert_eq!(bob.get(&path.replace(&theirs, &first)).await.status, 404, "{cursor}");
     }
     for cursor in ["x", "1.5", "9223372036854775808", "%00", "1'"] {
         let answer = bob.get(&format!("/threads/{theirs}/messages?cursor={cursor}")).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{cursor}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{cursor}");
     }
 }
 

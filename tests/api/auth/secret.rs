@@ -2,7 +2,7 @@
 
 use super::assert_unknown;
 use crate::support::token::{self, changed, claims, now, signed, with_tokens};
-use crate::support::{Client, Embedded, Process};
+use crate::support::{Client, Embedded, JsonFields, Process};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
@@ -20,8 +20,8 @@ async fn a_token_identifies_the_caller() {
     let thread = ann.thread().await;
     assert_eq!(ann.get(&format!("/threads/{thread}")).await.status, 200);
     assert_eq!(bob.get(&format!("/threads/{thread}")).await.status, 404);
-    assert_eq!(ann.get("/threads").await.body["results"].as_array().unwrap().len(), 1);
-    assert_eq!(bob.get("/threads").await.body["results"].as_array().unwrap().len(), 0);
+    assert_eq!(ann.get("/threads").await.body.list("results").len(), 1);
+    assert_eq!(bob.get("/threads").await.body.list("results").len(), 0);
     let owners = app.rows.all("SELECT tenant_id, user_id FROM threads").await;
     assert_eq!(owners, [json!({ "tenant_id": "acme", "user_id": "ann" })]);
     assert_unknown(&app.client.get("/threads").await, "no token");

@@ -1,6 +1,6 @@
 //! What a chat accepts: every form of a body, and the names of threads.
 
-use crate::support::{Embedded, Turn};
+use crate::support::{Embedded, JsonFields, Turn};
 use holdpoint::config::WhilePending;
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
@@ -93,9 +93,9 @@ async fn a_thread_is_addressed_by_its_id_and_by_the_callers_own_name() {
     let user = |words: &str| json!({ "role": "user", "content": words });
     app.client.turn_by_id(&json!({ "id": name, "messages": [user("one")] })).await;
     let threads = app.client.get("/threads").await.body;
-    let [thread] = threads["results"].as_array().unwrap().as_slice() else { panic!("{threads}") };
+    let [thread] = threads.list("results").as_slice() else { panic!("{threads}") };
     assert_eq!((&thread["client_id"], &thread["title"]), (&json!(name), &json!("New chat")));
-    let id = thread["thread_id"].as_str().unwrap();
+    let id = thread.text("thread_id");
     assert_eq!(thread["session_id"], id);
 
     app.client.turn_by_id(&json!({ "id": name, "message": user("two") })).await;
@@ -158,11 +158,11 @@ async fn a_name_is_1_to_64_characters() {
     for id in [json!(null), json!(""), json!("x".repeat(65)), json!("é".repeat(65)), json!("a\0b"), json!(7)]
     {
         let answer = app.client.post("/qa/chat_streamed", &json!({ "id": id, "content": "hi" })).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{id}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{id}");
         assert!(answer.message().starts_with("id: "), "{id}: {}", answer.message());
     }
     let absent = app.client.post("/qa/chat_streamed", &json!({ "content": "hi" })).await;
-    assert_eq!((absent.status, absent.code()), (400, "bad_request"));
+    absent.failed_with(400, "bad_request");
     assert!(absent.message().starts_with("id: "), "{}", absent.message());
     assert_eq!(app.rows.count("threads").await, 0);
 
@@ -203,7 +203,7 @@ async fn an_unknown_dialect_is_refused() {
     };
     for other in ["data-v2", "DATA-V1", "text"] {
         let answer = app.client.send(post(other)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{other}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{other}");
         assert!(answer.message().contains("x-stream-protocol"), "{}", answer.message());
     }
     assert_eq!(app.rows.count("messages").await, 0);
@@ -238,7 +238,7 @@ async fn a_malformed_body_is_refused_by_field_and_stores_nothing() {
     for (body, named) in cases {
         let answer = app.client.post_raw(&path, body).await;
         let body = String::from_utf8_lossy(body);
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
         assert!(answer.message().starts_with(named), "{body}: {}", answer.message());
     }
     assert_eq!(app.rows.count("messages").await, 0);
@@ -259,7 +259,7 @@ async fn a_body_is_json_by_its_content_type() {
     ];
     for request in refused {
         let answer = app.client.send(request).await;
-        assert_eq!((answer.status, answer.code()), (415, "unsupported_media_type"));
+        answer.failed_with(415, "unsupported_media_type");
     }
     // An empty body has no wrong content type.
     let empty = app.client.send(post().header("content-type", "text/plain")).await;
@@ -308,7 +308,7 @@ async fn in_cancel_mode_a_new_message_cancels_the_holds_and_the_model_reads_that
     let decision = (&call["decision"]["decision"], &call["decision"]["by"]);
     assert_eq!(decision, (&json!("cancel"), &json!("user:local")));
     let late = app.client.approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "cancelled"));
+    late.failed_with(409, "cancelled");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let reported = app.scene.requests()[1].messages.clone();
     let answer = reported.iter().find_map(|message| match message {
@@ -335,11 +335,11 @@ async fn a_list_or_null_is_refused_in_place_of_an_object() {
     for (path, method, body) in bodies {
         let request = app.client.http.request(method.parse().unwrap(), app.client.url(path)).json(&body);
         let answer = app.client.send(request).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{method} {path} {body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{method} {path} {body}");
         assert_eq!(answer.message(), "body: expected a JSON object", "{method} {path} {body}");
     }
     let threads = app.client.get("/threads").await.body;
-    assert_eq!(threads["results"].as_array().unwrap().len(), 1, "{threads}");
+    assert_eq!(threads.list("results").len(), 1, "{threads}");
 }
 
 #[tokio::test]
@@ -434,7 +434,7 @@ async fn half_of_a_surrogate_pair_in_words_is_read_as_the_replacement_character(
     let (_, id) = app.held("pay", "10").await;
     let body = format!(r#"{{"toolCallId":"{id}","isValidated":false,"reason":"{CUT}"}}"#);
     let rejected = app.client.post_raw("/qa/validate_tool", body).await;
-    assert_eq!(rejected.status, 200, "{:?}", rejected.body);
+    rejected.has_status(200);
     assert_eq!(app.client.call(&id).await["decision"]["reason"], MENDED);
 }
 
@@ -454,10 +454,10 @@ async fn half_of_a_surrogate_pair_in_edited_inputs_is_refused_because_what_is_ap
         (format!("/tool_calls/{id}/preview"), format!(r#"{{"validated_inputs":{inputs}}}"#)),
     ] {
         let refused = app.client.post_raw(&path, body).await;
-        assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"), "{path}: {:?}", refused.body);
+        assert_eq!(refused.failure(), (422, "invalid_inputs"), "{path}: {:?}", refused.body);
         let errors = &refused.body["error"]["details"]["errors"];
         assert_eq!(errors[0]["pointer"], "/note", "{errors}");
-        assert!(errors[0]["message"].as_str().unwrap().starts_with("half of a surrogate pair"), "{errors}");
+        assert!(errors[0].text("message").starts_with("half of a surrogate pair"), "{errors}");
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
     // A replacement character that the person sent, and a half beside other inputs.

@@ -121,7 +121,7 @@ async fn a_body_releases_its_bytes_once_it_is_parsed() {
     let turn = ann.begin(&thread, &body).await;
     assert_eq!(turn.status(), 200);
     let other = ann.post_raw("/threads", " ".repeat(BYTES)).await;
-    assert_eq!((other.status, other.code()), (400, "bad_request"), "{}", other.message());
+    other.failed_with(400, "bad_request");
     gate.add_permits(100);
     assert_eq!(ann.read_on(turn).await.text(), "Hello.");
 }
@@ -133,9 +133,9 @@ async fn consecutive_bodies_leak_no_bytes_of_the_budget() {
     for n in 0..50 {
         let path = if n % 2 == 0 { "/threads" } else { "/qa/validate_tool" };
         let answer = ann.post_raw(path, "x".repeat(BYTES)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{n}: {}", answer.message());
+        assert_eq!(answer.failure(), (400, "bad_request"), "{n}: {}", answer.message());
         let over = ann.post_raw(path, "x".repeat(BYTES + 1)).await;
-        assert_eq!((over.status, over.code()), (413, "body_too_large"), "{n}: {}", over.message());
+        assert_eq!(over.failure(), (413, "body_too_large"), "{n}: {}", over.message());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Posts of pages of AI SDK 4: their whole conversation, of which only the user's messages are trusted.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn talked(app: &Embedded, words: &[&str]) -> String {
         held.push(answer(&format!("A{n}")));
     }
     let threads = app.client.get("/threads").await.body;
-    threads["results"][0]["thread_id"].as_str().unwrap().to_owned()
+    threads["results"][0].text("thread_id").to_owned()
 }
 
 /// Asserts that the last request to the model has these texts, alternating between the user and the model.
@@ -79,10 +79,10 @@ async fn the_same_history_again_regenerates_the_answer() {
     assert_eq!(after[3]["message_id"], turn.one('f')["messageId"]);
     assert_ne!(after[3]["message_id"], before[3]["message_id"]);
     assert_ne!(after[3]["run_id"], before[3]["run_id"], "a new run");
-    let old = before[3]["message_id"].as_str().unwrap();
+    let old = before[3].text("message_id");
     let cut = format!("messages WHERE message_id = '{old}' AND status = 'superseded'");
     assert_eq!(app.rows.count(&cut).await, 1);
-    let question = before[2]["message_id"].as_str().unwrap();
+    let question = before[2].text("message_id");
     let runs = format!("runs WHERE user_message_id = '{question}'");
     assert_eq!(app.rows.count(&runs).await, 2);
 }
@@ -97,7 +97,7 @@ async fn regenerating_an_answer_cancels_the_calls_that_it_held() {
     assert_eq!(app.client.turn_by_id(&posted).await.text(), "Rather not.");
     assert_last_request(&app, &["pay"]);
     let late = app.client.approve(&held[0]).await;
-    assert_eq!((late.status, late.code()), (409, "cancelled"));
+    late.failed_with(409, "cancelled");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 

@@ -2,7 +2,7 @@
 //! asked again.
 
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, Turn, call};
+use crate::support::{Client, Embedded, JsonFields, Turn, call};
 use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
 
@@ -217,7 +217,7 @@ async fn words_under_the_name_of_another_message_are_no_edit_and_no_continuation
     let thread = app.client.thread().await;
     app.client.turn(&thread, &json!({ "messages": [user("1", "one")] })).await;
     app.client.turn(&thread, &json!({ "messages": [user("1", "one"), user("2", "two")] })).await;
-    let answer = app.client.messages(&thread).await[3]["message_id"].as_str().unwrap().to_owned();
+    let answer = app.client.messages(&thread).await[3].text("message_id").to_owned();
     for body in [
         json!({ "messages": [user("1", "one"), user("1", "three")] }),
         json!({ "messages": [user("1", "one"), user("2", "two"), user("1", "three")] }),

@@ -176,7 +176,7 @@ async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budge
         let resume = client.http.get(client.url(&format!("/qa/chat_streamed?chatId={chat}")));
         let resumed = client.read(resume).await;
         let continuation = server.part().await;
-        assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")));
+        decided.has(200, "state", "succeeded");
         assert_eq!(resumed.text(), "Paid.", "{}", resumed.raw);
         rounds.push(Transactions([hold.0.clone(), decision.0.clone(), continuation.0.clone()].concat()));
         holds.push(hold);
@@ -282,7 +282,7 @@ async fn on_sqlite_the_parts_of_a_round_with_a_decision_are_within_their_budgets
         let resume = client.http.get(client.url(&format!("/qa/chat_streamed?chatId={chat}")));
         let resumed = client.read(resume).await;
         let continuation = sqlite.part().await;
-        assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")));
+        decided.has(200, "state", "succeeded");
         assert!(resumed.text().contains("transferred"), "{}", resumed.raw);
         rounds.push(Transactions([hold.0.clone(), decision.0.clone(), continuation.0.clone()].concat()));
         holds.push(hold);

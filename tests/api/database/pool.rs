@@ -97,7 +97,7 @@ async fn on_postgres_a_decision_does_not_wait_for_a_chat_that_holds_the_last_con
         // The chat holds its connection.
         beside.wait_for_lock_waiter().await;
         let approved = app.client.approve(&id).await;
-        assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
+        approved.has(200, "state", "succeeded");
         app.rows.change("COMMIT").await.unwrap();
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), decide);

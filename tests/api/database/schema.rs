@@ -1,6 +1,6 @@
 //! The database refuses invalid states, whichever client writes them.
 
-use crate::support::{Embedded, call, postgres};
+use crate::support::{Embedded, JsonFields, call, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Calls {
         app.hold_in(&waiting_thread, "pay", "6").await;
         app.scene.calls(&[call("look", "look", &json!({ "note": "7" }))]).answers("Seen.");
         let looked = app.client.send_message(&app.client.thread().await, "look").await;
-        let ungated = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
+        let ungated = looked.one('9').text("toolCallId").to_owned();
         let completed_run = reported.headers["x-run-id"].to_str().unwrap().to_owned();
         Self {
             pending,
@@ -439,7 +439,7 @@ async fn refusal(app: &Embedded, sql: &str) -> String {
     let name = after.split('"').next().unwrap();
     let text =
         format!("SELECT pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE conname = '{name}'");
-    app.rows.all(&text).await[0]["text"].as_str().unwrap().to_owned()
+    app.rows.all(&text).await[0].text("text").to_owned()
 }
 
 async fn attack(app: &Embedded, on_postgres: bool) {
@@ -525,7 +525,7 @@ async fn a_call_is_held_decided_and_reported_on_postgres() {
     assert_eq!(row, [json!({ "state": "pending", "validated": null, "held": true })]);
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });
     let answer = app.client.validate(&edit).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+    answer.has(200, "state", "succeeded");
     assert_eq!(app.client.validate(&edit).await.header("idempotent-replayed"), Some("true"));
     app.scene.answers("Paid.");
     let done = app.client.resume(&thread).await;

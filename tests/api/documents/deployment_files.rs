@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 const KUBERNETES: &str = include_str!("../../../deploy/kubernetes.yaml");
 const CONTAINERFILE: &str = include_str!("../../../Containerfile");
+const IGNORED: &str = include_str!("../../../.dockerignore");
+const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 /// The server's variables in a file, one per line.
 fn variables(file: &str) -> BTreeMap<&str, &str> {
@@ -58,4 +60,19 @@ fn the_termination_grace_of_kubernetes_exceeds_the_grace_of_the_server() {
     let (_, period) = KUBERNETES.split_once("terminationGracePeriodSeconds: ").unwrap();
     let period: u64 = period.lines().next().unwrap().parse().unwrap();
     assert!(period >= grace + 10, "{period} s, of which {grace} s for work");
+}
+
+#[test]
+fn the_build_of_the_image_has_every_crate_of_the_workspace() {
+    let workspace: toml::Value = toml::from_str(WORKSPACE).unwrap();
+    let lines = || IGNORED.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for member in workspace["workspace"]["members"].as_array().unwrap() {
+        let member = member.as_str().unwrap();
+        let folders: Vec<&str> =
+            member.match_indices('/').map(|(at, _)| &member[..at]).chain([member]).collect();
+        assert!(!lines().any(|line| folders.contains(&line)), "{member}");
+        let is_left_out =
+            lines().any(|line| line.strip_suffix("/*").is_some_and(|folder| folders.contains(&folder)));
+        assert!(!is_left_out || lines().any(|line| line.strip_prefix('!') == Some(member)), "{member}");
+    }
 }

@@ -1,7 +1,6 @@
 //! The examples, started as their documentation describes.
 
-use crate::support::{Process, Pty, eventually, postgres_if_chosen};
-use serde_json::json;
+use crate::support::{JsonFields, Process, Pty, eventually, postgres_if_chosen};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -55,20 +54,20 @@ async fn the_custom_tool_example_holds_its_tool_and_runs_it_once_approved() {
     let (_dir, process) = start("own_tool").await;
     let client = &process.client;
     let tools = client.get("/tools").await.body;
-    assert_eq!(tools["results"].as_array().unwrap().len(), 1, "{tools}");
+    assert_eq!(tools.list("results").len(), 1, "{tools}");
     assert_eq!(tools["results"][0]["hil"], true, "{tools}");
 
     let thread = client.thread().await;
     let turn = client.send_message(&thread, "delete old.txt").await;
     let [call] = turn.pending().try_into().unwrap();
     let done = client.approve(&call).await;
-    assert_eq!((done.status, &done.body["result"]), (200, &json!("old.txt")), "{}", done.body);
+    done.has(200, "result", "old.txt");
 
     client.resume(&thread).await;
     let [again] = client.send_message(&thread, "delete old.txt").await.pending().try_into().unwrap();
     let failed = client.approve(&again).await;
     assert_eq!(failed.body["state"], "failed", "{}", failed.body);
-    assert!(failed.body["result"].as_str().unwrap().contains("there is no such note"), "{}", failed.body);
+    assert!(failed.body.text("result").contains("there is no such note"), "{}", failed.body);
     ends(process).await;
 }
 
@@ -81,7 +80,7 @@ async fn the_sub_agent_example_runs_its_task_and_its_hold_is_in_the_inbox() {
     let thread = client.thread().await;
     let turn = client.send_message(&thread, "write \"delete old.txt\" to helper").await;
     assert!(turn.pending().is_empty(), "{}", turn.raw);
-    let call = turn.one('9')["toolCallId"].as_str().unwrap();
+    let call = turn.one('9').text("toolCallId");
     let held = async || {
         let inbox = client.get(&format!("/sessions/{thread}/approvals?state=pending")).await.body;
         inbox["results"][0]["tool_call_id"].as_str().map(str::to_owned)
@@ -91,9 +90,9 @@ async fn the_sub_agent_example_runs_its_task_and_its_hold_is_in_the_inbox() {
     assert_eq!(client.approve(&hold).await.body["state"], "succeeded");
     assert!(!old.exists());
     let done = client.becomes(call, "succeeded").await;
-    let words = done["result"].as_str().unwrap();
+    let words = done.text("result");
     assert!(words.contains("old.txt"), "{words}");
-    let run = done["run_id"].as_str().unwrap();
+    let run = done.text("run_id");
     let answered =
         async || (client.get(&format!("/runs/{run}")).await.body["status"] == "completed").then_some(());
     eventually("the answer is written", answered).await;
@@ -177,7 +176,7 @@ async fn the_embedding_example_serves_holdpoint_under_a_prefix_and_shuts_down_cl
     let [call] = turn.pending().try_into().unwrap();
     assert!(files.join("old.txt").exists());
     let done = client.approve(&call).await;
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")), "{}", done.body);
+    done.has(200, "state", "succeeded");
     assert!(!files.join("old.txt").exists());
 
     let refused = client.send(client.http.put(client.url("/threads"))).await;

@@ -1,6 +1,6 @@
 //! The OpenAPI document: committed, served and complete.
 
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ fn a_new_word_of_an_enum_is_a_new_version_of_the_document() {
     });
     let enums = enums.into_iter().collect::<Vec<_>>().join("\n");
     let hash: String = Sha256::digest(&enums).iter().map(|byte| format!("{byte:02x}")).collect();
-    let version = document["info"]["version"].as_str().unwrap();
+    let version = document["info"].text("version");
     assert!(
         (version, hash.as_str()) == ENUMS,
         "The words of the enums, or the version, have changed. After a release a word that is added to an enum needs a new \
@@ -119,7 +119,7 @@ fn only_the_streams_of_pages_are_left_out_for_generators() {
                 }
                 assert_eq!(**same, expected, "{route}");
             }
-            None => assert!(left_out.insert(operation["operationId"].as_str().unwrap()), "{route}"),
+            None => assert!(left_out.insert(operation.text("operationId")), "{route}"),
         }
     }
     let streams =
@@ -206,7 +206,7 @@ fn every_operation_parameter_and_property_has_a_description() {
     for (route, operation) in operations(&document) {
         check(&route, "description", operation["description"].as_str().unwrap_or_default());
         for parameter in operation["parameters"].as_array().into_iter().flatten() {
-            check(&route, parameter["name"].as_str().unwrap(), &described(parameter));
+            check(&route, parameter.text("name"), &described(parameter));
         }
     }
 }
@@ -268,7 +268,7 @@ fn every_path_parameter_is_declared_and_every_reference_resolves() {
         let declared: BTreeSet<&str> = parameters
             .iter()
             .filter(|parameter| parameter["in"] == "path")
-            .map(|parameter| parameter["name"].as_str().unwrap())
+            .map(|parameter| parameter.text("name"))
             .collect();
         let used = route.split('{').skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
         assert_eq!(declared, used, "{route}");
@@ -394,7 +394,7 @@ async fn an_unknown_query_parameter_is_refused_and_a_documented_one_is_known() {
         let path = path.replace(['{', '}'], "");
         let names = operation["parameters"].as_array().into_iter().flatten();
         let names = names.filter(|parameter| parameter["in"] == "query");
-        let known: Vec<&str> = names.map(|parameter| parameter["name"].as_str().unwrap()).collect();
+        let known: Vec<&str> = names.map(|parameter| parameter.text("name")).collect();
         let method: reqwest::Method = method.to_uppercase().parse().unwrap();
         let message = async |method: reqwest::Method, path: String| {
             let request = app.client.http.request(method, app.client.url(&path));

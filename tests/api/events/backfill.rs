@@ -1,7 +1,7 @@
 //! A reader that reconnects after many events of other users.
 
 use super::{office, seqs, types};
-use crate::support::{Client, Embedded, Rows, Sse, postgres, probes};
+use crate::support::{Client, Embedded, JsonFields, Rows, Sse, postgres, probes};
 use serde_json::Value;
 
 /// One of this many events belongs to the reader.
@@ -25,7 +25,7 @@ async fn crowd(app: &Embedded) -> Held {
     let thread = alice.thread().await;
     app.scene.calls(&[crate::support::call("p", "pay", &serde_json::json!({ "note": "1" }))]);
     let call = alice.send_message(&thread, "please").await.pending().pop().unwrap();
-    let run = alice.call(&call).await["run_id"].as_str().unwrap().to_owned();
+    let run = alice.run_of(&call).await;
     let others = bob.thread().await;
     all_numbered(&app.rows).await;
     let own = format!("n % {OTHERS} = 0");
@@ -118,7 +118,7 @@ async fn a_reader_of_few_among_many_events_gets_all_of_its_own_and_then_new_ones
         streams.push(stream);
     }
     let call = &alice.get(&format!("/threads/{thread}/approvals")).await.body["results"][0];
-    assert_eq!(alice.reject(call["tool_call_id"].as_str().unwrap()).await.status, 200);
+    assert_eq!(alice.reject(call.text("tool_call_id")).await.status, 200);
     for mut stream in streams {
         assert_eq!(types(&stream.take(1).await), ["tool.rejected"]);
     }

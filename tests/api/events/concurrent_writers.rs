@@ -1,7 +1,7 @@
 //! Many concurrent writers, and a reader that disconnects and resumes.
 
 use super::seqs;
-use crate::support::{Embedded, Sse};
+use crate::support::{Embedded, JsonFields, Sse};
 use futures::future::join_all;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ fn in_order(events: &[Value]) {
     let mut lives: HashMap<&str, Vec<&str>> = HashMap::new();
     for event in events {
         if let Some(call) = event["tool_call_id"].as_str() {
-            lives.entry(call).or_default().push(event["type"].as_str().unwrap());
+            lives.entry(call).or_default().push(event.text("type"));
         }
     }
     assert_eq!(lives.len(), WRITERS * CALLS);

@@ -9,6 +9,7 @@ mod tickets;
 mod visibility;
 mod websocket;
 
+use crate::support::JsonFields;
 use crate::support::token::with_tokens;
 use holdpoint::config::{Config, ToolRules};
 use serde_json::Value;
@@ -22,7 +23,7 @@ fn office(config: &mut Config) {
 }
 
 fn types(events: &[Value]) -> Vec<&str> {
-    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+    events.iter().map(|event| event.text("type")).collect()
 }
 
 fn seqs(events: &[Value]) -> Vec<i64> {

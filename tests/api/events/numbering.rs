@@ -1,7 +1,7 @@
 //! The numbering of events on Postgres.
 
 use super::seqs;
-use crate::support::{Embedded, Rows, Sse, call, empty_postgres, eventually, postgres};
+use crate::support::{Embedded, JsonFields, Rows, Sse, call, empty_postgres, eventually, postgres};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_b
     let turn = app.client.send_message(&thread, "hello").await;
     let run = turn.headers["x-run-id"].to_str().unwrap();
     let path = format!("/runs/{run}/events");
-    assert_eq!(app.client.get(&path).await.body["results"].as_array().unwrap().len(), 2);
+    assert_eq!(app.client.get(&path).await.body.list("results").len(), 2);
     let mut stream = Sse::open(&app.client, "/events").await;
     let elsewhere = app.client.thread().await;
     let lock = Rows::open(&url).await;
@@ -45,7 +45,7 @@ async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_b
     assert_eq!(seqs(&received), (3..PASS + 3).collect::<Vec<i64>>());
     // A request about a run does not wait for the numbers of another run's events.
     let answer = app.client.get(&path).await;
-    assert_eq!((answer.status, answer.body["results"].as_array().unwrap().len()), (200, 2));
+    assert_eq!((answer.status, answer.body.list("results").len()), (200, 2));
     app.rows.change("ROLLBACK").await.unwrap();
     assert_eq!(seqs(&stream.take(1).await), [PASS + 3]);
 }

@@ -1,7 +1,7 @@
 //! Several servers on one Postgres: the events of one server reach the readers of the other.
 
 use super::{seqs, types};
-use crate::support::{Deployment, Rows, Sse, eventually, postgres};
+use crate::support::{Deployment, JsonFields, Rows, Sse, eventually, postgres};
 use futures::future::join_all;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ async fn on_postgres_a_server_whose_listener_is_cut_off_listens_again_and_misses
     let second = deployment.hold(&servers[0].client, &thread, "2").await;
     let received = [stream.until("run.waiting").await, stream.until("run.waiting").await].concat();
     let requested = received.iter().filter(|event| event["type"] == "tool.requires_approval");
-    let requested: Vec<&str> = requested.map(|event| event["tool_call_id"].as_str().unwrap()).collect();
+    let requested: Vec<&str> = requested.map(|event| event.text("tool_call_id")).collect();
     assert_eq!(requested, [first, second]);
     listening(&rows, 2).await;
 }

@@ -2,16 +2,16 @@
 
 use super::{seqs, types};
 use crate::support::runs::HELD_AND_APPROVED;
-use crate::support::{Embedded, Sse, call};
+use crate::support::{Embedded, JsonFields, Sse, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The whole page at this path.
 async fn page(app: &Embedded, path: &str) -> Vec<Value> {
     let answer = app.client.get(path).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.has_status(200);
     assert_eq!((&answer.body["has_more"], answer.body.get("next_cursor")), (&json!(false), None));
-    answer.body["results"].as_array().unwrap().clone()
+    answer.body.list("results").clone()
 }
 
 const LIFE: [&str; 5] =
@@ -48,7 +48,7 @@ async fn the_events_of_a_call_cover_its_life_and_carry_the_data_for_a_decision()
     }
     let states: Vec<_> = received.iter().map(|event| event["data"].get("state").cloned()).collect();
     assert_eq!(states, [None, None, None, None, Some(json!("succeeded"))]);
-    let actors: Vec<_> = received.iter().map(|event| event["actor"].as_str().unwrap()).collect();
+    let actors: Vec<_> = received.iter().map(|event| event.text("actor")).collect();
     assert_eq!(actors, ["user:local", "system:policy", "user:local", "user:local", "user:local"]);
 }
 
@@ -58,7 +58,7 @@ async fn the_last_event_of_a_call_carries_its_final_state() {
     let last = async |id: &str| {
         let received = page(&app, &format!("/tool_calls/{id}/events")).await;
         let last = received.last().unwrap();
-        (last["type"].as_str().unwrap().to_owned(), last["data"]["state"].as_str().unwrap().to_owned())
+        (last.text("type").to_owned(), last["data"].text("state").to_owned())
     };
     let received = |kind: &str, state: &str| (format!("tool.{kind}"), state.to_owned());
     let (_, rejected) = app.held("pay", "1").await;
@@ -73,7 +73,7 @@ async fn the_last_event_of_a_call_carries_its_final_state() {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("x", "nowhere", &json!({}))]).answers("Sorry.");
     let turn = app.client.send_message(&thread, "go").await;
-    let invalid = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let invalid = turn.one('9').text("toolCallId").to_owned();
     assert_eq!(last(&invalid).await, received("failed", "invalid"));
 }
 
@@ -81,7 +81,7 @@ async fn the_last_event_of_a_call_carries_its_final_state() {
 async fn the_events_of_a_run_and_its_calls_are_paginated() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     app.client.approve(&id).await;
     app.scene.answers("Paid.");
     app.client.resume(&thread).await;
@@ -91,7 +91,7 @@ async fn the_events_of_a_run_and_its_calls_are_paginated() {
     let (mut paged, mut cursor) = (Vec::new(), String::new());
     loop {
         let next = app.client.get(&format!("{path}?page_size=4{cursor}")).await.body;
-        let results = next["results"].as_array().unwrap().clone();
+        let results = next.list("results").clone();
         assert!(results.len() <= 4);
         paged.extend(results);
         let Some(at) = next.get("next_cursor") else { break };
@@ -100,7 +100,7 @@ async fn the_events_of_a_run_and_its_calls_are_paginated() {
     assert_eq!(paged, whole);
     for wrong in ["cursor=x", "cursor=-1", "cursor=%2B1", "cursor=9223372036854775808", "page_size=0"] {
         let answer = app.client.get(&format!("{path}?{wrong}")).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{wrong}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{wrong}");
     }
 }
 
@@ -146,11 +146,11 @@ async fn the_feed_starts_now_or_after_the_last_event_of_the_reader() {
     app.client.reject(&id).await;
     for wrong in ["after=x", "after=-1"] {
         let answer = app.client.get(&format!("/events?{wrong}")).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{wrong}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{wrong}");
     }
     for unknown in ["thread_id=1", "session_id=x"] {
         let answer = app.client.get(&format!("/events?{unknown}")).await;
-        assert_eq!((answer.status, answer.code()), (404, "not_found"), "a name of no thread: {unknown}");
+        assert_eq!(answer.failure(), (404, "not_found"), "a name of no thread: {unknown}");
     }
     for wrong in ["x", ""] {
         let wrong = app.client.http.get(app.client.url("/events")).header("last-event-id", wrong);
@@ -193,7 +193,7 @@ async fn each_stream_of_events_has_a_route_of_its_own() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let (of_call, of_run) = (format!("/tool_calls/{id}/events"), format!("/runs/{run}/events"));
     for (pages, stream) in [(&of_call, format!("{of_call}/stream")), (&of_run, format!("{of_run}/stream"))] {
         let received = page(&app, pages).await;

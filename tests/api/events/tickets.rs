@@ -2,21 +2,21 @@
 
 use crate::support::ticket::{content, signed as signed_ticket};
 use crate::support::token::{self, changed, claims, signed, with_tokens};
-use crate::support::{Client, Embedded, Rows, Socket, Sse, postgres, probes};
+use crate::support::{Client, Embedded, JsonFields, Rows, Socket, Sse, postgres, probes};
 use futures::future::join_all;
 use serde_json::json;
 
 async fn ticket(client: &Client) -> String {
     let made = client.post("/tickets", &json!({})).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    assert!(made.body["expires_at"].as_str().unwrap().ends_with('Z'));
-    made.body["ticket"].as_str().unwrap().to_owned()
+    made.has_status(201);
+    assert!(made.body.text("expires_at").ends_with('Z'));
+    made.body.text("ticket").to_owned()
 }
 
 async fn key(rows: &Rows) -> String {
     let keys = rows.all("SELECT signing_key FROM ticket_keys").await;
     assert_eq!(keys.len(), 1);
-    keys[0]["signing_key"].as_str().unwrap().to_owned()
+    keys[0].text("signing_key").to_owned()
 }
 
 #[tokio::test]

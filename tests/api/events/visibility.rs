@@ -24,7 +24,7 @@ async fn users_receive_exactly_the_events_that_they_may_see() {
     app.client = nobody.as_user("acme", "alice", &[]);
     let (_, pay) = app.held("pay", "1").await;
     let (_, refuse) = app.held("refuse", "2").await;
-    let run = app.client.call(&pay).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&pay).await;
     let all: Vec<Value> = Sse::open(&app.client, "/events?after=0").await.take(8).await;
     let of_pay: Vec<Value> = all[1..3].to_vec();
     let nothing: [Value; 0] = [];

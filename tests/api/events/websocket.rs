@@ -2,7 +2,7 @@
 
 use super::types;
 use crate::support::token::with_tokens;
-use crate::support::{ChangedPay, Embedded, Socket, call};
+use crate::support::{ChangedPay, Embedded, JsonFields, Socket, call};
 use futures::StreamExt;
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ async fn a10_each_decision_is_answered_as_validate_tool_would() {
     assert_eq!((status, &body), (409, &again.body));
     assert_eq!(body["error"]["code"], "expired");
     let surfaces = app.rows.all("SELECT DISTINCT surface FROM decisions ORDER BY surface").await;
-    let surfaces: Vec<_> = surfaces.iter().map(|row| row["surface"].as_str().unwrap()).collect();
+    let surfaces: Vec<_> = surfaces.iter().map(|row| row.text("surface")).collect();
     assert_eq!(surfaces, ["rest", "sweeper", "websocket"]);
 }
 
@@ -165,7 +165,7 @@ async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
             (&output["status"], &output["body"]["error"]["code"]),
             (&json!(400), &json!("bad_request"))
         );
-        let message = output["body"]["error"]["message"].as_str().unwrap();
+        let message = output["body"]["error"].text("message");
         assert!(message.contains(field), "{text}: {message}");
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
@@ -223,7 +223,7 @@ async fn d9_a_page_of_another_origin_opens_no_websocket() {
         ("https://page.example", None),
         (own.as_str(), None),
     ] {
-        let ticket = alice.post("/tickets", &json!({})).await.body["ticket"].as_str().unwrap().to_owned();
+        let ticket = alice.post("/tickets", &json!({})).await.body.text("ticket").to_owned();
         let path = format!("/ws?ticket={ticket}");
         assert_eq!(Socket::open(&app.client, &path, &[("origin", origin)]).await.err(), refused, "{origin}");
     }
@@ -233,7 +233,7 @@ async fn d9_a_page_of_another_origin_opens_no_websocket() {
 async fn a_request_without_an_upgrade_is_refused_and_messages_have_a_size_limit() {
     let app = Embedded::with(|config| config.limits.body_bytes = 1024).await;
     let answer = app.client.get("/ws").await;
-    assert_eq!((answer.status, answer.code()), (400, "bad_request"));
+    answer.failed_with(400, "bad_request");
     assert_eq!(app.client.get("/api/ws").await.status, 400);
     let posted = app.client.post("/ws", &json!({})).await;
     assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD")));

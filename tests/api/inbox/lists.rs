@@ -1,13 +1,13 @@
 //! The contents of the lists, their order and their filters.
 
 use super::{UNKNOWN, acme, ids, list, notes, office};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
 async fn child_of(app: &Embedded, thread: &str) -> String {
     let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
-    child["thread_id"].as_str().unwrap().to_owned()
+    child.text("thread_id").to_owned()
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn pages_are_newest_first_and_continue_after_the_last_whatever_is_decided_
     let (mut seen, mut path) = (Vec::new(), "/approvals?page_size=3".to_owned());
     loop {
         let answer = chief.get(&path).await;
-        let page = answer.body["results"].as_array().unwrap().clone();
-        seen.extend(page.iter().map(|call| call["tool_call_id"].as_str().unwrap().to_owned()));
+        let page = answer.body.list("results").clone();
+        seen.extend(page.iter().map(|call| call.text("tool_call_id").to_owned()));
         // A listed call is decided and leaves the list; the next page still follows the last one.
         chief.reject(&expected[seen.len() - 1]).await;
         let more = answer.body["has_more"].as_bool().unwrap();
@@ -138,11 +138,7 @@ async fn a_list_is_narrowed_to_a_tool_and_to_a_session_with_all_its_threads() {
     }
     for client in [&chief, &app.client] {
         let of_child = client.get(&format!("/sessions/{child}/approvals")).await;
-        assert_eq!(
-            (of_child.status, of_child.code()),
-            (404, "not_found"),
-            "a session has the id of its root"
-        );
+        assert_eq!(of_child.failure(), (404, "not_found"), "a session has the id of its root");
     }
 }
 
@@ -195,12 +191,12 @@ async fn an_invalid_query_parameter_is_named_in_the_error() {
             format!("/sessions/{thread}/approvals"),
         ] {
             let answer = app.client.get(&format!("{place}?{query}")).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{place} {query}: {answer:?}");
+            assert_eq!(answer.failure(), (400, "bad_request"), "{place} {query}: {answer:?}");
             assert!(answer.message().contains(field), "{query}: {}", answer.message());
         }
     }
     let answer = app.client.get("/approvals?session_id=x").await;
-    assert_eq!((answer.status, answer.code()), (404, "not_found"), "a name that the caller gave no thread");
+    assert_eq!(answer.failure(), (404, "not_found"), "a name that the caller gave no thread");
     for path in ["/threads/x/approvals", "/sessions/x/approvals"] {
         assert_eq!(app.client.get(path).await.status, 404);
     }

@@ -5,7 +5,7 @@ mod matrix;
 mod search;
 
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded};
+use crate::support::{Answer, Client, Embedded, JsonFields};
 use holdpoint::config::{Config, ToolRules};
 use serde_json::Value;
 
@@ -41,16 +41,16 @@ fn acme(app: &Embedded, user: &str, roles: &[&str]) -> Client {
 async fn list(client: &Client, path: &str) -> Vec<Value> {
     let answer = client.get(path).await;
     assert_eq!((answer.status, &answer.body["has_more"]), (200, &Value::Bool(false)), "{path}: {answer:?}");
-    answer.body["results"].as_array().unwrap().clone()
+    answer.body.list("results").clone()
 }
 
 /// The ids of the calls listed at this path.
 async fn ids(client: &Client, path: &str) -> Vec<String> {
-    list(client, path).await.iter().map(|call| call["tool_call_id"].as_str().unwrap().to_owned()).collect()
+    list(client, path).await.iter().map(|call| call.text("tool_call_id").to_owned()).collect()
 }
 
 /// The notes of the calls in an answer.
 fn notes(answer: &Answer) -> Vec<&str> {
-    let results = answer.body["results"].as_array().unwrap();
-    results.iter().map(|call| call["input"]["note"].as_str().unwrap()).collect()
+    let results = answer.body.list("results");
+    results.iter().map(|call| call["input"].text("note")).collect()
 }

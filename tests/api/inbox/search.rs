@@ -1,7 +1,7 @@
 //! `GET /approvals?q=`: the search on the server.
 
 use super::office;
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use reqwest::Url;
 use serde_json::{Value, json};
 
@@ -10,14 +10,14 @@ async fn found(client: &Client, query: &[(&str, &str)]) -> Vec<String> {
     let url = Url::parse_with_params(&client.url("/approvals"), query).unwrap();
     let request = client.http.get(url);
     let answer = client.send(request).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
-    let note = |call: &Value| call["input"]["note"].as_str().unwrap().to_owned();
-    answer.body["results"].as_array().unwrap().iter().map(note).collect()
+    answer.has_status(200);
+    let note = |call: &Value| call["input"].text("note").to_owned();
+    answer.body.list("results").iter().map(note).collect()
 }
 
 async fn hold(app: &Embedded, title: &str, tool: &str, note: &str) -> String {
     let thread = app.client.post("/threads", &json!({ "title": title })).await.body;
-    app.hold_in(thread["thread_id"].as_str().unwrap(), tool, note).await
+    app.hold_in(thread.text("thread_id"), tool, note).await
 }
 
 #[tokio::test]
@@ -86,8 +86,8 @@ async fn a_search_has_pages_and_a_longest_text() {
             path += &format!("&cursor={cursor}");
         }
         let page = app.client.get(&path).await.body;
-        let of_page = page["results"].as_array().unwrap();
-        notes.extend(of_page.iter().map(|call| call["input"]["note"].as_str().unwrap().to_owned()));
+        let of_page = page.list("results");
+        notes.extend(of_page.iter().map(|call| call["input"].text("note").to_owned()));
         match page["next_cursor"].as_str() {
             Some(next) => cursor = Some(next.to_owned()),
             None => break,

@@ -2,7 +2,7 @@
 //! that the database has beside. Postgres counts the pages of the statements that the server executes.
 
 use crate::support::token::with_tokens;
-use crate::support::{Client, Cluster, Embedded, Purpose, Rows, Statements, eventually};
+use crate::support::{Client, Cluster, Embedded, JsonFields, Purpose, Rows, Statements, eventually};
 use holdpoint::config::{Config, ToolRules};
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Office {
         app.client = app.client.as_user("acme", "alice", &[]);
         // The sessions plan their statements with few rows first.
         let (thread, call) = app.held("pay", "0").await;
-        let run = app.client.call(&call).await["run_id"].as_str().unwrap().to_owned();
+        let run = app.client.run_of(&call).await;
         Statements::begin(&app.rows).await;
         Self { app, thread, call, run, _cluster: cluster }
     }
@@ -144,7 +144,7 @@ impl Office {
         Statements::reset(&self.app.rows).await;
         let page = client.get(path).await;
         let read = Statements::counted(&self.app.rows).await.with(Purpose::Work);
-        (page.body["results"].as_array().unwrap().len(), read)
+        (page.body.list("results").len(), read)
     }
 
     /// Asserts that no list reads more than its page.

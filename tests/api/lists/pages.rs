@@ -1,6 +1,6 @@
 //! Pages of lists: a page ends early where its items are long, and no item is missed.
 
-use crate::support::{Embedded, Probe, call};
+use crate::support::{Embedded, JsonFields, Probe, call};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn pages(app: &Embedded, path: &str) -> Vec<Vec<Value>> {
             Some(cursor) => app.client.get(&format!("{path}{with}cursor={cursor}")).await,
         };
         assert_eq!(page.status, 200, "{path}: {:?}", page.body);
-        let results = page.body["results"].as_array().unwrap().clone();
+        let results = page.body.list("results").clone();
         let bytes: usize = results.iter().map(|item| item.to_string().len()).sum();
         assert!(results.len() == 1 || bytes <= PAGE_BYTES, "{path}: {bytes} bytes");
         pages.push(results);
@@ -118,13 +118,13 @@ async fn a_message_that_is_longer_than_a_page_has_its_outputs_cut_and_nothing_el
         assert!(!seen(&notes[0]), "{format}: the longest output is cut");
     }
     let page = app.client.get(&format!("/threads/{thread}/messages?page_size=1")).await;
-    let parts = page.body["results"][0]["parts"].as_array().unwrap().clone();
+    let parts = page.body["results"][0].list("parts").clone();
     let calls: Vec<&Value> = parts.iter().filter_map(|part| part.get("tool_call")).collect();
     assert_eq!(calls.len(), 3, "{parts:?}");
     for (shown, note) in calls.iter().zip(&notes) {
-        let id = shown["tool_call_id"].as_str().unwrap();
+        let id = shown.text("tool_call_id");
         let mark = format!("[…cut; GET /tool_calls/{id} returns the whole]");
-        let output = shown["output"].as_str().unwrap();
+        let output = shown.text("output");
         assert!(output.ends_with(&mark), "{output}");
         assert!(output.len() > 500, "an output is no shorter than it has to be: {output}");
         let whole = app.client.call(id).await;
@@ -158,7 +158,7 @@ async fn pages_of_events_threads_and_grants_end_at_the_byte_limit() {
     app.scene.calls(&calls).answers("ok");
     app.client.send_message(&thread, "look").await;
     let messages = app.client.get(&format!("/threads/{thread}/messages?page_size=1")).await.body;
-    let run = messages["results"][0]["run_id"].as_str().unwrap();
+    let run = messages["results"][0].text("run_id");
     let events = pages(&app, &format!("/runs/{run}/events")).await;
     let seqs: Vec<i64> = all_of(&events, "seq").iter().map(|seq| seq.as_i64().unwrap()).collect();
     assert!(seqs.is_sorted() && seqs.len() == 14, "{seqs:?}");

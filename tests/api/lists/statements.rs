@@ -1,7 +1,7 @@
 //! The number of statements of a list: the same for any number of items.
 
 use crate::support::webhooks::webhook;
-use crate::support::{Cluster, Embedded, Purpose, Statements};
+use crate::support::{Cluster, Embedded, JsonFields, Purpose, Statements};
 use holdpoint::config::RememberInputs;
 use serde_json::json;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Lists {
             let page = self.app.client.get(&format!("{path}page_size={size}")).await;
             tries.push(Statements::counted(&self.app.rows).await.with(Purpose::Work));
             assert_eq!((page.status, &page.body["has_more"]), (200, &json!(true)), "{path} {size}");
-            items = page.body["results"].as_array().unwrap().len();
+            items = page.body.list("results").len();
         }
         (items, Statements::least(tries))
     }
@@ -131,7 +131,7 @@ async fn on_postgres_the_endpoints_are_listed_with_as_many_statements_for_one_as
             Statements::reset(&app.rows).await;
             let listed = app.client.get("/webhooks").await;
             tries.push(Statements::counted(&app.rows).await.with(Purpose::Work));
-            assert_eq!(listed.body["results"].as_array().unwrap().len(), count);
+            assert_eq!(listed.body.list("results").len(), count);
         }
         counted.push(Statements::least(tries));
     }

@@ -1,6 +1,7 @@
 //! Integers beyond 2^53 that are equal as doubles.
 
 use super::{allow, call_of, calls, edit, held, server};
+use crate::support::JsonFields;
 use crate::support::token::with_tokens;
 use holdpoint::config::{RememberInputs, ToolRules};
 use serde_json::json;
@@ -13,13 +14,13 @@ async fn an_edit_of_the_last_digit_counts_as_an_edit_and_runs() {
     let (app, ran) = server(allow).await;
     let (_, id) = held(&app, "transfer", ASKED).await;
     let answer = app.client.validate(&edit(&id, NEIGHBOUR)).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")));
+    answer.has(200, "state", "succeeded");
     assert_eq!(ran.last(), NEIGHBOUR);
     let call = app.client.call(&id).await;
     assert_eq!(call["decision"]["edited"], true);
     assert_eq!(call["input"].to_string(), ASKED);
     assert_eq!(call["validated_inputs"].to_string(), NEIGHBOUR);
-    assert!(answer.body["result"].as_str().unwrap().contains("A person changed the inputs"));
+    assert!(answer.body.text("result").contains("A person changed the inputs"));
 }
 
 #[tokio::test]
@@ -28,7 +29,7 @@ async fn an_approval_with_another_last_digit_is_another_decision() {
     let (_, id) = held(&app, "transfer", ASKED).await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     let other = app.client.validate(&edit(&id, NEIGHBOUR)).await;
-    assert_eq!((other.status, other.code()), (409, "already_decided"));
+    other.failed_with(409, "already_decided");
     let same = app.client.validate(&edit(&id, ASKED)).await;
     assert_eq!((same.status, same.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(ran.count(), 1);

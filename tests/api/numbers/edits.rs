@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The answers of each surface that accepts inputs to an approval with these inputs, given as text.
 async fn answers(app: &Embedded, id: &str, inputs: &str) -> Vec<(u64, Value)> {
-    let run = app.client.call(id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(id).await;
     let body = format!(r#"{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{inputs}}}"#);
     let one = app.client.post_raw("/qa/validate_tool", body).await;
     let body = format!(r#"{{"tool_call_id":"{id}","validated_inputs":{inputs}}}"#);
@@ -33,7 +33,7 @@ async fn an_edit_with_an_integer_that_a_page_cannot_show_is_refused_by_its_point
         r#"{{"decisions":[{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{{"to":99999999999999999999}}}}]}}"#
     );
     let refused = app.client.post_raw("/qa/validate_tools", several).await;
-    assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+    refused.failed_with(400, "bad_request");
     assert!(refused.message().starts_with("decisions[0].validatedInputs.to:"), "{}", refused.message());
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");

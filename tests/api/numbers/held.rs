@@ -1,7 +1,7 @@
 //! Calls with integers that a page cannot show.
 
 use super::{allow, call_of, calls, held, server};
-use crate::support::Watched;
+use crate::support::{JsonFields, Watched};
 use holdpoint::config::{Config, ExactNumbers, ToolRules};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn refused(app: &crate::support::Embedded, tool: &str, arguments: &str) ->
     let call = call_of(app, &turn).await;
     assert_eq!((&call["state"], &call["held"]), (&json!("invalid"), &json!(false)), "{call}");
     assert_eq!(turn.text(), "I see.", "the turn continues");
-    call["result"].as_str().unwrap().to_owned()
+    call.text("result").to_owned()
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod held;
 mod rules;
 mod surfaces;
 
-use crate::support::{Embedded, Turn, probes};
+use crate::support::{Embedded, JsonFields, Turn, probes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::{Config, ExactNumbers};
@@ -103,7 +103,7 @@ async fn calls(app: &Embedded, thread: &str, tool: &str, arguments: &str) -> Tur
 /// The only call of a turn.
 async fn call_of(app: &Embedded, turn: &Turn) -> Value {
     let [call] = &turn.all('9')[..] else { panic!("{}", turn.raw) };
-    app.client.call(call["toolCallId"].as_str().unwrap()).await
+    app.client.call(call.text("toolCallId")).await
 }
 
 /// Has the model call a tool in a new thread. Returns the thread and the id of the held call.

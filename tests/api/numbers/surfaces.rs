@@ -4,7 +4,7 @@ use super::generated::{Meaning, drawn, echoed, is_shown_exactly};
 use super::{Ran, allow, call_of, calls, edit, held, server, server_with};
 use crate::support::handlers::desk;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Answer, Embedded, Socket, eventually};
+use crate::support::{Answer, Embedded, JsonFields, Socket, eventually};
 use holdpoint::config::{ApprovalRule, Config, RememberInputs, RuleCondition, RuleEffect};
 use holdpoint::handlers::HandlerAnswer;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl Surface {
                 assert_eq!(answer.body["results"][0]["state"], "succeeded", "{:?}", answer.body);
             }
             Self::Run => {
-                let path = format!("/runs/{}/approve", call["run_id"].as_str().unwrap());
+                let path = format!("/runs/{}/approve", call.text("run_id"));
                 let body = format!(r#"{{"tool_call_id":"{id}","validated_inputs":{echo}}}"#);
                 done(&app.client.post_raw(&path, body).await);
             }
@@ -79,7 +79,7 @@ impl Surface {
                 assert!(matches!(status, 200 | 202), "{body}");
             }
             Self::Page => {
-                let message = call["message_id"].as_str().unwrap();
+                let message = call.text("message_id");
                 let posted = ui_assistant(message, &json!([ui_answer(id, "transfer", true)]));
                 let body = ui_submit_at(thread, &[ui_user("u", "please"), posted], message);
                 app.scene.answers("Done.");
@@ -89,7 +89,7 @@ impl Surface {
         }
         app.client.becomes(id, "succeeded").await;
         if resumes {
-            let run = format!("/runs/{}", call["run_id"].as_str().unwrap());
+            let run = format!("/runs/{}", call.text("run_id"));
             eventually("the run is completed", async || {
                 (app.client.get(&run).await.body["status"] == "completed").then_some(())
             })
@@ -103,14 +103,11 @@ async fn shown(app: &Embedded, thread: &str, id: &str) -> Vec<Value> {
     let v4 = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let ui = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
     let inbox = app.client.get(&format!("/threads/{thread}/approvals")).await.body;
-    let mut parts =
-        ui["results"].as_array().unwrap().iter().flat_map(|message| message["parts"].as_array().unwrap());
+    let mut parts = ui.list("results").iter().flat_map(|message| message.list("parts"));
     let part = parts.rfind(|part| part["toolCallId"] == id).unwrap();
     vec![
         app.client.call(id).await["input"]["n"].clone(),
-        v4["results"]
-            .as_array()
-            .unwrap()
+        v4.list("results")
             .iter()
             .rev()
             .find_map(|message| {
@@ -133,7 +130,7 @@ async fn follow(app: &Embedded, ran: &Ran, text: &str, surface: Surface) -> bool
         return false;
     }
     let meaning = meaning.unwrap();
-    let id = call["tool_call_id"].as_str().unwrap();
+    let id = call.text("tool_call_id");
     assert_eq!(turn.pending(), [id], "{text}: {}", turn.raw);
     let mut all = shown(app, &thread, id).await;
     all.push(turn.all('9')[0]["args"]["n"].clone());

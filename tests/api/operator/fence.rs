@@ -1,7 +1,7 @@
 //! `holdpoint fence`: closes everything that is open in a database that lost commits, so that nothing runs a
 //! second time.
 
-use crate::support::{Deployment, Process, UNKNOWN, eventually};
+use crate::support::{Deployment, JsonFields, Process, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// The answer to the model and the person for a call that has not started according to the database.
@@ -53,9 +53,9 @@ async fn i4_a_call_that_ran_in_the_lost_period_does_not_run_again() {
     assert_eq!((&call["state"], &call["result"]), (&json!("cancelled"), &json!(FENCED)));
     let (by, surface) = (&call["decision"]["by"], &call["decision"]["surface"]);
     assert_eq!((by, surface), (&json!("user:mel"), &json!("terminal")));
-    assert!(call["decision"]["reason"].as_str().unwrap().contains("set back to an earlier time"));
+    assert!(call["decision"].text("reason").contains("set back to an earlier time"));
     let refused = client.approve(&id).await;
-    assert_eq!((refused.status, refused.code()), (409, "cancelled"));
+    refused.failed_with(409, "cancelled");
     let cancelled = client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
     let unchanged = json!({ "success": false, "tool_call_id": id, "state": "cancelled" });
     assert_eq!((cancelled.status, &cancelled.body), (200, &unchanged), "it is unknown whether the tool ran");
@@ -94,7 +94,7 @@ async fn left() -> Left {
         eventually("it has begun", async || (deployment.ledger().len() > n).then_some(())).await;
     }
     let thinking = think(&deployment, &server).await;
-    let hash = server.client.call(&approved.1).await["input_hash"].as_str().unwrap().to_owned();
+    let hash = server.client.call(&approved.1).await.text("input_hash").to_owned();
     server.kill();
     let rows = deployment.rows().await;
     let id = &approved.1;
@@ -137,7 +137,7 @@ async fn fence_closes_every_open_call_and_turn_and_reports_the_truth() {
     assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [0; 6]);
     assert_eq!(everything().await, fenced, "the second fence changes nothing");
     let events = rows.all("SELECT type FROM events WHERE actor = 'user:mel' ORDER BY type").await;
-    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event.text("type")).collect();
     assert_eq!(
         types,
         ["run.failed", "tool.cancelled", "tool.cancelled", "tool.interrupted", "tool.interrupted"]
@@ -158,7 +158,7 @@ async fn fence_closes_every_open_call_and_turn_and_reports_the_truth() {
         assert_eq!((&call["state"], &call["result"]), (&json!(state), &json!(result)));
         assert_eq!(call["decision"]["decision"], verdict);
         let refused = client.reject(id).await;
-        assert_eq!(refused.status, 409, "{:?}", refused.body);
+        refused.has_status(409);
         assert_eq!(client.approve(id).await.status, if state == "interrupted" { 200 } else { 409 });
         assert_eq!(client.resume(thread).await.text(), result);
         assert_eq!(client.send_message(thread, "thanks").await.text(), "thanks");

@@ -1,6 +1,8 @@
 //! `holdpoint approvals`: lists pending calls, and resolves calls with an unknown outcome.
 
-use crate::support::{Deployment, Process, UNKNOWN, empty_postgres, empty_sqlite, postgres_if_chosen};
+use crate::support::{
+    Deployment, JsonFields, Process, UNKNOWN, empty_postgres, empty_sqlite, postgres_if_chosen,
+};
 use serde_json::{Value, json};
 
 /// Runs `approvals list` and returns the cells of each line.
@@ -61,7 +63,7 @@ async fn a_call_resolved_as_succeeded_is_reported_to_the_model_and_the_page() {
     assert_eq!(sent, [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })]);
     let events = rows.all("SELECT type, actor, data FROM events WHERE type = 'tool.succeeded'").await;
     let [event] = &events[..] else { panic!("{events:?}") };
-    let data: Value = serde_json::from_str(event["data"].as_str().unwrap()).unwrap();
+    let data: Value = serde_json::from_str(event.text("data")).unwrap();
     let want = json!({ "tool_name": "transfer", "state": "succeeded", "surface": "terminal",
                        "resolved_by": "operator", "reason": "It is on the statement." });
     assert_eq!((&event["actor"], data), (&json!("user:mel"), want));
@@ -105,7 +107,7 @@ async fn a_call_that_is_not_interrupted_cannot_be_resolved() {
     client.becomes(&expired, "expired").await;
     // The server resumes their runs.
     for id in [&cancelled, &expired] {
-        let run = client.call(id).await["run_id"].as_str().unwrap().to_owned();
+        let run = client.run_of(id).await;
         client.run_becomes(&run, "completed").await;
     }
     let everything = async || {

@@ -2,7 +2,7 @@
 
 use super::{Preview, World, edit, hash, is_stale, preview, preview_hash, server};
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Embedded, Socket};
+use crate::support::{Answer, Embedded, JsonFields, Socket};
 use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn approve(app: &Embedded, route: Route, id: &str, note: &str, hash: Optio
             (result["status"].as_u64().unwrap(), result)
         }
         Route::ApproveRun => {
-            let run = app.client.call(id).await["run_id"].as_str().unwrap().to_owned();
+            let run = app.client.run_of(id).await;
             whole(app.client.post(&format!("/runs/{run}/approve"), &decide).await)
         }
         Route::WebSocket => {
@@ -58,7 +58,7 @@ async fn an_edit_needs_the_hash_of_its_preview_on_every_route() {
         let (_, id) = app.held("wipe", &old).await;
         let right = preview_hash(&app.client, &id, &new).await;
         let of_another_edit = preview_hash(&app.client, &id, "other").await;
-        let of_the_proposal = app.client.call(&id).await["input_hash"].as_str().unwrap().to_owned();
+        let of_the_proposal = app.client.call(&id).await.text("input_hash").to_owned();
         let field = match route {
             Route::ApproveRun => "preview_hash",
             _ => "previewHash",
@@ -70,7 +70,7 @@ async fn an_edit_needs_the_hash_of_its_preview_on_every_route() {
                 (409, &json!("stale")),
                 "{route:?} {wrong:?} {body}"
             );
-            let message = body["error"]["message"].as_str().unwrap();
+            let message = body["error"].text("message");
             assert!(message.starts_with(&format!("{field}: expected the hash of a preview")), "{message}");
             assert_eq!(body["error"]["details"], json!({ "state": "pending" }), "no hash to echo");
         }
@@ -86,7 +86,7 @@ async fn an_edit_needs_the_hash_of_its_preview_on_every_route() {
         let covered = json!(["wipe", { "note": new }, call["schema_hash"], text(&new)]);
         assert_eq!(right, hash(&covered), "{route:?}");
         let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-        let events: Vec<&Value> = events["results"].as_array().unwrap().iter().collect();
+        let events: Vec<&Value> = events.list("results").iter().collect();
         let (refused, moves): (Vec<&Value>, Vec<&Value>) =
             events.iter().copied().partition(|event| event["type"] == "tool.decision_refused");
         assert_eq!(refused.len(), 4, "each wrong hash");
@@ -132,7 +132,7 @@ async fn an_edit_whose_preview_failed_in_front_of_the_approver_can_be_approved()
     world.now(Preview::Fails("the disk is away".to_owned()));
     let shown = preview(&app.client, &id, "11").await;
     assert_eq!(shown.body["preview"], json!({ "failed": "the disk is away" }));
-    let hash = shown.body["preview_hash"].as_str().unwrap();
+    let hash = shown.body.text("preview_hash");
     assert_eq!(app.client.validate(&edit(&id, "11", Some(hash))).await.body["state"], "succeeded");
     assert_eq!(app.client.call(&id).await["validated_preview"], json!({ "failed": "the disk is away" }));
 }
@@ -149,7 +149,7 @@ async fn the_proposed_inputs_keep_the_preview_of_the_hold() {
     assert_eq!((same.status, &same.body, world.requests().len()), (200, &expected, 1));
     // These inputs are no edit, and a wrong hash is refused all the same.
     is_stale(&app.client.validate(&edit(&id, "10", Some(&"0".repeat(64)))).await, "previewHash");
-    let hash = call["input_hash"].as_str().unwrap();
+    let hash = call.text("input_hash");
     assert_eq!(app.client.validate(&edit(&id, "10", Some(hash))).await.body["state"], "succeeded");
     let call = app.client.call(&id).await;
     assert_eq!((&call["decision"]["edited"], call.get("validated_preview")), (&json!(false), None));
@@ -210,11 +210,11 @@ async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
     assert_eq!(refused(&user("carol", &["chief", "x"]), "nothing", "11").await, is(404, "not_found"));
     assert_eq!(refused(&alice, &id, "11").await, is(403, "forbidden"), "she may only reject");
     let unfit = preview(&chief, &id, &"x".repeat(101)).await;
-    assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
+    unfit.failed_with(422, "invalid_inputs");
     assert!(unfit.body.to_string().contains("/note"), "{}", unfit.body);
     for body in [json!({}), json!({ "validated_inputs": null }), json!({ "validated_inputs": {}, "x": 1 })] {
         let bad = chief.post(&format!("/tool_calls/{id}/preview"), &body).await;
-        assert_eq!((bad.status, bad.code()), (400, "bad_request"), "{body}");
+        assert_eq!(bad.failure(), (400, "bad_request"), "{body}");
     }
     assert_eq!(world.requests(), ["10"], "the tool was not asked");
     let hash = preview_hash(&chief, &id, "11").await;
@@ -257,7 +257,7 @@ async fn approvers_agree_on_an_edit_only_with_the_same_preview() {
     is_stale(&erik.validate(&edit(&id, "11", Some(&first))).await, "previewHash");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let done = erik.validate(&edit(&id, "11", Some(&second))).await;
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")));
+    done.has(200, "state", "succeeded");
     let call = app.client.call(&id).await;
     assert_eq!(call["validated_preview"]["text"], "deletes 11 and more");
     let agreed = format!("SELECT actor FROM decisions WHERE input_hash = '{second}' ORDER BY at");

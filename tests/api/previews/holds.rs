@@ -3,7 +3,7 @@
 use super::{Preview, World, hash, server};
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::config::{ApprovalRule, RuleCondition, RuleEffect, ToolRules};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ async fn a_held_call_shows_its_preview_on_every_surface_and_its_hash_covers_the_
         (&preview, &json!(expected))
     );
     let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let events = events["results"].as_array().unwrap();
+    let events = events.list("results");
     assert_eq!(events.len(), 2, "{events:?}");
     for event in events {
         assert_eq!((&event["data"]["preview"], &event["data"]["input_hash"]), (&preview, &json!(expected)));
@@ -92,10 +92,10 @@ async fn an_approval_with_the_hash_runs_the_call_and_one_with_the_hash_of_anothe
         json!({ "toolCallId": id, "isValidated": true, "inputHash": hash })
     };
     let stale = app.client.validate(&decide(&other)).await;
-    assert_eq!((stale.status, stale.code()), (409, "stale"));
+    stale.failed_with(409, "stale");
     assert_eq!(stale.body["error"]["details"]["input_hash"], shown["input_hash"]);
     let done = app.client.validate(&decide(&shown["preview"])).await;
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")));
+    done.has(200, "state", "succeeded");
     let call = app.client.call(&id).await;
     assert_eq!(
         (&call["preview"], &call["decision"]["input_hash"]),
@@ -300,6 +300,6 @@ async fn a_rule_that_forbids_the_call_keeps_its_tool_from_being_asked() {
     assert_eq!((turn.text().as_str(), world.requests().len()), ("I may not.", 0));
     let (_, id) = app.held("wipe", "11").await;
     let refused = super::preview(&app.client, &id, "10").await;
-    assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"));
+    refused.failed_with(422, "invalid_inputs");
     assert_eq!(world.requests(), ["11"]);
 }

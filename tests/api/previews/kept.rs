@@ -2,7 +2,7 @@
 
 use super::{World, edit, hash, is_stale, preview, preview_hash, server};
 use crate::support::handlers::desk;
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::handlers::{HandlerAnswer, Preview, Terminal};
 use holdpoint::tools::Input;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn after_a_deploy_an_edit_is_previewed_if_the_tool_has_previews_or_had_one
     is_stale(&app.client.validate(&edit(&early, "11", None)).await, "previewHash");
     let shown = preview(&app.client, &early, "11").await;
     assert_eq!(shown.body["preview"], json!({ "text": "deletes 11" }));
-    let right = shown.body["preview_hash"].as_str().unwrap();
+    let right = shown.body.text("preview_hash");
     assert_eq!(app.client.validate(&edit(&early, "11", Some(right))).await.body["state"], "succeeded");
     let call = app.client.call(&early).await;
     assert_eq!((call.get("preview"), &call["validated_preview"]["text"]), (None, &json!("deletes 11")));
@@ -54,7 +54,7 @@ async fn after_a_deploy_an_edit_is_previewed_if_the_tool_has_previews_or_had_one
     is_stale(&app.client.validate(&edit(&late, "12", None)).await, "previewHash");
     let shown = preview(&app.client, &late, "12").await;
     assert_eq!(shown.body["preview"], json!({ "failed": "the tool has no previews any more" }));
-    let right = shown.body["preview_hash"].as_str().unwrap();
+    let right = shown.body.text("preview_hash");
     assert_eq!(app.client.validate(&edit(&late, "12", Some(right))).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["wipe 11", "wipe 12"]);
 }

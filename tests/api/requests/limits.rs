@@ -1,6 +1,6 @@
 //! Limits: a value just within a limit is accepted, a value just over it is refused with a message.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
@@ -112,7 +112,7 @@ async fn a_result_for_the_model_is_cut_at_the_limit_with_a_mark() {
     for (over, limit) in [(false, whole.len()), (true, whole.len() - 1)] {
         let app = Embedded::with(|config| config.limits.result_bytes = limit).await;
         let (thread, id) = app.held("pay", &"x".repeat(50)).await;
-        let result = app.client.approve(&id).await.body["result"].as_str().unwrap().to_owned();
+        let result = app.client.approve(&id).await.body.text("result").to_owned();
         let expected =
             if over { format!("{} […cut]", &whole[..limit - " […cut]".len()]) } else { whole.clone() };
         assert_eq!(result, expected);
@@ -162,7 +162,7 @@ async fn the_length_of_a_message_is_limited_in_every_form() {
     for body in forms(&"x".repeat(41)) {
         let thread = app.client.thread().await;
         let answer = app.client.post(&path(&thread), &body).await;
-        assert_eq!((answer.status, answer.code()), (413, "body_too_large"), "{body}");
+        assert_eq!(answer.failure(), (413, "body_too_large"), "{body}");
         assert_eq!(answer.message(), "The message is longer than 40 bytes.", "{body}");
     }
     assert_eq!(app.rows.count("messages").await, 0);
@@ -201,7 +201,7 @@ async fn a_tool_selection_names_each_tool_once_and_no_more_tools_than_exist() {
     let selection = ["look".to_owned()].into_iter().chain(names).collect::<Vec<_>>();
     let body = json!({ "content": "hi", "tool_selection": selection });
     let answer = app.client.post(&format!("/qa/chat_streamed/{thread}"), &body).await;
-    assert_eq!((answer.status, answer.code()), (422, "unknown_tool"));
+    answer.failed_with(422, "unknown_tool");
     assert!(answer.message().contains("\"no-0\""), "{}", answer.message());
     let odd = json!({ "content": "hi", "tool_selection": ["look", 7, "pay"] });
     let answer = app.client.post(&format!("/qa/chat_streamed/{thread}"), &odd).await;

@@ -1,6 +1,6 @@
 //! Rules for every request: one shape of errors, a request id, limits on bodies, and nothing for other users.
 
-use crate::support::{Answer, Embedded};
+use crate::support::{Answer, Embedded, JsonFields};
 use bytes::Bytes;
 use futures::stream;
 use reqwest::Method;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 /// Asserts that the answer is an error of this kind in the common shape, with a request id and no internal
 /// detail.
 fn assert_error(answer: &Answer, status: u16, code: &str, what: &str) {
-    assert_eq!((answer.status, answer.code()), (status, code), "{what}: {}", answer.body);
+    assert_eq!(answer.failure(), (status, code), "{what}: {}", answer.body);
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(fields(&answer.body), ["error"], "{what}");
     let mut detail = fields(&answer.body["error"]);
@@ -192,7 +192,7 @@ async fn the_routes_are_under_api_as_well() {
     let app = Embedded::start().await;
     let made = app.client.post("/api/threads", &json!({ "title": "x" })).await;
     assert_eq!(made.status, 201);
-    let thread = made.body["thread_id"].as_str().unwrap();
+    let thread = made.body.text("thread_id");
     app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "1" }))]);
     let turn = app.client.http.post(app.client.url(&format!("/api/qa/chat_streamed/{thread}")));
     let turn = app.client.read(turn.json(&json!({ "content": "pay" }))).await;
@@ -297,8 +297,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_route() {
 async fn tools_and_models_are_listed() {
     let app = Embedded::start().await;
     let tools = app.client.get("/tools").await.body;
-    let names: Vec<&Value> =
-        tools["results"].as_array().unwrap().iter().map(|tool| &tool["tool_name"]).collect();
+    let names: Vec<&Value> = tools.list("results").iter().map(|tool| &tool["tool_name"]).collect();
     assert_eq!(
         names,
         ["break", "dawdle", "look", "mumble", "pay", "refuse", "restock", "tidy", "wait_for_me"]

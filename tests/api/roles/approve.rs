@@ -1,7 +1,7 @@
 //! `approve_roles`: users who may decide for others, and what they see.
 
 use super::{UNKNOWN, acme, all_of, is_not_there, office, office_with, rule};
-use crate::support::{Client, Embedded, call};
+use crate::support::{Client, JsonFields, call};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -39,10 +39,6 @@ async fn everything(client: &Client, call: &str, thread: &str, run: &str) -> Vec
     answers
 }
 
-async fn run_of(app: &Embedded, call: &str) -> String {
-    app.client.call(call).await["run_id"].as_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn an_approver_sees_and_decides_the_held_calls_of_another_user() {
     let app = office().await;
@@ -63,7 +59,7 @@ async fn an_approver_sees_and_decides_the_held_calls_of_another_user() {
 async fn c2_a_user_who_is_neither_requester_nor_approver_gets_404_and_empty_lists() {
     let app = office().await;
     let (thread, id) = app.held("pay", "10").await;
-    let run = run_of(&app, &id).await;
+    let run = app.client.run_of(&id).await;
     let before = all_of(&app, &id).await;
     let other_users = [
         acme(&app, "bob", &[]),
@@ -89,7 +85,7 @@ async fn an_approver_gets_404_for_the_thread_the_run_and_the_cancel() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, id) = app.held("pay", "10").await;
-    let run = run_of(&app, &id).await;
+    let run = app.client.run_of(&id).await;
     let found = everything(&chief, UNKNOWN, &thread, &run).await;
     assert_eq!(found, everything(&chief, UNKNOWN, UNKNOWN, UNKNOWN).await);
     assert_eq!(chief.get("/threads").await.body, json!({ "results": [], "has_more": false }));
@@ -113,8 +109,7 @@ async fn an_approver_of_one_tool_sees_neither_calls_of_another_tool_nor_unheld_c
         call("p4", "pay", &note),
     ]);
     let turn = app.client.send_message(&thread, "do it all").await;
-    let calls: Vec<&str> =
-        turn.all('9').iter().map(|call| call["toolCallId"].as_str().unwrap()).collect::<Vec<_>>();
+    let calls: Vec<&str> = turn.all('9').iter().map(|call| call.text("toolCallId")).collect::<Vec<_>>();
     let [ran, invalid, of_another, held] = calls[..] else { panic!("{}", turn.raw) };
     for id in [ran, invalid, of_another] {
         is_not_there(&chief.get(&format!("/tool_calls/{id}")).await);
@@ -179,7 +174,7 @@ async fn an_approver_waits_for_the_outcome_like_the_requester() {
     while done.status == 202 {
         done = chief.approve(&id).await;
     }
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")));
+    done.has(200, "state", "succeeded");
     assert_eq!(done.header("idempotent-replayed"), Some("true"));
     assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
 }
@@ -196,7 +191,7 @@ async fn the_same_verdict_of_another_person_gets_the_outcome_and_changes_nothing
         assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
         assert_eq!(again.body, taken.body);
         let other = second.reject(&id).await;
-        assert_eq!((other.status, other.code()), (409, "already_decided"));
+        other.failed_with(409, "already_decided");
         assert_eq!(other.body["error"]["details"]["decision"]["by"], by);
         assert_eq!(all_of(&app, &id).await, before);
     }
@@ -210,7 +205,7 @@ async fn an_approvers_edit_is_validated_run_and_reported_like_the_requesters() {
     let (_, id) = app.held("pay", "10").await;
     let edit = |inputs: Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
     let wrong = chief.validate(&edit(json!({ "note": 3 }))).await;
-    assert_eq!((wrong.status, wrong.code()), (422, "invalid_inputs"));
+    wrong.failed_with(422, "invalid_inputs");
     assert_eq!(chief.call(&id).await["state"], "pending");
     let done = chief.validate(&edit(json!({ "note": "9" }))).await;
     assert_eq!(
@@ -246,7 +241,7 @@ async fn of_two_concurrent_contrary_decisions_one_wins_and_the_other_gets_the_na
             _ => (no, yes, "user:carol"),
         };
         assert_eq!((won.status, won.header("idempotent-replayed")), (200, None), "{}", won.body);
-        assert_eq!((lost.status, lost.code()), (409, "already_decided"), "{}", lost.body);
+        lost.failed_with(409, "already_decided");
         assert_eq!(lost.body["error"]["details"]["decision"]["by"], by);
         let call = app.client.call(id).await;
         assert_eq!((&call["state"], &call["decision"]["by"]), (&won.body["state"], &json!(by)));

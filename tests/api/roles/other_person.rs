@@ -40,7 +40,7 @@ async fn b10_the_requester_cannot_approve_with_any_token_and_nothing_changes() {
     is_not_there(&app.client.as_user("other", "alice", &["chief"]).approve(&id).await);
 
     let chief = acme(&app, "carol", &["chief"]).approve(&id).await;
-    assert_eq!((chief.status, &chief.body["state"]), (200, &json!("failed")));
+    chief.has(200, "state", "failed");
     assert_eq!(app.ledger.lines(), ["refuse 10"]);
 }
 
@@ -71,16 +71,16 @@ async fn the_requester_may_reject_a_call_that_another_person_must_approve() {
     let app = office().await;
     let (thread, id) = app.held("refuse", "10").await;
     let rejected = app.client.reject(&id).await;
-    assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")));
+    rejected.has(200, "state", "rejected");
     assert_eq!(app.client.reject(&id).await.header("idempotent-replayed"), Some("true"));
     let late = acme(&app, "carol", &["chief"]).approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    late.failed_with(409, "already_decided");
     assert_eq!(late.body["error"]["details"]["decision"]["by"], "user:alice");
 
     let id = app.hold_in(&thread, "refuse", "11").await;
     acme(&app, "carol", &["boss"]).approve(&id).await;
     let late = app.client.reject(&id).await;
-    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    late.failed_with(409, "already_decided");
     assert_eq!(late.body["error"]["details"]["decision"]["by"], "user:carol");
     assert_eq!(app.ledger.lines(), ["refuse 11"]);
 }

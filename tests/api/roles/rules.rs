@@ -1,6 +1,6 @@
 //! The rules of tools: their sources, and the errors that name their keys.
 
-use crate::support::{Embedded, Ledger, Process, Scene, probes};
+use crate::support::{Embedded, JsonFields, Ledger, Process, Scene, probes};
 use holdpoint::app::App;
 use holdpoint::config::{Answers, Config, Flags, ToolRules};
 use holdpoint::handlers::Deferred;
@@ -101,7 +101,7 @@ async fn rules_are_read_from_the_environment_too() {
     )
     .await;
     let tools = server.client.get("/tools").await;
-    let names = tools.body["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].clone());
+    let names = tools.body.list("results").iter().map(|tool| tool["tool_name"].clone());
     let names: Vec<_> = names.collect();
     assert_eq!(
         names,

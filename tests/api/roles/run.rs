@@ -1,11 +1,11 @@
 //! `run_roles`: a tool does not exist for users without one of its roles.
 
 use super::{acme, is_not_there, office, office_with, rule};
-use crate::support::{Client, Turn, call};
+use crate::support::{Client, JsonFields, Turn, call};
 use serde_json::{Value, json};
 
 fn names(tools: &Value) -> Vec<&str> {
-    tools["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].as_str().unwrap()).collect()
+    tools.list("results").iter().map(|tool| tool.text("tool_name")).collect()
 }
 
 /// The results of the turn's calls, in order.
@@ -168,7 +168,7 @@ async fn b11_a_requester_who_lost_the_run_role_cannot_approve_but_can_reject() {
     let (thread, id) = app.held("pay", "10").await;
     let before = super::all_of(&app, &id).await;
     let refused = alice.approve(&id).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    refused.failed_with(403, "forbidden");
     // A role to approve calls of others does not replace the run role.
     assert_eq!(acme(&app, "alice", &["chief"]).approve(&id).await.body, refused.body);
     assert_eq!(super::all_of(&app, &id).await, before);

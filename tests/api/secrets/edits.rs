@@ -27,7 +27,7 @@ impl Route {
             }
             Self::Run => {
                 app.scene.answers("Done.");
-                let run = app.client.call(id).await["run_id"].as_str().unwrap().to_owned();
+                let run = app.client.run_of(id).await;
                 let body = json!({ "tool_call_id": id, "validated_inputs": inputs });
                 of(app.client.post(&format!("/runs/{run}/approve"), &body).await)
             }
@@ -93,7 +93,7 @@ async fn a_mask_without_a_proposed_value_is_refused_with_its_place_and_the_call_
             app.client.post(&format!("/tool_calls/{id}/preview"), &preview).await,
         ];
         for refused in refused {
-            assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"), "{:?}", refused.body);
+            refused.failed_with(422, "invalid_inputs");
             let details = refused.body["error"]["details"].to_string();
             assert!(details.contains(place) && details.contains(MASK), "{details}");
             assert_hidden(&refused.body.to_string());
@@ -110,7 +110,7 @@ async fn the_preview_of_an_edit_has_the_hash_of_the_inputs_without_masks() {
     let hash = async |inputs: &Value| {
         let body = json!({ "validated_inputs": inputs });
         let answer = app.client.post(&format!("/tool_calls/{id}/preview"), &body).await;
-        assert_eq!(answer.status, 200, "{:?}", answer.body);
+        answer.has_status(200);
         answer.body["preview_hash"].clone()
     };
     let shown = app.client.call(&id).await["input_hash"].clone();

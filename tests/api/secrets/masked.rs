@@ -2,7 +2,7 @@
 
 use super::{assert_hidden, held, input, masked, pointers, server};
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, Socket, Sse, call};
+use crate::support::{Embedded, JsonFields, Socket, Sse, call};
 use serde_json::{Value, json};
 
 /// The paths at which people read about a call of a thread.
@@ -49,7 +49,7 @@ async fn a_secret_is_masked_in_lists_events_streams_and_reloads_and_the_tool_and
         }
     }
     let call = app.client.call(&id).await;
-    let thread = call["thread_id"].as_str().unwrap().to_owned();
+    let thread = call.text("thread_id").to_owned();
     assert_eq!((&call["input"], &call["secret_inputs"]), (&masked(), &pointers()));
     let card = app.client.get(&format!("/approvals/{id}")).await.body;
     assert_eq!(card["card_parts"], json!(["inputs", "secrets"]));
@@ -57,7 +57,7 @@ async fn a_secret_is_masked_in_lists_events_streams_and_reloads_and_the_tool_and
     assert_masked_everywhere(&app, &thread, &id).await;
 
     let approved = app.client.approve(&id).await;
-    assert_eq!(approved.status, 200, "{:?}", approved.body);
+    approved.has_status(200);
     assert_hidden(&approved.body.to_string());
     assert_eq!(app.ledger.lines(), [input().to_string()], "the tool has the inputs as they are");
     app.scene.answers("Done.");
@@ -92,7 +92,7 @@ async fn no_piece_of_a_secret_is_streamed_in_any_dialect_and_a_page_gets_the_mas
         let thread = app.client.thread().await;
         let body = json!({ "content": "log in" });
         let turn = app.client.post(&format!("/threads/{thread}/turns"), &body).await;
-        assert_eq!(turn.status, 200, "{:?}", turn.body);
+        turn.has_status(200);
         assert_hidden(&turn.body.to_string());
         app.scene.forget();
     }
@@ -135,7 +135,7 @@ async fn an_error_about_inputs_of_a_tool_with_secrets_quotes_no_value() {
         assert_hidden(&turn.raw);
         let stored =
             app.rows.all("SELECT tool_call_id FROM tool_calls ORDER BY tool_call_id DESC LIMIT 1").await;
-        let id = stored[0]["tool_call_id"].as_str().unwrap();
+        let id = stored[0].text("tool_call_id");
         let call = app.client.call(id).await;
         assert_eq!((&call["state"], &call["input"]), (&json!("invalid"), &json!({})), "{call}");
         assert_hidden(&call.to_string());
@@ -146,7 +146,7 @@ async fn an_error_about_inputs_of_a_tool_with_secrets_quotes_no_value() {
     let edit = json!({ "user": "ada", "password": 5, "card": { "pin": "tok-canary-two" } });
     let body = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": edit });
     let refused = app.client.validate(&body).await;
-    assert_eq!(refused.status, 422, "{:?}", refused.body);
+    refused.has_status(422);
     assert_hidden(&refused.body.to_string());
 }
 
@@ -155,7 +155,7 @@ async fn a_call_stays_masked_when_its_tool_is_gone_or_has_no_secrets_any_more() 
     let app = server(|_| {}).await;
     let id = held(&app, "login").await;
     let call = app.client.call(&id).await;
-    let thread = call["thread_id"].as_str().unwrap().to_owned();
+    let thread = call.text("thread_id").to_owned();
     let plain = crate::support::probes(&app.ledger);
     let app = app.redeploy(plain).await;
     assert_eq!(app.client.call(&id).await["input"], masked());
@@ -166,15 +166,15 @@ async fn a_call_stays_masked_when_its_tool_is_gone_or_has_no_secrets_any_more() 
 async fn the_record_of_an_edit_has_masks_for_people_and_in_the_text_about_it() {
     let app = server(|_| {}).await;
     let id = held(&app, "login").await;
-    let thread = app.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
+    let thread = app.client.call(&id).await.text("thread_id").to_owned();
     let mut edit: Value = input();
     edit["password"] = json!("tok-canary-one");
     let body = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": edit });
     let approved = app.client.validate(&body).await;
-    assert_eq!(approved.status, 200, "{:?}", approved.body);
+    approved.has_status(200);
     assert_hidden(&approved.body.to_string());
     assert_eq!(approved.body["validatedInputs"], masked());
-    assert!(approved.body["result"].as_str().unwrap().contains("A person changed the inputs from"));
+    assert!(approved.body.text("result").contains("A person changed the inputs from"));
     let call = app.client.call(&id).await;
     assert_eq!((&call["input"], &call["validated_inputs"]), (&masked(), &masked()));
     assert_eq!(app.ledger.lines(), [edit.to_string()]);

@@ -2,7 +2,7 @@
 
 use super::{assert_hidden, held, input, masked, pointers, revealed, server};
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use holdpoint::config::{Config, ToolRules};
 use serde_json::json;
 
@@ -36,21 +36,21 @@ async fn those_that_may_decide_a_call_open_its_secrets_and_each_opening_is_an_ev
     let hash = app.client.call(&id).await["input_hash"].clone();
     let chief = acme(&app, "carol", &["chief"]);
     let opened = revealed(&chief, &id).await;
-    assert_eq!(opened.status, 200, "{:?}", opened.body);
+    opened.has_status(200);
     let expected = json!({
         "tool_call_id": id, "input": input(), "secret_inputs": pointers(), "input_hash": hash,
     });
     assert_eq!(opened.body, expected);
     assert_eq!(revealed(&app.client, &id).await.body["input"], input(), "who may only reject decides too");
     let recorded = events(&app).await;
-    let actors: Vec<_> = recorded.iter().map(|event| event["actor"].as_str().unwrap()).collect();
+    let actors: Vec<_> = recorded.iter().map(|event| event.text("actor")).collect();
     assert_eq!(actors, ["user:carol", "user:alice"]);
     for event in &recorded {
         assert_hidden(&event.to_string());
     }
     let trail = chief.get(&format!("/tool_calls/{id}/events")).await.body;
     assert_hidden(&trail.to_string());
-    let trail = trail["results"].as_array().unwrap().clone();
+    let trail = trail.list("results").clone();
     let event = trail.iter().find(|event| event["type"] == "tool.inputs_revealed").unwrap();
     assert_eq!(event["data"]["secret_paths"], json!(["/card/pin", "/keys/*/token", "/password"]));
     assert_eq!((&event["data"]["args"], &event["data"]["input_hash"]), (&masked(), &hash));
@@ -89,7 +89,7 @@ async fn a_delegate_opens_the_secrets_of_the_delegated_call_alone() {
     let until = app.client.call(&id).await["expires_at"].clone();
     let body = json!({ "to": "bob", "until": until, "reason": "Away." });
     let delegated = chief.post(&format!("/approvals/{id}/delegate"), &body).await;
-    assert_eq!(delegated.status, 200, "{:?}", delegated.body);
+    delegated.has_status(200);
     assert_eq!(revealed(&bob, &id).await.body["input"], input());
     assert_eq!(revealed(&bob, &other).await.status, 404);
 }
@@ -113,7 +113,7 @@ async fn a_call_without_secrets_is_opened_without_an_event_and_one_that_was_neve
     app.scene.calls(&[crate::support::call("p", "login_now", &input())]).answers("Done.");
     app.client.send_message(&app.client.thread().await, "log in").await;
     let rows = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE NOT held").await;
-    let id = rows[0]["tool_call_id"].as_str().unwrap();
+    let id = rows[0].text("tool_call_id");
     assert_eq!(app.client.call(id).await["input"], masked());
     assert_eq!(revealed(&app.client, id).await.status, 404);
     assert!(events(&app).await.is_empty());

@@ -1,6 +1,6 @@
 //! Tool outputs are measured before they are stored.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::tools::{DynTool, Permit, Tool, ToolError, ToolRegistry, ToolSpec};
@@ -105,7 +105,7 @@ async fn given(app: &Embedded, thread: &str, tool: &str, depth: usize) -> Value 
     assert_eq!(turn.text(), "I see.", "{tool} {depth}: {}", turn.raw);
     let newest = "SELECT tool_call_id FROM tool_calls ORDER BY tool_call_id DESC LIMIT 1";
     let found = app.rows.all(newest).await;
-    let shown = app.client.call(found[0]["tool_call_id"].as_str().unwrap()).await;
+    let shown = app.client.call(found[0].text("tool_call_id")).await;
     assert_eq!((&shown["tool_name"], &shown["state"]), (&json!(tool), &json!("succeeded")), "{depth}");
     shown
 }
@@ -157,7 +157,7 @@ async fn a_panicking_tool_leaves_its_call_interrupted() {
     let app = Embedded::start().await;
     let (_, id) = app.held("break", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("interrupted")));
+    answer.has(200, "state", "interrupted");
     assert_eq!(answer.body["result"], crate::support::UNKNOWN);
     assert_eq!(app.ledger.lines(), ["break 10"]);
 }

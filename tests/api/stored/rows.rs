@@ -1,6 +1,6 @@
 //! Unreadable rows, as an earlier version or a manual edit leaves them.
 
-use crate::support::{Embedded, Rows, Socket, Sse, Watched};
+use crate::support::{Embedded, JsonFields, Rows, Socket, Sse, Watched};
 use serde_json::{Value, json};
 
 /// One level deeper than the server reads.
@@ -44,7 +44,7 @@ impl Story {
     async fn results(&self, path: &str) -> Vec<Value> {
         let found = self.app.client.get(path).await;
         assert_eq!(found.status, 200, "{path}: {:?}", found.body);
-        found.body["results"].as_array().unwrap().clone()
+        found.body.list("results").clone()
     }
 
     /// Asserts that every list and feed contains all of its rows, and that the conversation continues.
@@ -61,7 +61,7 @@ impl Story {
             assert_eq!(found.len(), 4, "{path}");
             assert!(has(&found, ran) && has(&found, waits), "{path}: {found:#?}");
         }
-        let state = app.client.call(waits).await["state"].as_str().unwrap().to_owned();
+        let state = app.client.call(waits).await.text("state").to_owned();
         let inbox = format!("/approvals?state={state}");
         for (path, id) in [("/approvals?state=succeeded", ran), (&inbox, waits), ("/threads", thread)] {
             assert!(has(&self.results(path).await, id), "{path}");
@@ -71,7 +71,7 @@ impl Story {
             assert_eq!((&call["tool_name"], &call["tool_call_id"]), (&json!("pay"), &json!(id)));
             let known = self.results(&format!("/tool_calls/{id}/events")).await;
             assert!(known.iter().all(|event| event["tool_call_id"] == *id), "{known:#?}");
-            let run = call["run_id"].as_str().unwrap();
+            let run = call.text("run_id");
             let reported = self.results(&format!("/runs/{run}/events")).await;
             let stored = app.rows.count(&format!("events WHERE run_id = '{run}'")).await;
             assert_eq!(i64::try_from(reported.len()), Ok(stored));
@@ -127,7 +127,7 @@ async fn a_call_with_unreadable_inputs_is_listed_and_never_runs() {
             (&json!(true), &json!({}), &json!("pending"))
         );
         let refused = client.approve(waits).await;
-        assert_eq!((refused.status, refused.code()), (409, "unreadable"), "{:?}", refused.body);
+        refused.failed_with(409, "unreadable");
         let edited = json!({ "toolCallId": waits, "isValidated": true, "validatedInputs": { "note": "3" } });
         assert_eq!(client.validate(&edited).await.code(), "unreadable");
         assert_eq!(client.reject(waits).await.body["state"], "rejected");
@@ -143,9 +143,9 @@ async fn an_approved_call_with_unreadable_inputs_is_not_started_and_can_be_cance
     app.commit_yes(waits, "created_at", far).await;
     story.spoil("tool_calls", "validated_inputs", "{", &format!("tool_call_id = '{waits}'")).await;
     let repeat = app.client.approve(waits).await;
-    assert_eq!((repeat.status, repeat.code()), (409, "already_decided"), "{:?}", repeat.body);
+    repeat.failed_with(409, "already_decided");
     let cancelled = app.client.post(&format!("/tool_calls/{waits}/cancel"), &Value::Null).await;
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+    cancelled.has(200, "state", "cancelled");
     story.assert_continues().await;
     assert_eq!(app.ledger.lines(), ["pay 1"]);
 }
@@ -167,7 +167,7 @@ async fn a_step_with_unreadable_parts_keeps_its_calls() {
 #[tokio::test]
 async fn a_run_that_cannot_be_read_keeps_its_answer() {
     let story = Story::begin().await;
-    let run = story.app.client.call(&story.ran).await["run_id"].as_str().unwrap().to_owned();
+    let run = story.app.client.run_of(&story.ran).await;
     story.spoil("runs", "roles", "{", &format!("run_id = '{run}'")).await;
     story.app.scene.answers("Good.");
     assert_eq!(story.app.client.send_message(&story.thread, "and?").await.text(), "Good.");
@@ -185,7 +185,7 @@ async fn an_open_call_that_cannot_be_read_stops_its_run() {
     assert_eq!(app.rows.change(&spoil).await, Ok(1));
     let asked = app.scene.requests().len();
     let stopped = app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({})).await;
-    assert_eq!(stopped.status, 500, "{:?}", stopped.body);
+    stopped.has_status(500);
     assert_eq!(app.scene.requests().len(), asked);
 }
 

@@ -1,7 +1,9 @@
 //! Canaries: secrets and the content of people and models must not appear where they do not belong, whatever
 //! fails (security cases H1, H2, H4).
 
-use crate::support::{Client, Cluster, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token};
+use crate::support::{
+    Client, Cluster, JsonFields, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token,
+};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use reqwest::Method;
@@ -60,7 +62,7 @@ impl Prober {
         let messages = self.get(&format!("/threads/{thread}/messages")).await;
         let parts = messages["results"].as_array()?.last()?["parts"].as_array()?.clone();
         let call = parts.iter().rev().find(|part| part["type"] == "tool_call")?["tool_call"].clone();
-        (call["state"] == "pending").then(|| call["tool_call_id"].as_str().unwrap().to_owned())
+        (call["state"] == "pending").then(|| call.text("tool_call_id").to_owned())
     }
 
     /// Posts malformed bodies to every route that takes a body.
@@ -129,7 +131,7 @@ impl Prober {
     async fn turns(&self) {
         for n in 0..4 {
             let thread = self.post("/threads", &json!({ "title": "canary-words" })).await;
-            let thread = thread["thread_id"].as_str().unwrap().to_owned();
+            let thread = thread.text("thread_id").to_owned();
             self.send_message(&thread, &format!("canary-words {n}")).await;
             self.send_message(&thread, "refuse canary-words").await;
             self.send_message(&thread, "garble canary-words").await;
@@ -169,7 +171,7 @@ impl Prober {
     /// Uses a ticket where it is valid, after it has expired, and where it never was valid.
     async fn ticket(&self, nobody: &Client) -> String {
         let made = self.client.post("/tickets", &json!({})).await.body;
-        let ticket = made["ticket"].as_str().unwrap().to_owned();
+        let ticket = made.text("ticket").to_owned();
         for (path, status) in [("/threads", 401), ("/ws", 400), ("/ws", 401), ("/events", 401)] {
             let answer = nobody.get(&format!("{path}?ticket={ticket}")).await;
             assert_eq!(answer.status, status, "{path}: {:?}", answer.body);
@@ -181,11 +183,11 @@ impl Prober {
     /// Sends decisions over the WebSocket, which emits their events too.
     async fn socket(&self, nobody: &Client) {
         let thread = self.post("/threads", &json!({})).await;
-        let thread = thread["thread_id"].as_str().unwrap().to_owned();
+        let thread = thread.text("thread_id").to_owned();
         let edited = self.hold(&thread, "mumble", "canary-argument").await.unwrap();
         let rejected = self.hold(&thread, "mumble", "canary-argument 2").await.unwrap();
         let made = self.client.post("/tickets", &json!({})).await.body;
-        let path = format!("/ws?ticket={}", made["ticket"].as_str().unwrap());
+        let path = format!("/ws?ticket={}", made.text("ticket"));
         let mut socket = Socket::open(nobody, &path, &[]).await.ok().unwrap();
         let yes = json!({ "tool_call_id": edited, "decision": "approve", "validated_inputs": { "note": "canary-edit" } });
         let (status, _) = socket.ask(&json!("canary-body"), &yes).await;
@@ -227,7 +229,7 @@ async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
     let prober = Prober::of(watched.server.client.with_token(&bearer));
 
     let thread = prober.post("/threads", &json!({ "title": "canary-words" })).await;
-    prober.bad_bodies(thread["thread_id"].as_str().unwrap()).await;
+    prober.bad_bodies(thread.text("thread_id")).await;
     prober.wrong_tokens().await;
     prober.turns().await;
     let ticket = prober.ticket(&watched.server.client).await;
@@ -258,7 +260,7 @@ async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
     }
     let gone = (0..5).map(|_| async {
         prober.post("/threads", &json!({ "title": "canary-words" })).await;
-        prober.send_message(thread["thread_id"].as_str().unwrap(), "canary-words").await;
+        prober.send_message(thread.text("thread_id"), "canary-words").await;
     });
     join_all(gone).await;
     prober.get("/readyz").await;

@@ -1,6 +1,6 @@
 //! Probes for orchestrators and log lines for operators.
 
-use crate::support::{Embedded, Watched, token};
+use crate::support::{Embedded, JsonFields, Watched, token};
 use serde_json::Value;
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn on_postgres_a_server_without_its_database_is_live_and_not_ready() {
     assert_eq!(app.client.get("/readyz").await.status, 200);
     cluster.stop_now();
     let unready = app.client.get("/readyz").await;
-    assert_eq!((unready.status, unready.code()), (503, "unavailable"));
+    unready.failed_with(503, "unavailable");
     assert_eq!(app.client.get("/healthz").await.status, 200);
 }
 
@@ -67,7 +67,7 @@ async fn json_log_lines_contain_the_user_and_the_ids() {
     let broke = find("something panicked");
     assert_eq!((&broke["tool_call_id"], &broke["tool"]), (&id.as_str().into(), &"break".into()));
     assert_eq!(broke["path"], "/qa/validate_tool");
-    assert!(broke["at"].as_str().unwrap().contains("support/tools.rs"), "{broke}");
+    assert!(broke.text("at").contains("support/tools.rs"), "{broke}");
     assert!(!printed.contains("secret now"), "{printed}");
     let answered = find("answered");
     assert_eq!((&answered["status"], &answered["method"]), (&201.into(), &"POST".into()));

@@ -293,7 +293,7 @@ async fn a_metrics_listener_serves_metrics_and_health_and_no_other_route() {
     }
     for path in ["/threads", &format!("/threads/{thread}"), "/openapi.json", "/docs", "/"] {
         let refused = beside.get(path).await;
-        assert_eq!((refused.status, refused.code()), (404, "not_found"), "{path}");
+        assert_eq!(refused.failure(), (404, "not_found"), "{path}");
     }
     server.finish();
 }

@@ -1,6 +1,6 @@
 //! Threads at their size limit: they refuse new messages, and turns and decisions in progress complete.
 
-use crate::support::{Embedded, Rows, Turn, call};
+use crate::support::{Embedded, JsonFields, Rows, Turn, call};
 use serde_json::{Value, json};
 
 /// The expected counters of each thread, computed from all of its rows.
@@ -99,7 +99,7 @@ async fn narrow() -> Embedded {
 /// The run of the thread's last message, with its status and error.
 async fn run(app: &Embedded, thread: &str) -> Value {
     let messages = app.client.messages(thread).await;
-    let run = messages.last().unwrap()["run_id"].as_str().unwrap().to_owned();
+    let run = messages.last().unwrap().text("run_id").to_owned();
     app.client.get(&format!("/runs/{run}")).await.body
 }
 

@@ -1,6 +1,6 @@
 //! Threads with more rows than a statement has parameters: 32,766 on SQLite, 65,535 on Postgres.
 
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
@@ -60,8 +60,7 @@ async fn takes_a_turn_and_is_listed(messages: impl Fn(u32) -> u32, calls: impl F
     let turn = app.client.send_message(&thread, "and now?").await;
     assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
     let page = app.client.get(&format!("/threads/{thread}/messages?page_size=200")).await;
-    let texts: Vec<&Value> =
-        page.body["results"].as_array().unwrap().iter().map(|it| &it["parts"][0]["text"]).collect();
+    let texts: Vec<&Value> = page.body.list("results").iter().map(|it| &it["parts"][0]["text"]).collect();
     assert_eq!((page.status, texts.len()), (200, 4), "{texts:?}");
     for path in [format!("/threads/{thread}"), format!("/threads/{thread}/approvals?state=invalid")] {
         assert_eq!(app.client.get(&path).await.status, 200, "{path}");
@@ -89,7 +88,7 @@ async fn read_by_the_model(superseded: u32) -> Vec<Vec<ModelMessage>> {
     assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
     app.scene.answers("Paid.");
     assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
-    let run = app.client.call(&first).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&first).await;
     lengthen(&app, &thread, &run, superseded, 3).await;
     let second = app.hold_in(&thread, "pay", "2").await;
     app.scene.answers("It waits.");

@@ -2,7 +2,7 @@
 //! name: a Stop button, and the search of a thread by its name.
 
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, Sse, call, eventually};
+use crate::support::{Client, Embedded, JsonFields, Sse, call, eventually};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -61,11 +61,11 @@ async fn every_get_of_a_thread_or_session_answers_the_name_as_it_answers_the_id(
         assert!(compared >= 6, "{compared}");
         let inbox = |value: &str| with_query("/approvals", "session_id", value);
         let (by_id, by_name) = (app.client.get(&inbox(&thread)).await, app.client.get(&inbox(name)).await);
-        assert_eq!((by_id.status, by_id.body["results"].as_array().unwrap().len()), (200, 1));
+        assert_eq!((by_id.status, by_id.body.list("results").len()), (200, 1));
         assert_eq!((by_name.status, by_name.body), (200, by_id.body), "{name:?}");
         let found = app.client.get(&with_query("/threads", "client_id", name)).await.body;
         assert_eq!(found["results"][0]["thread_id"], json!(thread), "{name:?}");
-        assert_eq!((found["results"].as_array().unwrap().len(), &found["has_more"]), (1, &json!(false)));
+        assert_eq!((found.list("results").len(), &found["has_more"]), (1, &json!(false)));
     }
     let none = app.client.get("/threads?client_id=nothing").await;
     assert_eq!((none.status, &none.body), (200, &json!({ "results": [], "has_more": false })));
@@ -86,10 +86,10 @@ async fn every_change_of_a_thread_or_session_takes_the_name() {
         assert_eq!((status, &set["tools"]), (200, &policy["tools"]));
         let decision = json!({ "decision": "allow_session" });
         let decided = app.client.post(&format!("/sessions/{name}/approvals/{held}"), &decision).await;
-        assert_eq!((decided.status, &decided.body["success"]), (200, &json!(true)));
+        decided.has(200, "success", true);
         app.client.becomes(&held, "succeeded").await;
         let grants = app.client.get(&format!("/sessions/{name}/grants")).await.body;
-        let grant = grants["results"][0]["grant_id"].as_str().unwrap();
+        let grant = grants["results"][0].text("grant_id");
         assert_eq!(app.client.delete(&format!("/sessions/{name}/grants/{grant}")).await.status, 204);
         assert_eq!(app.client.delete(&format!("/sessions/{name}/grants/{grant}")).await.status, 404);
         let cancelled = app.client.post(&format!("/sessions/{name}/cancel"), &Value::Null).await;
@@ -106,7 +106,7 @@ async fn every_change_of_a_thread_or_session_takes_the_name() {
     let root = app.client.get("/threads/root").await.body;
     assert_eq!((child.status, &child.body["parent_id"]), (201, &root["thread_id"]));
     let orphan = app.client.post("/threads", &json!({ "parent_id": "nothing" })).await;
-    assert_eq!((orphan.status, orphan.code()), (400, "bad_request"));
+    orphan.failed_with(400, "bad_request");
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_stream_of_events_selects_a_thread_by_its_name() {
     }
     for key in ["thread_id", "session_id"] {
         let unknown = app.client.get(&with_query("/events", key, "nothing")).await;
-        assert_eq!((unknown.status, unknown.code()), (404, "not_found"));
+        unknown.failed_with(404, "not_found");
     }
 }
 
@@ -217,7 +217,7 @@ async fn a_stop_button_cancels_what_runs_or_waits_in_its_thread_and_nothing_else
     let (_, elsewhere) = held_under(&app, &app.client, "another").await;
     let (thread, held) = held_under(&app, &app.client, "chat").await;
     let child = app.client.post("/threads", &json!({ "parent_id": "chat" })).await.body;
-    let below = app.hold_in(child["thread_id"].as_str().unwrap(), "pay", "2").await;
+    let below = app.hold_in(child.text("thread_id"), "pay", "2").await;
     let (status, results) = stop(&app.client, "chat").await;
     assert_eq!((status, results.len()), (200, 1), "{results:?}");
     assert_eq!((&results[0]["thread_id"], &results[0]["status"]), (&json!(thread), &json!("cancelled")));

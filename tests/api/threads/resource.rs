@@ -1,20 +1,18 @@
 //! Threads: creation, lists, titles and deletion, and reading their messages.
 
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
 /// The texts of the first parts of a page's messages.
 fn words(page: &Value) -> Vec<&str> {
-    let results = page["results"].as_array().unwrap().iter();
-    results
-        .map(|message| message["parts"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap())
-        .collect()
+    let results = page.list("results").iter();
+    results.map(|message| message.list("parts").last().unwrap().text("text")).collect()
 }
 
 fn ids(page: &Value) -> Vec<&str> {
-    let results = page["results"].as_array().unwrap().iter();
-    results.map(|thread| thread["thread_id"].as_str().unwrap()).collect()
+    let results = page.list("results").iter();
+    results.map(|thread| thread.text("thread_id")).collect()
 }
 
 #[tokio::test]
@@ -30,10 +28,10 @@ async fn a_thread_is_created_with_and_without_a_body() {
     assert_eq!((at.len(), &at[19..20], &at[26..]), (27, ".", "Z"), "six digits: {at}");
 
     let empty = app.client.post("/threads", &json!({})).await;
-    assert_eq!((empty.status, &empty.body["title"]), (201, &json!("New chat")));
+    empty.has(201, "title", "New chat");
     let named = app.client.post("/threads", &json!({ "title": "Budget é" })).await;
-    assert_eq!((named.status, &named.body["title"]), (201, &json!("Budget é")));
-    let found = app.client.get(&format!("/threads/{}", named.body["thread_id"].as_str().unwrap())).await;
+    named.has(201, "title", "Budget é");
+    let found = app.client.get(&format!("/threads/{}", named.body.text("thread_id"))).await;
     assert_eq!((found.status, &found.body), (200, &named.body));
 }
 
@@ -51,7 +49,7 @@ async fn a_title_is_1_to_200_characters() {
     for title in [json!(""), json!("  "), json!("é".repeat(201)), json!(7), json!("a\0b")] {
         let body = json!({ "title": title });
         for refused in [app.client.post("/threads", &body).await, app.client.patch(&path, &body).await] {
-            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{title}");
+            assert_eq!(refused.failure(), (400, "bad_request"), "{title}");
         }
     }
     assert_eq!(app.client.patch(&path, &json!({})).await.status, 400);
@@ -79,7 +77,7 @@ async fn a_child_thread_belongs_to_the_session_of_its_root() {
         ["01890a5d-ac96-774b-bcce-b302099a8057", "not-an-id", root.to_uppercase().as_str(), gone.as_str(), ""]
     {
         let refused = app.client.post("/threads", &json!({ "parent_id": parent })).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{parent}");
+        assert_eq!(refused.failure(), (400, "bad_request"), "{parent}");
         assert!(refused.message().starts_with("parent_id: "), "{}", refused.message());
     }
 }
@@ -129,12 +127,12 @@ async fn a_page_has_1_to_200_results_and_an_invalid_cursor_is_refused() {
         }
         for size in ["0", "201", "-1", "1.5", "many", "", "99999999999999999999"] {
             let refused = app.client.get(&format!("{list}?page_size={size}")).await;
-            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{list} {size}");
+            assert_eq!(refused.failure(), (400, "bad_request"), "{list} {size}");
             assert!(refused.message().contains("page_size"), "{}", refused.message());
         }
         for cursor in ["abc", "", "1x"] {
             let refused = app.client.get(&format!("{list}?cursor={cursor}")).await;
-            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{list} {cursor:?}");
+            assert_eq!(refused.failure(), (400, "bad_request"), "{list} {cursor:?}");
             assert!(refused.message().contains("cursor"), "{}", refused.message());
         }
     }
@@ -144,7 +142,7 @@ async fn a_page_has_1_to_200_results_and_an_invalid_cursor_is_refused() {
 async fn changing_a_title_updates_the_time_of_the_thread() {
     let app = Embedded::start().await;
     let made = app.client.post("/threads", &json!({ "title": "Old" })).await.body;
-    let path = format!("/threads/{}", made["thread_id"].as_str().unwrap());
+    let path = format!("/threads/{}", made.text("thread_id"));
     let renamed = app.client.patch(&path, &json!({ "title": "New" })).await;
     let mut expected = made.clone();
     expected["title"] = json!("New");
@@ -159,7 +157,7 @@ async fn a_deleted_thread_is_not_found_and_its_calls_do_not_run() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let (kept, other) = app.held("pay", "11").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let deleted = app.client.delete(&format!("/threads/{thread}")).await;
     assert_eq!((deleted.status, &deleted.body), (204, &Value::Null));
 
@@ -179,7 +177,7 @@ async fn a_deleted_thread_is_not_found_and_its_calls_do_not_run() {
         app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({})).await,
         app.client.get("/threads/01890a5d-ac96-774b-bcce-b302099a8057").await,
     ] {
-        assert_eq!((answer.status, answer.code()), (404, "not_found"));
+        answer.failed_with(404, "not_found");
         bodies.push(answer.body);
     }
     bodies.dedup();
@@ -202,14 +200,14 @@ async fn the_name_of_a_deleted_thread_creates_a_new_thread() {
     app.scene.answers("ok").answers("ok");
     app.client.turn_by_id(&json!({ "id": "mine", "content": "one" })).await;
     let first = app.client.get("/threads").await.body["results"][0].clone();
-    let path = format!("/threads/{}", first["thread_id"].as_str().unwrap());
+    let path = format!("/threads/{}", first.text("thread_id"));
     assert_eq!(app.client.delete(&path).await.status, 204);
     assert_eq!(app.client.send_message("mine", "hi").await.status, 404);
     assert_eq!(app.client.turn_by_id(&json!({ "id": "mine", "content": "two" })).await.status, 200);
     let second = app.client.get("/threads").await.body["results"][0].clone();
     assert_ne!(second["thread_id"], first["thread_id"]);
     assert_eq!(second["client_id"], "mine");
-    assert_eq!(app.client.questions(second["thread_id"].as_str().unwrap()).await, ["two"]);
+    assert_eq!(app.client.questions(second.text("thread_id")).await, ["two"]);
 }
 
 #[tokio::test]
@@ -258,7 +256,7 @@ async fn messages_are_listed_newest_page_first_and_oldest_first_within_a_page() 
     assert_eq!((words(&newest), &newest["has_more"]), (vec!["Q2", "A2", "Q3", "A3"], &json!(true)));
     app.scene.answers("A4");
     app.client.send_message(&thread, "Q4").await;
-    let cursor = newest["next_cursor"].as_str().unwrap();
+    let cursor = newest.text("next_cursor");
     let older = app.client.get(&format!("{path}?page_size=2&cursor={cursor}")).await.body;
     assert_eq!((words(&older), &older["has_more"]), (vec!["Q1", "A1"], &json!(false)));
     assert_eq!(older.get("next_cursor"), None);
@@ -274,7 +272,7 @@ async fn an_unknown_format_is_refused() {
     let thread = app.client.thread().await;
     for format in ["v3", "V4", "", "json"] {
         let refused = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{format:?}");
+        assert_eq!(refused.failure(), (400, "bad_request"), "{format:?}");
         assert!(refused.message().contains("format"), "{}", refused.message());
     }
 }
@@ -307,7 +305,7 @@ async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
     let at = |n: usize| page["results"][n]["createdAt"].clone();
     let why = turn.all('a')[0]["result"].clone();
     assert_eq!(turn.all('a')[0]["toolCallId"], *invalid);
-    assert!(why["error"].as_str().unwrap().contains("/note"), "{why}");
+    assert!(why.text("error").contains("/note"), "{why}");
     let call = |id: &Value, tool: &str, args: Value| json!({ "state": "call", "step": 0, "toolCallId": id, "toolName": tool, "args": args });
     let result = |id: &Value, tool: &str, args: Value, result: Value| json!({ "state": "result", "step": 0, "toolCallId": id, "toolName": tool, "args": args, "result": result });
     let no = json!({ "error": "Tool execution rejected by user. Reason: no" });
@@ -466,7 +464,7 @@ async fn the_ui_formats_omit_the_message_of_a_running_turn() {
     let gate = app.scene.gate();
     let reload = async || {
         let page = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
-        page["results"].as_array().unwrap().len()
+        page.list("results").len()
     };
     let look = async {
         app.wait_for_model_requests(1).await;

@@ -1,7 +1,7 @@
 //! `GET /sessions`: the sessions of the caller, and for an operator those of the tenant.
 
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded};
+use crate::support::{Answer, Client, Embedded, JsonFields};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 
@@ -16,18 +16,14 @@ async fn office() -> Embedded {
 }
 
 async fn titled(client: &Client, body: &Value) -> String {
-    let made = client.post("/threads", body).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    made.body["thread_id"].as_str().unwrap().to_owned()
+    client.post("/threads", body).await.body_of(201).text("thread_id").to_owned()
 }
 
 /// The title and the user of each session on this page.
 fn shown(page: &Answer) -> Vec<(&str, &str)> {
-    assert_eq!(page.status, 200, "{:?}", page.body);
-    let sessions = page.body["results"].as_array().unwrap().iter();
-    sessions
-        .map(|session| (session["title"].as_str().unwrap(), session["user_id"].as_str().unwrap()))
-        .collect()
+    page.has_status(200);
+    let sessions = page.body.list("results").iter();
+    sessions.map(|session| (session.text("title"), session.text("user_id"))).collect()
 }
 
 #[tokio::test]
@@ -77,9 +73,9 @@ async fn pages_of_sessions_follow_each_other_newest_first() {
     let operator = app.client.as_user("acme", "olga", &["admin"]);
     let first = operator.get("/sessions?page_size=2").await;
     assert_eq!(shown(&first), [("three", "alice"), ("two", "alice")]);
-    let cursor = first.body["next_cursor"].as_str().unwrap();
+    let cursor = first.body.text("next_cursor");
     let second = operator.get(&format!("/sessions?page_size=2&cursor={cursor}")).await;
     assert_eq!((shown(&second), &second.body["has_more"]), (vec![("one", "alice")], &json!(false)));
     let refused = operator.get("/sessions?cursor=x").await;
-    assert_eq!(refused.status, 400, "{:?}", refused.body);
+    refused.has_status(400);
 }

@@ -1,8 +1,8 @@
 //! Bodies that are posted while a turn runs.
 
 use super::{CHAT, assert_last_request, names, regenerate, regenerate_at, talked};
-use crate::support::Embedded;
 use crate::support::ui::{ui_assistant, ui_submit, ui_submit_at, ui_user};
+use crate::support::{Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_repeated_post_attaches_to_the_running_turn_and_does_not_interrupt_it(
 
     // The same body again, as a network retry and with the message's name, and a continuation by the page.
     let messages = app.client.messages(&talk.thread).await;
-    let writing = messages.last().unwrap()["message_id"].as_str().unwrap().to_owned();
+    let writing = messages.last().unwrap().text("message_id").to_owned();
     let named = ui_submit_at(CHAT, &posted, "u2");
     posted.push(ui_assistant(&writing, &json!([])));
     let retried = app.client.begin(&talk.thread, &new).await;

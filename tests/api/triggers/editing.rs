@@ -1,8 +1,8 @@
 //! Edits: a user message gets other words, and all later messages are replaced.
 
 use super::{CHAT, MAJORS, assert_last_request, cut, held, names, talked, talked_in, thread_named};
-use crate::support::Embedded;
 use crate::support::ui::{recorded, ui_submit, ui_submit_at, ui_user};
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn an_edit_works_with_the_servers_id_and_the_message_alone() {
     app.scene.answers("A1").answers("A1 anew").answers("A1 once more");
     let thread = app.client.thread().await;
     app.client.send_message(&thread, "one").await;
-    let id = app.client.messages(&thread).await[0]["message_id"].as_str().unwrap().to_owned();
+    let id = app.client.messages(&thread).await[0].text("message_id").to_owned();
     for words in ["eins", "un"] {
         let body = json!({ "message": ui_user(&id, words), "trigger": "submit-message", "messageId": id });
         app.client.ui_turn_in(&thread, &body).await;
@@ -114,8 +114,8 @@ async fn an_edit_cancels_the_held_calls_after_it() {
     assert_eq!((&call["state"], &call["validated"]), (&json!("cancelled"), &json!(false)));
     assert_eq!(call["decision"]["by"], "user:local");
     let late = app.client.approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "cancelled"));
-    let run = app.client.get(&format!("/runs/{}", call["run_id"].as_str().unwrap())).await.body;
+    late.failed_with(409, "cancelled");
+    let run = app.client.get(&format!("/runs/{}", call.text("run_id"))).await.body;
     assert_eq!(run["status"], "cancelled");
     assert_eq!(app.client.get(&format!("/threads/{}", talk.thread)).await.body["pending_count"], 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -159,7 +159,7 @@ async fn an_edit_with_a_name_of_another_thread_is_a_new_message_in_this_thread()
     let other = talked_in(&app, "other", &["theirs"]).await;
     let untouched = app.client.messages(&other.thread).await;
     let talk = talked(&app, &["one"]).await;
-    let question = untouched[0]["message_id"].as_str().unwrap();
+    let question = untouched[0].text("message_id");
     for (name, words) in [(question, "two"), (other.answers[0].as_str(), "three"), (&other.thread, "four")] {
         app.scene.answers("ok");
         let turn = app.client.ui_turn(&ui_submit_at(CHAT, &[ui_user(name, words)], name)).await;

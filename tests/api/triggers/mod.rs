@@ -7,8 +7,8 @@ mod editing;
 mod new_messages;
 mod regenerating;
 
-use crate::support::Embedded;
 use crate::support::ui::{UiTurn, ui_assistant, ui_submit, ui_user};
+use crate::support::{Embedded, JsonFields};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
@@ -61,9 +61,9 @@ async fn held(app: &Embedded, words: &str) -> (Talk, String) {
 /// The id of the thread with this name.
 async fn thread_named(app: &Embedded, chat: &str) -> String {
     let threads = app.client.get("/threads").await.body;
-    let mut all = threads["results"].as_array().unwrap().iter();
+    let mut all = threads.list("results").iter();
     let found = all.find(|thread| thread["client_id"] == chat).unwrap_or_else(|| panic!("{threads}"));
-    found["thread_id"].as_str().unwrap().to_owned()
+    found.text("thread_id").to_owned()
 }
 
 /// An answer in the form in which a page holds it.

@@ -148,7 +148,7 @@ async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
     for (mut body, named) in refused {
         body["id"] = json!(CHAT);
         let answer = app.client.post("/qa/chat_streamed", &body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
         assert!(answer.message().starts_with(named), "{body}: {}", answer.message());
     }
     assert_eq!(app.rows.count("threads").await, 0);
@@ -239,7 +239,7 @@ async fn a_part_of_a_new_message_that_no_model_can_be_given_is_refused_by_name()
     for (mut body, named) in refused.into_iter().chain(malformed) {
         body["id"] = json!(CHAT);
         let answer = app.client.post("/qa/chat_streamed", &body).await;
-        assert_eq!((answer.status, answer.code()), (422, "unsupported_part"), "{body}");
+        assert_eq!(answer.failure(), (422, "unsupported_part"), "{body}");
         assert!(answer.message().starts_with(&format!("{named}: ")), "{body}: {}", answer.message());
     }
     assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (0, 0));
@@ -270,7 +270,7 @@ async fn a_page_that_names_ai_sdk_5_and_no_stream_gets_an_error_that_names_the_h
         client.http.post(client.url("/qa/chat_streamed")).header("user-agent", agent(version)).json(&body)
     };
     let refused = app.client.send(post(&app.client, "5.0.93")).await;
-    assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+    refused.failed_with(400, "bad_request");
     assert!(refused.message().starts_with("x-stream-protocol: expected ui-v5 "), "{}", refused.message());
     assert_eq!(app.rows.count("threads").await, 0);
     for (version, header) in [("5.0.93", Some("ui-v5")), ("6.0.12", None), ("7.0.1", None), ("50.1.0", None)]

@@ -4,8 +4,8 @@ use super::{
     CHAT, MAJORS, assert_last_request, cut, held, names, regenerate, regenerate_at, talked, talked_in,
     thread_named,
 };
-use crate::support::Embedded;
 use crate::support::ui::{recorded, ui_submit, ui_user};
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn a_regenerate_as_every_major_posts_it() {
             assert_ne!(turn.message_id(), talk.answers[0], "another answer is another message");
             let old = format!("messages WHERE message_id = '{}' AND status = 'superseded'", talk.answers[0]);
             assert_eq!((app.rows.count(&old).await, cut(&app).await), (1, 1));
-            let question = messages[0]["message_id"].as_str().unwrap();
+            let question = messages[0].text("message_id");
             let runs = format!("runs WHERE user_message_id = '{question}'");
             assert_eq!(app.rows.count(&runs).await, 2, "both runs belong to the same user message");
         }
@@ -41,7 +41,7 @@ async fn a_regenerate_as_every_major_posts_it() {
 async fn an_earlier_answer_is_regenerated_by_each_of_its_names() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two", "three"]).await;
-    let question = app.client.messages(&talk.thread).await[2]["message_id"].as_str().unwrap().to_owned();
+    let question = app.client.messages(&talk.thread).await[2].text("message_id").to_owned();
     // A page cuts its history to these messages for each of the bodies.
     let requested = &talk.held[..3];
     app.scene.answers("1");
@@ -191,7 +191,7 @@ async fn names_of_another_thread_are_unknown_in_this_thread() {
     let other = talked_in(&app, "other", &["theirs"]).await;
     let untouched = app.client.messages(&other.thread).await;
     let talk = talked(&app, &["one", "two"]).await;
-    let question = untouched[0]["message_id"].as_str().unwrap();
+    let question = untouched[0].text("message_id");
     for name in [question, &other.answers[0], &other.thread] {
         app.scene.answers("ok");
         let turn = app.client.ui_turn(&regenerate_at(&talk.held[..1], name)).await;

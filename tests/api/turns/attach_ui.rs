@@ -1,7 +1,7 @@
 //! Tailing the message that a turn is writing by GET, as pages of AI SDK 5 to 7 do.
 
 use crate::support::ui::UiTurn;
-use crate::support::{Embedded, Turn, eventually};
+use crate::support::{Embedded, JsonFields, Turn, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -155,7 +155,7 @@ async fn a_page_may_resume_before_its_first_message_but_a_named_thread_must_exis
         for prefix in ["", "/api"] {
             let answer = app.client.get(&format!("{prefix}{path}")).await;
             let code = if status == 404 { "not_found" } else { "" };
-            assert_eq!((answer.status, answer.code()), (status, code), "{prefix}{path}");
+            assert_eq!(answer.failure(), (status, code), "{prefix}{path}");
         }
     }
     assert_eq!(app.rows.count("threads").await, 1, "asking makes no thread");
@@ -292,8 +292,7 @@ async fn a_late_subscriber_receives_long_text_in_chunks_that_split_no_character(
     };
     let (first, early, late) = tokio::join!(app.client.read_on(first), app.client.read_ui_on(early), late());
     assert!(first.text() == text && early.text() == text && late.text() == text);
-    let longest =
-        late.all("text-delta").into_iter().map(|chunk| chunk["delta"].as_str().unwrap().len()).max();
+    let longest = late.all("text-delta").into_iter().map(|chunk| chunk.text("delta").len()).max();
     assert!(longest.unwrap() <= PIECE + 3, "{longest:?}");
 }
 
@@ -310,7 +309,7 @@ async fn an_unrelated_user_reads_nothing_of_a_running_turn() {
     let by_name = bob.get(&format!("/qa/chat_streamed/{thread}/stream")).await;
     assert_eq!((by_name.status, by_name.body), (204, Value::Null));
     let by_thread = bob.get(&format!("/qa/chat_streamed/{thread}/page/stream")).await;
-    assert_eq!((by_thread.status, by_thread.code()), (404, "not_found"));
+    by_thread.failed_with(404, "not_found");
     gate.add_permits(1);
     assert_eq!(ann.read_on(first).await.text(), "Secret.");
 }

@@ -1,7 +1,7 @@
 //! Turns as JSON: the same admission as the streams, and the state at the end of the turn.
 
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, call, eventually};
+use crate::support::{Answer, Client, Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 async fn run(client: &Client, thread: &str, body: &Value) -> Answer {
@@ -20,7 +20,7 @@ async fn a_turn_answers_with_the_message_and_the_run_as_their_routes_show_them()
     app.scene.answers("Hello.");
     let turn = run(&app.client, &thread, &json!({ "content": "hi" })).await;
     assert_eq!((turn.status, turn.header("content-type")), (200, Some("application/json")));
-    let run_id = turn.body["run_id"].as_str().unwrap();
+    let run_id = turn.body.text("run_id");
     let message = app.client.messages(&thread).await.pop().unwrap();
     assert_eq!(message["parts"][1]["text"], "Hello.");
     let expected = json!({ "thread_id": thread, "run_id": run_id, "status": "completed", "message": message,
@@ -38,15 +38,11 @@ async fn a_held_call_ends_the_turn_and_a_turn_without_content_continues_after_th
     let two = ["1", "2"].map(|note| call(note, "pay", &json!({ "note": note })));
     app.scene.calls(&two);
     let held = run(&app.client, "chat", &json!({ "content": "pay" })).await;
-    assert_eq!((held.status, &held.body["status"]), (200, &json!("waiting")), "{:?}", held.body);
+    held.has(200, "status", "waiting");
     let inbox = app.client.get("/threads/chat/approvals").await.body;
-    assert_eq!(
-        (held.body["pending"].as_array().unwrap().len(), &held.body["pending"]),
-        (2, &inbox["results"])
-    );
+    assert_eq!((held.body.list("pending").len(), &held.body["pending"]), (2, &inbox["results"]));
     assert_eq!(held.body["message"]["status"], "complete");
-    let ids: Vec<&str> =
-        inbox["results"].as_array().unwrap().iter().map(|it| it["tool_call_id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = inbox.list("results").iter().map(|it| it.text("tool_call_id")).collect();
     assert_eq!(app.client.approve(ids[0]).await.status, 200);
     let one = run(&app.client, "chat", &json!({})).await;
     assert_eq!(
@@ -59,7 +55,7 @@ async fn a_held_call_ends_the_turn_and_a_turn_without_content_continues_after_th
     assert_eq!((&done.body["status"], &done.body["pending"]), (&json!("completed"), &json!([])));
     assert_eq!(done.body["run_id"], held.body["run_id"]);
     assert_eq!(done.body["message"]["message_id"], held.body["message"]["message_id"]);
-    assert_eq!(done.body["message"]["parts"].as_array().unwrap().last().unwrap()["text"], "One of two.");
+    assert_eq!(done.body["message"].list("parts").last().unwrap()["text"], "One of two.");
     let again = run(&app.client, "chat", &json!({})).await;
     assert_eq!((again.status, &again.body), (200, &done.body), "the state of the run, without a turn");
     assert_eq!(app.ledger.lines(), ["pay 2"]);
@@ -71,8 +67,8 @@ async fn a_failed_turn_answers_with_its_error() {
     let thread = app.client.thread().await;
     app.scene.then(vec![Err("noise".to_owned())]);
     let turn = run(&app.client, &thread, &json!({ "content": "hi" })).await;
-    assert_eq!((turn.status, &turn.body["status"]), (200, &json!("failed")), "{:?}", turn.body);
-    let shown = app.client.get(&format!("/runs/{}", turn.body["run_id"].as_str().unwrap())).await.body;
+    turn.has(200, "status", "failed");
+    let shown = app.client.get(&format!("/runs/{}", turn.body.text("run_id"))).await.body;
     assert_eq!(turn.body["error"], shown["error"]);
     assert!(turn.body["error"]["code"].is_string());
 }
@@ -97,7 +93,7 @@ async fn a_repeated_key_runs_one_turn_and_gets_its_result() {
         tokio::join!(first, second)
     };
     let (first, second) = both.await;
-    assert_eq!((first.status, &first.body["status"]), (200, &json!("completed")));
+    first.has(200, "status", "completed");
     assert_eq!((second.status, &second.body), (200, &first.body));
     let late = run_once(&app.client, &thread, "k-1", "hi").await;
     assert_eq!((late.status, &late.body), (200, &first.body));
@@ -127,7 +123,7 @@ async fn a_turn_is_admitted_under_the_rules_of_the_streams() {
         (json!({}), 409, "nothing_to_continue"),
     ] {
         let refused = run(&ann, &thread, &body).await;
-        assert_eq!((refused.status, refused.code()), (status, code), "{body}");
+        assert_eq!(refused.failure(), (status, code), "{body}");
     }
     app.scene.answers("Slowly.");
     let gate = app.scene.gate();

@@ -1,6 +1,6 @@
 //! A turn: the events of its stream, their order, and the stored result.
 
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{ModelEvent, ToolChoice};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ async fn a_continuation_emits_the_state_of_the_holds_and_extends_the_same_messag
     assert_eq!(states.codes(), "aaa8ed", "the states again, and no model is asked");
     assert_eq!((states.one('8'), app.scene.requests().len()), (done.one('8'), 2));
     let messages = app.client.get(&format!("/threads/{thread}/messages")).await.body;
-    assert_eq!(messages["results"].as_array().unwrap().len(), 2);
+    assert_eq!(messages.list("results").len(), 2);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn only_chosen_tools_are_offered_and_others_are_unknown() {
     ] {
         let path = format!("/qa/chat_streamed/{thread}");
         let refused = app.client.post(&path, &body).await;
-        assert_eq!((refused.status, refused.code()), (422, code));
+        assert_eq!(refused.failure(), (422, code));
     }
 }
 
@@ -261,7 +261,7 @@ async fn a_call_decided_while_another_runs_is_not_reported_as_pending() {
     let decide = async {
         app.ledger.wait_started().await;
         let pending = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending'").await;
-        app.client.reject(pending[0]["tool_call_id"].as_str().unwrap()).await;
+        app.client.reject(pending[0].text("tool_call_id")).await;
         app.ledger.release.add_permits(1);
     };
     let (turn, ()) = futures::join!(app.client.send_message(&thread, "both"), decide);

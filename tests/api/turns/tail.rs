@@ -1,7 +1,7 @@
 //! The stored parts of a turn that is being written, and tailing the turn at another process.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Deployment, Embedded, Turn, eventually, postgres};
+use crate::support::{Deployment, Embedded, JsonFields, Turn, eventually, postgres};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ fn meaning(turn: &Turn) -> (Vec<(char, Value)>, String, String) {
 fn folded(turn: &UiTurn) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for chunk in &turn.chunks {
-        let kind = chunk["type"].as_str().unwrap();
+        let kind = chunk.text("type");
         let id = if chunk["toolCallId"].is_null() { &chunk["id"] } else { &chunk["toolCallId"] };
         let at = parts.iter().rposition(|part| part["id"] == *id && part["type"] != "data-tool-validation");
         match kind {
@@ -133,8 +133,7 @@ fn folded(turn: &UiTurn) -> Vec<Value> {
             }
             "text-delta" | "reasoning-delta" => {
                 let part = &mut parts[at.unwrap()];
-                part["text"] =
-                    format!("{}{}", part["text"].as_str().unwrap(), chunk["delta"].as_str().unwrap()).into();
+                part["text"] = format!("{}{}", part.text("text"), chunk.text("delta")).into();
             }
             "tool-input-start" | "tool-input-available" if at.is_none() => {
                 let input = chunk.get("input").unwrap_or(&Value::Null);
@@ -155,7 +154,7 @@ fn folded(turn: &UiTurn) -> Vec<Value> {
                 }
             }
             "finish" => parts.push(json!({ "end": chunk })),
-            "error" => parts.push(json!({ "error": without_request(chunk["errorText"].as_str().unwrap()) })),
+            "error" => parts.push(json!({ "error": without_request(chunk.text("errorText")) })),
             "start" | "text-end" | "reasoning-end" | "tool-input-delta" | "finish-step" => {}
             other => panic!("{other} in {}", turn.raw),
         }
@@ -288,7 +287,7 @@ async fn on_postgres_a_page_that_posts_to_a_turn_another_process_has_resumed_tai
     one.scene.answers("Paid.");
     let first = one.client.begin_resume(&thread).await;
     let message = one.client.messages(&thread).await.pop().unwrap();
-    let message = message["message_id"].as_str().unwrap();
+    let message = message.text("message_id");
     let parts = json!([{ "type": "step-start" }, ui_answer(&id, "pay", true)]);
     let messages = [ui_user("u", "please pay 10"), ui_assistant(message, &parts)];
     let url = other.client.url(&format!("/qa/chat_streamed/{thread}"));
@@ -415,7 +414,7 @@ async fn after_a_kill_while_the_model_pauses_its_text_is_kept() {
     deployment.release();
     assert_eq!(server.client.resume(&thread).await.text(), "Half an answer.");
     let answer = server.client.messages(&thread).await.pop().unwrap();
-    let texts = answer["parts"].as_array().unwrap().iter().filter_map(|part| part["text"].as_str());
+    let texts = answer.list("parts").iter().filter_map(|part| part["text"].as_str());
     assert_eq!(texts.collect::<Vec<_>>(), ["Half an ", "Half an answer."]);
 }
 
@@ -453,7 +452,7 @@ async fn a_call_that_was_never_stored_is_skipped_wherever_its_step_is_read() {
     assert!(first.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", first.raw);
     let v4 = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let v4 = &v4["results"][1];
-    assert_eq!((&v4["content"], v4["parts"].as_array().unwrap().len()), (&json!("I pay."), 3), "{v4}");
+    assert_eq!((&v4["content"], v4.list("parts").len()), (&json!("I pay."), 3), "{v4}");
     assert_eq!(app.client.resume(&thread).await.text(), "Whole.");
     let reported = &app.scene.requests()[1].messages;
     assert_eq!(reported.len(), 1, "the broken step is not sent: {reported:?}");
@@ -486,7 +485,7 @@ async fn a_step_is_not_stored_again_with_every_delta_on_sqlite() {
     let bytes = u64::try_from(PIECES * piece.len()).unwrap();
     assert!(kept.iter().sum::<u64>() < 20 * bytes, "{kept:?}");
     let whole = app.client.messages(&thread).await.pop().unwrap();
-    assert!(whole["parts"][1]["text"].as_str().unwrap() == piece.repeat(PIECES));
+    assert!(whole["parts"][1].text("text") == piece.repeat(PIECES));
 }
 
 #[tokio::test]

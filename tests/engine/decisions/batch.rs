@@ -2,7 +2,7 @@
 
 use crate::support::token::with_tokens;
 use crate::support::{
-    Answer, Client, Cluster, Embedded, Leave, Leaver, call, eventually, postgres_if_chosen,
+    Answer, Client, Cluster, Embedded, JsonFields, Leave, Leaver, call, eventually, postgres_if_chosen,
 };
 use futures::future::join_all;
 use holdpoint::config::{Config, ToolRules};
@@ -25,8 +25,8 @@ fn no(id: &str) -> Value {
 
 #[track_caller]
 fn results(answer: &Answer) -> Vec<Value> {
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    answer.body["results"].as_array().unwrap().clone()
+    answer.has_status(200);
+    answer.body.list("results").clone()
 }
 
 /// Creates a thread with one step of these calls, all held. Returns the thread and the ids of the calls.
@@ -132,7 +132,7 @@ async fn c3_each_decision_of_a_batch_has_the_result_that_it_has_alone() {
     // The written rows are the same too, and each tool ran once per approval.
     let written = async |decisions: &[Value]| {
         let mut rows = Vec::new();
-        for id in decisions.iter().map(|decision| decision["toolCallId"].as_str().unwrap()) {
+        for id in decisions.iter().map(|decision| decision.text("toolCallId")) {
             for columns in [
                 format!(
                     "state, validated, validated_inputs, decided_by FROM tool_calls WHERE tool_call_id = '{id}'"
@@ -159,7 +159,7 @@ async fn a_call_that_has_not_finished_in_time_is_202_and_delays_no_other_decisio
     let [alone, together] = [app.held("wait_for_me", "10").await.1, app.held("wait_for_me", "10").await.1];
     let rejected = app.held("pay", "10").await.1;
     let expected = app.client.approve(&alone).await;
-    assert_eq!((expected.status, &expected.body["state"]), (202, &json!("executing")));
+    expected.has(202, "state", "executing");
     let results = results(&validate_all(&app.client, &[yes(&together), no(&rejected)]).await);
     let as_alone = as_one_of_several(&yes(&alone), &expected);
     assert_eq!(without_ids_and_times(results[0].clone()), without_ids_and_times(as_alone));
@@ -283,7 +283,7 @@ async fn a_malformed_batch_decides_nothing_and_the_error_names_the_field() {
     ];
     for (body, output) in cases {
         let answer = app.client.post_raw(PATH, body.clone()).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
         assert!(answer.message().contains(output), "{body}: {}", answer.message());
     }
     assert_eq!(app.rows.count("decisions").await, 0);

@@ -1,6 +1,6 @@
 //! A decision: every row of the table of `validate_tool`.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn a_panicking_tool_is_contained_and_leaks_no_internal_detail() {
     let app = Embedded::start().await;
     let (_, id) = app.held("break", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("interrupted")));
+    answer.has(200, "state", "interrupted");
     assert!(!answer.body.to_string().contains("secret"), "{}", answer.body);
     let (_, other) = app.held("pay", "11").await;
     assert_eq!(app.client.approve(&other).await.body["success"], true);
@@ -59,7 +59,7 @@ async fn a_tool_that_takes_too_long_has_an_unknown_outcome() {
     let answer = app.client.approve(&id).await;
     assert_eq!(answer.status, 200);
     assert_eq!((&answer.body["success"], &answer.body["state"]), (&json!(false), &json!("interrupted")));
-    let result = answer.body["result"].as_str().unwrap();
+    let result = answer.body.text("result");
     assert!(result.contains("may have run") && result.contains("Do not repeat"), "{result}");
 }
 
@@ -100,7 +100,7 @@ async fn the_response_is_202_while_the_tool_runs_and_a_repeat_waits_again() {
     while done.status == 202 {
         done = app.client.approve(&id).await;
     }
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")));
+    done.has(200, "state", "succeeded");
     assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
 }
 
@@ -130,7 +130,7 @@ async fn a_conflicting_decision_is_refused_with_the_stored_decision() {
     app.client.approve(&id).await;
     let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "20" } });
     for other in [app.client.reject(&id).await, app.client.validate(&edited).await] {
-        assert_eq!((other.status, other.code()), (409, "already_decided"));
+        other.failed_with(409, "already_decided");
         assert_eq!(other.body["error"]["details"]["decision"]["decision"], "approve");
         assert_eq!(other.body["error"]["details"]["state"], "succeeded");
     }
@@ -147,7 +147,7 @@ async fn an_overdue_call_expires_at_the_click() {
     let overdue = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
     app.rows.change(&overdue).await.unwrap();
     let late = app.client.approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "expired"));
+    late.failed_with(409, "expired");
     assert_eq!(late.body["error"]["details"]["decision"]["by"], "system:expiry");
     assert_eq!(app.client.reject(&id).await.code(), "expired");
     let call = app.client.call(&id).await;
@@ -159,10 +159,10 @@ async fn an_overdue_call_expires_at_the_click() {
 async fn b9_a_shown_hash_that_differs_is_stale_and_the_call_stays_pending() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
-    let hash = app.client.call(&id).await["input_hash"].as_str().unwrap().to_owned();
+    let hash = app.client.call(&id).await.text("input_hash").to_owned();
     let mut body = json!({ "toolCallId": id, "isValidated": true, "inputHash": "0".repeat(64) });
     let stale = app.client.validate(&body).await;
-    assert_eq!((stale.status, stale.code()), (409, "stale"));
+    stale.failed_with(409, "stale");
     assert_eq!(stale.body["error"]["details"]["input_hash"], json!(hash));
     assert_eq!(app.client.call(&id).await["state"], "pending");
     body["inputHash"] = json!(hash);
@@ -181,20 +181,20 @@ async fn edited_inputs_are_validated_run_and_reported() {
         (json!({ "note": "x".repeat(101) }), "/note"),
     ] {
         let answer = app.client.validate(&edit(inputs)).await;
-        assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"));
+        answer.failed_with(422, "invalid_inputs");
         assert_eq!(answer.body["error"]["details"]["errors"][0]["pointer"], pointer);
     }
     for inputs in [json!([]), json!("{}"), json!(1)] {
         let answer = app.client.validate(&edit(inputs)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"));
-        assert!(answer.body["error"]["message"].as_str().unwrap().contains("validatedInputs"));
+        answer.failed_with(400, "bad_request");
+        assert!(answer.body["error"].text("message").contains("validatedInputs"));
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
 
     let answer = app.client.validate(&edit(json!({ "note": "9" }))).await;
     assert_eq!(answer.body["state"], "succeeded");
     assert_eq!(answer.body["validatedInputs"], json!({ "note": "9" }));
-    let result = answer.body["result"].as_str().unwrap();
+    let result = answer.body.text("result");
     assert!(
         result.starts_with(r#"A person changed the inputs from {"note":"10"} to {"note":"9"}"#),
         "{result}"
@@ -211,7 +211,7 @@ async fn a_call_that_is_not_held_or_not_the_callers_is_not_found() {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).answers("done");
     let turn = app.client.send_message(&thread, "look at a").await;
-    let ungated = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let ungated = turn.one('9').text("toolCallId").to_owned();
     let unknown = "01890a5d-ac96-774b-bcce-b302099a8057".to_owned();
     let mut bodies = Vec::new();
     for id in [ungated.clone(), unknown, "p1".to_owned(), String::new(), ungated.to_uppercase()] {
@@ -251,8 +251,8 @@ async fn a_malformed_decision_is_refused_by_field_and_changes_nothing() {
     ];
     for (body, named) in cases {
         let answer = app.client.post_raw("/qa/validate_tool", body.clone()).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
-        let message = answer.body["error"]["message"].as_str().unwrap();
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
+        let message = answer.body["error"].text("message");
         assert!(message.contains(named), "{body}: {message}");
     }
     let form = app.client.http.post(app.client.url("/qa/validate_tool")).body("{}");

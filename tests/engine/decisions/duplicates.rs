@@ -2,7 +2,7 @@
 //! call is a repeat.
 
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, Rows, Weigh, call, postgres, probes};
+use crate::support::{Embedded, JsonFields, Rows, Weigh, call, postgres, probes};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn a_repeat_of_a_pending_call_is_not_held_and_the_model_continues() {
     app.scene.calls(&[pay("again", "10")]).answers("It waits already.");
     let turn = app.client.send_message(&thread, "pay it, I said").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc9aef0ed", "It waits already."));
-    let repeat = turn.one('9')["toolCallId"].as_str().unwrap();
+    let repeat = turn.one('9').text("toolCallId");
     assert_eq!(*turn.one('a'), json!({ "toolCallId": repeat, "result": { "error": ALREADY } }));
     let [(waits, placeholder), (again, already)] = &answers(&app)[..] else { panic!() };
     assert_eq!((waits.as_str(), again.as_str(), already.as_str()), ("p-10", "again", ALREADY));
@@ -60,12 +60,12 @@ async fn a_repeat_of_a_pending_call_is_not_held_and_the_model_continues() {
         (&cancelled["type"], &cancelled["actor"]),
         (&json!("tool.cancelled"), &json!("system:duplicate"))
     );
-    let data: Value = serde_json::from_str(cancelled["data"].as_str().unwrap()).unwrap();
+    let data: Value = serde_json::from_str(cancelled.text("data")).unwrap();
     assert_eq!((&data["decision"], &data["duplicate_of"]), (&json!("cancel"), &json!(first)));
 
     // The repeat is not held: there is no call to decide, and a cancelled call stays cancelled.
     for late in [app.client.approve(repeat).await, app.client.reject(repeat).await] {
-        assert_eq!((late.status, late.code()), (404, "not_found"));
+        late.failed_with(404, "not_found");
     }
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 1);
     assert_eq!(app.client.approve(&first).await.body["state"], "succeeded");
@@ -125,7 +125,7 @@ async fn a_new_call_beside_a_repeat_is_held_and_ends_the_turn() {
     let [repeat, _, more] = &turn.all('9')[..] else { panic!("{}", turn.raw) };
     assert_eq!(*turn.one('8'), json!([{ "toolCallId": more["toolCallId"], "validated": "pending" }]));
     assert_eq!(turn.all('a')[0]["toolCallId"], repeat["toolCallId"]);
-    let more = more["toolCallId"].as_str().unwrap();
+    let more = more.text("toolCallId");
     app.client.reject(more).await;
     app.scene.answers("One waits still.");
     let went_on = app.client.resume(&thread).await;
@@ -259,7 +259,7 @@ async fn pages_of_every_dialect_show_a_repeat_as_a_call_that_was_not_held() {
         assert_eq!((&error["toolCallId"], &error["errorText"]), (id, &json!(ALREADY)));
 
         let shown = app.client.get(&format!("/threads/{thread}/messages?format={dialect}")).await.body;
-        let parts = shown["results"].as_array().unwrap().last().unwrap()["parts"].clone();
+        let parts = shown.list("results").last().unwrap()["parts"].clone();
         let part = json!({ "type": "tool-pay", "toolCallId": id, "state": "output-error",
                            "input": { "note": "10" }, "errorText": ALREADY });
         assert_eq!(parts[1], part, "{dialect}");
@@ -269,7 +269,7 @@ async fn pages_of_every_dialect_show_a_repeat_as_a_call_that_was_not_held() {
     app.scene.calls(&[pay("again", "10")]).answers("It waits already.");
     app.client.send_message(&thread, "pay it").await;
     let shown = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
-    let answer = shown["results"].as_array().unwrap().last().unwrap().clone();
+    let answer = shown.list("results").last().unwrap().clone();
     assert_eq!(answer["toolInvocations"][0]["result"], json!({ "error": ALREADY }));
     assert_eq!(answer.get("annotations"), None, "no approval was requested");
 }

@@ -85,12 +85,12 @@ async fn on_postgres_each_process_accepts_the_hash_that_it_shows_and_no_other() 
     assert_ne!(as_was, as_is);
     for (app, shown, current) in [(&old, &as_is, &as_was), (&new, &as_was, &as_is)] {
         let stale = approve(app, &id, shown).await;
-        assert_eq!((stale.status, stale.code()), (409, "stale"));
+        stale.failed_with(409, "stale");
         assert_eq!(stale.body["error"]["details"]["input_hash"], *current);
     }
     for hash in [&as_was, &as_is, &Value::Null] {
         let gone = approve(&none, &id, hash).await;
-        assert_eq!((gone.status, gone.code()), (409, "tool_unavailable"), "{hash}");
+        assert_eq!(gone.failure(), (409, "tool_unavailable"), "{hash}");
     }
     assert_eq!(old.client.call(&id).await["state"], "pending");
     assert_eq!(old.rows.count("decisions").await, 0);
@@ -138,7 +138,7 @@ async fn on_postgres_an_approval_of_the_old_tool_waits_for_a_process_that_has_it
     for app in [&new, &none] {
         // An approval of the stored call is the same approval; this process cannot begin the call.
         let repeat = app.client.approve(&id).await;
-        assert_eq!((repeat.status, &repeat.body["state"]), (202, &json!("executing")));
+        repeat.has(202, "state", "executing");
     }
     let over = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{overdue}'");
     assert_eq!(old.rows.change(&over).await, Ok(1));
@@ -161,7 +161,7 @@ async fn on_postgres_edited_inputs_must_fit_the_tool_of_the_process_that_decides
     let mut edited = edit("too long now");
     edited["inputHash"] = new.client.call(&id).await["input_hash"].clone();
     let unfit = new.client.validate(&edited).await;
-    assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
+    unfit.failed_with(422, "invalid_inputs");
     assert_eq!(unfit.body["error"]["details"]["errors"][0]["pointer"], "/note");
     assert_eq!(old.client.call(&id).await["state"], "pending");
     assert_accepted(&old.client.validate(&edit("too long now")).await);

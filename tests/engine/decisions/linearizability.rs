@@ -1,7 +1,7 @@
 //! A decision is linearizable: once any process has shown the decision of a call, no response to a later
 //! request shows the call as pending or with another decision.
 
-use crate::support::{Client, Deployment, Process};
+use crate::support::{Client, Deployment, JsonFields, Process};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,20 +110,20 @@ async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
 async fn read(client: &Client, thread: &str, id: &str, n: usize) -> (&'static str, Word) {
     let messages = async |format: &str| {
         let found = client.get(&format!("/threads/{thread}/messages{format}")).await.body;
-        found["results"].as_array().unwrap().last().unwrap().clone()
+        found.list("results").last().unwrap().clone()
     };
     match n % 4 {
         0 => ("call", Word::of_call(&client.call(id).await)),
         1 => {
             let answer = messages("").await;
-            let parts = answer["parts"].as_array().unwrap().clone();
+            let parts = answer.list("parts").clone();
             let call = parts.iter().find(|part| part["type"] == "tool_call").unwrap();
             ("messages", Word::of_call(&call["tool_call"]))
         }
         2 => ("v4", Word::of_annotation(&messages("?format=v4").await["annotations"][0]["validated"])),
         _ => {
             let answer = messages("?format=ui-v6").await;
-            let parts = answer["parts"].as_array().unwrap().clone();
+            let parts = answer.list("parts").clone();
             let call = parts.iter().find(|part| part["toolCallId"] == id).unwrap();
             let word = match call["approval"].get("approved") {
                 None => Word::Pending,

@@ -1,7 +1,7 @@
 //! What lists, cards and streams say about an approval is what the decision does, also after the policy changed.
 
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Embedded, call, probes};
+use crate::support::{Client, Embedded, JsonFields, call, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 async fn detail(client: &Client, id: &str) -> Value {
     let found = client.get(&format!("/approvals/{id}")).await;
-    assert_eq!(found.status, 200, "{}", found.body);
+    found.has_status(200);
     found.body
 }
 
 /// Asserts that every surface names this obstacle of an approval of the call, and that the decision agrees.
 async fn nobody_can_approve(app: &Embedded, id: &str, code: &str, words: &str) {
-    let listed = app.client.get("/approvals").await.body["results"].as_array().unwrap().clone();
+    let listed = app.client.get("/approvals").await.body.list("results").clone();
     let listed = listed.into_iter().find(|item| item["tool_call_id"] == id).unwrap();
     let detail = detail(&app.client, id).await;
     for item in [&listed, &detail] {
@@ -23,7 +23,7 @@ async fn nobody_can_approve(app: &Embedded, id: &str, code: &str, words: &str) {
         assert_eq!((&item["can_edit"], &item["can_remember"]), (&json!(false), &json!(false)), "{item}");
         assert_eq!(item["can_reject"], true, "{item}");
         assert_eq!(item["cannot_approve"]["code"], code, "{item}");
-        assert!(item["cannot_approve"]["message"].as_str().unwrap().contains(words), "{item}");
+        assert!(item["cannot_approve"].text("message").contains(words), "{item}");
     }
     assert_eq!(detail.get("extendable_until"), None);
     let refused = app.client.approve(id).await;
@@ -44,7 +44,7 @@ async fn a_tool_that_the_operator_forbids_later_cannot_be_approved_on_any_surfac
     let app = app.redeploy_with(tools, |config| config.approval.always_deny = vec!["pay".to_owned()]).await;
     nobody_can_approve(&app, &id, "blocked", "pay").await;
     let messages = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
-    let parts = messages["results"][1]["parts"].as_array().unwrap();
+    let parts = messages["results"][1].list("parts");
     let card = &parts.iter().find(|part| part["type"] == "data-tool-hold").unwrap()["data"];
     assert_eq!((&card["canEdit"], &card["canRemember"]), (&json!(false), &json!(false)), "{card}");
     assert_eq!(card["cannotApprove"]["code"], "blocked", "{card}");
@@ -59,7 +59,7 @@ async fn a_mode_that_refuses_calls_says_so_unless_the_session_has_a_mode_of_its_
     let (_, plain) = app.held("pay", "1").await;
     let (thread, own) = app.held("pay", "2").await;
     let set = app.client.put(&format!("/sessions/{thread}/policy"), &json!({ "mode": "manual" })).await;
-    assert_eq!(set.status, 200, "{}", set.body);
+    set.has_status(200);
     let tools = probes(&app.ledger);
     let app = app
         .redeploy_with(tools, |config| config.approval.mode = holdpoint::config::ApprovalMode::AutoDeny)
@@ -103,7 +103,7 @@ async fn a_session_that_forbids_a_tool_rejects_its_waiting_calls_at_once() {
     assert_eq!((&settled["state"], &settled["validated"]), (&json!("rejected"), &json!(false)));
     let decision = &settled["decision"];
     assert_eq!((&decision["by"], &decision["source"]), (&json!("user:local"), &json!("session")));
-    assert!(decision["reason"].as_str().unwrap().contains("pay"), "{decision}");
+    assert!(decision.text("reason").contains("pay"), "{decision}");
     assert_eq!(app.client.call(&pending[1]).await["state"], "pending");
     assert_eq!(app.rows.count("events WHERE type = 'tool.rejected'").await, 1);
 
@@ -123,7 +123,7 @@ async fn the_last_call_that_a_session_forbids_lets_the_run_go_on() {
     let set =
         app.client.put(&format!("/sessions/{thread}/policy"), &json!({ "tools": { "pay": "deny" } })).await;
     assert_eq!(set.body["rejected"], json!([id]));
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     app.client.run_becomes(&run, "completed").await;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn read_last(app: &Embedded) -> String {
 async fn events(app: &Embedded, id: &str, kind: &str) -> Vec<Value> {
     let found = || async {
         let page = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-        let all = page["results"].as_array().unwrap().clone();
+        let all = page.list("results").clone();
         let found: Vec<Value> = all.into_iter().filter(|event| event["type"] == kind).collect();
         (!found.is_empty()).then_some(found)
     };
@@ -52,7 +52,7 @@ async fn each_route_keeps_the_note_of_an_approval() {
     let app = Embedded::start().await;
     for route in ["validate_tools", "session", "run"] {
         let (thread, id) = app.held("pay", route).await;
-        let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+        let run = app.client.run_of(&id).await;
         app.scene.answers("Paid.");
         let (path, body) = match route {
             "validate_tools" => {

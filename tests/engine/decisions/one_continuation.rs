@@ -2,7 +2,7 @@
 //! resume the run.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Embedded, Turn, call, postgres};
+use crate::support::{Embedded, JsonFields, Turn, call, postgres};
 use serde_json::{Value, json};
 
 const ROUNDS: usize = 6;
@@ -38,7 +38,7 @@ impl<'a> Held<'a> {
         if !std::ptr::eq(one, other) {
             other.scene.answers(WORDS);
         }
-        let message = turn.one('f')["messageId"].as_str().unwrap().to_owned();
+        let message = turn.one('f').text("messageId").to_owned();
         Self { at, thread, message, calls: turn.pending(), requests_before }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Held<'a> {
 
     async fn approves(&self, at: usize, id: &str) {
         let answer = self.at[at].client.approve(id).await;
-        assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+        answer.has(200, "state", "succeeded");
     }
 
     /// Asserts that all calls are decided and that the model was called once after that.

@@ -2,7 +2,7 @@
 
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Answer, Client, Embedded, call, eventually, postgres, probes};
+use crate::support::{Answer, Client, Embedded, JsonFields, call, eventually, postgres, probes};
 use futures::future::join_all;
 use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
@@ -71,8 +71,7 @@ fn vote(actor: &str, verdict: &str, is_final: bool) -> (String, String, bool) {
 /// The call in this person's list: whether their approval would count, the quorum, and the approvers so far.
 async fn listed(client: &Client, state: &str, id: &str) -> (bool, Value, Value) {
     let inbox = client.get(&format!("/approvals?state={state}")).await.body;
-    let call =
-        inbox["results"].as_array().unwrap().iter().find(|call| call["tool_call_id"] == id).unwrap().clone();
+    let call = inbox.list("results").iter().find(|call| call["tool_call_id"] == id).unwrap().clone();
     (call["can_decide"].as_bool().unwrap(), call["required"].clone(), call["approved_by"].clone())
 }
 
@@ -115,7 +114,7 @@ async fn a_call_runs_once_its_quorum_of_approvers_is_reached() {
     let event =
         format!("SELECT actor, data FROM events WHERE tool_call_id = '{id}' AND type = 'tool.approved'");
     let [event] = &app.rows.all(&event).await[..] else { panic!("it was approved once") };
-    let data: Value = serde_json::from_str(event["data"].as_str().unwrap()).unwrap();
+    let data: Value = serde_json::from_str(event.text("data")).unwrap();
     assert_eq!((&event["actor"], &data["approved_by"]), (&json!("user:dora"), &who));
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
@@ -132,7 +131,7 @@ async fn one_rejection_is_final_whatever_approvals_exist() {
         assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")), "{by}");
         assert!(votes(&app, &id).await.contains(&vote(by, "reject", true)));
         let late = dora.approve(&id).await;
-        assert_eq!((late.status, late.code()), (409, "already_decided"));
+        late.failed_with(409, "already_decided");
         assert_eq!(late.body["error"]["details"]["decision"]["by"], format!("user:{by}"));
     }
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -147,7 +146,7 @@ async fn an_approval_below_the_quorum_prevents_no_cancel_delete_or_expiry() {
         waits_for(ONE_MORE, false, id, &app.client.approve(id).await);
     }
     let answer = app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &json!({})).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("cancelled")));
+    answer.has(200, "state", "cancelled");
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     for id in [&cancelled, &deleted] {
         assert_eq!(votes(&app, id).await, [vote("alice", "approve", false), vote("alice", "cancel", true)]);
@@ -242,7 +241,7 @@ async fn each_decision_of_a_batch_reports_its_missing_approvals() {
     let yes = |id: &str| json!({ "toolCallId": id, "isValidated": true });
     let body = json!({ "decisions": [yes(&two), yes(&last), { "toolCallId": one, "isValidated": false }] });
     let answer = carol.post("/qa/validate_tools", &body).await;
-    let reported = answer.body["results"].as_array().unwrap();
+    let reported = answer.body.list("results");
     let words = format!("Approved. {ONE_MORE} to approve it before it runs.");
     let waits = json!({ "toolCallId": two, "status": 202, "success": false, "state": "pending",
                         "result": words, "waitsForPage": true });
@@ -265,7 +264,7 @@ async fn twenty_concurrent_approvers_run_a_call_once() {
         assert_eq!(waited.len(), 1, "{round}: the first waits for the second: {answers:?}");
         waits_for(ONE_MORE, false, &id, waited[0]);
         for answer in answers.iter().filter(|answer| answer.status != 202) {
-            assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{answer:?}");
+            answer.has(200, "state", "succeeded");
         }
         let news = answers.iter().filter(|answer| answer.header("idempotent-replayed").is_none());
         assert_eq!(news.count(), 2);
@@ -344,7 +343,7 @@ async fn two_concurrent_approvals_and_a_rejection_have_consistent_responses() {
         if verdict == "approve" {
             paid += 1;
             assert_eq!(call["state"], "succeeded");
-            assert_eq!((no.status, no.code()), (409, "already_decided"));
+            no.failed_with(409, "already_decided");
             assert!(statuses == [202, 200] || statuses == [200, 202], "{statuses:?}");
         } else {
             assert_eq!((&call["state"], no.status), (&json!("rejected"), 200));

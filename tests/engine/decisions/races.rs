@@ -1,6 +1,6 @@
 //! Decisions that race each other and the deadline.
 
-use crate::support::{Embedded, Rows, call, postgres};
+use crate::support::{Embedded, JsonFields, Rows, call, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -76,13 +76,12 @@ async fn race(url: String, now: &str) {
         .all("SELECT tool_call_id, state, verdict, actor FROM tool_calls JOIN decisions USING (tool_call_id)")
         .await;
     assert_eq!(rows.len(), CALLS, "one decision each");
-    let rows: HashMap<&str, &Value> =
-        rows.iter().map(|row| (row["tool_call_id"].as_str().unwrap(), row)).collect();
+    let rows: HashMap<&str, &Value> = rows.iter().map(|row| (row.text("tool_call_id"), row)).collect();
     assert_eq!(rows.len(), CALLS);
     let mut fresh: HashMap<&str, u32> = HashMap::new();
     for (id, yes, answer) in &answers {
         let row = rows[id.as_str()];
-        let (state, verdict) = (row["state"].as_str().unwrap(), row["verdict"].as_str().unwrap());
+        let (state, verdict) = (row.text("state"), row.text("verdict"));
         let actor = if verdict == "expire" { "system:expiry" } else { "user:local" };
         assert_eq!(row["actor"], actor, "{row}");
         let (same, ends) = match verdict {
@@ -96,7 +95,7 @@ async fn race(url: String, now: &str) {
             *fresh.entry(id).or_default() += u32::from(answer.header("idempotent-replayed").is_none());
         } else {
             let code = if verdict == "expire" { "expired" } else { "already_decided" };
-            assert_eq!((answer.status, answer.code()), (409, code), "{:?}", answer.body);
+            assert_eq!(answer.failure(), (409, code), "{:?}", answer.body);
             assert_eq!(answer.body["error"]["details"]["decision"]["decision"], verdict);
             assert_eq!(answer.body["error"]["details"]["decision"]["by"], actor);
         }

@@ -1,6 +1,6 @@
 //! A model that repeats a call which a person has rejected: the rejection is the answer, and no person is asked again.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
@@ -29,8 +29,7 @@ async fn a_call_that_a_person_rejected_in_the_run_is_answered_with_that_rejectio
     app.scene.calls(&[pay("again", "10")]).calls(&[spelt]).answers("I leave it.");
     let turn = app.client.resume(&thread).await;
     assert_eq!((turn.pending(), turn.text().as_str()), (Vec::<String>::new(), "I leave it."), "{}", turn.raw);
-    let repeats: Vec<_> =
-        turn.all('9').iter().map(|call| call["toolCallId"].as_str().unwrap().to_owned()).collect();
+    let repeats: Vec<_> = turn.all('9').iter().map(|call| call.text("toolCallId").to_owned()).collect();
     let words = format!("{BEFORE} Reason: not this month");
     let [again, _] = &repeats[..] else { panic!("{}", turn.raw) };
     for repeat in &repeats {
@@ -44,7 +43,7 @@ async fn a_call_that_a_person_rejected_in_the_run_is_answered_with_that_rejectio
         let [called, blocked] = &events(&app, repeat).await[..] else { panic!() };
         assert_eq!((&called["type"], &blocked["type"]), (&json!("tool.called"), &json!("tool.blocked")));
         assert_eq!(blocked["actor"], "system:rejected");
-        let data = blocked["data"].as_str().unwrap();
+        let data = blocked.text("data");
         assert!(!data.contains("not this month"), "a person's words are in the decision alone: {data}");
         let data: Value = serde_json::from_str(data).unwrap();
         assert_eq!((&data["decision"], &data["rejected_before"]), (&json!("reject"), &json!(first)));

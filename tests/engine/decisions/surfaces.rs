@@ -3,7 +3,7 @@
 
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Answer, Client, Embedded, Socket, call, probes};
+use crate::support::{Answer, Client, Embedded, JsonFields, Socket, call, probes};
 use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ async fn stored_state(app: &Embedded, held: &Held) -> (String, bool) {
     let id = &held.call;
     let state = format!("SELECT state FROM tool_calls WHERE tool_call_id = '{id}'");
     let yes = format!("SELECT verdict FROM decisions WHERE tool_call_id = '{id}' AND verdict = 'approve'");
-    let state = app.rows.all(&state).await[0]["state"].as_str().unwrap().to_owned();
+    let state = app.rows.all(&state).await[0].text("state").to_owned();
     (state, !app.rows.all(&yes).await.is_empty())
 }
 

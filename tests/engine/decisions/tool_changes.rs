@@ -1,6 +1,6 @@
 //! Deploys while a call is pending: the tool is removed, or its schema changes.
 
-use crate::support::{ChangedPay, Embedded, probes};
+use crate::support::{ChangedPay, Embedded, JsonFields, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
 use serde_json::json;
@@ -13,7 +13,7 @@ async fn a_call_of_a_removed_tool_can_be_rejected_and_not_approved() {
     let (_, second) = app.held("pay", "2").await;
     let app = app.redeploy(ToolRegistry::new()).await;
     let answer = app.client.approve(&first).await;
-    assert_eq!((answer.status, answer.code()), (409, "tool_unavailable"));
+    answer.failed_with(409, "tool_unavailable");
     assert_eq!(app.client.call(&first).await["state"], "pending");
     assert_eq!(app.client.reject(&second).await.body["state"], "rejected");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -32,7 +32,7 @@ async fn b9_a_shown_hash_is_stale_once_the_schema_of_the_tool_changes() {
     let decide =
         |hash: &serde_json::Value| json!({ "toolCallId": short, "isValidated": true, "inputHash": hash });
     let stale = app.client.validate(&decide(&shown["input_hash"])).await;
-    assert_eq!((stale.status, stale.code()), (409, "stale"));
+    stale.failed_with(409, "stale");
     let now = app.client.call(&short).await;
     assert_eq!(now["input_hash"], stale.body["error"]["details"]["input_hash"]);
     assert_eq!(now["schema_hash"], shown["schema_hash"], "the schema it was asked for with");
@@ -43,7 +43,7 @@ async fn b9_a_shown_hash_is_stale_once_the_schema_of_the_tool_changes() {
     let hash = app.client.call(&long).await["input_hash"].clone();
     let yes = json!({ "toolCallId": long, "isValidated": true, "inputHash": hash });
     let unfit = app.client.validate(&yes).await;
-    assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
+    unfit.failed_with(422, "invalid_inputs");
     assert_eq!(app.client.call(&long).await["state"], "pending");
 }
 
@@ -57,7 +57,7 @@ async fn after_a_change_of_the_tool_no_route_takes_an_approval_that_names_no_has
     let app = app.redeploy(tools).await;
 
     let yes = json!({ "toolCallId": call, "isValidated": true });
-    let (run, session) = (shown["run_id"].as_str().unwrap(), shown["session_id"].as_str().unwrap());
+    let (run, session) = (shown.text("run_id"), shown.text("session_id"));
     let of_run = app.client.post(&format!("/runs/{run}/approve"), &json!({ "tool_call_id": call })).await;
     let edited = json!({ "toolCallId": call, "isValidated": true, "validatedInputs": { "note": "2" } });
     let in_session = format!("/sessions/{session}/approvals/{call}");
@@ -67,7 +67,7 @@ async fn after_a_change_of_the_tool_no_route_takes_an_approval_that_names_no_has
         of_run,
         app.client.post(&in_session, &json!({ "decision": "allow_once" })).await,
     ] {
-        assert_eq!((answer.status, answer.code()), (409, "stale"), "{}", answer.body);
+        answer.failed_with(409, "stale");
     }
     let all = app.client.post("/qa/validate_tools", &json!({ "decisions": [yes] })).await;
     assert_eq!(all.body["results"][0]["error"]["code"], "stale", "{}", all.body);

@@ -1,7 +1,7 @@
 //! Cancelling calls and runs: a call that has not started never runs, a running call is abandoned, and the
 //! record states it.
 
-use crate::support::{Client, Embedded, Rows, UNKNOWN, call, eventually, postgres};
+use crate::support::{Client, Embedded, JsonFields, Rows, UNKNOWN, call, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ async fn events_of(app: &Embedded, id: &str) -> Vec<String> {
          ORDER BY event_id"
     );
     let found = app.rows.all(&sql).await;
-    found.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    found.iter().map(|event| event.text("type").to_owned()).collect()
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_reads_that() 
     let again = cancel_call(&app.client, &id).await;
     assert_eq!((again.status, &again.body), (200, &expected));
     for late in [app.client.approve(&id).await, app.client.reject(&id).await] {
-        assert_eq!((late.status, late.code()), (409, "cancelled"));
+        late.failed_with(409, "cancelled");
         assert_eq!(late.body["error"]["details"]["decision"]["decision"], "cancel");
     }
     app.scene.answers("As you like.");
@@ -72,7 +72,7 @@ async fn a_call_that_is_approved_and_not_started_can_still_be_cancelled() {
     let (_, id) = app.held("pay", "10").await;
     app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
     let cancelled = cancel_call(&app.client, &id).await;
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+    cancelled.has(200, "state", "cancelled");
     let shown = app.client.call(&id).await;
     assert_eq!(
         (&shown["state"], &shown["validated"]),
@@ -81,7 +81,7 @@ async fn a_call_that_is_approved_and_not_started_can_still_be_cancelled() {
     );
     assert_eq!(shown["decision"]["decision"], "approve");
     let late = app.client.approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "cancelled"));
+    late.failed_with(409, "cancelled");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     assert_eq!(events_of(&app, &id).await.last().unwrap(), "tool.cancelled");
 }
@@ -97,12 +97,12 @@ async fn a_cancelled_running_call_is_abandoned_and_its_outcome_is_unknown() {
     let (decided, cancelled) = tokio::join!(app.client.approve(&id), cancel);
     let expected = json!({ "success": false, "tool_call_id": id, "state": "interrupted" });
     assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
-    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("interrupted")));
+    decided.has(200, "state", "interrupted");
     assert_eq!(decided.body["result"], UNKNOWN);
     app.scene.answers("I see.");
     assert_eq!(app.client.resume(&thread).await.text(), "I see.");
     let late = cancel_call(&app.client, &id).await;
-    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    late.failed_with(409, "already_decided");
     assert_eq!(late.body["error"]["details"]["state"], "interrupted");
     app.ledger.release.add_permits(1);
     let settled = app.client.becomes(&id, "succeeded").await;
@@ -115,14 +115,14 @@ async fn a_settled_call_cannot_be_cancelled_and_a_missing_call_is_not_found() {
     let (_, ran) = app.held("pay", "1").await;
     app.client.approve(&ran).await;
     let late = cancel_call(&app.client, &ran).await;
-    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    late.failed_with(409, "already_decided");
     assert_eq!(late.body["error"]["details"]["state"], "succeeded");
 
     let (_, overdue) = app.held("pay", "2").await;
     let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{overdue}'");
     assert_eq!(app.rows.change(&end).await, Ok(1));
     let late = cancel_call(&app.client, &overdue).await;
-    assert_eq!((late.status, late.code()), (409, "expired"));
+    late.failed_with(409, "expired");
     assert_eq!(app.client.call(&overdue).await["state"], "expired");
 
     let absent = cancel_call(&app.client, "01890000-0000-7000-8000-000000000000").await;
@@ -141,10 +141,10 @@ async fn a_cancelled_ungated_call_is_abandoned_and_the_turn_continues() {
     let cancel = async {
         app.ledger.wait_started().await;
         let calls = app.rows.all("SELECT tool_call_id FROM tool_calls").await;
-        cancel_call(&app.client, calls[0]["tool_call_id"].as_str().unwrap()).await
+        cancel_call(&app.client, calls[0].text("tool_call_id")).await
     };
     let (turn, cancelled) = tokio::join!(app.client.send_message(&thread, "dawdle"), cancel);
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    cancelled.has(200, "state", "interrupted");
     assert_eq!(turn.one('a')["result"], json!({ "error": UNKNOWN }));
     assert_eq!(turn.text(), "Never mind.");
 }
@@ -159,14 +159,14 @@ async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
     let cancel = async {
         let half = async || {
             let found = app.rows.all("SELECT run_id FROM runs WHERE status = 'running'").await;
-            found.first().map(|run| run["run_id"].as_str().unwrap().to_owned())
+            found.first().map(|run| run.text("run_id").to_owned())
         };
         let run = eventually("the turn runs", half).await;
         eventually("the model speaks", async || (gate.available_permits() == 0).then_some(())).await;
         (cancel_run(&app.client, &run).await, run)
     };
     let (turn, (cancelled, run)) = tokio::join!(app.client.send_message(&thread, "hi"), cancel);
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!(cancelled.body["pending"], json!([]));
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "Half an answer."), "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "other");
@@ -184,7 +184,7 @@ async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
     assert_eq!(app.client.resume(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
     assert_eq!(app.client.send_message(&thread, "and now?").await.text(), "New words.");
     let events = app.rows.all("SELECT type FROM events WHERE type LIKE 'run.%' ORDER BY event_id").await;
-    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event.text("type")).collect();
     assert_eq!(types, ["run.started", "run.cancelled", "run.started", "run.completed"]);
 }
 
@@ -203,7 +203,7 @@ async fn a_waiting_run_is_cancelled_with_its_calls() {
     app.commit_yes(&ids[2], IN_A_WHILE, "expires_at").await;
 
     let cancelled = cancel_run(&app.client, &run).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!(app.client.call(&ids[0]).await["state"], "succeeded", "what ran, ran");
     assert_eq!(app.client.approve(&ids[1]).await.code(), "cancelled");
     assert_eq!(app.client.approve(&ids[2]).await.code(), "cancelled");
@@ -220,14 +220,14 @@ async fn a_waiting_run_that_a_new_message_passed_can_be_cancelled() {
     app.scene.answers("Something else.");
     app.client.send_message(&thread, "and this?").await;
     let newer = app.hold_in(&thread, "pay", "11").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let cancelled = cancel_run(&app.client, &run).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!(app.client.call(&id).await["state"], "cancelled");
     assert_eq!(app.client.call(&newer).await["state"], "pending", "it is another run's");
     let runs = app.rows.all("SELECT run_id FROM runs WHERE status = 'completed'").await;
-    let late = cancel_run(&app.client, runs[0]["run_id"].as_str().unwrap()).await;
-    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    let late = cancel_run(&app.client, runs[0].text("run_id")).await;
+    late.failed_with(409, "run_not_waiting");
     assert_eq!(late.body["error"]["details"]["state"], "completed");
 }
 
@@ -240,10 +240,10 @@ async fn a_turn_cancelled_while_a_tool_runs_lets_the_tool_settle_and_holds_no_ca
     let cancel = async {
         app.ledger.wait_started().await;
         let runs = app.rows.all("SELECT run_id FROM runs").await;
-        cancel_run(&app.client, runs[0]["run_id"].as_str().unwrap()).await
+        cancel_run(&app.client, runs[0].text("run_id")).await
     };
     let (turn, cancelled) = tokio::join!(app.client.send_message(&thread, "both"), cancel);
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "other");
     assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND held").await, 1);
@@ -294,7 +294,7 @@ async fn on_postgres_a_turn_that_ends_before_its_process_sees_the_cancel_request
     let cancel = async {
         let found = async || runs.rows.all("SELECT run_id FROM runs WHERE status = 'running'").await.pop();
         let run = eventually("the turn runs", found).await;
-        cancel_run(&other.client, run["run_id"].as_str().unwrap()).await
+        cancel_run(&other.client, run.text("run_id")).await
     };
     let go = async {
         let wish = async || (runs.rows.count("runs WHERE cancel_requested_at > 0").await == 1).then_some(());
@@ -302,7 +302,7 @@ async fn on_postgres_a_turn_that_ends_before_its_process_sees_the_cancel_request
         gate.add_permits(2);
     };
     let (turn, late, ()) = tokio::join!(runs.client.send_message(&thread, "hi"), cancel, go);
-    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    late.failed_with(409, "run_not_waiting");
     assert_eq!(late.body["error"]["details"]["state"], "completed");
     assert_eq!((turn.text().as_str(), turn.codes().as_str()), ("All is said.", "f0ed"));
 }
@@ -322,10 +322,10 @@ async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquire
         app.rows.change("COMMIT").await.unwrap();
     };
     let (cancelled, ()) = tokio::join!(cancel_call(&app.client, &id), meanwhile);
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+    cancelled.has(200, "state", "cancelled");
 
     let (_, id) = app.held("pay", "11").await;
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let turn = format!(
         "UPDATE runs SET status = 'running', owner = 'x', lease_until = {FAR} WHERE run_id = '{run}'"
     );
@@ -339,7 +339,7 @@ async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquire
         app.rows.change(&ends).await.unwrap();
     };
     let (cancelled, ()) = tokio::join!(cancel_run(&app.client, &run), meanwhile);
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!(app.client.call(&id).await["state"], "cancelled");
 }
 
@@ -366,15 +366,15 @@ async fn a_failed_run_with_a_held_call_can_be_cancelled() {
         let failed = async || app.rows.all("SELECT run_id FROM runs WHERE status = 'failed'").await.pop();
         let failed = eventually("the turn is closed", failed).await;
         app.ledger.release.add_permits(1);
-        failed["run_id"].as_str().unwrap().to_owned()
+        failed.text("run_id").to_owned()
     };
     let (_, run) = tokio::join!(app.client.send_message(&thread, "both"), broken);
     let failed = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("interrupted")));
-    let [held] = &failed["pending"].as_array().unwrap()[..] else { panic!("{failed}") };
+    let [held] = &failed.list("pending")[..] else { panic!("{failed}") };
 
     let cancelled = cancel_run(&app.client, &run).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!((&cancelled.body["pending"], cancelled.body.get("error")), (&json!([]), None));
     assert_eq!(app.client.approve(held.as_str().unwrap()).await.code(), "cancelled");
     app.client.resume(&thread).await.assert_states_only();
@@ -407,7 +407,7 @@ async fn of_a_concurrent_approval_and_cancel_one_wins_for_each_call() {
     let answers = join_all(both).await;
     let mut ran = 0;
     for (id, (approved, cancelled)) in ids.iter().zip(&answers) {
-        let state = app.client.call(id).await["state"].as_str().unwrap().to_owned();
+        let state = app.client.call(id).await.text("state").to_owned();
         let reported = (approved.status, cancelled.status, state.as_str());
         match reported {
             // The cancel came first, or between the approval and the claim.

@@ -3,7 +3,7 @@
 //! `client_disconnects` covers clients that disconnect.
 
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Deployment, Embedded, Process, Rows, UNKNOWN, call, eventually};
+use crate::support::{Client, Deployment, Embedded, JsonFields, Process, Rows, UNKNOWN, call, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn both_calls() -> [ModelEvent; EVENTS] {
 
 async fn running(app: &Embedded) -> String {
     let found = async || app.rows.all("SELECT run_id FROM runs WHERE status = 'running'").await.pop();
-    eventually("the turn runs", found).await["run_id"].as_str().unwrap().to_owned()
+    eventually("the turn runs", found).await.text("run_id").to_owned()
 }
 
 async fn cancel(client: &Client, run: &str) -> crate::support::Answer {
@@ -52,7 +52,7 @@ async fn no_call_is_left(app: &Embedded, thread: &str) {
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     for format in ["", "?format=v4", "?format=ui-v5", "?format=ui-v6"] {
         let shown = app.client.get(&format!("/threads/{thread}/messages{format}")).await.body;
-        let answer = shown["results"].as_array().unwrap().last().unwrap().to_string();
+        let answer = shown.list("results").last().unwrap().to_string();
         assert!(answer.contains("I will.") && !answer.contains("pay"), "{format}: {answer}");
     }
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
@@ -77,7 +77,7 @@ async fn a_turn_cancelled_while_it_streams_arguments_leaves_no_call() {
         cancel(&app.client, &run).await
     };
     let (turn, stopped) = tokio::join!(app.client.send_message(&thread, "pay"), stop);
-    assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
+    stopped.has(200, "status", "cancelled");
     assert_eq!(turn.codes(), "f0bcbcd", "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "other");
     no_call_is_left(&app, &thread).await;
@@ -156,7 +156,7 @@ async fn a_turn_cancelled_between_the_hold_and_the_end_of_its_stream_cancels_the
         let calls = app.rows.all("SELECT tool_call_id, state FROM tool_calls WHERE held").await;
         let [shown] = &calls[..] else { panic!("{dialect}: {calls:?}") };
         assert_eq!(shown["state"], "pending", "{dialect}: the hold is emitted after its commit");
-        let id = shown["tool_call_id"].as_str().unwrap();
+        let id = shown.text("tool_call_id");
         let stopped = cancel(&app.client, &running(&app).await).await;
         assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")), "{dialect}");
         assert_eq!(stopped.body["pending"], json!([]), "{dialect}");
@@ -164,7 +164,7 @@ async fn a_turn_cancelled_between_the_hold_and_the_end_of_its_stream_cancels_the
 
         assert_eq!(app.client.call(id).await["state"], "cancelled", "{dialect}: it is not missing");
         let late = app.client.approve(id).await;
-        assert_eq!((late.status, late.code()), (409, "cancelled"), "{dialect}");
+        assert_eq!(late.failure(), (409, "cancelled"), "{dialect}");
         let again = app.client.resume(&thread).await;
         again.assert_states_only();
         assert!(again.raw.contains("cancelled"), "{dialect}: {}", again.raw);
@@ -191,7 +191,7 @@ async fn next_server(deployment: &Deployment, rows: &Rows) -> Process {
 async fn the_pending_one(client: &Client, rows: &Rows, thread: &str) -> String {
     let pending = rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending'").await;
     let [pending] = &pending[..] else { panic!("{pending:?}") };
-    let id = pending["tool_call_id"].as_str().unwrap();
+    let id = pending.text("tool_call_id");
     let again = client.resume(thread).await;
     assert_eq!(again.pending(), [id], "{}", again.raw);
     assert_eq!(again.all('f').len(), 0, "no model is asked: {}", again.raw);
@@ -284,8 +284,7 @@ async fn k6_after_a_kill_between_commit_and_annotation_the_card_exists_and_the_r
     deployment.release();
     let id = the_pending_one(&server.client, &rows, &thread).await;
     let answer = server.client.messages(&thread).await.pop().unwrap();
-    let ran =
-        answer["parts"].as_array().unwrap().iter().find(|part| part["tool_call"]["tool_name"] == "sync");
+    let ran = answer.list("parts").iter().find(|part| part["tool_call"]["tool_name"] == "sync");
     let ran = &ran.unwrap()["tool_call"];
     assert_eq!((&ran["state"], &ran["result"]), (&json!("interrupted"), &json!(UNKNOWN)));
     assert_continues(&deployment, &server.client, &thread, &id, &["sync 10"]).await;

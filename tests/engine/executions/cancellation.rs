@@ -1,7 +1,9 @@
 //! Cancelling reaches the tool: the tool is signalled to stop and has a grace period, and its return value
 //! settles the call, however late.
 
-use crate::support::{Answer, Embedded, Ledger, Probe, Socket, call, eventually, postgres, probes};
+use crate::support::{
+    Answer, Embedded, JsonFields, Ledger, Probe, Socket, call, eventually, postgres, probes,
+};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
@@ -98,7 +100,7 @@ async fn cancelling_a_run_or_session_and_deleting_a_thread_stop_the_running_tool
     let app = with_cancellable_tools(|_| {}).await;
     for way in ["run", "session", "thread"] {
         let (thread, id) = app.held("heed", "not").await;
-        let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+        let run = app.client.run_of(&id).await;
         let cancel = async {
             match way {
                 "run" => app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await,
@@ -126,10 +128,10 @@ async fn cancelling_a_turn_stops_its_running_tools() {
     let cancel = async {
         app.ledger.wait_started().await;
         let runs = app.rows.all("SELECT run_id FROM runs").await;
-        app.client.post(&format!("/runs/{}/cancel", runs[0]["run_id"].as_str().unwrap()), &Value::Null).await
+        app.client.post(&format!("/runs/{}/cancel", runs[0].text("run_id")), &Value::Null).await
     };
     let (_, cancelled) = soon(async { tokio::join!(app.client.send_message(&thread, "go"), cancel) }).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     stopped(&app, "heed_at_once").await;
     let settled = async || (app.rows.count("tool_calls WHERE state = 'failed'").await == 1).then_some(());
     eventually("the call is settled", settled).await;
@@ -140,7 +142,7 @@ async fn a_tool_that_times_out_is_signalled_to_stop() {
     let app = with_cancellable_tools(|config| config.tools.timeout = Duration::from_millis(50)).await;
     let (_, id) = app.held("heed", "done").await;
     let decided = soon(app.client.approve(&id)).await;
-    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")), "{:?}", decided.body);
+    decided.has(200, "state", "succeeded");
 }
 
 #[tokio::test]
@@ -183,7 +185,7 @@ async fn a_tool_that_ignores_the_signal_is_abandoned_after_the_grace_and_settles
     let path = format!("/tool_calls/{id}/cancel");
     let cancel = app.client.post(&path, &Value::Null);
     let (decided, cancelled) = Box::pin(approved_and(&app, &id, cancel)).await;
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    cancelled.has(200, "state", "interrupted");
     assert_eq!(decided.body["state"], "interrupted");
     app.scene.answers("I see.");
     assert_eq!(app.client.resume(&thread).await.text(), "I see.");
@@ -215,7 +217,7 @@ async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
     let path = format!("/tool_calls/{id}/cancel");
     let cancel = other.client.post(&path, &Value::Null);
     let (_, cancelled) = Box::pin(approved_and(&runs, &id, cancel)).await;
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("succeeded")));
+    cancelled.has(200, "state", "succeeded");
 }
 
 /// Deletes the thread once its call is approved.

@@ -1,7 +1,9 @@
 //! An idempotent tool is retried after a crash cut it off: with the same key, at most three attempts in all,
 //! and never after a cancel request.
 
-use crate::support::{Deployment, Embedded, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter};
+use crate::support::{
+    Deployment, Embedded, JsonFields, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter,
+};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -27,8 +29,8 @@ async fn in_mid_restock(deployment: &Deployment, settings: &[(&str, &str)]) -> (
 async fn events_of(deployment: &Deployment, id: &str) -> Vec<(String, Value)> {
     let sql = format!("SELECT type, data FROM events WHERE tool_call_id = '{id}' ORDER BY at, event_id");
     let rows = deployment.rows().await.all(&sql).await;
-    let data = |row: &Value| serde_json::from_str(row["data"].as_str().unwrap()).unwrap();
-    rows.iter().map(|row| (row["type"].as_str().unwrap().to_owned(), data(row))).collect()
+    let data = |row: &Value| serde_json::from_str(row.text("data")).unwrap();
+    rows.iter().map(|row| (row.text("type").to_owned(), data(row))).collect()
 }
 
 #[tokio::test]
@@ -220,7 +222,7 @@ async fn in_mid_tidy(app: &Embedded) -> (String, String) {
     drop(app.client.begin(&thread, &json!({ "content": "tidy up" })).await);
     app.ledger.wait_started().await;
     let found = app.rows.all("SELECT tool_call_id FROM tool_calls").await;
-    (thread, found[0]["tool_call_id"].as_str().unwrap().to_owned())
+    (thread, found[0].text("tool_call_id").to_owned())
 }
 
 /// The lease of the eager server, whose sweeper begins an approved call once the decision is older than this
@@ -474,7 +476,7 @@ async fn a_call_that_times_out_is_not_retried() {
     .await;
     let (_, id) = app.held("restock", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("interrupted")));
+    answer.has(200, "state", "interrupted");
     assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
 }
 

@@ -1,6 +1,6 @@
 //! Repairs of arguments (`tools.repair`): what a person decides and what runs is repaired, and the model reads its own words.
 
-use crate::support::{Embedded, Ledger, Turn, call};
+use crate::support::{Embedded, JsonFields, Ledger, Turn, call};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::Config;
@@ -116,9 +116,9 @@ async fn without_the_switch_a_call_that_does_not_fit_is_invalid() {
     let thread = server.client.thread().await;
     server.scene.calls(&[call("p", "send", &written())]).answers("I cannot.");
     let turn = server.client.send_message(&thread, "tell them").await;
-    let id = turn.one('9')["toolCallId"].as_str().unwrap();
+    let id = turn.one('9').text("toolCallId");
     let card = server.client.call(id).await;
     assert_eq!(json!([card["state"], card.get("model_input")]), json!(["invalid", null]));
-    assert!(card["result"].as_str().unwrap().contains("/to"), "{card}");
+    assert!(card.text("result").contains("/to"), "{card}");
     assert_eq!(ledger.lines(), Vec::<String>::new());
 }

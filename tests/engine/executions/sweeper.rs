@@ -1,6 +1,6 @@
 //! The sweeper moves overdue rows on without a request.
 
-use crate::support::{Embedded, Rows, UNKNOWN, call, eventually, postgres};
+use crate::support::{Embedded, JsonFields, Rows, UNKNOWN, call, eventually, postgres};
 use holdpoint::llm::ModelEvent;
 use serde_json::json;
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn an_undecided_call_expires_by_itself_and_the_model_reads_that() {
         (&json!("system:expiry"), &json!("sweeper"))
     );
     let late = app.client.approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "expired"));
+    late.failed_with(409, "expired");
     app.scene.answers("Too late.");
     let reported = app.client.resume(&thread).await;
     assert_eq!(*reported.one('8'), json!([{ "toolCallId": id, "validated": "expired" }]));
@@ -89,7 +89,7 @@ async fn an_approved_call_not_started_in_time_fails_without_running() {
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, LONG_AGO, LONG_AGO).await;
     let again = app.client.approve(&id).await;
-    assert_eq!((again.status, &again.body["state"]), (200, &json!("failed")));
+    again.has(200, "state", "failed");
     let call = app.client.becomes(&id, "failed").await;
     assert_eq!(call["validated"], true);
     assert_eq!(call["result"], "Approved by a person, but not begun in time. The tool did not run.");
@@ -166,7 +166,7 @@ async fn on_postgres_an_execution_renewed_while_the_sweeper_waits_for_the_thread
     let (_, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
     app.ledger.wait_started().await;
-    let thread = app.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
+    let thread = app.client.call(&id).await.text("thread_id").to_owned();
     let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
     assert!(app.rows.change(&lock).await.is_ok());
     let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO}");

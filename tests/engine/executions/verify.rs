@@ -1,7 +1,9 @@
 //! Verification: the server asks the tool for the outcome of an interrupted call until the tool knows it, and
 //! reports it as a late outcome.
 
-use crate::support::{Deployment, Embedded, Ledger, Question, Report, Service, UNKNOWN, eventually};
+use crate::support::{
+    Deployment, Embedded, JsonFields, Ledger, Question, Report, Service, UNKNOWN, eventually,
+};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -274,8 +276,7 @@ async fn after_a_kill_between_effect_and_saved_result_the_tool_verifies_the_outc
     assert_eq!(servers[0].client.resume(&thread).await.text(), format!("{{\"delivered\":\"{line}\"}}"));
     assert_eq!(deployment.ledger(), [line, done]);
     let stored = rows.all("SELECT type, actor FROM events ORDER BY at, event_id").await;
-    let of_calls: Vec<_> =
-        stored.iter().filter(|row| row["type"].as_str().unwrap().starts_with("tool.")).collect();
+    let of_calls: Vec<_> = stored.iter().filter(|row| row.text("type").starts_with("tool.")).collect();
     let sweeper = |kind| json!({ "type": kind, "actor": "system:sweeper" });
     assert_eq!(of_calls[4..], [&sweeper("tool.interrupted"), &sweeper("tool.succeeded")]);
 }

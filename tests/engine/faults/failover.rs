@@ -1,6 +1,6 @@
 //! A primary that dies while calls are decided, and its synchronous standby.
 
-use crate::support::{Client, Embedded, Failover, Rows, call, eventually};
+use crate::support::{Client, Embedded, Failover, JsonFields, Rows, call, eventually};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::{Value, json};
@@ -137,8 +137,7 @@ async fn on_postgres_no_acknowledged_decision_is_lost_and_nothing_runs_twice_whe
         .all("SELECT tool_call_id, state, verdict FROM tool_calls LEFT JOIN decisions USING (tool_call_id)")
         .await;
     assert_eq!(stored.len(), THREADS * CALLS + undecided.len(), "at most one decision each");
-    let stored: HashMap<&str, &Value> =
-        stored.iter().map(|row| (row["tool_call_id"].as_str().unwrap(), row)).collect();
+    let stored: HashMap<&str, &Value> = stored.iter().map(|row| (row.text("tool_call_id"), row)).collect();
     let effects: Vec<_> = apps.iter().flat_map(|app| app.ledger.lines()).collect();
     let ran = |call: &Held| {
         effects.iter().filter(|line| line.split_once(' ').is_some_and(|(_, note)| note == call.note)).count()
@@ -146,7 +145,7 @@ async fn on_postgres_no_acknowledged_decision_is_lost_and_nothing_runs_twice_whe
     for Decided { call, .. } in decided {
         let (row, ran) = (stored[call.id.as_str()], ran(call));
         assert_eq!(row["verdict"], if call.yes { "approve" } else { "reject" }, "{row}");
-        match row["state"].as_str().unwrap() {
+        match row.text("state") {
             "succeeded" if call.yes => assert_eq!(ran, 1, "{row}"),
             "interrupted" if call.yes => assert!(ran <= 1, "{row} ran {ran} times"),
             "rejected" if !call.yes => assert_eq!(ran, 0, "{row}"),

@@ -379,7 +379,7 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
 
 /// Asserts a 503 with `retry-after`: the outcome is unknown, and a retry is safe.
 fn assert_unavailable(answer: &Answer) {
-    assert_eq!((answer.status, answer.code()), (503, "unavailable"), "{:?}", answer.body);
+    answer.failed_with(503, "unavailable");
     assert!(answer.header("retry-after").is_some(), "the answer has retry-after");
 }
 

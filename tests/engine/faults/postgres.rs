@@ -85,7 +85,7 @@ async fn a_decision_loses_its_session(lose: impl AsyncFnOnce(&Proxy, &Rows)) {
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let again = app.client.approve(&id).await;
-    assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
+    again.has(200, "state", "succeeded");
     assert_eq!(again.header("idempotent-replayed"), None);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
@@ -125,7 +125,7 @@ async fn a_decision_finds_a_transaction_left_open(begin: &'static str) {
     assert!(rows.count(&left_open).await >= 2);
 
     let approved = app.client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     // Cutting the connections discards everything that is not committed.
     proxy.cut();
     let stored = "SELECT state, (SELECT count(*) FROM decisions) AS decisions FROM tool_calls";
@@ -167,7 +167,7 @@ async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succe
         eventually("the connection is silent", async || proxy.has_struck().then_some(())).await;
         let (read, approved) = tokio::join!(app.client.get("/threads"), app.client.approve(&id));
         assert_unavailable(&read);
-        assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{approved:?}");
+        approved.has(200, "state", "succeeded");
         assert_eq!(app.client.get("/healthz").await.status, 200);
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), meanwhile);

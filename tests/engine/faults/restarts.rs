@@ -48,7 +48,7 @@ async fn a_call_whose_decision_a_kill_prevented_is_pending_and_the_next_approval
     assert_eq!(server.client.call(&id).await["state"], "pending");
     assert_eq!(rows.count("decisions").await, 0);
     let approved = server.client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     assert_eq!(approved.header("idempotent-replayed"), None);
     assert_eq!(server.client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
     assert_eq!(deployment.ledger(), RAN);

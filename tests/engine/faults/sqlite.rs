@@ -70,7 +70,7 @@ async fn on_sqlite_with_a_full_disk_a_decision_is_refused_and_reads_are_answered
 
     full.clear();
     let approved = client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     assert_eq!(approved.header("idempotent-replayed"), None, "nothing was decided before");
     assert_eq!(client.resume(&thread).await.text(), "{\"transferred\":\"10\"}");
     assert_eq!(deployment.ledger(), RAN);
@@ -160,7 +160,7 @@ async fn on_sqlite_with_a_full_disk_a_step_holds_nothing_and_its_thread_resumes_
     let again = client.resume(&thread).await;
     let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
     let approved = client.approve(id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     assert_eq!(deployment.ledger()[2..], RAN);
 }
 
@@ -180,7 +180,7 @@ async fn on_sqlite_a_decision_waits_for_another_writer_and_is_refused_if_it_take
     assert!(timeout(Duration::from_millis(500), &mut decision).await.is_err(), "it waits");
     app.rows.change("ROLLBACK").await.unwrap();
     let approved = decision.await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     assert_eq!(approved.header("idempotent-replayed"), None);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }

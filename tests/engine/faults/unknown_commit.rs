@@ -3,7 +3,7 @@
 
 use super::{assert_unavailable, question};
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Commit, Embedded, Proxy, Rows, UNKNOWN, call, eventually, postgres};
+use crate::support::{Commit, Embedded, JsonFields, Proxy, Rows, UNKNOWN, call, eventually, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -64,8 +64,7 @@ impl Deployment {
              WHERE type LIKE '{of}.%' AND type <> 'tool.decision_refused' GROUP BY type ORDER BY min(event_id)"
         );
         let events = self.rows.all(&sql).await;
-        let event =
-            |event: &Value| (event["type"].as_str().unwrap().to_owned(), event["times"].as_i64().unwrap());
+        let event = |event: &Value| (event.text("type").to_owned(), event["times"].as_i64().unwrap());
         events.iter().map(event).collect()
     }
 
@@ -99,7 +98,7 @@ async fn a_decision_is_asked_again(commit: Commit) {
         assert_eq!(app.client.reject(&id).await.code(), "already_decided");
     }
     let again = app.client.approve(&id).await;
-    assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
+    again.has(200, "state", "succeeded");
     assert_eq!(again.header("idempotent-replayed"), made.then_some("true"));
     assert_eq!(deployment.rows.count("decisions").await, 1);
     assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN));
@@ -145,7 +144,7 @@ async fn a_claim_is_looked_up(commit: Commit, alone: bool) {
         app.client.approve(&id).await
     };
     deployment.assert_struck();
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     assert_eq!(
         deployment.rows.all("SELECT exec_attempt FROM tool_calls").await,
         [json!({ "exec_attempt": 1 })]
@@ -189,7 +188,7 @@ async fn on_postgres_an_approval_whose_commit_is_lost_with_its_claim_is_made_by_
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
     let again = app.client.approve(&id).await;
-    assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
+    again.has(200, "state", "succeeded");
     assert_eq!(again.header("idempotent-replayed"), None, "nothing was decided before");
     assert_eq!(deployment.events("tool").await, once(&DECIDED_AND_RUN));
     app.scene.answers("Paid.");
@@ -210,13 +209,8 @@ async fn on_postgres_a_call_cancelled_while_its_claim_is_in_doubt_does_not_run()
     };
     let (approved, cancelled) = tokio::join!(app.client.approve(&id), cancel);
     deployment.assert_struck();
-    assert_eq!(
-        (approved.status, &approved.body["state"]),
-        (200, &json!("interrupted")),
-        "{:?}",
-        approved.body
-    );
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    approved.has(200, "state", "interrupted");
+    cancelled.has(200, "state", "interrupted");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
@@ -235,7 +229,7 @@ async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_cl
     deployment.unclaimed(&id).await;
     deployment.proxy.strike("tool.started", Commit::Lost);
     let approved = app.client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")), "{:?}", approved.body);
+    approved.has(202, "state", "executing");
     eventually("the claim is struck", async || deployment.proxy.has_struck().then_some(())).await;
     assert_eq!(deployment.state(&id).await, "approved");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -305,9 +299,9 @@ async fn on_postgres_an_outcome_whose_commit_with_the_resumed_run_is_in_doubt_is
 /// The ids of the calls that a reloaded thread shows as pending.
 async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
     let messages = app.client.messages(thread).await;
-    let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap());
+    let parts = messages.iter().flat_map(|message| message.list("parts"));
     let pending = parts.filter(|part| part["tool_call"]["state"] == "pending");
-    pending.map(|part| part["tool_call"]["tool_call_id"].as_str().unwrap().to_owned()).collect()
+    pending.map(|part| part["tool_call"].text("tool_call_id").to_owned()).collect()
 }
 
 #[tokio::test]

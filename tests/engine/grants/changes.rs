@@ -1,7 +1,7 @@
 //! Changes after a grant: the tool, the policy, the session.
 
 use super::{child, granted, grants, made, remember, state_of};
-use crate::support::{ChangedPay, Deployment, Embedded, eventually, probes};
+use crate::support::{ChangedPay, Deployment, Embedded, JsonFields, eventually, probes};
 use holdpoint::config::{ApprovalRule, RuleCondition, RuleEffect};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -22,12 +22,12 @@ async fn a_tool_whose_schema_changed_needs_a_new_approval() {
     let yes = json!({ "toolCallId": old, "isValidated": true, "remember": "session", "inputHash": shown });
     assert_eq!(app.client.validate(&yes).await.body["state"], "succeeded");
     let of_old = app.client.call(&old).await;
-    let session = of_old["session_id"].as_str().unwrap();
+    let session = of_old.text("session_id");
     assert_eq!(grants(&app.client, session).await[0]["schema_hash"], of_old["schema_hash"]);
     assert_eq!(made(&app, session, "pay", "3").await["state"], "pending");
     let tools = probes(&app.ledger);
     let app = app.redeploy(tools).await;
-    let waits = waits["tool_call_id"].as_str().unwrap();
+    let waits = waits.text("tool_call_id");
     assert_eq!(app.client.call(waits).await["state"], "pending", "a deploy approves nothing");
     assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded", "the tool is what it was");
     // A grant approves only pending calls of the tool version that it covers.
@@ -99,11 +99,11 @@ async fn deleting_the_root_thread_revokes_the_grants_of_the_session() {
     assert_eq!(rows, [json!({ "revoked_by": "user:local" })], "the revoked grant stays on record");
     assert_eq!(app.client.get(&format!("/sessions/{root}/grants")).await.status, 404);
     // A new grant in this session could not be revoked any more.
-    let refused = remember(&app.client, requested["tool_call_id"].as_str().unwrap()).await;
-    assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
+    let refused = remember(&app.client, requested.text("tool_call_id")).await;
+    refused.failed_with(422, "not_remembered");
     let expected = "remember: expected a session whose root thread is not deleted";
     assert_eq!(refused.message(), expected);
-    assert_eq!(app.client.call(requested["tool_call_id"].as_str().unwrap()).await["state"], "pending");
+    assert_eq!(app.client.call(requested.text("tool_call_id")).await["state"], "pending");
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
         let turn = app.client.begin(&thread, &json!({ "content": note })).await;
         app.ledger.wait_started().await;
         let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;
-        let id = found[0]["tool_call_id"].as_str().unwrap().to_owned();
+        let id = found[0].text("tool_call_id").to_owned();
         if revoked {
             let grant = grants(&app.client, &thread).await.remove(0);
             assert_eq!(super::revoke(&app.client, &thread, &grant).await, 204);

@@ -1,7 +1,7 @@
 //! Repeated and concurrent approvals leave one grant, and every call runs once.
 
 use super::{child, granted, grants, made, remember};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -50,10 +50,7 @@ async fn concurrent_approvals_in_many_threads_create_one_grant_and_run_each_call
     }
     let mut ran = Vec::new();
     for id in &ids {
-        ran.push(format!(
-            "pay {}",
-            app.client.becomes(id, "succeeded").await["input"]["note"].as_str().unwrap()
-        ));
+        ran.push(format!("pay {}", app.client.becomes(id, "succeeded").await["input"].text("note")));
     }
     let mut lines = app.ledger.lines();
     lines.sort();
@@ -77,7 +74,7 @@ async fn a_concurrent_reject_and_session_grant_leave_each_call_with_one_decision
             remember(&app.client, &ids[0]),
             join_all(ids[1..].iter().map(|id| app.client.reject(id)))
         );
-        assert_eq!(yes.status, 200, "{:?}", yes.body);
+        yes.has_status(200);
         for (id, no) in ids[1..].iter().zip(noes) {
             let (state, times) = match no.status {
                 200 => ("rejected", 0),
@@ -85,7 +82,7 @@ async fn a_concurrent_reject_and_session_grant_leave_each_call_with_one_decision
                 other => panic!("{other}: {:?}", no.body),
             };
             let call = app.client.becomes(id, state).await;
-            let line = format!("pay {}", call["input"]["note"].as_str().unwrap());
+            let line = format!("pay {}", call["input"].text("note"));
             assert_eq!(app.ledger.lines().iter().filter(|ran| **ran == line).count(), times, "{line}");
         }
     }
@@ -102,7 +99,7 @@ async fn the_list_of_grants_is_paginated() {
     let path = format!("/sessions/{thread}/grants");
     let first = app.client.get(&format!("{path}?page_size=1")).await.body;
     assert_eq!((&first["results"][0]["tool_name"], &first["has_more"]), (&json!("mumble"), &json!(true)));
-    let cursor = first["next_cursor"].as_str().unwrap();
+    let cursor = first.text("next_cursor");
     let second = app.client.get(&format!("{path}?page_size=1&cursor={cursor}")).await.body;
     assert_eq!((&second["results"][0]["tool_name"], &second["has_more"]), (&json!("pay"), &json!(false)));
     for (query, named) in [("cursor=x", "cursor"), ("page_size=0", "page_size")] {

@@ -1,7 +1,7 @@
 //! The inputs that a grant covers.
 
 use super::{granted, grants, made, revoke};
-use crate::support::{Embedded, probes};
+use crate::support::{Embedded, JsonFields, probes};
 use holdpoint::config::{Config, RememberInputs};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ async fn a_grant_for_any_inputs_is_ignored_once_inputs_must_be_equal() {
     let app = app.redeploy_with(tools, equal).await;
     let again = made(&app, &thread, "pay", "1").await;
     assert_eq!(again["state"], "pending");
-    granted(&app.client, again["tool_call_id"].as_str().unwrap()).await;
+    granted(&app.client, again.text("tool_call_id")).await;
     let tools = probes(&app.ledger);
     let app = app.redeploy(tools).await;
     let all = grants(&app.client, &thread).await;

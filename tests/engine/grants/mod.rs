@@ -8,7 +8,7 @@ mod processes;
 mod revoked;
 mod rights;
 
-use crate::support::{Answer, Client, Embedded, call};
+use crate::support::{Answer, Client, Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// Approves a call and asks the server to remember the approval for the session.
@@ -19,7 +19,7 @@ async fn remember(client: &Client, call: &str) -> Answer {
 /// Approves a call for the session. The server accepts the grant and runs the call.
 async fn granted(client: &Client, call: &str) {
     let answer = remember(client, call).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+    answer.has(200, "state", "succeeded");
 }
 
 /// Has the model make a call in this thread, and returns the call.
@@ -27,25 +27,25 @@ async fn made(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
     app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).answers("I see.");
     let turn = app.client.send_message(thread, &format!("please {tool} {note}")).await;
     app.scene.forget();
-    app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+    app.client.call(turn.all('9')[0].text("toolCallId")).await
 }
 
 /// Creates a child thread in the same session.
 async fn child(client: &Client, parent: &str) -> String {
     let made = client.post("/threads", &json!({ "parent_id": parent })).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    made.body["thread_id"].as_str().unwrap().to_owned()
+    made.has_status(201);
+    made.body.text("thread_id").to_owned()
 }
 
 /// The grants of a session, as this client sees them.
 async fn grants(client: &Client, session: &str) -> Vec<Value> {
     let found = client.get(&format!("/sessions/{session}/grants")).await;
-    assert_eq!(found.status, 200, "{:?}", found.body);
-    found.body["results"].as_array().unwrap().clone()
+    found.has_status(200);
+    found.body.list("results").clone()
 }
 
 async fn revoke(client: &Client, session: &str, grant: &Value) -> u16 {
-    let grant = grant["grant_id"].as_str().unwrap();
+    let grant = grant.text("grant_id");
     client.delete(&format!("/sessions/{session}/grants/{grant}")).await.status
 }
 
@@ -58,7 +58,7 @@ fn state_of(call: &Value) -> [&Value; 3] {
 async fn events_of(app: &Embedded, call: &str, event: &str) -> Vec<Value> {
     let sql = format!("SELECT data FROM events WHERE tool_call_id = '{call}' AND type = '{event}'");
     let rows = app.rows.all(&sql).await;
-    rows.iter().map(|row| serde_json::from_str(row["data"].as_str().unwrap()).unwrap()).collect()
+    rows.iter().map(|row| serde_json::from_str(row.text("data")).unwrap()).collect()
 }
 
 #[tokio::test]
@@ -77,11 +77,11 @@ async fn a_grant_covers_the_whole_session_and_every_use_names_it() {
     assert_eq!(grant, &expected);
     assert_eq!(events_of(&app, &first, "tool.approved").await[0]["grant_id"], grant["grant_id"]);
 
-    let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
+    let source = json!(format!("remembered:{}", grant.text("grant_id")));
     let again = made(&app, &thread, "pay", "2").await;
     assert_eq!(state_of(&again), [&json!("succeeded"), &json!("system:policy"), &source]);
     assert_eq!((&again["held"], &again["decision"]["surface"]), (&json!(false), &json!("policy")));
-    let used = again["tool_call_id"].as_str().unwrap();
+    let used = again.text("tool_call_id");
     assert_eq!(events_of(&app, used, "tool.started").await[0]["source"], source);
     let below = made(&app, &child(&app.client, &thread).await, "pay", "3").await;
     assert_eq!(state_of(&below), [&json!("succeeded"), &json!("system:policy"), &source]);
@@ -125,7 +125,7 @@ async fn a_grant_approves_the_pending_calls_of_the_session() {
 
     granted(&app.client, &ids[0]).await;
     let grant = grants(&app.client, &thread).await.remove(0);
-    let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
+    let source = json!(format!("remembered:{}", grant.text("grant_id")));
     for freed in [&ids[1], &ids[2], &in_child] {
         let call = app.client.becomes(freed, "succeeded").await;
         assert_eq!(state_of(&call), [&json!("succeeded"), &json!("user:local"), &source]);
@@ -141,7 +141,7 @@ async fn a_grant_approves_the_pending_calls_of_the_session() {
 
     // A later decision about one of these calls gets its current state.
     let refused = app.client.reject(&ids[1]).await;
-    assert_eq!((refused.status, refused.code()), (409, "already_decided"));
+    refused.failed_with(409, "already_decided");
     assert_eq!(app.client.approve(&ids[1]).await.header("idempotent-replayed"), Some("true"));
     // The model reads all outcomes.
     assert_eq!(app.client.reject(&ids[3]).await.status, 200);
@@ -155,7 +155,7 @@ async fn only_an_approval_can_be_remembered() {
     let (thread, id) = app.held("pay", "1").await;
     let no = json!({ "toolCallId": id, "isValidated": false, "remember": "session" });
     let refused = app.client.validate(&no).await;
-    assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
+    refused.failed_with(422, "not_remembered");
     assert_eq!(refused.message(), "remember: expected it with an approval");
     for wrong in [json!("forever"), json!(true), json!(["session"])] {
         let body = json!({ "toolCallId": id, "isValidated": true, "remember": wrong });

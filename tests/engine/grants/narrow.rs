@@ -1,7 +1,7 @@
 //! Grants that say in facts what they cover: inputs, waiting calls, an end and a number of uses.
 
 use super::{child, events_of, grants, made, state_of};
-use crate::support::{Answer, Client, Embedded, Weigh, call, probes};
+use crate::support::{Answer, Client, Embedded, JsonFields, Weigh, call, probes};
 use futures::future::join_all;
 use holdpoint::config::{Config, RememberInputs};
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ async fn remember(client: &Client, call: &str, scope: &Value) -> Answer {
 /// Approves a call, which leaves a grant and runs. Returns what the answer says about the grant.
 async fn granted(client: &Client, call: &str, scope: &Value) -> Value {
     let answer = remember(client, call, scope).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+    answer.has(200, "state", "succeeded");
     answer.body["remembered"].clone()
 }
 
 /// The state in which a new call of the tool is stored.
 async fn state(app: &Embedded, thread: &str, note: &str) -> String {
-    made(app, thread, "pay", note).await["state"].as_str().unwrap().to_owned()
+    made(app, thread, "pay", note).await.text("state").to_owned()
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_grant_with_conditions_covers_only_the_inputs_that_meet_them() {
     assert_eq!(remembered, json!({ "grant": grant["grant_id"], "approved": [], "left": [] }));
 
     let covered = made(&app, &thread, "pay", "/srv/data/b").await;
-    let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
+    let source = json!(format!("remembered:{}", grant.text("grant_id")));
     assert_eq!(state_of(&covered), [&json!("succeeded"), &json!("system:policy"), &source]);
     for outside in
         ["/srv/data/../etc/passwd", "/srv/database", "/srv/data", "srv/data/c", "/srv/data/%2e%2e/x"]
@@ -49,7 +49,7 @@ async fn a_grant_with_conditions_covers_only_the_inputs_that_meet_them() {
 
     // The policy in force names the grant, and still asks.
     let policy = app.client.get(&format!("/sessions/{thread}/policy")).await.body;
-    let tools = policy["tools"].as_array().unwrap();
+    let tools = policy.list("tools");
     let pay = tools.iter().find(|tool| tool["tool_name"] == "pay").unwrap();
     assert_eq!((&pay["verdict"], &pay["grants"][0]["when"]), (&json!("ask"), &scope["when"]));
 }
@@ -67,12 +67,12 @@ async fn numbers_lists_and_origins_bound_a_grant() {
             .answers("I see.");
         let turn = app.client.send_message(&thread, &format!("weigh {amount}")).await;
         app.scene.forget();
-        app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+        app.client.call(turn.all('9')[0].text("toolCallId")).await
     };
     let first = weigh(json!(7)).await;
     let scope =
         json!({ "when": [{ "argument": "/amount", "above": 5 }, { "argument": "/amount", "below": 10 }] });
-    granted(&app.client, first["tool_call_id"].as_str().unwrap(), &scope).await;
+    granted(&app.client, first.text("tool_call_id"), &scope).await;
     for (amount, expected) in [(json!(9.5), "succeeded"), (json!(10), "pending"), (json!(5), "pending")] {
         assert_eq!(weigh(amount.clone()).await["state"], expected, "{amount}");
     }
@@ -190,7 +190,7 @@ async fn a_grant_is_never_wider_than_the_server_remembers() {
         (json!({ "when": [{ "argument": "/note", "in": ["1", "2"] }] }), "remember.when"),
     ] {
         let refused = remember(&app.client, &id, &scope).await;
-        assert_eq!((refused.status, refused.code()), (422, "not_remembered"), "{scope}");
+        assert_eq!(refused.failure(), (422, "not_remembered"), "{scope}");
         let expected =
             format!("{place}: expected equal inputs, as approval.remember_inputs of this server says");
         assert_eq!(refused.message(), expected);
@@ -236,7 +236,7 @@ async fn only_the_waiting_calls_that_the_approval_names_are_approved_with_it() {
     };
     assert_eq!(remembered["approved"], sorted(&[&ids[1], &in_child]));
     assert_eq!(remembered["left"], sorted(&[&ids[2], &elsewhere]));
-    let source = json!(format!("remembered:{}", remembered["grant"].as_str().unwrap()));
+    let source = json!(format!("remembered:{}", remembered.text("grant")));
     for id in [&ids[1], &in_child] {
         let call = app.client.becomes(id, "succeeded").await;
         assert_eq!(state_of(&call), [&json!("succeeded"), &json!("user:local"), &source]);
@@ -292,7 +292,7 @@ async fn a_grant_covers_no_call_after_its_time() {
     let (thread, first) = app.held("pay", "0").await;
     let text = in_time(Duration::from_millis(1500));
     granted(&app.client, &first, &json!({ "inputs": "any", "until": text })).await;
-    let at = |call: &Value| call["created_at"].as_str().unwrap().to_owned();
+    let at = |call: &Value| call.text("created_at").to_owned();
     let mut n = 0;
     let last = loop {
         n += 1;
@@ -305,7 +305,7 @@ async fn a_grant_covers_no_call_after_its_time() {
     assert!(at(&last) >= text, "{last:?}");
     assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
     // A grant without an end takes its place.
-    granted(&app.client, last["tool_call_id"].as_str().unwrap(), &json!({ "inputs": "any" })).await;
+    granted(&app.client, last.text("tool_call_id"), &json!({ "inputs": "any" })).await;
     assert_eq!(state(&app, &thread, "more").await, "succeeded");
     assert_eq!(app.rows.count("grants WHERE revoked_at IS NULL").await, 1);
 }
@@ -340,7 +340,7 @@ async fn the_card_of_a_call_has_the_grant_that_it_left_or_used_until_it_is_revok
         (&json!("pending"), &Value::Null)
     );
     granted(&app.client, &second, &json!({ "inputs": "any" })).await;
-    let id = grant["grant_id"].as_str().unwrap();
+    let id = grant.text("grant_id");
     assert_eq!(app.client.delete(&format!("/sessions/{thread}/grants/{id}")).await.status, 204);
     assert_eq!(card(&first).await["grant"], Value::Null);
     assert_ne!(card(&second).await["grant"], Value::Null);
@@ -361,7 +361,7 @@ async fn the_other_routes_take_the_same_object() {
     app.scene.answers("Paid.");
     let yes = app.client.post(&path, &json!({ "decision": "allow_session", "remember": scope })).await;
     assert_eq!((yes.status, &yes.body["remembered"]["approved"]), (200, &json!([])));
-    let run = app.client.becomes(&first, "succeeded").await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.becomes(&first, "succeeded").await.text("run_id").to_owned();
     app.client.run_becomes(&run, "completed").await;
     assert_eq!(state(&app, &thread, "2").await, "succeeded");
     let id = app.hold_in(&thread, "pay", "3").await;
@@ -409,9 +409,9 @@ async fn each_waiting_call_that_an_approval_names_counts_as_a_decision() {
         waiting[&id] = app.client.call(&id).await["input_hash"].clone();
     }
     let remembered = granted(&app.client, &first, &json!({ "inputs": "any", "waiting": waiting })).await;
-    assert_eq!(remembered["approved"].as_array().unwrap().len(), 1);
-    for left in remembered["left"].as_array().unwrap() {
+    assert_eq!(remembered.list("approved").len(), 1);
+    for left in remembered.list("left") {
         assert_eq!(app.client.call(left.as_str().unwrap()).await["state"], "pending");
     }
-    assert_eq!(remembered["left"].as_array().unwrap().len(), 2);
+    assert_eq!(remembered.list("left").len(), 2);
 }

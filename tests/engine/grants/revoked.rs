@@ -1,7 +1,7 @@
 //! Revoked grants: later calls need an approval.
 
 use super::{child, granted, grants, made, remember, revoke};
-use crate::support::{Embedded, Rows, call, eventually, postgres};
+use crate::support::{Embedded, JsonFields, Rows, call, eventually, postgres};
 use futures::future::join;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ async fn calls_need_an_approval_after_their_grant_is_revoked() {
     let rows = app.rows.all("SELECT granted_by, revoked_by FROM grants").await;
     assert_eq!(rows, [json!({ "granted_by": "user:local", "revoked_by": "user:local" })]);
     // A new approval creates a new grant.
-    granted(&app.client, requested["tool_call_id"].as_str().unwrap()).await;
+    granted(&app.client, requested.text("tool_call_id")).await;
     assert_ne!(grants(&app.client, &thread).await[0]["grant_id"], grant["grant_id"]);
     assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded");
 }
@@ -76,7 +76,7 @@ async fn a_revocation_waits_for_a_call_that_is_being_stored_on_postgres() {
     app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]).answers("Paid.");
     let use_it = async {
         let turn = app.client.send_message(&below, "pay").await;
-        app.client.call(turn.one('9')["toolCallId"].as_str().unwrap()).await
+        app.client.call(turn.one('9').text("toolCallId")).await
     };
     let revoke_it = async {
         // A background task may wait for the table too.
@@ -110,9 +110,9 @@ async fn no_call_starts_under_a_grant_after_the_answer_to_its_revocation() {
         )
         .await;
         assert_eq!(revoked, 204);
-        assert!(["succeeded", "pending"].contains(&used["state"].as_str().unwrap()), "{used}");
+        assert!(["succeeded", "pending"].contains(&used.text("state")), "{used}");
         if used["state"] == "succeeded" {
-            let source = format!("remembered:{}", grant["grant_id"].as_str().unwrap());
+            let source = format!("remembered:{}", grant.text("grant_id"));
             assert_eq!(used["decision"]["source"], source);
         }
         let ran = app.ledger.lines().iter().filter(|line| line.ends_with("at once")).count();

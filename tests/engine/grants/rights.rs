@@ -2,7 +2,7 @@
 
 use super::{granted, grants, made, remember, revoke, state_of};
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, probes};
+use crate::support::{Client, Embedded, JsonFields, probes};
 use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ async fn an_approvers_grant_covers_the_session_of_the_requester() {
     let used = made(&app, &thread, "pay", "3").await;
     let grant = grants(&app.client, &thread).await.remove(0);
     assert_eq!(grant["granted_by"], "user:carol");
-    let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
+    let source = json!(format!("remembered:{}", grant.text("grant_id")));
     assert_eq!(state_of(&used), [&json!("succeeded"), &json!("system:policy"), &source]);
     // The grant covers neither another user's sessions nor the approver's own.
     let mut other = app;
@@ -101,7 +101,7 @@ async fn a_user_without_the_right_to_approve_creates_no_grant() {
     let app = under(open().await, &["chief"], true).await;
     let (thread, first) = app.held("pay", "1").await;
     let refused = remember(&app.client, &first).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    refused.failed_with(403, "forbidden");
     let bob = app.client.as_user("acme", "bob", &[]);
     assert_eq!(remember(&bob, &first).await.status, 404);
     assert_eq!(app.rows.count("grants").await, 0);
@@ -120,14 +120,14 @@ async fn a_grant_counts_only_while_its_grantor_may_approve() {
     let requested = made(&app, &thread, "pay", "2").await;
     assert_eq!(requested["state"], "pending", "the rules now require another person");
     let carol = app.client.as_user("acme", "carol", &["chief"]);
-    granted(&carol, requested["tool_call_id"].as_str().unwrap()).await;
+    granted(&carol, requested.text("tool_call_id")).await;
     assert_eq!(made(&app, &thread, "pay", "3").await["state"], "succeeded");
     let app = under(app, &["boss"], true).await;
     let requested = made(&app, &thread, "pay", "4").await;
     assert_eq!(requested["state"], "pending", "a chief approves nothing any more");
     // The approver has another role now, and approves for the session again.
     let carol = app.client.as_user("acme", "carol", &["boss"]);
-    granted(&carol, requested["tool_call_id"].as_str().unwrap()).await;
+    granted(&carol, requested.text("tool_call_id")).await;
     assert_eq!(made(&app, &thread, "pay", "5").await["state"], "succeeded");
     let by_carol = grants(&carol, &thread).await;
     assert_eq!(by_carol.len(), 1, "the new grant replaces the old one: {by_carol:?}");
@@ -149,7 +149,7 @@ async fn a_user_without_the_run_role_gets_no_grant() {
     app.client = alice(&app);
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     let refused = remember(&carol, &first).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"), "no approver can grant it");
+    assert_eq!(refused.failure(), (403, "forbidden"), "no approver can grant it");
     assert_eq!(app.rows.count("grants").await, 0);
     assert_eq!(app.client.call(&waits).await["state"], "pending");
 }
@@ -169,10 +169,10 @@ async fn a_tool_that_needs_several_approvals_takes_no_grant() {
     app.client = alice(&app);
     let requested = made(&app, &thread, "pay", "2").await;
     assert_eq!(requested["state"], "pending", "the grant is from the time of one approval");
-    let id = requested["tool_call_id"].as_str().unwrap();
+    let id = requested.text("tool_call_id");
     for client in [alice(&app), app.client.as_user("acme", "carol", &["chief"])] {
         let refused = remember(&client, id).await;
-        assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
+        refused.failed_with(422, "not_remembered");
         assert_eq!(refused.message(), "remember: expected a tool whose calls one person approves");
     }
     assert_eq!(app.client.approve(id).await.body["state"], "pending");

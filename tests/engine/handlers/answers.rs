@@ -1,9 +1,9 @@
 //! The answers of a handler and their effects.
 
 use super::{answered, decided, office, pays, words};
-use crate::support::runs::{events_of, run_of};
+use crate::support::runs::events_of;
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::config::ToolRules;
 use holdpoint::handlers::{Closure, HandlerAnswer, HandlerError, Remember, RiskLevel};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ async fn an_approval_runs_the_call_and_the_turn_resumes_in_the_same_stream() {
         (&json!("succeeded"), ["handler:desk", "handler", "approve"])
     );
     assert_eq!(app.ledger.lines(), ["pay 10"]);
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     let expected = [
         "run.started",
         "tool.called",
@@ -152,7 +152,7 @@ async fn a_handler_that_decides_nothing_leaves_the_call_pending_and_the_turn_end
         let (thread, id) = app.held("pay", "10").await;
         let call = app.client.call(&id).await;
         assert_eq!((&call["state"], call.get("decision")), (&json!("pending"), None), "{how}");
-        let run = run_of(&app.client, &id).await;
+        let run = app.client.run_of(&id).await;
         assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting", "{how}");
         // From here the call behaves as without a handler.
         assert_eq!(app.client.approve(&id).await.body["state"], "succeeded", "{how}");
@@ -258,7 +258,7 @@ async fn a_handlers_approval_is_one_vote_of_a_quorum_and_its_denial_is_final() {
     app.client = app.client.as_user("acme", "alice", &[]);
     let (turn, call) = answered(&app, &questions, HandlerAnswer::approved()).await;
     assert_eq!((turn.codes().as_str(), &call["state"]), ("fbc98ed", &json!("pending")), "{}", turn.raw);
-    let id = call["tool_call_id"].as_str().unwrap();
+    let id = call.text("tool_call_id");
     let inbox = chief.get("/approvals").await.body;
     assert_eq!(inbox["results"][0]["approved_by"], json!(["handler:desk"]));
     assert_eq!(chief.approve(id).await.body["state"], "succeeded");

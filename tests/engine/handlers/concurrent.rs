@@ -2,8 +2,8 @@
 //! runs.
 
 use super::{decided, office, pays, words};
-use crate::support::runs::{approve, events_of, last_words, run_becomes, run_of};
-use crate::support::{Embedded, Leave, Leaver, call};
+use crate::support::runs::{approve, events_of, last_words, run_becomes};
+use crate::support::{Embedded, JsonFields, Leave, Leaver, call};
 use holdpoint::handlers::{HandlerAnswer, Remember};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -92,7 +92,7 @@ async fn a_run_that_its_own_turn_resumes_has_no_second_resumer() {
     pays(&app, &["3"], "Paid.");
     let decides = async {
         let (first, second) = (questions.next().await, questions.next().await);
-        let run = run_of(&app.client, &first.id()).await;
+        let run = app.client.run_of(&first.id()).await;
         // After a decision at this route the server resumes the run.
         assert_eq!(approve(&app.client, &first.id()).await.status, 200);
         assert_eq!(approve(&app.client, &second.id()).await.status, 200);
@@ -117,7 +117,7 @@ async fn a_run_that_its_own_turn_resumes_has_no_second_resumer() {
     let (_, other) =
         tokio::join!(app.client.send_message(&other, "pay"), questions.answer(HandlerAnswer::Deferred));
     assert_eq!(approve(&app.client, &other).await.status, 200);
-    run_becomes(&app.client, &run_of(&app.client, &other).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(&other).await, "completed").await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     app.scene.answers("Paid.");
     assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
@@ -182,7 +182,7 @@ async fn a_client_disconnect_does_not_affect_the_handler() {
         let path = format!("/qa/chat_streamed/{thread}");
         let leaver = Leaver::sends(&app.client, how, &path, &json!({ "content": "pay" })).await;
         let question = questions.next().await;
-        let run = run_of(&app.client, &question.id()).await;
+        let run = app.client.run_of(&question.id()).await;
         leaver.leaves().await;
         assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "running");
         question.answer(HandlerAnswer::approved());
@@ -223,17 +223,17 @@ async fn a_handlers_grant_covers_later_calls_and_approves_pending_ones() {
         (vec!["pending", "pending", "approved", "approved"], "Paid.")
     );
     let grants = app.client.get(&format!("/sessions/{thread}/grants")).await.body;
-    let [grant] = &grants["results"].as_array().unwrap()[..] else { panic!("{grants}") };
+    let [grant] = &grants.list("results")[..] else { panic!("{grants}") };
     assert_eq!(grant["granted_by"], "handler:desk");
     // The server asks no handler about the next call.
     pays(&app, &["3"], "Paid too.");
     let turn = app.client.send_message(&thread, "pay").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc9aef0ed", "Paid too."));
-    let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.one('9').text("toolCallId").to_owned();
     let source = app.client.call(&id).await["decision"]["source"].clone();
-    assert_eq!(source, json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap())));
+    assert_eq!(source, json!(format!("remembered:{}", grant.text("grant_id"))));
     // A client can revoke the grant like any other.
-    let path = format!("/sessions/{thread}/grants/{}", grant["grant_id"].as_str().unwrap());
+    let path = format!("/sessions/{thread}/grants/{}", grant.text("grant_id"));
     assert_eq!(app.client.delete(&path).await.status, 204);
     pays(&app, &["4"], "No.");
     let (_, requested) =
@@ -260,6 +260,6 @@ async fn a_grant_of_another_handler_is_ignored() {
     let app = app.redeploy_with_handler(super::desk().0, tools, |_| {}).await;
     pays(&app, &["3"], "Paid.");
     let turn = app.client.send_message(&thread, "pay").await;
-    assert_eq!(app.client.call(turn.one('9')["toolCallId"].as_str().unwrap()).await["state"], "succeeded");
+    assert_eq!(app.client.call(turn.one('9').text("toolCallId")).await["state"], "succeeded");
     assert_eq!(turn.all('8'), Vec::<&Value>::new());
 }

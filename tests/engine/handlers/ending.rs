@@ -1,7 +1,7 @@
 //! Cancels, expiry and shutdown while a handler decides.
 
 use super::{desk, office, pays, words};
-use crate::support::runs::{last_words, run_becomes, run_of};
+use crate::support::runs::{last_words, run_becomes};
 use crate::support::{Embedded, eventually, probes};
 use holdpoint::handlers::HandlerAnswer;
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ async fn cancelling_the_run_drops_the_question() {
     pays(&app, &["10"], "Never said.");
     let stops = async {
         let question = questions.next().await;
-        let (id, run) = (question.id(), run_of(&app.client, &question.id()).await);
+        let (id, run) = (question.id(), app.client.run_of(&question.id()).await);
         let stopped = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
-        assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
+        stopped.has(200, "status", "cancelled");
         question.until_over().await;
         id
     };
@@ -99,7 +99,7 @@ async fn the_lease_is_renewed_while_a_handler_decides() {
     pays(&app, &["10"], "Paid.");
     let thinks = async {
         let question = questions.next().await;
-        let run = run_of(&app.client, &question.id()).await;
+        let run = app.client.run_of(&question.id()).await;
         let lease = async || {
             let rows = app.rows.all(&format!("SELECT lease_until FROM runs WHERE run_id = '{run}'")).await;
             rows[0]["lease_until"].as_i64().unwrap()
@@ -156,7 +156,7 @@ async fn the_server_resumes_a_turn_that_died_after_a_handlers_approval() {
     };
     eventually("the turn is closed", closed).await;
     app.ledger.release.add_permits(1);
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Waited.");
     assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);

@@ -1,7 +1,7 @@
 //! A handler in one process, with other processes on the same Postgres.
 
 use super::{desk, pays, words};
-use crate::support::runs::{last_words, run_becomes, run_of};
+use crate::support::runs::{last_words, run_becomes};
 use crate::support::{Embedded, call, eventually, postgres};
 use holdpoint::config::Config;
 use holdpoint::handlers::{Deferred, HandlerAnswer};
@@ -112,7 +112,7 @@ async fn on_postgres_a_turn_that_was_reaped_leaves_its_run_to_the_resumer() {
         let _response = asks.client.begin(&thread, &json!({ "content": "wait" })).await;
         let id = questions.answer(HandlerAnswer::approved()).await;
         asks.client.becomes(&id, "executing").await;
-        let run = run_of(&asks.client, &id).await;
+        let run = asks.client.run_of(&id).await;
         let lapse = format!("UPDATE runs SET lease_until = 1 WHERE run_id = '{run}'");
         assert_eq!(asks.rows.change(&lapse).await, Ok(1));
         run_becomes(&asks.client, &run, "failed").await;

@@ -2,8 +2,8 @@
 //! outcomes.
 
 use super::{office, pays};
-use crate::support::Embedded;
 use crate::support::ui::{UiTurn, ui_submit, ui_user};
+use crate::support::{Embedded, JsonFields};
 use holdpoint::handlers::HandlerAnswer;
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -138,11 +138,11 @@ async fn a_hold_streams_the_same_with_a_deferring_handler_as_without_a_handler()
         pays(&app, &["1", "2"], "Never said.");
         let mut raw = app.client.send_message(&thread, "pay").await.raw;
         for message in app.client.messages(&thread).await {
-            raw = raw.replace(message["message_id"].as_str().unwrap(), "message");
-            for part in message["parts"].as_array().unwrap() {
+            raw = raw.replace(message.text("message_id"), "message");
+            for part in message.list("parts") {
                 if let Some(id) = part["tool_call"]["tool_call_id"].as_str() {
                     raw = raw.replace(id, "call");
-                    raw = raw.replace(part["tool_call"]["expires_at"].as_str().unwrap(), "deadline");
+                    raw = raw.replace(part["tool_call"].text("expires_at"), "deadline");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The terminal handler, with a test at the keyboard.
 
 use super::{pays, words};
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::Config;
@@ -155,7 +155,7 @@ async fn an_answer_to_a_dropped_question_decides_nothing() {
     let decides = async {
         screen.shows(QUESTION, 1).await;
         let pending = app.client.get("/approvals").await.body;
-        let id = pending["results"][0]["tool_call_id"].as_str().unwrap().to_owned();
+        let id = pending["results"][0].text("tool_call_id").to_owned();
         assert_eq!(app.client.reject(&id).await.status, 200);
         screen.shows("This question is over.", 1).await;
     };

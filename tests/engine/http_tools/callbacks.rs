@@ -1,8 +1,8 @@
 //! Outcomes that come later: a service accepts a call with 202, and reports its outcome at the `callback_url`.
 
 use super::{HERE, Office, SECRETS, callback, hold, post, report, signed, tool};
-use crate::support::runs::{events_of, last_words, run_becomes, run_of};
-use crate::support::{Client, Does, Ended, Process, Received, UNKNOWN, eventually, postgres};
+use crate::support::runs::{events_of, last_words, run_becomes};
+use crate::support::{Client, Does, Ended, JsonFields, Process, Received, UNKNOWN, eventually, postgres};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn accepted(office: &Office, client: &Client) -> (String, String, Received
     let turn = client.send_message(&thread, "delete old.txt").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let yes = client.approve(id).await;
-    assert_eq!((yes.status, &yes.body["state"]), (202, &json!("executing")), "{:?}", yes.body);
+    yes.has(202, "state", "executing");
     owned(client, id).await;
     (thread, id.clone(), office.remote.received().pop().unwrap())
 }
@@ -44,7 +44,7 @@ async fn a_202_hands_the_call_over_and_the_report_settles_it_and_resumes_its_run
     let (thread, id, request) = accepted(&office, client).await;
     let call = client.call(&id).await;
     assert_eq!((&call["state"], call.get("result")), (&json!("executing"), None));
-    let run = run_of(client, &id).await;
+    let run = client.run_of(&id).await;
     assert_eq!(run_becomes(client, &run, "waiting").await["pending"], json!([]));
     // The same decision again does not wait for the owner either.
     assert_eq!(client.approve(&id).await.status, 202);
@@ -76,8 +76,7 @@ async fn a_202_hands_the_call_over_and_the_report_settles_it_and_resumes_its_run
     ];
     assert_eq!(events_of(&office.rows().await, &run).await, events);
     let of_call = client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let accepted =
-        of_call["results"].as_array().unwrap().iter().find(|it| it["type"] == "tool.accepted").unwrap();
+    let accepted = of_call.list("results").iter().find(|it| it["type"] == "tool.accepted").unwrap();
     assert_eq!((&accepted["actor"], &accepted["data"]["attempt"]), (&json!("user:local"), &json!(1)));
     assert_eq!(accepted["data"]["result_deadline"], call["result_deadline"]);
     assert_eq!(accepted["data"].get("state"), None);
@@ -90,7 +89,7 @@ async fn a_202_hands_the_call_over_and_the_report_settles_it_and_resumes_its_run
     );
     for other in [r#"{"result":{"deleted":"new.txt"}}"#, r#"{"error":"no such file"}"#] {
         let refused = report(client, &request, other).await;
-        assert_eq!((refused.status, refused.code()), (409, "already_settled"), "{refused:?}");
+        refused.failed_with(409, "already_settled");
         assert_eq!(refused.body["error"]["details"], json!({ "state": "succeeded" }));
     }
     assert_eq!(client.call(&id).await, call);
@@ -111,7 +110,7 @@ async fn a_repeated_report_may_write_the_same_number_otherwise() {
     let same = report(client, &request, r#"{"result":{"to":[1200],"refunded":1}}"#).await;
     assert_accepted(&same, "succeeded", true);
     let other = report(client, &request, r#"{"result":{"to":[1200],"refunded":1.5}}"#).await;
-    assert_eq!((other.status, other.code()), (409, "already_settled"), "{other:?}");
+    other.failed_with(409, "already_settled");
 }
 
 #[tokio::test]
@@ -123,7 +122,7 @@ async fn a_reported_error_is_a_failure() {
     let no = r#"{"error":"it is locked"}"#;
     assert_accepted(&report(client, &request, no).await, "failed", false);
     assert_eq!(client.call(&id).await["result"], "The tool failed: it is locked");
-    run_becomes(client, &run_of(client, &id).await, "completed").await;
+    run_becomes(client, &client.run_of(&id).await, "completed").await;
     assert!(last_words(client, &thread).await.contains("it is locked"));
     assert_accepted(&report(client, &request, no).await, "failed", true);
     for other in [r#"{"error":"it is gone"}"#, r#"{"result":null}"#] {
@@ -138,9 +137,9 @@ async fn a_call_without_a_question_pauses_its_turn_until_the_report() {
     let client = &server.client;
     let thread = client.thread().await;
     let turn = client.send_message(&thread, "list files").await;
-    let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.one('9').text("toolCallId").to_owned();
     assert_eq!((turn.all('a').len(), turn.text().as_str()), (0, "I will list the files."), "{}", turn.raw);
-    let run = run_of(client, &id).await;
+    let run = client.run_of(&id).await;
     run_becomes(client, &run, "waiting").await;
     // The user may write meanwhile, as while a sub-agent works. Here the page waits.
     let request = office.remote.received().pop().unwrap();
@@ -159,12 +158,12 @@ async fn a_message_may_follow_while_the_service_works_and_the_outcome_becomes_a_
     assert!(reported.contains("under way"), "{reported}");
     assert_eq!(client.call(&id).await["state"], "executing");
     assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
-    run_becomes(client, &run_of(client, &id).await, "completed").await;
+    run_becomes(client, &client.run_of(&id).await, "completed").await;
     let reported = client.send_message(&thread, "what happened").await.text();
     assert!(reported.contains("old.txt"), "{reported}");
     let sent = office.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
     assert_eq!((sent.len(), &sent[1]["kind"]), (2, &json!("note")), "{sent:?}");
-    assert!(sent[1]["text"].as_str().unwrap().contains("old.txt"), "{sent:?}");
+    assert!(sent[1].text("text").contains("old.txt"), "{sent:?}");
 }
 
 #[tokio::test]
@@ -185,7 +184,7 @@ async fn a_report_counts_before_the_202_was_read() {
         };
         let (yes, (request, answer)) = tokio::join!(client.approve(id), reporting);
         assert_accepted(&answer, "succeeded", false);
-        assert_eq!((yes.status, &yes.body["state"]), (200, &json!("succeeded")), "{:?}", yes.body);
+        yes.has(200, "state", "succeeded");
         assert_eq!(client.call(id).await.get("result_deadline"), None);
         assert_eq!(client.resume(&thread).await.text(), "Done: old.txt is deleted.");
         assert_accepted(&report(client, &request, DELETED).await, "succeeded", true);
@@ -223,7 +222,7 @@ async fn a_call_that_is_never_reported_is_interrupted_and_a_later_report_settles
     let call = client.becomes(&id, "interrupted").await;
     assert_eq!(call["result"], UNKNOWN);
     assert!(call["finished_at"].as_str() >= call["result_deadline"].as_str(), "{call}");
-    let run = run_of(client, &id).await;
+    let run = client.run_of(&id).await;
     run_becomes(client, &run, "completed").await;
     assert!(last_words(client, &thread).await.contains("unknown"));
     assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
@@ -280,7 +279,7 @@ async fn a_killed_server_leaves_an_accepted_call_to_its_owner() {
     let client = &server.client;
     assert_eq!(client.call(&id).await["state"], "executing");
     assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
-    run_becomes(client, &run_of(client, &id).await, "completed").await;
+    run_becomes(client, &client.run_of(&id).await, "completed").await;
     assert!(last_words(client, &thread).await.ends_with("Done: old.txt is deleted."));
 }
 
@@ -306,7 +305,7 @@ async fn only_the_attempt_that_holds_the_call_is_reported() {
     assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
     assert_ne!(callback(&first), callback(&second));
     let refused = report(&server.client, &first, DELETED).await;
-    assert_eq!((refused.status, refused.code()), (409, "stale"), "{refused:?}");
+    refused.failed_with(409, "stale");
     assert_eq!(server.client.call(&id).await["state"], "executing");
     assert_accepted(&report(&server.client, &second, DELETED).await, "succeeded", false);
     assert_eq!(report(&server.client, &first, DELETED).await.code(), "stale");
@@ -318,11 +317,11 @@ async fn an_error_of_a_repeated_attempt_leaves_the_outcome_unknown() {
     let (server, id, [_, second]) = started_twice(&office).await;
     let no = r#"{"error":"it is gone"}"#;
     assert_accepted(&report(&server.client, &second, no).await, "interrupted", false);
-    let result = server.client.call(&id).await["result"].as_str().unwrap().to_owned();
+    let result = server.client.call(&id).await.text("result").to_owned();
     assert!(result.starts_with(UNKNOWN) && result.ends_with("it is gone"), "{result}");
     assert_accepted(&report(&server.client, &second, no).await, "interrupted", true);
     let other = report(&server.client, &second, r#"{"error":"it is locked"}"#).await;
-    assert_eq!((other.status, other.code()), (409, "already_settled"), "{other:?}");
+    other.failed_with(409, "already_settled");
     // An attempt that did it after all is known.
     assert_accepted(&report(&server.client, &second, DELETED).await, "succeeded", false);
 }
@@ -347,14 +346,9 @@ async fn the_report_of_a_call_whose_run_was_cancelled_is_stored_and_resumes_noth
     let server = office.start(&[]);
     let client = &server.client;
     let (thread, id, request) = accepted(&office, client).await;
-    let run = run_of(client, &id).await;
+    let run = client.run_of(&id).await;
     let cancelled = client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
-    assert_eq!(
-        (cancelled.status, &cancelled.body["status"]),
-        (200, &json!("cancelled")),
-        "{:?}",
-        cancelled.body
-    );
+    cancelled.has(200, "status", "cancelled");
     assert_accepted(&report(client, &request, DELETED).await, "succeeded", false);
     assert_eq!(client.get(&format!("/runs/{run}")).await.body["status"], "cancelled");
     client.delete(&format!("/threads/{thread}")).await;
@@ -372,7 +366,7 @@ async fn a_fenced_call_is_interrupted_and_its_report_settles_it() {
     assert!(fenced.contains("1 "), "{fenced}");
     let server = office.start(&[]);
     assert_eq!(server.client.call(&id).await["state"], "interrupted");
-    let run = run_of(&server.client, &id).await;
+    let run = server.client.run_of(&id).await;
     assert_accepted(&report(&server.client, &request, DELETED).await, "succeeded", false);
     assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
 }
@@ -384,7 +378,7 @@ async fn on_postgres_a_report_reaches_any_process() {
     let (thread, id, request) = accepted(&office, &runs.client).await;
     assert_accepted(&report(&other.client, &request, DELETED).await, "succeeded", false);
     assert_accepted(&report(&runs.client, &request, DELETED).await, "succeeded", true);
-    run_becomes(&runs.client, &run_of(&runs.client, &id).await, "completed").await;
+    run_becomes(&runs.client, &runs.client.run_of(&id).await, "completed").await;
     assert!(last_words(&other.client, &thread).await.ends_with("Done: old.txt is deleted."));
 }
 

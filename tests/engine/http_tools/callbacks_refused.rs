@@ -3,7 +3,7 @@
 use super::{
     HERE, Office, PUBLIC, SECRETS, callback, fresh_secret, hold, post, report, signed, signed_at, tool,
 };
-use crate::support::{Answer, Client, Does, Process, Received, token};
+use crate::support::{Answer, Client, Does, JsonFields, Process, Received, token};
 use serde_json::json;
 
 const BODY: &str = r#"{"result":1}"#;
@@ -71,7 +71,7 @@ async fn a_forged_report_is_refused_without_the_database() {
         }
     }
     let answer = post(client, &path.replace(id, "x"), &good, BODY).await;
-    assert_eq!((answer.status, answer.code()), (404, "not_found"));
+    answer.failed_with(404, "not_found");
     let with = |name: &str, value: &str| {
         let headers =
             good.iter().map(|(other, old)| (*other, if *other == name { value } else { old }.to_owned()));
@@ -121,7 +121,7 @@ async fn a_service_reports_the_calls_of_its_own_tool_only() {
     let mac = mac(SECRETS[1], &format!("holdpoint callback\nlist_files\n{id}\n{execution}"));
     let path = format!("/tool_calls/{id}/result?tool_name=list_files&execution_id={execution}&mac={mac}");
     let answer = post(&server.client, &path, &signed(SECRETS[1], BODY), BODY).await;
-    assert_eq!((answer.status, answer.code()), (404, "not_found"), "{answer:?}");
+    answer.failed_with(404, "not_found");
     let unknown = path.replace(&id, &execution);
     let mac_of_unknown =
         self::mac(SECRETS[1], &format!("holdpoint callback\nlist_files\n{execution}\n{execution}"));
@@ -162,7 +162,7 @@ async fn a_body_is_either_a_result_or_an_error() {
         (r#"{"result":123456789012345678901234567890}"#, "result: "),
     ] {
         let answer = report(client, &request, body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}: {answer:?}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}: {answer:?}");
         assert!(answer.message().starts_with(why), "{body}: {}", answer.message());
     }
     let long = json!({ "result": "x".repeat(2000) }).to_string();
@@ -177,7 +177,7 @@ async fn a_body_is_either_a_result_or_an_error() {
     assert_eq!(client.call(&id).await["state"], "executing");
 
     let answer = report(client, &request, r#"{"result":null,"error":null}"#).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.has_status(200);
     assert_eq!(client.call(&id).await["output"], json!(null));
 }
 
@@ -191,7 +191,7 @@ async fn a_long_result_is_cut_like_that_of_a_200() {
         let answer = report(&server.client, &request, &body).await;
         assert_eq!((answer.status, answer.header("idempotent-replayed")), (200, replayed), "{answer:?}");
     }
-    let output = server.client.call(&id).await["output"].as_str().unwrap().to_owned();
+    let output = server.client.call(&id).await.text("output").to_owned();
     assert!(output.len() <= 1000 && output.ends_with("[…cut]"), "{output}");
 }
 
@@ -215,7 +215,7 @@ async fn a_report_needs_no_token_and_has_a_limit_for_each_call() {
     let spelled = path.replace(&id, &id.replacen('-', "%2D", 1));
     for client in [&server.client.as_user("acme", "eve", &[]), &server.client] {
         let answer = post(client, &spelled, &good, BODY).await;
-        assert_eq!((answer.status, answer.code()), (404, "not_found"), "{answer:?}");
+        answer.failed_with(404, "not_found");
     }
 }
 

@@ -11,7 +11,7 @@ mod requests;
 mod schema;
 
 use crate::support::{
-    Answer, Client, Does, Process, Received, RemoteTool, Rows, postgres_if_chosen, sqlite, token,
+    Answer, Client, Does, JsonFields, Process, Received, RemoteTool, Rows, postgres_if_chosen, sqlite, token,
 };
 use base64::Engine;
 use serde_json::Value;
@@ -117,7 +117,7 @@ fn verified(secret: &str, headers: &Value, body: &str) -> Result<Value, String> 
     let output = node("driver/verify.mjs", &request);
     match output.get("verified") {
         Some(body) => Ok(body.clone()),
-        None => Err(output["refused"].as_str().unwrap().to_owned()),
+        None => Err(output.text("refused").to_owned()),
     }
 }
 
@@ -141,7 +141,7 @@ fn signed(secret: &str, body: &str) -> Headers {
 
 /// The path and the query of the `callback_url` in a request.
 fn callback(received: &Received) -> String {
-    let url = received.json()["callback_url"].as_str().unwrap().to_owned();
+    let url = received.json().text("callback_url").to_owned();
     url.strip_prefix(PUBLIC).unwrap_or_else(|| panic!("{url}")).to_owned()
 }
 

@@ -1,7 +1,7 @@
 //! Answers of a service, and the states in which they leave a call.
 
 use super::{HERE, Office, approved, hold, tool};
-use crate::support::{Does, UNKNOWN};
+use crate::support::{Does, JsonFields, UNKNOWN};
 use serde_json::json;
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn an_answer_without_an_end_is_cut_and_the_connection_is_closed() {
     let office = Office::with_delete(Does::Floods(200), "").await;
     let server = office.start(&[("HOLDPOINT_LIMITS__RESULT_BYTES", "3000")]);
     let call = approved(&server.client, "a").await;
-    let output = call["output"].as_str().unwrap();
+    let output = call.text("output");
     assert!(output.len() <= 3000 && output.starts_with("xxx") && output.ends_with(" […cut]"), "{output}");
     assert_eq!(call["state"], "succeeded");
     office.remote.wait_left().await;
@@ -83,13 +83,13 @@ async fn a_turn_ends_without_waiting_for_the_next_attempt_and_the_model_reads_th
     let thread = server.client.thread().await;
     let turn = server.client.send_message(&thread, "list files").await;
     assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
-    let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.one('9').text("toolCallId").to_owned();
     assert_eq!(server.client.becomes(&id, "succeeded").await["output"], json!({ "files": ["a"] }));
     assert_eq!(office.remote.received().len(), 2);
     server.client.send_message(&thread, "what happened").await;
     let notes = office.rows().await.all("SELECT text FROM sent_answers WHERE kind = 'note'").await;
     let [note] = &notes[..] else { panic!("{notes:?}") };
-    assert!(note["text"].as_str().unwrap().ends_with(r#": {"files":["a"]}"#), "{note}");
+    assert!(note.text("text").ends_with(r#": {"files":["a"]}"#), "{note}");
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_service_that_promises_that_nothing_happened_fails_the_call() {
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await;
     let call = server.client.becomes(&id, "failed").await;
-    assert!(call["result"].as_str().unwrap().contains("nothing happened and nothing will"), "{call}");
+    assert!(call.text("result").contains("nothing happened and nothing will"), "{call}");
 }
 
 #[tokio::test]
@@ -174,5 +174,5 @@ async fn a_tool_that_fails_in_a_later_attempt_leaves_the_outcome_unknown() {
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await;
     let call = server.client.becomes(&id, "interrupted").await;
-    assert!(call["result"].as_str().unwrap().contains("the key is in use"), "{call}");
+    assert!(call.text("result").contains("the key is in use"), "{call}");
 }

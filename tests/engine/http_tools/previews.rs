@@ -15,7 +15,7 @@ fn answers_preview(text: &str) -> Does {
 async fn preview(client: &Client, id: &str, path: &str) -> Value {
     let body = json!({ "validated_inputs": { "path": path } });
     let answer = client.post(&format!("/tool_calls/{id}/preview"), &body).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.has_status(200);
     answer.body
 }
 

@@ -91,7 +91,7 @@ async fn constants_are_sent_and_shown_to_approvers_and_the_model_cannot_choose_t
     let edit = json!({ "toolCallId": id, "isValidated": true,
                        "validatedInputs": { "path": "old.txt", "account": "mine" } });
     let refused = server.client.validate(&edit).await;
-    assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"), "{:?}", refused.body);
+    refused.failed_with(422, "invalid_inputs");
     assert!(refused.body.to_string().contains("/account"), "{:?}", refused.body);
     server.client.approve(id).await;
     let [received] = &office.remote.received()[..] else { panic!() };

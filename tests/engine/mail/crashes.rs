@@ -1,7 +1,7 @@
 //! The end of a process in the middle of a message, and secrets.
 
 use super::{CONSOLE, PASSWORD, Postbox, header, message_id};
-use crate::support::{Process, Rows, postgres_if_chosen, sqlite};
+use crate::support::{JsonFields, Process, Rows, postgres_if_chosen, sqlite};
 use crate::webhooks::{becomes, numbered};
 use holdpoint::config::MailTls;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ impl Desk {
         numbered(&rows).await;
         let sql = "SELECT event_id FROM events WHERE type = 'tool.requires_approval' ORDER BY seq";
         let rows = rows.all(sql).await;
-        rows.iter().map(|row| message_id(row["event_id"].as_str().unwrap(), "desk")).collect()
+        rows.iter().map(|row| message_id(row.text("event_id"), "desk")).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Refused messages, and a mail server that is away.
 
 use super::{PASSWORD, Postbox, becomes, event_ids, header, local, message_id, with_mail};
-use crate::support::{Embedded, Ledger, eventually, probes};
+use crate::support::{Embedded, JsonFields, Ledger, eventually, probes};
 use crate::webhooks::{enable, shown};
 use holdpoint::config::MailTls;
 use serde_json::json;
@@ -80,8 +80,7 @@ async fn a_server_that_is_away_gets_the_messages_once_it_is_back() {
     let got = postbox.got(2).await;
     let ids =
         app.rows.all("SELECT event_id FROM events WHERE type = 'tool.requires_approval' ORDER BY seq").await;
-    let ids: Vec<String> =
-        ids.iter().map(|row| message_id(row["event_id"].as_str().unwrap(), "desk")).collect();
+    let ids: Vec<String> = ids.iter().map(|row| message_id(row.text("event_id"), "desk")).collect();
     assert_eq!(got.iter().map(|it| header(it, "message-id")).collect::<Vec<_>>(), ids);
     becomes(&app.client, "desk", "delivering").await;
 }

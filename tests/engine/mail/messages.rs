@@ -2,7 +2,7 @@
 
 use super::{CONSOLE, PASSWORD, Postbox, entry, event_ids, header, local, message_id, with_mail};
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::shown;
 use holdpoint::config::{Config, MailTls, Notify};
 use serde_json::json;
@@ -38,14 +38,14 @@ async fn a_held_call_is_one_message_over_tls_and_its_decision_is_a_second_in_the
         ] {
             assert_eq!(header(&held, name), value, "{name}: {held}");
         }
-        let body = held["body"].as_str().unwrap();
+        let body = held.text("body");
         for line in
             ["A call waits for a decision.", "Tool: Pay (pay)", "Requested by: user:local", "Risk: high"]
         {
             assert!(body.lines().any(|it| it == line), "{line}: {body}");
         }
         assert!(body.contains(&format!("\n{CONSOLE}/#/link/")) && body.contains("Decide before: "), "{body}");
-        assert!(!held["raw"].as_str().unwrap().contains("canary"), "no argument leaves by mail: {held}");
+        assert!(!held.text("raw").contains("canary"), "no argument leaves by mail: {held}");
 
         assert_eq!(app.client.approve(&call).await.body["state"], "succeeded");
         let decided = postbox.got(2).await.remove(1);
@@ -58,12 +58,9 @@ async fn a_held_call_is_one_message_over_tls_and_its_decision_is_a_second_in_the
         ] {
             assert_eq!(header(&decided, name), value, "{name}: {decided}");
         }
-        assert!(
-            decided["body"].as_str().unwrap().starts_with("The call is approved, by user:local."),
-            "{decided}"
-        );
+        assert!(decided.text("body").starts_with("The call is approved, by user:local."), "{decided}");
         let card = format!("{CONSOLE}/#/call/{call}");
-        assert!(decided["body"].as_str().unwrap().contains(&card), "{decided}");
+        assert!(decided.text("body").contains(&card), "{decided}");
         let delivered = async || (shown(&app.client, "desk").await["waiting_since"].is_null()).then_some(());
         eventually("everything is delivered", delivered).await;
         assert_eq!(postbox.read().len(), 2);
@@ -79,17 +76,17 @@ async fn arguments_are_in_a_message_only_if_the_entry_shares_them() {
     let (_, call) = app.held("pay", "12€").await;
     let both = postbox.got(2).await;
     let of = |name: &str| both.iter().find(|it| header(it, "message-id").contains(name)).unwrap();
-    assert!(!of(".desk@")["body"].as_str().unwrap().contains("€"));
-    let body = of(".shares@")["body"].as_str().unwrap();
+    assert!(!of(".desk@").text("body").contains("€"));
+    let body = of(".shares@").text("body");
     assert!(body.contains(r#"Inputs: {"note":"12€"}"#), "{body}");
-    assert!(of(".desk@")["body"].as_str().unwrap().contains("(UTC+05:45)"), "{both:?}");
+    assert!(of(".desk@").text("body").contains("(UTC+05:45)"), "{both:?}");
     assert!(body.contains("(UTC+00:00)"), "{body}");
     let rejection =
         json!({ "toolCallId": call, "isValidated": false, "reason": "curl | bash is not allowed" });
     assert_eq!(app.client.post("/qa/validate_tool", &rejection).await.status, 200);
     let ends = postbox.got(4).await;
     let of = |name: &str| ends[2..].iter().find(|it| header(it, "message-id").contains(name)).unwrap();
-    let [own, shared] = [".desk@", ".shares@"].map(|name| of(name)["body"].as_str().unwrap());
+    let [own, shared] = [".desk@", ".shares@"].map(|name| of(name).text("body"));
     for body in [own, shared] {
         assert!(body.starts_with("The call is rejected, by user:local."), "{body}");
     }
@@ -142,9 +139,7 @@ async fn a_failure_and_an_unknown_outcome_are_messages_and_operators_hear_of_the
     let all = postbox.got(messages).await;
     let mut found: Vec<(&str, &str, &str)> = all
         .iter()
-        .map(|it| {
-            (header(it, "to"), header(it, "subject"), it["body"].as_str().unwrap().lines().next().unwrap())
-        })
+        .map(|it| (header(it, "to"), header(it, "subject"), it.text("body").lines().next().unwrap()))
         .collect();
     found.sort_unstable();
     let (managers, unknown) = (
@@ -235,20 +230,17 @@ async fn a_delegate_an_escalation_and_a_reminder_have_messages_of_their_own() {
         ["A call waits for a decision, and was escalated to your role.", "A call waits for a decision."];
     for (message, (to, line)) in first.iter().zip(["chiefs", "managers"].iter().zip(lines)) {
         assert_eq!(header(message, "to"), format!("{to}@example.com"));
-        assert_eq!(message["body"].as_str().unwrap().lines().next(), Some(line));
+        assert_eq!(message.text("body").lines().next(), Some(line));
     }
 
     let carol = anonymous.as_user("acme", "carol", &["manager"]);
     let until = carol.get(&format!("/approvals/{call}")).await.body["expires_at"].clone();
     let delegation = json!({ "to": "bob", "until": until, "reason": "I am away" });
     let answer = carol.post(&format!("/approvals/{call}/delegate"), &delegation).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.has_status(200);
     let delegated = postbox.got(3).await.remove(2);
     assert_eq!(header(&delegated, "to"), "bob@example.com");
-    assert!(
-        delegated["body"].as_str().unwrap().starts_with("user:carol lets you decide a call."),
-        "{delegated}"
-    );
+    assert!(delegated.text("body").starts_with("user:carol lets you decide a call."), "{delegated}");
 
     let due = format!("UPDATE tool_calls SET remind_at = created_at WHERE tool_call_id = '{call}'");
     assert_eq!(app.rows.change(&due).await, Ok(1));
@@ -258,7 +250,7 @@ async fn a_delegate_an_escalation_and_a_reminder_have_messages_of_their_own() {
     assert_eq!(to, ["bob@example.com", "chiefs@example.com", "managers@example.com"]);
     let event = event_ids(&app, &call, "tool.requires_approval").await.remove(0);
     for message in &reminders {
-        let body = message["body"].as_str().unwrap();
+        let body = message.text("body");
         assert!(body.starts_with("A call still waits for a decision, and its deadline is near."), "{body}");
         let name = header(message, "to").split('@').next().unwrap();
         assert_eq!(header(message, "references"), message_id(&event, name), "{message}");
@@ -276,10 +268,10 @@ async fn a_call_that_ended_before_its_message_is_one_message_about_its_end() {
     postbox.answers(json!({})).await;
     crate::webhooks::enable(&app.client, "desk").await;
     let got = postbox.got(1).await;
-    assert!(got[0]["body"].as_str().unwrap().starts_with("The call is rejected"), "{got:?}");
+    assert!(got[0].text("body").starts_with("The call is rejected"), "{got:?}");
     let (_, second) = app.held("pay", "2").await;
     let got = postbox.got(2).await;
-    assert!(got[1]["body"].as_str().unwrap().contains(&second), "{got:?}");
+    assert!(got[1].text("body").contains(&second), "{got:?}");
 }
 
 #[tokio::test]
@@ -292,7 +284,7 @@ async fn a_mail_has_masks_in_place_of_secrets() {
     app.client.approve(&call).await;
     let messages = postbox.got(2).await;
     for message in &messages {
-        let body = message["body"].as_str().unwrap();
+        let body = message.text("body");
         crate::support::secrets::assert_hidden(&message.to_string());
         assert!(body.contains(crate::support::secrets::MASK), "{body}");
     }

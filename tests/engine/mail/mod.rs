@@ -6,7 +6,7 @@ mod failures;
 mod messages;
 mod quiet;
 
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::{becomes, numbered};
 use holdpoint::config::{Config, Mail, MailTls, Notify};
 use serde_json::{Value, json};
@@ -152,5 +152,5 @@ pub(super) async fn event_ids(app: &Embedded, call: &str, kind: &str) -> Vec<Str
     let sql =
         format!("SELECT event_id FROM events WHERE tool_call_id = '{call}' AND type = '{kind}' ORDER BY seq");
     let rows = app.rows.all(&sql).await;
-    rows.iter().map(|row| row["event_id"].as_str().unwrap().to_owned()).collect()
+    rows.iter().map(|row| row.text("event_id").to_owned()).collect()
 }

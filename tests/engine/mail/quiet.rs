@@ -1,7 +1,7 @@
 //! Quiet hours.
 
 use super::{Postbox, header, local, with_mail};
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::{Moved, shown};
 use holdpoint::config::{MailTls, Notify};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ async fn on_sqlite_messages_wait_for_the_end_of_the_quiet_hours_and_keep_their_o
     let got = postbox.got(2).await;
     // The date of a message is that of its attempt: 07:00 in Zurich.
     assert!(got.iter().all(|it| header(it, "date").contains("06:00:00")), "{got:?}");
-    assert!(got[0]["body"].as_str().unwrap().contains(&second), "{got:?}");
-    assert!(got[1]["body"].as_str().unwrap().starts_with("The call is rejected"), "{got:?}");
+    assert!(got[0].text("body").contains(&second), "{got:?}");
+    assert!(got[1].text("body").starts_with("The call is rejected"), "{got:?}");
     assert_eq!(shown(&app.client, "desk").await["state"], "delivering");
 }
 
@@ -57,7 +57,7 @@ async fn on_sqlite_the_reminder_of_a_deadline_ends_the_wait_of_the_messages_up_t
     eventually("the message waits", waits).await;
     clock.by_seconds(4 * HOUR);
     let got = postbox.got(2).await;
-    let lines: Vec<_> = got.iter().map(|it| it["body"].as_str().unwrap().lines().next().unwrap()).collect();
+    let lines: Vec<_> = got.iter().map(|it| it.text("body").lines().next().unwrap()).collect();
     let reminder = "A call still waits for a decision, and its deadline is near.";
     assert_eq!(lines, ["A call waits for a decision.", reminder]);
     assert!(got.iter().all(|it| header(it, "date").contains("01:30:00")), "{got:?}");

@@ -2,24 +2,24 @@
 
 use super::{made, names, rule};
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use holdpoint::config::{ApprovalMode, ApprovalRule, RuleEffect, ToolRules};
 use serde_json::{Value, json};
 
 async fn in_force(client: &Client, session: &str) -> Value {
     let found = client.get(&format!("/sessions/{session}/policy")).await;
-    assert_eq!(found.status, 200, "{:?}", found.body);
+    found.has_status(200);
     found.body
 }
 
 /// The verdict and the source for a tool.
 fn verdict<'a>(policy: &'a Value, tool: &str) -> Option<(&'a str, &'a str)> {
     let found = of_tool(policy, tool)?;
-    Some((found["verdict"].as_str().unwrap(), found["source"].as_str().unwrap()))
+    Some((found.text("verdict"), found.text("source")))
 }
 
 fn of_tool<'a>(policy: &'a Value, tool: &str) -> Option<&'a Value> {
-    policy["tools"].as_array().unwrap().iter().find(|found| found["tool_name"] == tool)
+    policy.list("tools").iter().find(|found| found["tool_name"] == tool)
 }
 
 /// A rule about a tool without a condition on the inputs.
@@ -94,12 +94,12 @@ async fn grants_and_rules_on_inputs_are_listed_with_their_tool() {
     let policy = in_force(&app.client, &thread).await;
     let pay = of_tool(&policy, "pay").unwrap();
     assert_eq!((&pay["grants"], grants.as_array().unwrap().len()), (&grants, 1));
-    let source = format!("remembered:{}", grants[0]["grant_id"].as_str().unwrap());
+    let source = format!("remembered:{}", grants[0].text("grant_id"));
     assert_eq!((&pay["verdict"], &pay["source"]), (&json!("run"), &json!(source)));
     let rules = json!([{ "name": "notes", "effect": "deny", "reason": "such notes are the chief's" }]);
     assert_eq!(pay["rules"], rules);
     assert_eq!(of_tool(&policy, "look").unwrap()["rules"], json!([]));
-    let grant = grants[0]["grant_id"].as_str().unwrap();
+    let grant = grants[0].text("grant_id");
     assert_eq!(app.client.delete(&format!("/sessions/{thread}/grants/{grant}")).await.status, 204);
     let policy = in_force(&app.client, &thread).await;
     assert_eq!(verdict(&policy, "pay"), Some(("ask", "tool")));

@@ -4,7 +4,7 @@ mod in_force;
 mod session;
 mod starting;
 
-use crate::support::{Embedded, call, probes};
+use crate::support::{Embedded, JsonFields, call, probes};
 use holdpoint::config::{ApprovalMode, ApprovalRule, Config, RuleCondition, RuleEffect, ToolRules};
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn made(app: &Embedded, tool: &str, note: &str) -> (String, Value) {
     app.scene.forget();
     app.scene.calls(&[call("p-1", tool, &json!({ "note": note }))]).answers("I see.");
     let turn = app.client.send_message(&thread, &format!("please {tool}")).await;
-    let id = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.all('9')[0].text("toolCallId").to_owned();
     (turn.codes(), app.client.call(&id).await)
 }
 
@@ -49,14 +49,10 @@ fn decision(call: &Value) -> [&Value; 4] {
 }
 
 async fn events(app: &Embedded, call: &Value) -> Vec<Value> {
-    let id = call["tool_call_id"].as_str().unwrap();
+    let id = call.text("tool_call_id");
     let sql = format!("SELECT type, actor FROM events WHERE tool_call_id = '{id}' ORDER BY event_id");
     let all = app.rows.all(&sql).await;
-    all.iter()
-        .map(|event| {
-            json!(format!("{} {}", event["type"].as_str().unwrap(), event["actor"].as_str().unwrap()))
-        })
-        .collect()
+    all.iter().map(|event| json!(format!("{} {}", event.text("type"), event.text("actor")))).collect()
 }
 
 #[tokio::test]
@@ -75,7 +71,7 @@ async fn a_forbidden_call_is_blocked_and_the_turn_continues() {
         [&json!("reject"), &json!("system:policy"), &json!("policy"), &json!("always_deny")]
     );
     assert_eq!(events(&app, &call).await, ["tool.called user:local", "tool.blocked system:policy"]);
-    let id = call["tool_call_id"].as_str().unwrap();
+    let id = call.text("tool_call_id");
     assert_eq!(app.client.approve(id).await.status, 404, "the call was never held");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let (_, look) = made(&app, "look", "x").await;
@@ -125,7 +121,7 @@ async fn a_rule_asks_about_some_calls_of_a_tool_that_does_not() {
         (&requested["state"], &requested["reason"]),
         (&json!("pending"), &json!("such notes are the chief's"))
     );
-    let id = requested["tool_call_id"].as_str().unwrap();
+    let id = requested.text("tool_call_id");
     assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["look the garden", "look secret garden"]);
 }
@@ -138,7 +134,7 @@ async fn a_rule_forbids_some_calls_and_an_edit_cannot_bypass_it() {
     let (_, id) = app.held("pay", "10").await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "1000" } });
     let refused = app.client.validate(&edit).await;
-    assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"));
+    refused.failed_with(422, "invalid_inputs");
     let reported = &refused.body["error"]["details"]["errors"][0];
     assert_eq!(reported, &json!({ "pointer": "", "message": "such notes are the chief's" }));
     assert_eq!(app.client.call(&id).await["state"], "pending");
@@ -156,7 +152,7 @@ async fn a_pending_call_that_the_policy_now_forbids_can_only_be_rejected() {
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, forbid).await;
     let refused = app.client.approve(&first).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    refused.failed_with(403, "forbidden");
     assert!(refused.body.to_string().contains("pay never runs on this server"), "{:?}", refused.body);
     assert_eq!(app.client.call(&first).await["state"], "pending");
     assert_eq!(app.client.reject(&second).await.body["state"], "rejected");
@@ -200,6 +196,6 @@ async fn an_approved_call_does_not_run_after_its_requester_lost_the_run_role() {
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, for_chiefs).await;
     let call = app.client.becomes(&id, "failed").await;
-    assert!(call["result"].as_str().unwrap().ends_with("pay does not run for who asked for it."), "{call}");
+    assert!(call.text("result").ends_with("pay does not run for who asked for it."), "{call}");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }

@@ -2,7 +2,7 @@
 
 use super::{decision, made, names};
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, Weigh, call, probes};
+use crate::support::{Answer, Client, Embedded, JsonFields, Weigh, call, probes};
 use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn made_in(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value 
     app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).answers("I see.");
     let turn = app.client.send_message(thread, &format!("please {tool} {note}")).await;
     app.scene.forget();
-    app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+    app.client.call(turn.all('9')[0].text("toolCallId")).await
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_users_policy_tightens_their_own_session_only() {
     assert_eq!(elsewhere["state"], "succeeded");
     // A child thread belongs to the session.
     let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
-    let child = child["thread_id"].as_str().unwrap();
+    let child = child.text("thread_id");
     assert_eq!(made_in(&app, child, "pay", "4").await["state"], "rejected");
     assert_eq!(put(&app.client, child, &policy).await.status, 404, "a session has the id of its root");
 }
@@ -69,7 +69,7 @@ async fn only_an_operator_loosens_a_session_policy() {
         [(json!({ "mode": "auto-approve" }), "break"), (json!({ "tools": { "pay": "allow" } }), "pay")]
     {
         let refused = put(&app.client, &thread, &loose).await;
-        assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{loose}");
+        assert_eq!(refused.failure(), (403, "forbidden"), "{loose}");
         assert!(refused.body.to_string().contains(&format!("{tool} would go further")), "{:?}", refused.body);
     }
     assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
@@ -90,7 +90,7 @@ async fn a_held_call_that_its_session_forbids_is_rejected_and_no_approval_runs_i
     let set = put(&app.client, &thread, &json!({ "tools": { "pay": "deny" } })).await;
     assert_eq!((set.status, &set.body["rejected"]), (200, &json!([id])));
     let late = app.client.approve(&id).await;
-    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    late.failed_with(409, "already_decided");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
@@ -120,7 +120,7 @@ async fn an_invalid_policy_is_refused_by_its_field() {
     ] {
         let refused = put(&app.client, &thread, &wrong).await;
         assert_eq!(refused.status, status, "{wrong}");
-        assert!(refused.body["error"]["message"].as_str().unwrap().contains(named), "{:?}", refused.body);
+        assert!(refused.body["error"].text("message").contains(named), "{:?}", refused.body);
     }
 }
 
@@ -156,7 +156,7 @@ async fn an_operators_policy_for_tools_that_this_process_lacks_stays_in_force() 
         (json!({ "mode": "auto-approve", "tools": { "pay": "deny", "look": "ask" } }), "weigh"),
     ] {
         let refused = put(&app.client, &thread, &looser).await;
-        assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{looser}");
+        assert_eq!(refused.failure(), (403, "forbidden"), "{looser}");
         assert!(refused.message().contains(named), "{looser}: {}", refused.message());
     }
     // The same policy or a tighter one is accepted. Other tools that this process lacks are unknown.
@@ -199,7 +199,7 @@ async fn a_user_cannot_allow_a_tool_ahead_of_a_build_in_which_it_asks() {
     let app = office().await;
     let thread = app.client.thread().await;
     let refused = put(&app.client, &thread, &json!({ "tools": { "look": "allow" } })).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{:?}", refused.body);
+    refused.failed_with(403, "forbidden");
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn a_policy_request_reveals_nothing_about_hidden_tools() {
     }
     let [hidden_here, none_here] =
         [put(&app.client, &thread, &hidden).await, put(&app.client, &thread, &none).await];
-    assert_eq!((hidden_here.status, hidden_here.code()), (422, "unknown_tool"));
+    hidden_here.failed_with(422, "unknown_tool");
     assert_eq!(hidden_here.message().replace("pay", "fly"), none_here.message());
     let admin = app.client.as_user("acme", "root", &["admin"]);
     assert_eq!(put(&admin, &thread, &hidden).await.status, 200);

@@ -1,7 +1,7 @@
 //! A server that is killed: running calls become `interrupted`, pending calls stay pending, and no call runs
 //! twice.
 
-use crate::support::{Client, Deployment, UNKNOWN, eventually};
+use crate::support::{Client, Deployment, JsonFields, UNKNOWN, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -29,7 +29,7 @@ async fn broken_off(client: &Client, thread: &str) -> Value {
 
 async fn message(client: &Client, thread: &str) -> Value {
     let messages = client.get(&format!("/threads/{thread}/messages")).await.body;
-    messages["results"].as_array().unwrap().last().unwrap().clone()
+    messages.list("results").last().unwrap().clone()
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_
     let attempts = rows.all("SELECT exec_attempt, state FROM tool_calls").await;
     assert_eq!(attempts, [json!({ "exec_attempt": 1, "state": "interrupted" })]);
     let events = rows.all("SELECT type FROM events WHERE tool_call_id IS NOT NULL ORDER BY event_id").await;
-    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event.text("type")).collect();
     let expected = [
         "tool.called",
         "tool.requires_approval",
@@ -100,7 +100,7 @@ async fn a_pending_call_survives_a_kill_and_an_approval_runs_it_once() {
 
     deployment.release();
     let approved = server.client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
+    approved.has(200, "state", "succeeded");
     server.kill();
 
     let server = deployment.start("30s");
@@ -140,7 +140,7 @@ async fn after_a_kill_while_the_model_streams_the_run_is_closed_and_resuming_ext
     let whole = message(client, &thread).await;
     assert_eq!((&whole["message_id"], &whole["status"]), (&started["message_id"], &json!("complete")));
     let messages = client.get(&format!("/threads/{thread}/messages")).await.body;
-    assert_eq!(messages["results"].as_array().unwrap().len(), 2, "{messages}");
+    assert_eq!(messages.list("results").len(), 2, "{messages}");
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn shutdown_waits_for_a_running_tool_and_the_decider_gets_its_outcome() {
         deployment.release();
     };
     let (approved, ()) = tokio::join!(client.approve(&id), stop);
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
+    approved.has(200, "state", "succeeded");
     assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
 
     let server = deployment.start("30s");
@@ -251,7 +251,7 @@ async fn killed_before_the_claim(deployment: &Deployment) -> (String, String) {
     let rows = deployment.rows().await;
     rows.forbid_claims().await;
     let approved = server.client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")));
+    approved.has(202, "state", "executing");
     server.kill();
     let calls = rows.all("SELECT state, validated, exec_attempt FROM tool_calls").await;
     assert_eq!((&calls[0]["state"], &calls[0]["exec_attempt"]), (&json!("approved"), &json!(0)));
@@ -328,7 +328,7 @@ async fn after_a_kill_between_effect_and_saved_result_the_call_never_runs_again(
     let call = server.client.becomes(&id, "interrupted").await;
     assert_eq!((&call["validated"], &call["result"]), (&json!(true), &json!(UNKNOWN)));
     let repeat = server.client.approve(&id).await;
-    assert_eq!((repeat.status, &repeat.body["state"]), (200, &json!("interrupted")));
+    repeat.has(200, "state", "interrupted");
     assert!(server.client.resume(&thread).await.text().starts_with("The outcome is unknown"));
     assert_eq!(server.client.send_message(&thread, "thanks").await.text(), "thanks");
     assert_eq!(deployment.ledger(), RAN);

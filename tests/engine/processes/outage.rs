@@ -1,6 +1,6 @@
 //! A database that goes down under a running server, and comes back.
 
-use crate::support::{Client, Cluster, Embedded, Proxy, Rows, call, eventually, postgres};
+use crate::support::{Client, Cluster, Embedded, JsonFields, Proxy, Rows, call, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::json;
@@ -22,7 +22,7 @@ async fn on_postgres_a_hold_and_the_server_survive_a_crash_of_the_database() {
 
     cluster.stop_now();
     let refused = app.client.approve(&id).await;
-    assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+    refused.failed_with(503, "unavailable");
     assert_eq!(app.ledger.lines(), Vec::<String>::new(), "an approval that is not stored runs nothing");
 
     cluster.start_again();
@@ -30,7 +30,7 @@ async fn on_postgres_a_hold_and_the_server_survive_a_crash_of_the_database() {
     eventually("the server has its database again", ready).await;
     assert_eq!(app.client.call(&id).await["state"], "pending");
     let approved = app.client.approve(&id).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     app.scene.answers("Paid.");
     assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
@@ -120,8 +120,7 @@ async fn on_postgres_every_acknowledged_decision_survives_database_crashes() {
         .all("SELECT tool_call_id, state, verdict FROM tool_calls JOIN decisions USING (tool_call_id)")
         .await;
     assert_eq!(rows.len(), CALLS, "one decision each");
-    let rows: HashMap<&str, _> =
-        rows.iter().map(|row| (row["tool_call_id"].as_str().unwrap(), row)).collect();
+    let rows: HashMap<&str, _> = rows.iter().map(|row| (row.text("tool_call_id"), row)).collect();
     for Outcome { id, yes, acknowledged, .. } in &outcomes {
         let row = rows[id.as_str()];
         assert_eq!((row["verdict"] == "approve") == *yes, *acknowledged, "{row}");
@@ -183,7 +182,7 @@ async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_no
     assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
     let refused =
         timeout(PATIENCE, app.client.approve(&id)).await.expect("the decision does not wait forever");
-    assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+    refused.failed_with(503, "unavailable");
     assert!(app.rows.change("ROLLBACK").await.is_ok());
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
@@ -223,7 +222,7 @@ async fn on_postgres_a_silent_database_connection_blocks_no_request_for_long() {
     };
     let (first, second, ()) = tokio::join!(decided(&one), decided(&other), swallow);
     for refused in [first, second] {
-        assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+        refused.failed_with(503, "unavailable");
     }
     beside.change("ROLLBACK").await.unwrap();
     let app = &app;

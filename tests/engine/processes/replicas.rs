@@ -1,7 +1,9 @@
 //! Several servers on one Postgres: a call has one effect and one outcome, and every server reports that
 //! outcome, even if a server dies.
 
-use crate::support::{Answer, Client, Deployment, Embedded, LEASE, Process, UNKNOWN, eventually, postgres};
+use crate::support::{
+    Answer, Client, Deployment, Embedded, JsonFields, LEASE, Process, UNKNOWN, eventually, postgres,
+};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -58,7 +60,7 @@ async fn on_postgres_fifty_decisions_over_two_processes_have_one_effect_and_get_
         let decided: Vec<_> = decisions.iter().filter(|row| row["tool_call_id"] == *id).collect();
         let [decided] = decided[..] else { panic!("one decision, not {decided:?}") };
         let edit = decided["edited"] == true || decided["edited"] == 1;
-        let won = match decided["verdict"].as_str().unwrap() {
+        let won = match decided.text("verdict") {
             "reject" => Way::Reject,
             _ if edit => Way::Edit,
             _ => Way::Approve,
@@ -77,7 +79,7 @@ async fn on_postgres_fifty_decisions_over_two_processes_have_one_effect_and_get_
         let reported = &others[0].1.body["error"]["details"]["decision"];
         assert_eq!((&reported["decision"], &reported["edited"]), (&decided["verdict"], &json!(edit)));
         for (_, answer) in others {
-            assert_eq!((answer.status, answer.code()), (409, "already_decided"));
+            answer.failed_with(409, "already_decided");
             assert_eq!(&answer.body["error"]["details"]["decision"], reported);
         }
     }
@@ -196,11 +198,11 @@ async fn on_postgres_one_process_cancels_calls_and_runs_of_another() {
     let stop = async {
         deployment.wait_started(&["transfer 10", "think"]).await;
         let found = other.client.get(&format!("/threads/{thinks}")).await.body;
-        let run = found["active_run_id"].as_str().unwrap().to_owned();
+        let run = found.text("active_run_id").to_owned();
         other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await
     };
     let (turn, stopped) = tokio::join!(runs.client.send_message(&thinks, "think"), stop);
-    assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
+    stopped.has(200, "status", "cancelled");
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "Half an "), "{}", turn.raw);
     let answer = other.client.messages(&thinks).await.pop().unwrap();
     assert_eq!((&answer["status"], &answer["parts"][1]["text"]), (&json!("interrupted"), &json!("Half an ")));
@@ -223,7 +225,7 @@ async fn on_postgres_cancelled_work_of_a_dead_process_ends_when_its_lease_expire
     dead.kill();
     drop(requested);
     let requested = other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
-    assert_eq!((requested.status, &requested.body["status"]), (202, &json!("running")));
+    requested.has(202, "status", "running");
     let requested = other.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
     let under_way = json!({ "success": false, "tool_call_id": id, "state": "executing" });
     assert_eq!((requested.status, &requested.body), (202, &under_way));

@@ -42,7 +42,7 @@ async fn a_tool_that_outlasts_the_grace_period_is_written_as_interrupted_at_shut
         stop(&server).await;
     };
     let (decided, ()) = tokio::join!(client.approve(&id), stopping);
-    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("interrupted")));
+    decided.has(200, "state", "interrupted");
     assert_eq!(decided.body["result"], UNKNOWN);
     ended_well(server).await;
     // No other process was running that could have written the row.

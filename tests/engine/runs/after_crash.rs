@@ -1,6 +1,6 @@
 //! A process may die between a decision and the continuation of the run. The decision is not lost.
 
-use super::{approve, events_of, last_words, reject, run_becomes, run_of};
+use super::{approve, events_of, last_words, reject, run_becomes};
 use crate::support::{Client, Deployment, Rows, UNKNOWN, eventually};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -36,7 +36,7 @@ impl Begun {
     async fn at(deployment: &Deployment, client: &Client) -> Self {
         let thread = client.thread().await;
         let id = deployment.hold(client, &thread, "10").await;
-        let run = run_of(client, &id).await;
+        let run = client.run_of(&id).await;
         assert_eq!(approve(client, &id).await.status, 200);
         deployment.wait_started(&["transfer 10"]).await;
         Self { thread, id, run }
@@ -51,7 +51,7 @@ async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_
         let mut server = deployment.start("30s");
         let thread = server.client.thread().await;
         let id = deployment.hold(&server.client, &thread, "10").await;
-        let run = run_of(&server.client, &id).await;
+        let run = server.client.run_of(&id).await;
         let rows = deployment.rows().await;
         forbid_going_on(&deployment, &rows).await;
         let decided = match yes {

@@ -1,7 +1,7 @@
 //! Concurrent decisions of the last calls of a run, at any process, beside continuations by clients: the run
 //! resumes once.
 
-use super::{approve, decide_in, last_words, model_requests, run_becomes, run_of};
+use super::{approve, decide_in, last_words, model_requests, run_becomes};
 use crate::support::{Embedded, call, postgres};
 use holdpoint::config::Config;
 use serde_json::json;
@@ -48,7 +48,7 @@ async fn decided_everywhere_at_once(at: [&Embedded; 2]) {
         let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
         one.scene.calls(&calls);
         let ids = one.client.send_message(&thread, "pay").await.pending();
-        let run = run_of(&one.client, &ids[0]).await;
+        let run = one.client.run_of(&ids[0]).await;
         let before = asked_at_both();
         one.scene.answers(WORDS);
         if !same {
@@ -68,7 +68,7 @@ async fn decided_everywhere_at_once(at: [&Embedded; 2]) {
                 .read(other.client.http.get(other.client.url(&format!("/qa/chat_streamed/{thread}")))),
         );
         for answer in [at_run, again, in_session, by_page, rejected] {
-            assert_eq!((answer.status, &answer.body["success"]), (200, &json!(true)), "{:?}", answer.body);
+            answer.has(200, "success", true);
         }
         told_late_or_asked(&posted);
         assert_eq!(mounted.status, 200, "{}", mounted.raw);

@@ -1,8 +1,8 @@
 //! The answers of `POST /runs/{id}/approve` and `/reject`.
 
-use super::{approve, reject, run_becomes, run_of};
+use super::{approve, reject, run_becomes};
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, call};
+use crate::support::{Answer, Client, Embedded, JsonFields, call};
 use holdpoint::config::ToolRules;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn post(client: &Client, run: &str, what: &str, body: &Value) -> Answer {
 async fn a_decision_is_answered_at_once_and_a_repeat_gets_the_outcome() {
     let app = Embedded::start().await;
     let (_, id) = app.held("wait_for_me", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     let decided = approve(&app.client, &id).await;
     let expected = json!({ "success": true, "run_id": run, "tool_call_id": id, "state": "approved" });
     assert_eq!((decided.status, &decided.body), (200, &expected));
@@ -52,23 +52,23 @@ async fn a_decision_is_answered_at_once_and_a_repeat_gets_the_outcome() {
 async fn edited_inputs_run_and_invalid_ones_leave_the_call_pending() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     let say = async |inputs: Value| {
         post(&app.client, &run, "approve", &json!({ "tool_call_id": id, "validated_inputs": inputs })).await
     };
     let wrong = say(json!({ "note": 7 })).await;
-    assert_eq!((wrong.status, wrong.code()), (422, "invalid_inputs"));
+    wrong.failed_with(422, "invalid_inputs");
     assert_eq!(wrong.body["error"]["details"]["errors"][0]["pointer"], "/note");
     assert!(wrong.message().starts_with("validated_inputs: "), "{}", wrong.message());
     let stale = json!({ "tool_call_id": id, "input_hash": "0".repeat(64) });
     let stale = post(&app.client, &run, "approve", &stale).await;
-    assert_eq!((stale.status, stale.code()), (409, "stale"));
+    stale.failed_with(409, "stale");
     assert!(stale.message().starts_with("input_hash: "), "{}", stale.message());
     assert_eq!(app.client.call(&id).await["state"], "pending");
 
     app.scene.answers("Two paid.");
     let edited = say(json!({ "note": "2" })).await;
-    assert_eq!((edited.status, &edited.body["success"]), (200, &json!(true)));
+    edited.has(200, "success", true);
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 2"]);
 }
@@ -78,15 +78,15 @@ async fn a_contrary_decision_gets_the_calls_error_while_the_run_waits_and_run_no
     let app = Embedded::start().await;
     let (_, ids) = held(&app, &["1", "2", "3"]).await;
     let [yes, overdue, no] = &ids[..] else { panic!("{ids:?}") };
-    let run = run_of(&app.client, yes).await;
+    let run = app.client.run_of(yes).await;
     assert_eq!(approve(&app.client, yes).await.status, 200);
     let other = reject(&app.client, yes, "no").await;
-    assert_eq!((other.status, other.code()), (409, "already_decided"));
+    other.failed_with(409, "already_decided");
     assert_eq!(other.body["error"]["details"]["decision"]["decision"], "approve");
     let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{overdue}'");
     assert_eq!(app.rows.change(&end).await, Ok(1));
     let late = approve(&app.client, overdue).await;
-    assert_eq!((late.status, late.code()), (409, "expired"));
+    late.failed_with(409, "expired");
 
     app.scene.answers("One paid.");
     assert_eq!(reject(&app.client, no, "too much").await.body["state"], "rejected");
@@ -98,7 +98,7 @@ async fn a_contrary_decision_gets_the_calls_error_while_the_run_waits_and_run_no
             "reject" => approve(&app.client, call).await,
             _ => reject(&app.client, call, "no").await,
         };
-        assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+        late.failed_with(409, "run_not_waiting");
         let details = &late.body["error"]["details"];
         assert_eq!((&details["state"], &details["decision"]["decision"]), (&json!(state), &json!(decision)));
     }
@@ -110,10 +110,10 @@ async fn a_contrary_decision_gets_the_calls_error_while_the_run_waits_and_run_no
 async fn a_decision_about_a_call_of_a_cancelled_run_gets_run_not_waiting() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
     for late in [approve(&app.client, &id).await, reject(&app.client, &id, "no").await] {
-        assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+        late.failed_with(409, "run_not_waiting");
         assert_eq!(late.body["error"]["details"]["state"], "cancelled");
     }
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -124,12 +124,11 @@ async fn calls_of_another_run_unheld_calls_and_unknown_calls_get_404() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     let second = app.hold_in(&thread, "pay", "2").await;
-    let (run, other) = (run_of(&app.client, &first).await, run_of(&app.client, &second).await);
+    let (run, other) = (app.client.run_of(&first).await, app.client.run_of(&second).await);
     assert_ne!(run, other);
     app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).answers("Seen.");
-    let looked =
-        app.client.send_message(&thread, "look").await.one('9')["toolCallId"].as_str().unwrap().to_owned();
-    let looks = run_of(&app.client, &looked).await;
+    let looked = app.client.send_message(&thread, "look").await.one('9').text("toolCallId").to_owned();
+    let looks = app.client.run_of(&looked).await;
     let nothing = json!({ "error": { "code": "not_found",
         "message": "There is nothing here, or nothing for you." } });
     for (run, call) in [
@@ -155,7 +154,7 @@ async fn calls_of_another_run_unheld_calls_and_unknown_calls_get_404() {
 async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     for (what, body, field) in [
         ("approve", json!({}), "tool_call_id"),
         ("approve", json!({ "toolCallId": id }), "toolCallId"),
@@ -166,7 +165,7 @@ async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
         ("reject", json!({ "tool_call_id": id, "validated_inputs": {} }), "validated_inputs"),
     ] {
         let answer = post(&app.client, &run, what, &body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{what} {body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{what} {body}");
         assert!(answer.message().contains(field), "{what} {body}: {}", answer.message());
     }
     assert_eq!(app.client.call(&id).await["state"], "pending");
@@ -190,7 +189,7 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
     app.client = nobody.as_user("acme", "alice", &["clerk"]);
     let (carol, bob) = (nobody.as_user("acme", "carol", &["chief"]), nobody.as_user("acme", "bob", &[]));
     let (thread, id) = app.held("pay", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     let say = json!({ "tool_call_id": id });
     assert_eq!(post(&bob, &run, "approve", &say).await.status, 404);
     assert_eq!(post(&app.client, &run, "approve", &say).await.status, 403);
@@ -198,10 +197,10 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
 
     app.scene.answers("Paid.");
     let yes = post(&carol, &run, "approve", &say).await;
-    assert_eq!((yes.status, &yes.body["state"]), (200, &json!("approved")));
+    yes.has(200, "state", "approved");
     run_becomes(&app.client, &run, "completed").await;
     let late = post(&carol, &run, "reject", &say).await;
-    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    late.failed_with(409, "run_not_waiting");
     // The run keeps the requester's roles.
     let stored = app.rows.all(&format!("SELECT roles FROM runs WHERE thread_id = '{thread}'")).await;
     assert_eq!(stored, [json!({ "roles": r#"["clerk"]"# })]);
@@ -209,6 +208,6 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
     let id = app.hold_in(&thread, "pay", "2").await;
     app.scene.answers("As you like.");
     assert_eq!(reject(&app.client, &id, "I think not").await.status, 200);
-    run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 1"]);
 }

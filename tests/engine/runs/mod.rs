@@ -8,5 +8,5 @@ mod resuming;
 mod sessions;
 
 use crate::support::runs::{
-    HELD_AND_APPROVED, approve, decide_in, events_of, last_words, model_requests, reject, run_becomes, run_of,
+    HELD_AND_APPROVED, approve, decide_in, events_of, last_words, model_requests, reject, run_becomes,
 };

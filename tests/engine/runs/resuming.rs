@@ -1,9 +1,9 @@
 //! Runs that the server resumes, because the last decision about their calls left the continuation to the
 //! server.
 
-use super::{HELD_AND_APPROVED, approve, events_of, last_words, model_requests, reject, run_becomes, run_of};
+use super::{HELD_AND_APPROVED, approve, events_of, last_words, model_requests, reject, run_becomes};
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -38,14 +38,14 @@ async fn the_server_has_looked(app: &Embedded) {
     let (_, id) = app.held("pay", "of another").await;
     app.scene.answers("Paid, of another.");
     assert_eq!(approve(&app.client, &id).await.status, 200);
-    run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
 }
 
 #[tokio::test]
 async fn an_approved_call_runs_and_the_run_resumes_to_its_answer() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     app.scene.answers("Paid.");
     assert_eq!(approve(&app.client, &id).await.status, 200);
     let ended = run_becomes(&app.client, &run, "completed").await;
@@ -64,7 +64,7 @@ async fn the_run_resumes_after_a_rejection_and_the_model_reads_the_reason() {
     let (thread, id) = app.held("pay", "10").await;
     app.scene.answers("As you like.");
     assert_eq!(reject(&app.client, &id, "too much").await.status, 200);
-    run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "As you like.");
     assert_eq!(sent(&app), ["Tool execution rejected by user. Reason: too much"]);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -74,7 +74,7 @@ async fn the_run_resumes_after_a_rejection_and_the_model_reads_the_reason() {
 async fn the_run_resumes_after_the_last_of_several_decisions_and_may_hold_again() {
     let app = watchful().await;
     let (thread, ids) = held(&app, &["1", "2", "3"]).await;
-    let run = run_of(&app.client, &ids[0]).await;
+    let run = app.client.run_of(&ids[0]).await;
     approve(&app.client, &ids[0]).await;
     reject(&app.client, &ids[1], "not this").await;
     app.client.becomes(&ids[0], "succeeded").await;
@@ -111,7 +111,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
             body["resume"] = resume;
         }
         let answer = app.client.validate(&body).await;
-        assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+        answer.has(200, "state", "succeeded");
     };
     // A page makes the last decision, without `resume` or with `resume: false`.
     for resume in [Value::Null, json!(false)] {
@@ -120,7 +120,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
         app.client.becomes(&ids[0], "succeeded").await;
         validate(&ids[1], resume).await;
         the_server_has_looked(&app).await;
-        let run = run_of(&app.client, &ids[0]).await;
+        let run = app.client.run_of(&ids[0]).await;
         assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
         app.scene.answers("By the page.");
         assert_eq!(app.client.resume(&thread).await.text(), "By the page.");
@@ -135,7 +135,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
         } else {
             assert_eq!(approve(&app.client, &ids[1]).await.status, 200);
         }
-        run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
+        run_becomes(&app.client, &app.client.run_of(&ids[0]).await, "completed").await;
         assert_eq!(last_words(&app.client, &thread).await, "By the server.");
     }
     // In a batch each decision has its own `resume`.
@@ -146,11 +146,11 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
         json!({ "toolCallId": ids[1], "isValidated": true, "resume": true }),
     ];
     assert_eq!(app.client.post("/qa/validate_tools", &json!({ "decisions": decisions })).await.status, 200);
-    run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(&ids[0]).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "By the server.");
     let wrong = json!({ "toolCallId": ids[0], "isValidated": true, "resume": "yes" });
     let wrong = app.client.validate(&wrong).await;
-    assert_eq!((wrong.status, wrong.code()), (400, "bad_request"));
+    wrong.failed_with(400, "bad_request");
     assert!(wrong.message().starts_with("resume: "), "{}", wrong.message());
 }
 
@@ -166,7 +166,7 @@ async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
     let (_, alone) = app.held("pay", "1").await;
     expire(&alone).await;
     the_server_has_looked(&app).await;
-    let run = run_of(&app.client, &alone).await;
+    let run = app.client.run_of(&alone).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
 
     // The decision about the other call left the continuation to the server. A cancel counts like an expiry.
@@ -181,7 +181,7 @@ async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
         } else {
             expire(&ids[1]).await;
         }
-        run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
+        run_becomes(&app.client, &app.client.run_of(&ids[0]).await, "completed").await;
         assert_eq!(last_words(&app.client, &thread).await, "One paid.");
     }
 }
@@ -190,7 +190,7 @@ async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
 async fn after_a_newer_message_the_run_is_not_resumed_and_the_outcome_becomes_a_note() {
     let app = watchful().await;
     let (thread, id) = app.held("pay", "10").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     app.scene.answers("Hello.");
     assert_eq!(app.client.send_message(&thread, "by the way").await.text(), "Hello.");
     assert_eq!(approve(&app.client, &id).await.status, 200);
@@ -213,11 +213,11 @@ async fn after_a_newer_message_the_run_is_not_resumed_and_the_outcome_becomes_a_
 async fn a_cancelled_run_does_not_resume_after_earlier_decisions() {
     let app = watchful().await;
     let (thread, ids) = held(&app, &["1", "2"]).await;
-    let run = run_of(&app.client, &ids[0]).await;
+    let run = app.client.run_of(&ids[0]).await;
     assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
     app.client.becomes(&ids[0], "succeeded").await;
     let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     the_server_has_looked(&app).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "cancelled");
     app.client.resume(&thread).await.assert_states_only();
@@ -227,7 +227,7 @@ async fn a_cancelled_run_does_not_resume_after_earlier_decisions() {
 async fn a_run_in_a_deleted_thread_does_not_resume() {
     let app = watchful().await;
     let (thread, id) = app.held("wait_for_me", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     assert_eq!(approve(&app.client, &id).await.status, 200);
     app.ledger.wait_started().await;
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
@@ -253,7 +253,7 @@ async fn a_run_of_a_user_at_the_turn_limit_resumes_when_another_turn_ends() {
     let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
     app.client = alice.clone();
     let (thread, id) = app.held("pay", "10").await;
-    let run = run_of(&alice, &id).await;
+    let run = alice.run_of(&id).await;
     let other = alice.thread().await;
     app.scene.calls(&[call("d", "dawdle", &json!({ "note": "1" }))]);
     let busy = alice.begin(&other, &json!({ "content": "be busy" })).await;
@@ -281,13 +281,13 @@ async fn a_run_decided_while_its_turn_still_runs_resumes_after_the_turn() {
     let turn = app.client.begin(&thread, &json!({ "content": "both" })).await;
     app.ledger.wait_started().await;
     let calls = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'pay'").await;
-    let id = calls[0]["tool_call_id"].as_str().unwrap();
+    let id = calls[0].text("tool_call_id");
     assert_eq!(approve(&app.client, id).await.status, 200);
     app.client.becomes(id, "succeeded").await;
     app.ledger.release.add_permits(1);
     let turn = app.client.read_on(turn).await;
     assert_eq!(turn.pending(), Vec::<String>::new(), "no call is pending any more: {}", turn.raw);
-    run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(id).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Both done.");
 }
 
@@ -298,7 +298,7 @@ async fn a_page_attaches_to_a_turn_that_the_server_resumed() {
     app.scene.answers("Paid.");
     let gate = app.scene.gate();
     assert_eq!(approve(&app.client, &id).await.status, 200);
-    run_becomes(&app.client, &run_of(&app.client, &id).await, "running").await;
+    run_becomes(&app.client, &app.client.run_of(&id).await, "running").await;
     let path = format!("/qa/chat_streamed/{thread}");
     let old = app.client.http.get(app.client.url(&format!("{path}?chatId=x"))).send().await.unwrap();
     let new = app.client.http.get(app.client.url(&format!("{path}/stream"))).send().await.unwrap();

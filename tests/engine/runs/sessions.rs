@@ -1,14 +1,14 @@
 //! Whole sessions: decisions about calls in any thread of a session, and the cancel of a session.
 
-use super::{decide_in, events_of, last_words, run_becomes, run_of};
+use super::{decide_in, events_of, last_words, run_becomes};
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, eventually};
+use crate::support::{Client, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 
 async fn child_of(client: &Client, thread: &str) -> String {
     let made = client.post("/threads", &json!({ "parent_id": thread })).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    made.body["thread_id"].as_str().unwrap().to_owned()
+    made.has_status(201);
+    made.body.text("thread_id").to_owned()
 }
 
 async fn cancel(client: &Client, session: &str) -> crate::support::Answer {
@@ -30,7 +30,7 @@ async fn a_call_in_any_thread_is_decided_in_its_session_and_the_server_resumes_t
         let decided = decide_in(&app.client, &root, &id, decision).await;
         let expected = json!({ "success": true, "tool_call_id": id, "decision": decision, "state": state });
         assert_eq!((decided.status, &decided.body), (200, &expected));
-        run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+        run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
         assert_eq!(last_words(&app.client, thread).await, words);
         let again = decide_in(&app.client, &root, &id, decision).await;
         assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
@@ -38,7 +38,7 @@ async fn a_call_in_any_thread_is_decided_in_its_session_and_the_server_resumes_t
         let other =
             decide_in(&app.client, &root, &id, if decision == "deny" { "allow_once" } else { "deny" });
         let other = other.await;
-        assert_eq!((other.status, other.code()), (409, "already_decided"));
+        other.failed_with(409, "already_decided");
     }
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 1"]);
 }
@@ -58,11 +58,11 @@ async fn allow_session_approves_the_pending_calls_of_all_threads_and_the_server_
         "remembered": remembered });
     assert_eq!((decided.status, decided.body), (200, expected));
     for (thread, id) in [(&root, &first), (&child, &below)] {
-        run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
+        run_becomes(&app.client, &app.client.run_of(id).await, "completed").await;
         assert_eq!(last_words(&app.client, thread).await, "Paid.");
     }
     assert_eq!(app.client.call(&first).await["decision"]["remember"], "session");
-    let source = app.client.call(&below).await["decision"]["source"].as_str().unwrap().to_owned();
+    let source = app.client.call(&below).await["decision"].text("source").to_owned();
     assert!(source.starts_with("remembered:"), "{source}");
     assert_eq!(app.client.call(&elsewhere).await["state"], "pending");
     // The next call of the session needs no approval.
@@ -86,15 +86,15 @@ async fn a_reason_reaches_the_model_and_an_unknown_decision_is_refused() {
         (json!({ "decision": "deny", "remember": true }), "remember"),
     ] {
         let answer = app.client.post(&path, &body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{body}");
         assert!(answer.message().contains(field), "{body}: {}", answer.message());
     }
     let refused = app.client.post(&path, &json!({ "decision": "deny", "remember": "session" })).await;
-    assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
+    refused.failed_with(422, "not_remembered");
     assert_eq!(app.client.call(&id).await["state"], "pending");
     app.scene.answers("I see.");
     let denied = app.client.post(&path, &json!({ "decision": "deny", "reason": "not today" })).await;
-    assert_eq!(denied.status, 200, "{:?}", denied.body);
+    denied.has_status(200);
     assert_eq!(app.client.call(&id).await["result"], "Tool execution rejected by user. Reason: not today");
 }
 
@@ -156,15 +156,15 @@ async fn cancelling_a_session_cancels_the_runs_and_pending_calls_of_its_threads_
     app.scene.gate();
     let turn = app.client.begin(&speaks, &json!({ "content": "speak" })).await;
     let cancelled = cancel(&app.client, &root).await;
-    assert_eq!(cancelled.status, 200, "{:?}", cancelled.body);
+    cancelled.has_status(200);
     let sent = app.client.read_on(turn).await;
     assert_eq!(sent.codes().chars().last(), Some('d'), "{}", sent.raw);
-    let runs = cancelled.body["results"].as_array().unwrap();
-    let threads: Vec<_> = runs.iter().map(|run| run["thread_id"].as_str().unwrap()).collect();
+    let runs = cancelled.body.list("results");
+    let threads: Vec<_> = runs.iter().map(|run| run.text("thread_id")).collect();
     assert_eq!(threads, [&root, &child, &speaks]);
     for run in runs {
         assert_eq!((&run["status"], &run["pending"]), (&json!("cancelled"), &json!([])), "{run}");
-        let id = run["run_id"].as_str().unwrap();
+        let id = run.text("run_id");
         assert_eq!(
             events_of(&app.rows, id).await.iter().filter(|event| *event == "run.cancelled").count(),
             1
@@ -173,7 +173,7 @@ async fn cancelling_a_session_cancels_the_runs_and_pending_calls_of_its_threads_
     for id in [waits, below] {
         assert_eq!(app.client.call(&id).await["state"], "cancelled");
         let late = decide_in(&app.client, &root, &id, "allow_once").await;
-        assert_eq!((late.status, late.code()), (409, "cancelled"));
+        late.failed_with(409, "cancelled");
     }
     assert_eq!(app.client.call(&elsewhere).await["state"], "pending");
     let again = cancel(&app.client, &root).await;
@@ -185,7 +185,7 @@ async fn cancelling_a_session_cancels_the_runs_and_pending_calls_of_its_threads_
 async fn a_tool_running_when_its_session_is_cancelled_settles_and_the_run_does_not_resume() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "1").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     assert_eq!(decide_in(&app.client, &thread, &id, "allow_once").await.status, 200);
     app.ledger.wait_started().await;
     let cancelled = cancel(&app.client, &thread).await;

@@ -1,6 +1,6 @@
 //! A Slack Web API for tests: it keeps the messages of each conversation, and answers as Slack documents it.
 
-use crate::support::{Received, eventually, read_request};
+use crate::support::{JsonFields, Received, eventually, read_request};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -41,14 +41,14 @@ impl Message {
 
     /// The texts of the blocks, in order.
     pub(super) fn texts(&self) -> Vec<String> {
-        let blocks = self.now()["blocks"].as_array().unwrap();
+        let blocks = self.now().list("blocks");
         blocks.iter().filter_map(|block| Some(block["text"]["text"].as_str()?.to_owned())).collect()
     }
 
     pub(super) fn buttons(&self) -> Vec<Value> {
-        let blocks = self.now()["blocks"].as_array().unwrap();
+        let blocks = self.now().list("blocks");
         let actions = blocks.iter().filter(|block| block["type"] == "actions");
-        actions.flat_map(|block| block["elements"].as_array().unwrap().clone()).collect()
+        actions.flat_map(|block| block.list("elements").clone()).collect()
     }
 
     pub(super) fn button(&self, action_id: &str) -> Value {
@@ -130,7 +130,7 @@ impl FakeSlack {
     pub(super) async fn noticed(&self, count: usize) -> Vec<String> {
         let enough = async || Some(self.notices()).filter(|all| all.len() >= count);
         let all = eventually(&format!("{count} notices arrive"), enough).await;
-        all.iter().map(|(_, notice)| notice["text"].as_str().unwrap().to_owned()).collect()
+        all.iter().map(|(_, notice)| notice.text("text").to_owned()).collect()
     }
 
     async fn serve(&self, mut socket: TcpStream) {
@@ -202,7 +202,7 @@ fn done(kept: &mut Kept, method: &str, received: &Received) -> Value {
     if let Some(wrong) = wrong_blocks(&body["blocks"]) {
         return json!({ "ok": false, "error": "invalid_blocks", "response_metadata": { "messages": [wrong] } });
     }
-    let to = body["channel"].as_str().unwrap();
+    let to = body.text("channel");
     match method {
         "chat.postMessage" => {
             // A message to a user is in the conversation of the application with the user.
@@ -251,7 +251,7 @@ fn wrong_view(body: &Value) -> Option<String> {
         && is_plain(&view["close"], 24)
         && length(&view["callback_id"]) <= 255
         && length(&view["private_metadata"]) <= 3000
-        && view["blocks"].as_array().unwrap().iter().all(input);
+        && view.list("blocks").iter().all(input);
     (!is_right).then(|| view.to_string())
 }
 
@@ -269,10 +269,10 @@ fn wrong_blocks(blocks: &Value) -> Option<String> {
         return Some("too many blocks".to_owned());
     }
     for block in blocks.as_array().unwrap() {
-        let is_right = match block["type"].as_str().unwrap() {
+        let is_right = match block.text("type") {
             "header" => is_plain(&block["text"], 150),
             "section" => is_plain(&block["text"], 3000),
-            "actions" => block["elements"].as_array().unwrap().iter().all(|button| {
+            "actions" => block.list("elements").iter().all(|button| {
                 button["type"] == "button"
                     && is_plain(&button["text"], 75)
                     && length(&button["action_id"]) <= 255

@@ -7,13 +7,15 @@ use super::{
 use crate::support::mcp::{Steered, definition};
 use crate::support::previews::{World, server as server_of};
 use crate::support::token::with_tokens;
-use crate::support::{Does, Embedded, Process, RemoteTool, eventually, postgres_if_chosen, sqlite};
+use crate::support::{
+    Does, Embedded, JsonFields, Process, RemoteTool, eventually, postgres_if_chosen, sqlite,
+};
 use holdpoint::config::{Notify, ToolRules};
 use serde_json::{Value, json};
 use std::process::Command;
 
 fn actions(message: &super::Message) -> Vec<String> {
-    message.buttons().iter().map(|button| button["action_id"].as_str().unwrap().to_owned()).collect()
+    message.buttons().iter().map(|button| button.text("action_id").to_owned()).collect()
 }
 
 /// The text of all sections.
@@ -66,7 +68,7 @@ async fn f14_a_message_shows_the_constants_and_the_preview_that_its_button_appro
     }
     assert_eq!(actions(&message), ["holdpoint_approve", "holdpoint_reject"]);
     let confirm = &message.button(APPROVE)["confirm"];
-    let asked = confirm["text"]["text"].as_str().unwrap();
+    let asked = confirm["text"].text("text");
     assert!(
         asked.contains("(delete_file), for user:local, high risk. Preview: DELETES 4711 ROWS"),
         "{confirm}"

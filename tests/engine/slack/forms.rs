@@ -6,7 +6,7 @@ use super::{
     submission, submit, with_slack,
 };
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use holdpoint::config::{Notify, ToolRules};
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ async fn only_a_form_of_this_server_that_slack_signed_decides() {
     assert_eq!(state(&app, &call).await, "pending");
     // What a form is about is what its message showed.
     let stale = with(&|it| {
-        let kept = it["view"]["private_metadata"].as_str().unwrap();
+        let kept = it["view"].text("private_metadata");
         let mut kept: Value = serde_json::from_str(kept).unwrap();
         kept["button"]["input_hash"] = json!("0".repeat(64));
         it["view"]["private_metadata"] = json!(kept.to_string());

@@ -2,13 +2,13 @@
 
 use super::{CONSOLE, FakeSlack, entry, local, server, with_slack};
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::shown;
 use holdpoint::config::Notify;
 use serde_json::{Value, json};
 
 fn ids(buttons: &[Value]) -> Vec<&str> {
-    buttons.iter().map(|button| button["action_id"].as_str().unwrap()).collect()
+    buttons.iter().map(|button| button.text("action_id")).collect()
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_held_call_is_one_message_which_its_decision_changes() {
     }
     let buttons = held.buttons();
     assert_eq!(ids(&buttons), ["holdpoint_reject", "holdpoint_open"], "the message does not show what runs");
-    let link = buttons[1]["url"].as_str().unwrap();
+    let link = buttons[1].text("url");
     assert!(link.starts_with(&format!("{CONSOLE}/#/link/")), "{link}");
     assert!(!held.now().to_string().contains("canary"), "no argument leaves by Slack: {held:?}");
 
@@ -36,7 +36,7 @@ async fn a_held_call_is_one_message_which_its_decision_changes() {
     assert_eq!(decided.now()["channel"], "DU1", "the conversation that Slack has answered");
     let blocks = &decided.versions[1]["blocks"];
     assert_eq!(blocks[0]["text"]["text"], "Approved: Pay");
-    let text = blocks[1]["text"]["text"].as_str().unwrap();
+    let text = blocks[1]["text"].text("text");
     assert!(text.starts_with("The call is approved, by user:local.\n"), "{decided:?}");
     assert_eq!(ids(&slack.changed(0, 3).await.buttons()), ["holdpoint_open"]);
 
@@ -75,7 +75,7 @@ async fn arguments_are_in_a_message_only_if_the_entry_shares_them_and_never_as_m
     );
     let request = message.now().to_string();
     assert!(!request.contains("\"mrkdwn\":true") && !request.contains("\"type\":\"mrkdwn\""), "{request}");
-    assert!(!message.now()["text"].as_str().unwrap().contains("evil"), "{request}");
+    assert!(!message.now().text("text").contains("evil"), "{request}");
     for (field, value) in [("parse", json!("none")), ("link_names", json!(false)), ("mrkdwn", json!(false))] {
         assert_eq!(message.now()[field], value, "{field}");
     }

@@ -5,7 +5,7 @@ use super::{
     APPROVE, FakeSlack, Interaction, PATH, SIGNING_SECRET, local, now, payload, press, server, with_slack,
 };
 use crate::support::token::{token, with_tokens};
-use crate::support::{ChangedPay, Does, Embedded, RemoteTool};
+use crate::support::{ChangedPay, Does, Embedded, JsonFields, RemoteTool};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -163,8 +163,7 @@ async fn a_signed_request_without_a_press_decides_nothing_and_an_unreadable_one_
     ] {
         let before = slack.notices().len();
         let changed = with(&|it| {
-            let mut button: Value =
-                serde_json::from_str(it["actions"][0]["value"].as_str().unwrap()).unwrap();
+            let mut button: Value = serde_json::from_str(it["actions"][0].text("value")).unwrap();
             button[field] = value.clone();
             it["actions"][0]["value"] = json!(button.to_string());
         });

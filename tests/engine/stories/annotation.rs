@@ -3,7 +3,7 @@
 //! turn.
 
 use super::asks_for;
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn a_flagged_tool_is_approved_with_edited_inputs_and_the_next_turn_reads_t
     assert_eq!(app.client.get("/tools/look").await.body["hil"], false);
 
     let (thread, turn) = asks_for(&app, &[("pay", json!({ "note": "1000" }))]).await;
-    let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.one('9').text("toolCallId").to_owned();
     assert_eq!(turn.one('8'), &json!([{ "toolCallId": id, "validated": "pending" }]));
     assert!(turn.codes().ends_with("8ed"), "it ends after the annotation: {}", turn.codes());
     let stored = format!("SELECT validated, result FROM tool_calls WHERE tool_call_id = '{id}'");
@@ -28,7 +28,7 @@ async fn a_flagged_tool_is_approved_with_edited_inputs_and_the_next_turn_reads_t
         (yes.status, &yes.body["success"], &yes.body["state"]),
         (200, &json!(true), &json!("succeeded"))
     );
-    assert!(yes.body["result"].as_str().unwrap().contains("{\"paid\":\"10\"}"), "{:?}", yes.body);
+    assert!(yes.body.text("result").contains("{\"paid\":\"10\"}"), "{:?}", yes.body);
     assert_eq!(
         app.client.validate(&edited(json!({ "note": "10" }))).await.header("idempotent-replayed"),
         Some("true")
@@ -56,7 +56,7 @@ async fn a_rejection_is_a_result_and_the_reloaded_page_shows_its_badge() {
     let (thread, turn) = asks_for(&app, &[("pay", json!({ "note": "1000" }))]).await;
     let [id] = &turn.pending()[..] else { panic!("{:?}", turn.lines) };
     let no = app.client.reject(id).await;
-    assert_eq!((no.status, &no.body["result"]), (200, &json!("Tool execution rejected by user.")));
+    no.has(200, "result", "Tool execution rejected by user.");
     app.scene.answers("Then not.");
     assert_eq!(app.client.resume(&thread).await.text(), "Then not.");
     let page = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;

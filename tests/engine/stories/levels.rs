@@ -76,7 +76,7 @@ async fn the_model_reads_the_reason_of_a_rejection_and_takes_another_way() {
     let (thread, run, id) = run_that_waits(&app, "/etc/passwd").await;
     app.scene.calls(&[call("again", "look", &json!({ "note": "a draft" }))]).answers("I only looked.");
     let rejected = reject(&app.client, &id, "never outside of reports/").await;
-    assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")));
+    rejected.has(200, "state", "rejected");
     run_becomes(&app.client, &run, "completed").await;
     assert!(last_words(&app.client, &thread).await.ends_with("I only looked."));
     assert_eq!(app.ledger.lines(), ["look /etc/passwd", "look a draft"]);
@@ -87,7 +87,7 @@ async fn the_model_reads_the_reason_of_a_rejection_and_takes_another_way() {
     assert_eq!(approve(&app.client, &id).await.code(), "run_not_waiting");
     let (_, _, other) = run_that_waits(&app, "x").await;
     let foreign = app.client.post(&format!("/runs/{run}/approve"), &json!({ "tool_call_id": other })).await;
-    assert_eq!((foreign.status, foreign.code()), (404, "not_found"));
+    foreign.failed_with(404, "not_found");
     assert_eq!(app.client.call(&other).await["state"], "pending");
 }
 
@@ -96,11 +96,11 @@ async fn a_run_cancelled_while_waiting_withdraws_its_call_and_never_resumes() {
     let app = Embedded::start().await;
     let (thread, run, id) = run_that_waits(&app, "reports/q3.csv").await;
     let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    cancelled.has(200, "status", "cancelled");
     assert_eq!(cancelled.body["pending"], json!([]));
     assert_eq!(app.client.call(&id).await["state"], "cancelled");
     let late = approve(&app.client, &id).await;
-    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    late.failed_with(409, "run_not_waiting");
     let events = events_of(&app.rows, &run).await;
     assert_eq!(events.iter().filter(|event| *event == "tool.cancelled").count(), 1);
     assert_eq!(events.iter().filter(|event| *event == "run.cancelled").count(), 1);

@@ -6,7 +6,7 @@ mod levels;
 mod sessions;
 mod several_at_once;
 
-use crate::support::{Client, Embedded, Turn, call};
+use crate::support::{Client, Embedded, JsonFields, Turn, call};
 use serde_json::Value;
 
 /// Has the model request these calls in one step of a new thread. Returns the thread and the turn.
@@ -22,7 +22,7 @@ async fn asks_for(app: &Embedded, calls: &[(&str, Value)]) -> (String, Turn) {
 /// The tool parts of the last message, as a reloaded page of AI SDK 6 receives it.
 async fn cards(client: &Client, thread: &str) -> Vec<Value> {
     let page = client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
-    let last = page["results"].as_array().unwrap().last().unwrap().clone();
-    let parts = last["parts"].as_array().unwrap().clone();
+    let last = page.list("results").last().unwrap().clone();
+    let parts = last.list("parts").clone();
     parts.into_iter().filter(|part| part.get("toolCallId").is_some()).collect()
 }

@@ -1,8 +1,8 @@
 //! Approvals belong to a session of several agents, each with its own thread: a decision reaches its thread,
 //! even if the models use the same provider ids.
 
-use crate::support::runs::{decide_in, last_words, run_becomes, run_of};
-use crate::support::{Embedded, call, eventually};
+use crate::support::runs::{decide_in, last_words, run_becomes};
+use crate::support::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
     for _ in 0..2 {
         let made = app.client.post("/threads", &json!({ "parent_id": coordinator })).await.body;
         assert_eq!(made["session_id"], json!(coordinator));
-        agents.push(made["thread_id"].as_str().unwrap().to_owned());
+        agents.push(made.text("thread_id").to_owned());
     }
     // Both models use the same provider id and request the call at the same time.
     let step = || app.scene.calls(&[call("call_1", "pay", &json!({ "note": "build" }))]);
@@ -38,7 +38,7 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
     let fresh = [&allowed, &again].iter().filter(|it| it.header("idempotent-replayed").is_none()).count();
     assert_eq!((allowed.status, again.status, denied.status, fresh), (200, 200, 200, 1));
     for (id, agent) in ids.iter().zip(&agents) {
-        run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
+        run_becomes(&app.client, &app.client.run_of(id).await, "completed").await;
         assert_eq!(last_words(&app.client, agent).await, "One.");
     }
     assert_eq!(app.ledger.lines(), ["pay build"], "once, and only for the approved call");

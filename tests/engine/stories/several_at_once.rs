@@ -3,7 +3,7 @@
 //! current state.
 
 use super::{asks_for, cards};
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn several_calls_are_decided_together_by_id_and_a_reloaded_page_shows_them
         { "toolCallId": second, "isValidated": false, "reason": "it is the wrong cluster" },
     ] });
     let answer = app.client.post("/qa/validate_tools", &decisions).await;
-    let results = answer.body["results"].as_array().unwrap();
+    let results = answer.body.list("results");
     let reported: Vec<(&Value, &Value)> = results.iter().map(|one| (&one["status"], &one["state"])).collect();
     assert_eq!(reported, [(&json!(200), &json!("succeeded")), (&json!(200), &json!("rejected"))]);
     let why = "Tool execution rejected by user. Reason: it is the wrong cluster";

@@ -1,8 +1,8 @@
 //! A process may die at any moment of a sub-agent's life: nothing is lost, and nothing happens twice.
 
 use super::{child_of, hold_in, resumed};
-use crate::support::runs::{approve, last_words, run_becomes, run_of};
-use crate::support::{Client, Deployment, Rows, UNKNOWN, eventually};
+use crate::support::runs::{approve, last_words, run_becomes};
+use crate::support::{Client, Deployment, JsonFields, Rows, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// The words of the model after a transfer.
@@ -13,7 +13,7 @@ const DONE: &str = "{\"transferred\":\"10\"}";
 async fn held(client: &Client) -> (String, String, String) {
     let thread = client.thread().await;
     let turn = client.send_message(&thread, "helper transfer 10").await;
-    let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let call = turn.one('9').text("toolCallId").to_owned();
     let hold = hold_in(client, &thread).await;
     (thread, call, hold)
 }
@@ -58,7 +58,7 @@ async fn after_a_kill_while_the_child_holds_the_next_process_completes_both_runs
     let client = &server.client;
     assert_eq!(client.call(&call).await["state"], "executing", "neither a restart nor a lease ends it");
     assert_eq!(approve(client, &hold).await.status, 200);
-    let run = run_of(client, &call).await;
+    let run = client.run_of(&call).await;
     run_becomes(client, &run, "completed").await;
     assert_eq!(last_words(client, &thread).await, DONE);
     assert_eq!(client.call(&call).await["result"], DONE);
@@ -116,9 +116,9 @@ async fn after_a_kill_before_the_child_exists_the_call_is_started_again() {
     let calls = rows.all("SELECT tool_call_id, exec_attempt FROM tool_calls WHERE name = 'helper'").await;
     let [helper] = &calls[..] else { panic!("{calls:?}") };
     assert_eq!(helper["exec_attempt"], 2);
-    let call = helper["tool_call_id"].as_str().unwrap();
+    let call = helper.text("tool_call_id");
     client.becomes(call, "succeeded").await;
-    run_becomes(client, &run_of(client, call).await, "completed").await;
+    run_becomes(client, &client.run_of(call).await, "completed").await;
     assert_eq!(last_words(client, &thread).await, DONE);
 }
 
@@ -133,7 +133,7 @@ async fn after_a_kill_between_the_ends_of_child_and_call_the_next_process_settle
     assert_eq!(approve(&server.client, &hold).await.status, 200);
     let child = child_of(&server.client, &call).await;
     run_becomes(&server.client, &child, "completed").await;
-    let run = run_of(&server.client, &call).await;
+    let run = server.client.run_of(&call).await;
     assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     server.kill();
     allow(&rows).await;
@@ -162,7 +162,7 @@ async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_
     run_becomes(&other.client, &child, "completed").await;
     dead.kill();
     allow(&rows).await;
-    let run = run_of(&other.client, &call).await;
+    let run = other.client.run_of(&call).await;
     run_becomes(&other.client, &run, "completed").await;
     assert_eq!(last_words(&other.client, &thread).await, DONE);
     settled_once(&rows, &call, &run).await;
@@ -173,7 +173,7 @@ async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_
         let (at, by) = if round % 2 == 0 { (&other, &third) } else { (&third, &other) };
         let (_, call, hold) = held(&at.client).await;
         assert_eq!(approve(&by.client, &hold).await.status, 200);
-        let run = run_of(&at.client, &call).await;
+        let run = at.client.run_of(&call).await;
         run_becomes(&at.client, &run, "completed").await;
         settled_once(&rows, &call, &run).await;
         let child = child_of(&at.client, &call).await;
@@ -187,9 +187,9 @@ async fn on_postgres_a_cancel_reaches_a_child_that_another_process_runs() {
     let (one, other) = (deployment.start("0s"), deployment.start("0s"));
     let thread = one.client.thread().await;
     let turn = one.client.send_message(&thread, "helper think").await;
-    let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let call = turn.one('9').text("toolCallId").to_owned();
     deployment.wait_started(&["think"]).await;
-    let run = run_of(&one.client, &call).await;
+    let run = one.client.run_of(&call).await;
     other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
     let child = child_of(&one.client, &call).await;
     run_becomes(&other.client, &child, "cancelled").await;
@@ -204,13 +204,13 @@ async fn a_child_whose_process_dies_in_its_turn_ends_its_call_with_an_unknown_ou
     let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
     let turn = server.client.send_message(&thread, "helper think").await;
-    let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let call = turn.one('9').text("toolCallId").to_owned();
     deployment.wait_started(&["think"]).await;
     server.kill();
     let server = deployment.start("0s");
     let ended = server.client.becomes(&call, "interrupted").await;
     assert_eq!(ended["result"], UNKNOWN);
-    run_becomes(&server.client, &run_of(&server.client, &call).await, "completed").await;
+    run_becomes(&server.client, &server.client.run_of(&call).await, "completed").await;
     assert_eq!(last_words(&server.client, &thread).await, UNKNOWN);
 }
 
@@ -220,7 +220,7 @@ async fn a_fence_ends_the_call_and_its_child_does_not_resume() {
     deployment.release();
     let server = deployment.start("0s");
     let (thread, call, hold) = held(&server.client).await;
-    let run = run_of(&server.client, &call).await;
+    let run = server.client.run_of(&call).await;
     let child = child_of(&server.client, &call).await;
     run_becomes(&server.client, &child, "waiting").await;
     let listed = deployment.operate(&["approvals", "list", "--state", "executing"]).stdout_of_success();

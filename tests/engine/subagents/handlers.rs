@@ -3,7 +3,7 @@
 use super::{answers, helper, run_of_becomes, unwatchful};
 use crate::support::handlers::{Questions, desk};
 use crate::support::runs::{last_words, model_requests};
-use crate::support::{Embedded, Turn, add_agents, call, probes};
+use crate::support::{Embedded, JsonFields, Turn, add_agents, call, probes};
 use holdpoint::handlers::HandlerAnswer;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ async fn office() -> (Embedded, Questions) {
 fn call_of(turn: &Turn, tool: &str) -> String {
     let calls = turn.all('9');
     let call = calls.iter().find(|call| call["toolName"] == tool).unwrap();
-    call["toolCallId"].as_str().unwrap().to_owned()
+    call.text("toolCallId").to_owned()
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ mod schema;
 mod stopping;
 mod stories;
 
-use crate::support::runs::{run_becomes, run_of};
+use crate::support::runs::run_becomes;
 use crate::support::subagents::{hold_in, start, unwatchful, with_agents};
-use crate::support::{Client, Embedded, Rows, call, eventually};
+use crate::support::{Client, Embedded, JsonFields, Rows, call, eventually};
 use holdpoint::llm::{ModelMessage, ModelRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -35,8 +35,8 @@ impl Errand {
     async fn begin(app: &Embedded, task: &str) -> Self {
         let thread = app.client.thread().await;
         let turn = app.client.send_message(&thread, task).await;
-        let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
-        let run = run_of(&app.client, &call).await;
+        let call = turn.one('9').text("toolCallId").to_owned();
+        let run = app.client.run_of(&call).await;
         Self { thread, call, run }
     }
 
@@ -56,7 +56,7 @@ impl Errand {
     /// The child's thread.
     async fn child_thread(&self, client: &Client) -> String {
         let run = client.get(&format!("/runs/{}", self.child(client).await)).await;
-        run.body["thread_id"].as_str().unwrap().to_owned()
+        run.body.text("thread_id").to_owned()
     }
 }
 
@@ -82,7 +82,7 @@ fn answers(request: &ModelRequest) -> Vec<String> {
 
 /// The run of a call, once it has this status.
 async fn run_of_becomes(client: &Client, call: &str, status: &str) -> Value {
-    run_becomes(client, &run_of(client, call).await, status).await
+    run_becomes(client, &client.run_of(call).await, status).await
 }
 
 /// The number of times that a run was resumed.

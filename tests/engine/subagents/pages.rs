@@ -3,7 +3,7 @@
 use super::{Errand, answers, hold_in, resumed, start, watchful};
 use crate::support::runs::{last_words, model_requests, run_becomes};
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{call, eventually};
+use crate::support::{JsonFields, call, eventually};
 use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ async fn a_childs_thread_takes_no_message_before_its_end() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     let below = errand.child_thread(&app.client).await;
-    let question = app.client.messages(&below).await[0]["message_id"].as_str().unwrap().to_owned();
+    let question = app.client.messages(&below).await[0].text("message_id").to_owned();
     for body in [
         json!({ "content": "and now?" }),
         json!({ "trigger": "regenerate-message", "messages": [] }),

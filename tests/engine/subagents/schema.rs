@@ -1,7 +1,7 @@
 //! The database refuses invalid states of delegated calls, whatever the writer.
 
 use super::{Errand, start, with_agents};
-use crate::support::{Embedded, postgres, sqlite};
+use crate::support::{Embedded, JsonFields, postgres, sqlite};
 use std::time::Duration;
 
 /// A refused statement, and the error text where both databases have the same.
@@ -18,10 +18,10 @@ async fn attack(app: &Embedded) {
     let (_, running) = app.held("wait_for_me", "1").await;
     app.client.validate(&serde_json::json!({ "toolCallId": running, "isValidated": true })).await;
     app.ledger.wait_started().await;
-    let thread = app.client.call(&running).await["thread_id"].as_str().unwrap().to_owned();
+    let thread = app.client.call(&running).await.text("thread_id").to_owned();
     // A child thread with a completed turn in its run.
     let below = app.client.post("/threads", &serde_json::json!({ "parent_id": thread })).await.body;
-    let below = below["thread_id"].as_str().unwrap();
+    let below = below.text("thread_id");
     app.scene.answers("Done.");
     let ended =
         app.client.send_message(below, "do it").await.headers["x-run-id"].to_str().unwrap().to_owned();

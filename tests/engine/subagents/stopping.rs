@@ -2,8 +2,8 @@
 
 use super::crashes::{DELEGATES, allow, forbid};
 use super::{Errand, child_of, helper, hold_in, run_of_becomes, start, watchful};
-use crate::support::runs::{model_requests, run_becomes, run_of};
-use crate::support::{Embedded, UNKNOWN, call, eventually};
+use crate::support::runs::{model_requests, run_becomes};
+use crate::support::{Embedded, JsonFields, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 
 /// Completes once the child, its hold and the call have ended.
@@ -25,7 +25,7 @@ async fn has_stopped(app: &Embedded, errand: &Errand, hold: &str) {
 
 async fn child_run(app: &Embedded, call: &str) -> String {
     let sql = format!("SELECT child_run_id FROM tool_calls WHERE tool_call_id = '{call}'");
-    app.rows.all(&sql).await[0]["child_run_id"].as_str().unwrap().to_owned()
+    app.rows.all(&sql).await[0].text("child_run_id").to_owned()
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn cancelling_the_parents_run_stops_a_child_that_holds() {
     let (errand, hold) = Errand::held(&app).await;
     let before = model_requests(&app);
     let cancelled = app.client.post(&format!("/runs/{}/cancel", errand.run), &Value::Null).await;
-    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")), "{cancelled:?}");
+    cancelled.has(200, "status", "cancelled");
     has_stopped(&app, &errand, &hold).await;
     assert_eq!(model_requests(&app), before);
     assert_eq!(app.client.approve(&hold).await.code(), "cancelled");
@@ -100,7 +100,7 @@ async fn cancelling_the_session_the_call_or_the_child_stops_everything_below_it(
     app.scene.answers("They stopped it.");
     let child = errand.child(&app.client).await;
     let cancelled = app.client.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
-    assert_eq!(cancelled.status, 200, "{:?}", cancelled.body);
+    cancelled.has_status(200);
     has_stopped(&app, &errand, &hold).await;
     run_becomes(&app.client, &errand.run, "completed").await;
 }
@@ -127,7 +127,7 @@ async fn superseding_the_parents_answer_stops_the_child() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
     app.scene.answers("Otherwise, then.");
-    let question = app.client.messages(&errand.thread).await[0]["message_id"].as_str().unwrap().to_owned();
+    let question = app.client.messages(&errand.thread).await[0].text("message_id").to_owned();
     let part = json!({ "type": "text", "text": "do it otherwise" });
     let edit = json!({ "trigger": "submit-message", "messageId": question,
                        "messages": [{ "id": question, "role": "user", "parts": [part] }] });
@@ -146,18 +146,15 @@ async fn stopping_the_root_stops_the_childs_child() {
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
     let errand = Errand::begin(&app, "get help").await;
     let hold = hold_in(&app.client, &errand.thread).await;
-    let innermost = run_of(&app.client, &hold).await;
+    let innermost = app.client.run_of(&hold).await;
     let child = errand.child(&app.client).await;
     let between = app.client.get(&format!("/runs/{child}/events")).await.body;
     let between = between["results"].as_array().map_or(0, Vec::len);
     assert!(between > 0);
-    let inner_call = app
-        .rows
-        .all(&format!("SELECT tool_call_id FROM tool_calls WHERE run_id = '{child}'"))
-        .await[0]["tool_call_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let inner_call =
+        app.rows.all(&format!("SELECT tool_call_id FROM tool_calls WHERE run_id = '{child}'")).await[0]
+            .text("tool_call_id")
+            .to_owned();
     assert_eq!(child_of(&app.client, &inner_call).await, innermost);
     app.client.post(&format!("/runs/{}/cancel", errand.run), &Value::Null).await;
     for run in [&child, &innermost] {
@@ -179,7 +176,7 @@ async fn a_call_stopped_before_its_child_exists_starts_none_and_reports_it() {
     let run = turn.headers()["x-run-id"].to_str().unwrap().to_owned();
     let call = async || {
         let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;
-        found.first().map(|call| call["tool_call_id"].as_str().unwrap().to_owned())
+        found.first().map(|call| call.text("tool_call_id").to_owned())
     };
     let call = eventually("the call is claimed", call).await;
     app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;

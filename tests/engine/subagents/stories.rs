@@ -3,11 +3,9 @@
 use super::{
     Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
 };
-use crate::support::runs::{
-    approve, decide_in, events_of, last_words, model_requests, reject, run_becomes, run_of,
-};
+use crate::support::runs::{approve, decide_in, events_of, last_words, model_requests, reject, run_becomes};
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 
@@ -35,7 +33,7 @@ async fn a_childs_hold_is_decided_at_every_surface_and_both_runs_resume_by_thems
         let inbox = app.client.get("/approvals").await.body;
         assert_eq!(inbox["results"][0]["tool_call_id"], json!(hold), "{inbox}");
         assert_eq!(inbox["results"][0]["thread_id"], json!(below), "{inbox}");
-        assert_eq!(inbox["results"].as_array().unwrap().len(), 1, "{inbox}");
+        assert_eq!(inbox.list("results").len(), 1, "{inbox}");
         let parent = app.client.get(&format!("/runs/{}", errand.run)).await.body;
         assert_eq!(parent["pending"], json!([]), "the parent itself holds no call");
 
@@ -102,7 +100,7 @@ async fn a_sub_agent_that_asks_starts_on_approval_and_the_approver_gets_202_at_o
     run_of_becomes(&app.client, &id, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Paid.");
     let done = app.client.approve(&id).await;
-    assert_eq!((done.status, &done.body["result"]), (200, &json!("Paid below.")));
+    done.has(200, "result", "Paid below.");
 }
 
 #[tokio::test]
@@ -229,7 +227,7 @@ async fn the_parent_waits_for_both_its_child_and_its_own_hold() {
     let thread = app.client.thread().await;
     let turn = app.client.send_message(&thread, "get help").await;
     let [hold] = turn.pending().try_into().unwrap();
-    let delegated = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
+    let delegated = turn.all('9')[0].text("toolCallId").to_owned();
     app.client.becomes(&delegated, "succeeded").await;
     assert_eq!(model_requests(&app), 2, "the parent waits for the person");
     app.scene.answers("All done.");
@@ -401,6 +399,6 @@ async fn a_sub_agent_is_listed_like_any_other_tool() {
     assert_eq!((&helper["hil"], &helper["idempotent"]), (&json!(false), &json!(true)), "{helper}");
     let (_, id) = app.held("errand", "look").await;
     assert_eq!(app.client.call(&id).await["risk_level"], "high");
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["pending"], json!([id]));
 }

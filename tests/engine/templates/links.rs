@@ -3,7 +3,9 @@
 use super::{CONSOLE, entry, got, service, with_notify};
 use crate::support::console::play;
 use crate::support::token::{token, with_tokens};
-use crate::support::{Answer, ChangedPay, Client, Does, Embedded, Received, RemoteTool, eventually};
+use crate::support::{
+    Answer, ChangedPay, Client, Does, Embedded, JsonFields, Received, RemoteTool, eventually,
+};
 use crate::webhooks::{Moved, becomes, enable};
 use holdpoint::config::{Config, Notify};
 use holdpoint::tools::ToolRegistry;
@@ -50,7 +52,7 @@ fn manager(app: &Embedded, user: &str) -> Client {
 }
 
 fn address(message: &Received) -> String {
-    message.json()["link"].as_str().unwrap().to_owned()
+    message.json().text("link").to_owned()
 }
 
 /// The token of the link in a message.
@@ -204,7 +206,7 @@ async fn a15_a_link_opens_its_call_and_one_decision_uses_it_up() {
     let repeat = decided(&dana, &call, &link, true).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
     let other = decided(&dana, &call, &link, false).await;
-    assert_eq!((other.status, other.code()), (409, "already_decided"));
+    other.failed_with(409, "already_decided");
     assert_eq!(other.body["error"]["details"]["decision"]["by"], "user:dana");
     assert_eq!(app.ledger.lines(), ["pay 1"]);
     assert_eq!(app.rows.count("decisions").await, 1);
@@ -219,7 +221,7 @@ async fn a15_a_link_of_another_person_of_another_call_or_of_nothing_decides_noth
     let (dana, carol) = (manager(&app, "dana"), manager(&app, "carol"));
     // Carol may decide the call, but not by the link of dana.
     for refused in [opened(&carol, &link).await, decided(&carol, &call, &link, true).await] {
-        assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+        refused.failed_with(403, "forbidden");
         let text = refused.body.to_string();
         assert!(!text.contains("dana") && !text.contains(&call), "{text}");
     }
@@ -228,13 +230,13 @@ async fn a15_a_link_of_another_person_of_another_call_or_of_nothing_decides_noth
     let (zeros, upper) = ("0".repeat(64), link.to_uppercase());
     for unknown in [zeros.as_str(), "", "x", &upper] {
         for refused in [opened(&dana, unknown).await, decided(&dana, &call, unknown, true).await] {
-            assert_eq!((refused.status, refused.code()), (404, "not_found"), "{unknown}");
-            let text = refused.body["error"]["message"].as_str().unwrap();
+            assert_eq!(refused.failure(), (404, "not_found"), "{unknown}");
+            let text = refused.body["error"].text("message");
             assert!(text.starts_with("link: expected a link of a message of the last hour."), "{text}");
         }
     }
     let crossed = decided(&dana, &call, &other_link, true).await;
-    assert_eq!((crossed.status, crossed.code()), (404, "not_found"));
+    crossed.failed_with(404, "not_found");
     nothing_is_decided(&app, &call).await;
     nothing_is_decided(&app, &other_call).await;
     // A link gives no right: without the role its person neither sees nor decides the call.
@@ -260,11 +262,11 @@ async fn a15_with_a_quorum_a_link_is_good_for_one_vote() {
     let (dana, carol) = (manager(&app, "dana"), manager(&app, "carol"));
     let (call, link) = sent(&app, &service, "1").await;
     let vote = decided(&dana, &call, &link, true).await;
-    assert_eq!((vote.status, &vote.body["state"]), (202, &json!("pending")));
+    vote.has(202, "state", "pending");
     let repeat = decided(&dana, &call, &link, true).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (202, Some("true")));
     let changed = decided(&dana, &call, &link, false).await;
-    assert_eq!((changed.status, changed.code()), (409, "already_decided"));
+    changed.failed_with(409, "already_decided");
     assert_eq!(app.client.call(&call).await["state"], "pending");
     assert_eq!(carol.approve(&call).await.body["state"], "succeeded");
     assert_eq!(app.rows.count("decisions").await, 2);
@@ -287,7 +289,7 @@ async fn a15_a_link_does_not_decide_a_call_that_has_changed_since_its_message() 
     for hash in [Value::Null, now.clone()] {
         let body = json!({ "toolCallId": call, "isValidated": false, "link": link, "inputHash": hash });
         let stale = dana.validate(&body).await;
-        assert_eq!((stale.status, stale.code()), (409, "stale"));
+        stale.failed_with(409, "stale");
         assert_eq!(stale.body["error"]["details"]["input_hash"], now);
     }
     nothing_is_decided(&app, &call).await;
@@ -337,7 +339,7 @@ async fn on_sqlite_a_link_is_valid_for_an_hour() {
     assert_eq!(opened(&app.client, &link).await.body["state"], "pending");
     clock.by_seconds(61);
     for refused in [opened(&app.client, &link).await, decided(&app.client, &call, &link, true).await] {
-        assert_eq!((refused.status, refused.code()), (404, "not_found"));
+        refused.failed_with(404, "not_found");
     }
     nothing_is_decided(&app, &call).await;
     assert_eq!(app.client.approve(&call).await.body["state"], "succeeded");

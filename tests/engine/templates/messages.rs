@@ -3,7 +3,7 @@
 use super::{CONSOLE, documented, entry, got, server, service, with_notify};
 use crate::mail::event_ids;
 use crate::support::token::with_tokens;
-use crate::support::{ChangedPay, Embedded, Ledger, eventually};
+use crate::support::{ChangedPay, Embedded, JsonFields, Ledger, eventually};
 use crate::webhooks::shown;
 use holdpoint::config::Notify;
 use holdpoint::tools::ToolRegistry;
@@ -43,28 +43,28 @@ async fn a_message_to_ntfy_and_one_to_teams_are_in_their_formats_and_have_no_arg
     ] {
         assert_eq!(body[field], value, "{field}: {body}");
     }
-    assert!(body["click"].as_str().unwrap().starts_with(&link), "{body}");
-    let text = body["message"].as_str().unwrap();
+    assert!(body.text("click").starts_with(&link), "{body}");
+    let text = body.text("message");
     let lines = ["A call waits for a decision.", "Tool: Pay (pay)", "Requested by: user:local", "Risk: high"];
     for line in lines {
         assert!(text.lines().any(|it| it == line), "{line}: {text}");
     }
 
     let card = got(&service, "/teams?sig=1", 1).await.remove(0).json();
-    assert_eq!((&card["type"], card["attachments"].as_array().unwrap().len()), (&json!("message"), 1));
+    assert_eq!((&card["type"], card.list("attachments").len()), (&json!("message"), 1));
     let attachment = &card["attachments"][0];
     assert_eq!(attachment["contentType"], "application/vnd.microsoft.card.adaptive");
     let content = &attachment["content"];
     assert_eq!((&content["type"], &content["version"]), (&json!("AdaptiveCard"), &json!("1.4")));
-    for block in content["body"].as_array().unwrap() {
+    for block in content.list("body") {
         assert_eq!(block["type"], "RichTextBlock", "{block}");
-        let text = block["inlines"][0]["text"].as_str().unwrap();
+        let text = block["inlines"][0].text("text");
         assert!(!text.is_empty() && block["inlines"][0]["type"] == "TextRun", "{block}");
     }
     assert_eq!(content["body"][0]["inlines"][0]["text"], "Approval needed: Pay");
     let action = &content["actions"][0];
     assert_eq!(action["type"], "Action.OpenUrl");
-    assert!(action["url"].as_str().unwrap().starts_with(&link), "{action}");
+    assert!(action.text("url").starts_with(&link), "{action}");
 
     assert_eq!(app.client.approve(&call).await.body["state"], "succeeded");
     let decided = got(&service, "/", 2).await.remove(1);
@@ -73,7 +73,7 @@ async fn a_message_to_ntfy_and_one_to_teams_are_in_their_formats_and_have_no_arg
     let body = decided.json();
     assert_eq!((&body["title"], &body["tags"]), (&json!("Approved: Pay"), &json!(["approved"])));
     assert_eq!(body["sequence_id"], json!(call), "ntfy replaces the first message");
-    let text = body["message"].as_str().unwrap();
+    let text = body.text("message");
     assert!(text.starts_with("The call is approved, by user:local."), "{text}");
     got(&service, "/teams?sig=1", 2).await;
 
@@ -105,7 +105,7 @@ async fn planted_quotes_and_line_ends_stay_inside_their_text() {
     let body = got(&service, "/json", 1).await.remove(0).json();
     assert_eq!(body.as_object().unwrap().len(), 2, "{body}");
     assert_eq!(body["topic"], "holds");
-    let filled = body["all"].as_str().unwrap();
+    let filled = body.text("all");
     assert!(filled.contains(r#"{"note":"\",\"topic\":\"planted\"}\r\n{link}"#), "{filled}");
     assert!(!filled.contains(['\r', '\u{202e}']), "{filled}");
 
@@ -123,7 +123,7 @@ async fn planted_quotes_and_line_ends_stay_inside_their_text() {
     let app = app.redeploy_with(tools, |config| with_notify(config, [json, text])).await;
     app.held("pay", "\"}\n{").await;
     let body = got(&service, "/json", 3).await.remove(2).json();
-    let filled = body["all"].as_str().unwrap();
+    let filled = body.text("all");
     assert!(filled.starts_with("Pay “\\\"}\\n{”?|"), "{filled}");
     let received = got(&service, "/text", 3).await.remove(2);
     let lines: Vec<&str> = received.body.split('\n').collect();

@@ -1,7 +1,7 @@
 //! Answers to requests of tools whose calls need several approvals: the first person proposes, the others confirm.
 
 use crate::support::token::{token, with_tokens};
-use crate::support::{Answer, Client, Embedded, call, eventually};
+use crate::support::{Answer, Client, Embedded, JsonFields, call, eventually};
 use futures::FutureExt;
 use futures::future::join_all;
 use holdpoint::config::{Answers, Config, ToolRules};
@@ -107,13 +107,13 @@ async fn asking(app: &Embedded, people: &[&Client]) -> (String, Value) {
 async fn open(client: &Client) -> Value {
     let found = async || {
         let listed = client.get("/tool_requests").await;
-        listed.body["results"].as_array().unwrap().first().cloned()
+        listed.body.list("results").first().cloned()
     };
     eventually("the tool asks", found).await
 }
 
 async fn answer(client: &Client, request: &Value, body: &Value) -> Answer {
-    let id = request["request_id"].as_str().unwrap();
+    let id = request.text("request_id");
     client.post(&format!("/tool_requests/{id}/answer"), body).await
 }
 
@@ -128,7 +128,7 @@ fn confirms(hash: &Value) -> Value {
 /// Asserts that the answer counts as a proposal of these people, and returns its hash.
 #[track_caller]
 fn proposed(answer: &Answer, required: u64, by: &[&str], again: bool) -> Value {
-    assert_eq!(answer.status, 202, "{:?}", answer.body);
+    answer.has_status(202);
     assert_eq!(answer.body["state"], "open");
     assert_eq!(answer.body["required"], required);
     assert_eq!(answer.body["confirmed_by"], actors(by));
@@ -142,13 +142,13 @@ fn actors(users: &[&str]) -> Value {
 
 #[track_caller]
 fn closed(answer: &Answer, state: &str) {
-    assert_eq!((answer.status, answer.code()), (409, "request_closed"));
+    answer.failed_with(409, "request_closed");
     assert_eq!(answer.body["error"]["details"]["state"], state);
 }
 
 async fn events(app: &Embedded, id: &str, kind: &str) -> Vec<Value> {
     let all = app.client.get(&format!("/tool_calls/{id}/events?page_size=100")).await.body;
-    all["results"].as_array().unwrap().iter().filter(|event| event["type"] == kind).cloned().collect()
+    all.list("results").iter().filter(|event| event["type"] == kind).cloned().collect()
 }
 
 /// Asserts that no row has this text.
@@ -176,7 +176,7 @@ async fn of_two_approvers_one_alone_gives_the_tool_nothing() {
 
     for (person, own) in [(&bob, true), (&carol, false), (&app.client, false)] {
         let seen = open(person).await;
-        let [proposal] = &seen["proposals"].as_array().unwrap()[..] else { panic!("{seen}") };
+        let [proposal] = &seen.list("proposals")[..] else { panic!("{seen}") };
         let Value::Object(mut proposal) = proposal.clone() else { panic!("{seen}") };
         assert!(proposal.remove("at").is_some_and(|at| at.is_string()));
         let content = json!({ "amount": 999_999, "note": "canary" });
@@ -186,7 +186,7 @@ async fn of_two_approvers_one_alone_gives_the_tool_nothing() {
     }
 
     let done = answer(&carol, &request, &confirms(&hash)).await;
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("accepted")), "{:?}", done.body);
+    done.has(200, "state", "accepted");
     assert_eq!(done.body.as_object().unwrap().len(), 2, "{:?}", done.body);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 999_999);
 
@@ -236,14 +236,14 @@ async fn a_vote_counts_for_its_content_and_a_later_vote_of_the_same_person_repla
     proposed(&answer(&dora, &request, &amount(8)).await, 3, &["dora"], false);
     for old in [&ten, &json!("0".repeat(64)), &json!("")] {
         let stale = answer(&app.client, &request, &confirms(old)).await;
-        assert_eq!((stale.status, stale.code()), (409, "stale"), "{:?}", stale.body);
+        stale.failed_with(409, "stale");
         assert!(stale.message().starts_with("content_hash: "));
     }
     assert_eq!(app.rows.count("tool_request_votes").await, 3);
     assert_eq!(app.client.call(&id).await["state"], "executing");
     // The user of the thread is one of the three.
     let done = answer(&app.client, &request, &confirms(&nine)).await;
-    assert_eq!(done.status, 200, "{:?}", done.body);
+    done.has_status(200);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 9);
     closed(&answer(&dora, &request, &amount(8)).await, "accepted");
     let votes = events(&app, &id, "tool.input_proposed").await;
@@ -352,7 +352,7 @@ async fn a_call_without_a_quorum_takes_the_answer_of_one_person() {
     let (id, request) = asking(&app, &[&app.client]).await;
     assert_eq!(request["required"], 1);
     let stale = answer(&app.client, &request, &confirms(&json!("0".repeat(64)))).await;
-    assert_eq!((stale.status, stale.code()), (409, "stale"));
+    stale.failed_with(409, "stale");
     for wrong in [
         json!({ "action": "accept", "content": { "amount": 1 }, "content_hash": "0" }),
         json!({ "action": "decline", "content_hash": "0" }),
@@ -361,7 +361,7 @@ async fn a_call_without_a_quorum_takes_the_answer_of_one_person() {
         json!({ "action": "accept" }),
     ] {
         let refused = answer(&app.client, &request, &wrong).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{wrong}");
+        assert_eq!(refused.failure(), (400, "bad_request"), "{wrong}");
     }
     assert_eq!(answer(&app.client, &request, &amount(3)).await.status, 200);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 3);
@@ -390,7 +390,7 @@ async fn what_is_proposed_is_shown_to_those_that_may_confirm_it() {
     let (id, request) = asking(&app, &[&bob, &carol]).await;
     for person in [&app.client, &operator] {
         let refused = answer(person, &request, &amount(1)).await;
-        assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+        refused.failed_with(403, "forbidden");
     }
     let hash = proposed(&answer(&bob, &request, &amount(1)).await, 2, &["bob"], false);
     for person in [&app.client, &operator] {
@@ -399,7 +399,7 @@ async fn what_is_proposed_is_shown_to_those_that_may_confirm_it() {
         assert!(!seen.to_string().contains(hash.as_str().unwrap()));
         // The user of the thread with the role of an approver does not count either.
         let refused = answer(person, &request, &confirms(&hash)).await;
-        assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+        refused.failed_with(403, "forbidden");
     }
     let alice = app.client.as_user("acme", "alice", &["chief"]);
     assert_eq!(answer(&alice, &request, &confirms(&hash)).await.status, 403);
@@ -420,10 +420,10 @@ async fn a_proposal_fits_the_schema_and_can_be_shown() {
     let long = json!({ "amount": 1, "note": "x".repeat(64 * 1024) });
     for content in [json!({}), json!({ "amount": "1" }), json!({ "amount": 1, "fee": 1 }), long] {
         let refused = answer(&bob, &request, &json!({ "action": "accept", "content": content })).await;
-        assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"));
+        refused.failed_with(422, "invalid_inputs");
     }
     assert_eq!(app.rows.count("tool_request_votes").await, 0);
-    assert_eq!(events(&app, request["tool_call_id"].as_str().unwrap(), "tool.input_proposed").await.len(), 0);
+    assert_eq!(events(&app, request.text("tool_call_id"), "tool.input_proposed").await.len(), 0);
     assert_eq!(answer(&bob, &request, &json!({ "action": "decline" })).await.status, 200);
 }
 
@@ -452,7 +452,7 @@ async fn a_handler_proposes_as_one_of_the_people() {
     let (id, request) = asking(&app, &[&bob]).await;
     let proposes = async || {
         let seen = open(&bob).await;
-        seen["proposals"].as_array().unwrap().first().cloned()
+        seen.list("proposals").first().cloned()
     };
     let proposal = eventually("the handler proposes", proposes).await;
     assert_eq!((&proposal["by"], &proposal["own"]), (&json!(["handler:clerk"]), &json!(false)));
@@ -466,7 +466,7 @@ async fn the_database_refuses_two_proposals_of_one_person_and_any_after_the_end(
     let (bob, carol) = (chief(&app, "bob"), chief(&app, "carol"));
     let (id, request) = asking(&app, &[&bob, &carol]).await;
     let hash = proposed(&answer(&bob, &request, &amount(1)).await, 2, &["bob"], false);
-    let request_id = request["request_id"].as_str().unwrap();
+    let request_id = request.text("request_id");
     let hash_of_all = "0".repeat(64);
     let insert = |actor: &str, content: &str| {
         format!(

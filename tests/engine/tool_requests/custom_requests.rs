@@ -1,6 +1,6 @@
 //! Requests of tools that the application itself has (`Permit::ask`).
 
-use crate::support::{Client, Embedded, call, eventually};
+use crate::support::{Client, Embedded, JsonFields, call, eventually};
 use futures::FutureExt;
 use holdpoint::config::Config;
 use holdpoint::handlers::{
@@ -28,7 +28,7 @@ fn schema() -> Input {
 /// Asks for seats, and returns the kind of the answer and the number of the seats.
 async fn book<T: ?Sized>(flight: Flight, permit: &Permit<T>) -> Value {
     match permit.ask(&format!("Which seats of {}?", flight.number), schema()).await {
-        Answer::Accept(content) => json!(["accept", content["seats"].as_array().unwrap().len()]),
+        Answer::Accept(content) => json!(["accept", content.list("seats").len()]),
         Answer::Decline => json!("decline"),
         Answer::Cancel => json!("cancel"),
     }
@@ -83,13 +83,13 @@ async fn running(server: &Embedded, number: &str) -> String {
 async fn open(client: &Client) -> Value {
     let found = async || {
         let listed = client.get("/tool_requests").await;
-        listed.body["results"].as_array().unwrap().first().cloned()
+        listed.body.list("results").first().cloned()
     };
     eventually("the tool asks", found).await
 }
 
 async fn answer(client: &Client, request: &Value, body: &Value) -> crate::support::Answer {
-    let id = request["request_id"].as_str().unwrap();
+    let id = request.text("request_id");
     client.post(&format!("/tool_requests/{id}/answer"), body).await
 }
 
@@ -113,7 +113,7 @@ async fn a_tool_asks_with_a_schema_of_its_own_and_its_content_goes_to_the_tool_a
     {
         let refused =
             answer(&server.client, &request, &json!({ "action": "accept", "content": wrong })).await;
-        assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"), "{:?}", refused.body);
+        refused.failed_with(422, "invalid_inputs");
     }
     assert_eq!(server.client.call(&id).await["state"], "executing");
     let accept = json!({ "action": "accept", "content": { "seats": [SEAT, "12E"] } });
@@ -124,8 +124,7 @@ async fn a_tool_asks_with_a_schema_of_its_own_and_its_content_goes_to_the_tool_a
         assert!(!rows.contains(SEAT), "{table}: {rows}");
     }
     let events = server.client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let kinds: Vec<_> =
-        events["results"].as_array().unwrap().iter().map(|event| &event["data"]["kind"]).collect();
+    let kinds: Vec<_> = events.list("results").iter().map(|event| &event["data"]["kind"]).collect();
     assert_eq!(kinds.iter().filter(|kind| ***kind == "custom").count(), 2, "{events}");
 }
 

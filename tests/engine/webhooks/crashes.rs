@@ -2,7 +2,7 @@
 
 use super::{Receiver, SECRETS, logged, numbered, with_webhooks};
 use crate::support::{
-    Does, Embedded, Process, Received, Rows, eventually, postgres, postgres_if_chosen, sqlite,
+    Does, Embedded, JsonFields, Process, Received, Rows, eventually, postgres, postgres_if_chosen, sqlite,
 };
 use std::process::Command;
 
@@ -63,7 +63,7 @@ fn ids(received: &[Received]) -> Vec<String> {
 async fn event_ids(rows: &Rows) -> Vec<String> {
     numbered(rows).await;
     let rows = rows.all("SELECT event_id FROM events WHERE seq IS NOT NULL ORDER BY seq").await;
-    rows.iter().map(|row| row["event_id"].as_str().unwrap().to_owned()).collect()
+    rows.iter().map(|row| row.text("event_id").to_owned()).collect()
 }
 
 #[tokio::test]

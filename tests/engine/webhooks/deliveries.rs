@@ -2,7 +2,7 @@
 
 use super::{Receiver, SECRETS, kind, logged, seq, shown, webhook, with_webhooks};
 use crate::support::token::with_tokens;
-use crate::support::{Does, Embedded, Ledger, Received, eventually, probes};
+use crate::support::{Does, Embedded, JsonFields, Ledger, Received, eventually, probes};
 use holdpoint::config::WebhookBody;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -100,7 +100,7 @@ async fn a_thin_body_has_ids_tool_risk_hash_and_link_and_a_full_one_also_the_eve
     let id = approved(&app).await;
     let events = logged(&app).await;
     let public = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let public = public["results"].as_array().unwrap();
+    let public = public.list("results");
 
     let thin = receiver.got("thin", events.len()).await;
     assert_eq!(ids_and_types(&thin), events);
@@ -177,7 +177,7 @@ async fn a_webhook_gets_the_wanted_types_of_its_tenant_alone() {
         assert_eq!(anonymous.as_user(tenant, "ann", &[]).reject(id).await.status, 200);
     }
     let calls_of = |received: Vec<Received>| {
-        let id = |it: &Received| it.json()["data"]["tool_call_id"].as_str().unwrap().to_owned();
+        let id = |it: &Received| it.json()["data"].text("tool_call_id").to_owned();
         received.iter().map(id).collect::<Vec<_>>()
     };
     assert_eq!(calls_of(receiver.got("ends", 2).await), [calls[2].clone(), calls[0].clone()]);

@@ -11,7 +11,7 @@ mod operators;
 pub(super) use failures::Moved;
 
 use crate::support::webhooks::webhook;
-use crate::support::{Client, Does, Embedded, Received, RemoteTool, Rows, eventually};
+use crate::support::{Client, Does, Embedded, JsonFields, Received, RemoteTool, Rows, eventually};
 use holdpoint::config::{Config, Webhook};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -55,7 +55,7 @@ fn with_webhooks(config: &mut Config, webhooks: Vec<Webhook>) {
 
 /// The type of the event in a request.
 fn kind(received: &Received) -> String {
-    received.json()["type"].as_str().unwrap().to_owned()
+    received.json().text("type").to_owned()
 }
 
 fn seq(received: &Received) -> i64 {
@@ -80,8 +80,8 @@ async fn logged(app: &Embedded) -> Vec<(i64, String, String)> {
 /// The webhook of this name, as operators see it.
 pub(super) async fn shown(client: &Client, name: &str) -> Value {
     let list = client.get("/webhooks").await;
-    assert_eq!(list.status, 200, "{:?}", list.body);
-    let results = list.body["results"].as_array().unwrap().clone();
+    list.has_status(200);
+    let results = list.body.list("results").clone();
     results.into_iter().find(|webhook| webhook["name"] == name).unwrap_or_default()
 }
 
@@ -94,6 +94,6 @@ pub(super) async fn becomes(client: &Client, name: &str, state: &str) -> Value {
 /// Enables a webhook.
 pub(super) async fn enable(client: &Client, name: &str) -> Value {
     let answer = client.post(&format!("/webhooks/{name}/enable"), &json!(null)).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.has_status(200);
     answer.body
 }

@@ -3,7 +3,7 @@
 use super::crashes::Desk;
 use super::{Receiver, becomes, enable, logged, shown, with_webhooks};
 use crate::support::token::with_tokens;
-use crate::support::{Does, Embedded, Process, eventually};
+use crate::support::{Does, Embedded, JsonFields, Process, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn an_operator_sees_and_enables_the_webhooks_of_the_own_tenant_alone() {
         "has_gap": false,
     });
     assert_eq!(disabled, expected);
-    assert_eq!(operator.get("/webhooks").await.body["results"].as_array().unwrap().len(), 1);
+    assert_eq!(operator.get("/webhooks").await.body.list("results").len(), 1);
     assert_eq!(shown(&stranger, "ours").await, Value::Null);
     assert_eq!(shown(&stranger, "theirs").await["state"], "delivering");
 

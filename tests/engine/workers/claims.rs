@@ -2,7 +2,8 @@
 
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
 use crate::support::{
-    Client, Cluster, Embedded, Leave, Leaver, Purpose, Statements, call, eventually, postgres, probes,
+    Client, Cluster, Embedded, JsonFields, Leave, Leaver, Purpose, Statements, call, eventually, postgres,
+    probes,
 };
 use futures::future::{join, join_all};
 use serde_json::json;
@@ -41,7 +42,7 @@ async fn fifty_calls_go_to_four_workers_once_each() {
             .collect();
         app.scene.calls(&calls);
         let turn = app.client.send_message(&thread, "pack ten").await;
-        made.extend(turn.all('9').iter().map(|part| part["toolCallId"].as_str().unwrap().to_owned()));
+        made.extend(turn.all('9').iter().map(|part| part.text("toolCallId").to_owned()));
     }
     assert_eq!(made.len(), 50);
     for _ in 0..5 {

@@ -1,7 +1,7 @@
 //! The ends of an execution: cancels, lost leases, late and repeated outcomes.
 
 use super::{TIMEOUT, approved, claim, cleared, code, impatient, nothing, start};
-use crate::support::runs::{run_becomes, run_of};
+use crate::support::runs::run_becomes;
 use crate::support::{Embedded, UNKNOWN, eventually};
 use futures::future::join;
 use serde_json::json;
@@ -17,9 +17,9 @@ async fn a_worker_sees_a_cancel_when_it_renews_and_reports_what_is_true_then() {
     let (_, id) = approved(&app, "ship", "1").await;
     let job = claim(&app.client, "ship").await;
     let cancelled = cancel(&app, &id).await;
-    assert_eq!((cancelled.status, &cancelled.body["state"]), (202, &json!("executing")));
+    cancelled.has(202, "state", "executing");
     let first = job.renew(&app.client).await;
-    assert_eq!((first.status, &first.body["cancel_requested"]), (200, &json!(true)));
+    first.has(200, "cancel_requested", true);
     let second = job.renew(&app.client).await;
     assert_eq!(first.body["lease_until"], second.body["lease_until"], "its lease is not extended any more");
     job.settle(&app.client, &json!({ "outcome": "failed", "error": "stopped in time" })).await;
@@ -43,12 +43,7 @@ async fn a_call_that_waits_for_a_worker_can_be_cancelled() {
     let (_, free) = cleared(&app, "pack", "2").await;
     for id in [&held, &free] {
         let cancelled = cancel(&app, id).await;
-        assert_eq!(
-            (cancelled.status, &cancelled.body["success"]),
-            (200, &json!(true)),
-            "{:?}",
-            cancelled.body
-        );
+        cancelled.has(200, "success", true);
         assert_eq!(app.client.call(id).await["state"], "cancelled");
     }
     assert!(nothing(&app.client, "ship").await && nothing(&app.client, "pack").await);
@@ -58,7 +53,7 @@ async fn a_call_that_waits_for_a_worker_can_be_cancelled() {
 async fn a_cancelled_run_and_a_deleted_thread_take_their_waiting_calls_back() {
     let app = start().await;
     let (_, of_run) = cleared(&app, "pack", "1").await;
-    let run = run_of(&app.client, &of_run).await;
+    let run = app.client.run_of(&of_run).await;
     let cancelled =
         app.client.send(app.client.http.post(app.client.url(&format!("/runs/{run}/cancel")))).await;
     assert_eq!(cancelled.body["status"], "cancelled");
@@ -77,7 +72,7 @@ async fn a_late_outcome_still_settles_an_interrupted_call() {
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     assert_eq!(code(&job.renew(&app.client).await), (409, "execution_over"));
     let late = job.succeed(&app.client, &json!("done after all")).await;
-    assert_eq!((late.status, &late.body["state"]), (200, &json!("succeeded")));
+    late.has(200, "state", "succeeded");
     assert_eq!(app.client.call(&id).await["output"], "done after all");
 }
 
@@ -196,7 +191,7 @@ async fn an_interrupted_cleared_call_resumes_its_run() {
     let (_, id) = cleared(&app, "pack", "1").await;
     app.scene.answers("I do not know.");
     claim(&app.client, "pack").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(app.client.call(&id).await["state"], "interrupted");
 }

@@ -1,7 +1,7 @@
 //! The guards of the database for calls of workers, on both databases.
 
 use super::{approved, claim, cleared, start};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use serde_json::json;
 
 /// Asserts that the database refuses this statement, with this text in its error.
@@ -24,7 +24,7 @@ async fn only_an_unheld_call_for_a_worker_begins_as_approved() {
     let (_, held) = app.held("ship", "2").await;
     app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).answers("Seen.");
     let looked = app.client.send_message(&app.client.thread().await, "look").await;
-    let look = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let look = looked.one('9').text("toolCallId").to_owned();
     let born = "a tool call begins as pending, invalid, a repeat, or decided by the policy";
     // A copy of a call, as approved or as executing.
     let copy = |id: &str, set: [&str; 4]| {

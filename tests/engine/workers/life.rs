@@ -1,8 +1,8 @@
 //! The life of a call that a worker executes.
 
 use super::{Job, approved, ask, claim, cleared, nothing, start, start_with};
-use crate::support::runs::{last_words, run_becomes, run_of};
-use crate::support::{Answer, Embedded, add_agents, call, probes};
+use crate::support::runs::{last_words, run_becomes};
+use crate::support::{Answer, Embedded, JsonFields, add_agents, call, probes};
 use futures::future::join;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ async fn an_approved_call_runs_through_a_worker_and_the_conversation_continues()
     assert!(nothing(&app.client, "ship").await, "a call is handed out once");
 
     let renewed = job.renew(&app.client).await;
-    assert_eq!((renewed.status, &renewed.body["cancel_requested"]), (200, &json!(false)));
+    renewed.has(200, "cancel_requested", false);
     let settled = job.succeed(&app.client, &json!({ "shipped": [1.5, null] })).await;
     assert_eq!(settled.body, json!({ "tool_call_id": id, "state": "succeeded" }));
     let call = app.client.call(&id).await;
@@ -41,11 +41,11 @@ async fn an_approved_call_runs_through_a_worker_and_the_conversation_continues()
     let sql =
         format!("SELECT type, actor, data FROM events WHERE tool_call_id = '{id}' ORDER BY at, event_id");
     let events = app.rows.all(&sql).await;
-    let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types: Vec<_> = events.iter().map(|event| event.text("type")).collect();
     let expected =
         ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
     assert_eq!(types, expected);
-    let started: Value = serde_json::from_str(events[3]["data"].as_str().unwrap()).unwrap();
+    let started: Value = serde_json::from_str(events[3].text("data")).unwrap();
     assert_eq!(started, json!({ "tool_name": "ship", "attempt": 1, "worker": "user:local" }));
 }
 
@@ -58,7 +58,7 @@ async fn a_decision_waits_for_the_outcome_of_the_worker() {
         job.succeed(&app.client, &json!("done")).await
     };
     let (decided, settled) = join(app.client.approve(&id), work).await;
-    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")));
+    decided.has(200, "state", "succeeded");
     assert_eq!((&decided.body["result"], settled.status), (&json!("done"), 200));
 }
 
@@ -66,7 +66,7 @@ async fn a_decision_waits_for_the_outcome_of_the_worker() {
 async fn a_cleared_call_waits_for_a_worker_and_the_server_resumes_its_run() {
     let app = start().await;
     let (thread, id) = cleared(&app, "pack", "7").await;
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     let call = app.client.call(&id).await;
     assert_eq!((&call["state"], &call["held"]), (&json!("approved"), &json!(false)));
@@ -80,7 +80,7 @@ async fn a_cleared_call_waits_for_a_worker_and_the_server_resumes_its_run() {
     assert_eq!(last_words(&app.client, &thread).await, "Packed.");
     let sql = format!("SELECT type FROM events WHERE tool_call_id = '{id}' ORDER BY at, event_id");
     let events = app.rows.all(&sql).await;
-    let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types: Vec<_> = events.iter().map(|event| event.text("type")).collect();
     assert_eq!(types, ["tool.called", "tool.approved", "tool.started", "tool.succeeded"]);
 }
 
@@ -93,7 +93,7 @@ async fn a_step_with_a_cleared_call_of_a_worker_and_one_of_the_server_waits_for_
     app.client.send_message(&thread, "look and pack").await;
     assert_eq!(app.ledger.lines(), ["look 1"]);
     let job = claim(&app.client, "pack").await;
-    let run = run_of(&app.client, &job.id).await;
+    let run = app.client.run_of(&job.id).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     app.scene.answers("Both.");
     job.succeed(&app.client, &json!(null)).await;
@@ -110,7 +110,7 @@ async fn a_held_call_beside_a_cleared_one_still_waits_for_its_decision() {
     let held = app.client.send_message(&thread, "ship and pack").await.pending();
     let [held] = &held[..] else { panic!("{held:?}") };
     claim(&app.client, "pack").await.succeed(&app.client, &json!(1)).await;
-    let run = run_of(&app.client, held).await;
+    let run = app.client.run_of(held).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     app.client.approve(held).await;
     claim(&app.client, "ship").await.succeed(&app.client, &json!(2)).await;
@@ -129,7 +129,7 @@ async fn a_child_of_a_sub_agent_waits_for_a_worker_and_continues() {
     app.scene.calls(&[call("h", "helper", &note("pack it"))]).calls(&[call("p", "pack", &note("7"))]);
     let thread = app.client.thread().await;
     let turn = app.client.send_message(&thread, "get it packed").await;
-    let helper = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let helper = turn.one('9').text("toolCallId").to_owned();
     let job = Job::of(&ask(&app.client, &["pack"], 30).await).unwrap();
     let child = app.client.call(&job.id).await;
     assert_eq!([&job.call["thread_id"], &job.call["run_id"]], [&child["thread_id"], &child["run_id"]]);
@@ -138,7 +138,7 @@ async fn a_child_of_a_sub_agent_waits_for_a_worker_and_continues() {
     app.scene.answers("It is packed.").answers("All done.");
     job.succeed(&app.client, &json!("a box")).await;
     assert_eq!(app.client.becomes(&helper, "succeeded").await["output"], "It is packed.");
-    run_becomes(&app.client, &run_of(&app.client, &helper).await, "completed").await;
+    run_becomes(&app.client, &app.client.run_of(&helper).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "All done.");
 }
 
@@ -230,8 +230,7 @@ async fn a_report_has_exactly_what_belongs_to_its_outcome() {
 async fn a_tool_of_a_worker_is_listed_and_only_a_worker_can_claim_its_call() {
     let app = start().await;
     let tools = app.client.get("/tools").await.body;
-    let named =
-        |name: &str| tools["results"].as_array().unwrap().iter().any(|tool| tool["tool_name"] == name);
+    let named = |name: &str| tools.list("results").iter().any(|tool| tool["tool_name"] == name);
     assert!(named("ship") && named("pack"));
     approved(&app, "ship", "10").await;
     let owners = app.rows.all("SELECT by_worker, permit_hash, exec_owner FROM tool_calls").await;
@@ -252,7 +251,7 @@ async fn a_renewal_reports_the_progress_of_an_execution() {
     let job = claim(&app.client, "ship").await;
     for (message, done) in [("packs", 1.0), ("weighs", 2.5)] {
         let renewed = report(&app, &job, &json!({ "message": message, "done": done, "total": 7 })).await;
-        assert_eq!((renewed.status, &renewed.body["cancel_requested"]), (200, &json!(false)));
+        renewed.has(200, "cancel_requested", false);
         let shown = app.client.call(&id).await["progress"].clone();
         assert_eq!(
             (&shown["message"], &shown["done"], &shown["total"]),
@@ -261,7 +260,7 @@ async fn a_renewal_reports_the_progress_of_an_execution() {
     }
     // The second report came too soon to be an event.
     let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
-    let types = events["results"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap());
+    let types = events.list("results").iter().map(|event| event.text("type"));
     assert_eq!(types.filter(|it| *it == "tool.progressed").count(), 1, "{events}");
     for wrong in [json!({}), json!({ "message": " " }), json!({ "note": "x" }), json!("packs")] {
         let refused = report(&app, &job, &wrong).await;

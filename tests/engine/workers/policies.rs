@@ -1,8 +1,8 @@
 //! The policy between the approval and the claim, and the inputs that reach the worker.
 
 use super::{approved, claim, cleared, nothing, start, start_with};
-use crate::support::Embedded;
-use crate::support::runs::{run_becomes, run_of};
+use crate::support::runs::run_becomes;
+use crate::support::{Embedded, JsonFields};
 use serde_json::json;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ async fn set_policy(app: &Embedded, thread: &str, tool: &str, policy: &str) {
     let body = json!({ "tools": { tool: policy } });
     let set = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&body);
     let set = app.client.send(set).await;
-    assert_eq!(set.status, 200, "{:?}", set.body);
+    set.has_status(200);
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn an_approved_call_that_the_policy_forbids_now_is_not_handed_out_and_fail
     assert!(nothing(&app.client, "ship").await);
     let call = app.client.call(&id).await;
     assert_eq!(call["state"], "failed");
-    assert!(call["result"].as_str().unwrap().contains("ship does not run in this session"), "{call}");
+    assert!(call.text("result").contains("ship does not run in this session"), "{call}");
     assert!(call.get("started_at").is_none(), "{call}");
 }
 
@@ -33,7 +33,7 @@ async fn a_cleared_call_that_the_policy_forbids_now_fails_and_its_run_resumes() 
     app.scene.answers("I may not.");
     assert!(nothing(&app.client, "pack").await);
     assert_eq!(app.client.call(&id).await["state"], "failed");
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     run_becomes(&app.client, &run, "completed").await;
 }
 
@@ -53,7 +53,7 @@ async fn a_cleared_call_that_would_be_held_now_is_not_handed_out_and_fails_at_it
     app.scene.answers("Too late.");
     let call = app.client.becomes(&id, "failed").await;
     assert!(call.get("started_at").is_none(), "{call}");
-    let run = run_of(&app.client, &id).await;
+    let run = app.client.run_of(&id).await;
     run_becomes(&app.client, &run, "completed").await;
 }
 
@@ -80,7 +80,7 @@ async fn edited_inputs_reach_the_worker() {
     let job = claim(&app.client, "ship").await;
     assert_eq!(job.call["input"], json!({ "note": "9" }));
     job.succeed(&app.client, &json!("done")).await;
-    let result = app.client.call(&id).await["result"].as_str().unwrap().to_owned();
+    let result = app.client.call(&id).await.text("result").to_owned();
     assert!(result.contains(r#"{"note":"10"} to {"note":"9"}"#), "{result}");
 }
 

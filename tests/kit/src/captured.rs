@@ -3,6 +3,7 @@
 //! The server is the test program that runs: the server's own program has no tool that panics.
 
 use super::{Count, Ledger, Process, Rows, Upstream, postgres_if_chosen, probes, serve, token};
+use crate::JsonFields;
 use futures::FutureExt;
 use holdpoint::app::{App, configured_model};
 use holdpoint::config::{Config, Flags};
@@ -69,7 +70,7 @@ impl Watched {
     pub async fn start_on(dir: TempDir, database: String, settings: &[(&str, &str)]) -> Self {
         let upstream = Upstream::start(|requested| {
             let key = requested.header("authorization").unwrap_or_default().to_owned();
-            let last = requested.body["messages"].as_array().unwrap().last().unwrap().clone();
+            let last = requested.body.list("messages").last().unwrap().clone();
             std::future::ready(answer(&last, &key)).boxed()
         });
         let upstream = upstream.await;

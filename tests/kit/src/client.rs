@@ -1,6 +1,6 @@
 //! A client of the HTTP interface.
 
-use super::{eventually, token};
+use super::{JsonFields, eventually, token};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Value, json};
 
@@ -20,6 +20,35 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Asserts that the request failed with this status and this code.
+    #[track_caller]
+    pub fn failed_with(&self, status: u16, code: &str) {
+        assert_eq!(self.failure(), (status, code), "{}", self.body);
+    }
+
+    /// The status and the code of a request that failed.
+    pub fn failure(&self) -> (u16, &str) {
+        (self.status, self.code())
+    }
+
+    #[track_caller]
+    pub fn has_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", self.body);
+    }
+
+    /// Asserts the status, and the value of one field of the body.
+    #[track_caller]
+    pub fn has(&self, status: u16, field: &str, value: impl Into<Value>) {
+        assert_eq!((self.status, &self.body[field]), (status, &value.into()), "{}", self.body);
+    }
+
+    /// The body of an answer with this status.
+    #[track_caller]
+    pub fn body_of(self, status: u16) -> Value {
+        self.has_status(status);
+        self.body
+    }
+
     /// The message of the error shape.
     pub fn message(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_default()
@@ -141,9 +170,8 @@ impl Turn {
                 Some(('0', Value::String(words))) if *code == '0' => words.push_str(value.as_str().unwrap()),
                 Some(('g', Value::String(words))) if *code == 'g' => words.push_str(value.as_str().unwrap()),
                 Some(('c', last)) if *code == 'c' && last["toolCallId"] == value["toolCallId"] => {
-                    let more = value["argsTextDelta"].as_str().unwrap();
-                    last["argsTextDelta"] =
-                        (last["argsTextDelta"].as_str().unwrap().to_owned() + more).into();
+                    let more = value.text("argsTextDelta");
+                    last["argsTextDelta"] = (last.text("argsTextDelta").to_owned() + more).into();
                 }
                 _ => merged_lines.push((*code, value.clone())),
             }
@@ -180,7 +208,7 @@ impl Turn {
     pub fn pending(&self) -> Vec<String> {
         let all = self.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
         all.filter(|entry| entry["validated"] == "pending")
-            .map(|entry| entry["toolCallId"].as_str().unwrap().to_owned())
+            .map(|entry| entry.text("toolCallId").to_owned())
             .collect()
     }
 }
@@ -256,8 +284,7 @@ impl Client {
 
     pub async fn thread(&self) -> String {
         let made = self.send(self.http.post(self.url("/threads"))).await;
-        assert_eq!(made.status, 201, "{:?}", made.body);
-        made.body["thread_id"].as_str().unwrap().to_owned()
+        made.body_of(201).text("thread_id").to_owned()
     }
 
     /// Runs one turn with this message.
@@ -288,15 +315,14 @@ impl Client {
     /// The thread's current messages, oldest first.
     pub async fn messages(&self, thread: &str) -> Vec<Value> {
         let found = self.get(&format!("/threads/{thread}/messages")).await;
-        assert_eq!(found.status, 200, "{:?}", found.body);
-        found.body["results"].as_array().unwrap().clone()
+        found.body_of(200).list("results").clone()
     }
 
     /// The texts of the thread's current user messages, oldest first.
     pub async fn questions(&self, thread: &str) -> Vec<String> {
         let messages = self.messages(thread).await;
         let questions = messages.iter().filter(|message| message["role"] == "user");
-        questions.map(|message| message["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+        questions.map(|message| message["parts"][0].text("text").to_owned()).collect()
     }
 
     pub async fn read(&self, request: reqwest::RequestBuilder) -> Turn {
@@ -333,10 +359,13 @@ impl Client {
         eventually(&format!("the run becomes {status}"), found).await;
     }
 
+    /// The run of a call.
+    pub async fn run_of(&self, call: &str) -> String {
+        self.call(call).await.text("run_id").to_owned()
+    }
+
     pub async fn call(&self, call: &str) -> Value {
-        let found = self.get(&format!("/tool_calls/{call}")).await;
-        assert_eq!(found.status, 200, "{:?}", found.body);
-        found.body
+        self.get(&format!("/tool_calls/{call}")).await.body_of(200)
     }
 
     /// Waits until the call has this state, and returns it.

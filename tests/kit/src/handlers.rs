@@ -1,6 +1,6 @@
 //! An approval handler whose questions a test answers.
 
-use crate::{Embedded, Turn, call};
+use crate::{Embedded, JsonFields, Turn, call};
 use futures::FutureExt;
 use holdpoint::handlers::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl Question {
     }
 
     pub fn note(&self) -> &str {
-        self.request.input["note"].as_str().unwrap()
+        self.request.input.text("note")
     }
 
     pub fn answer(self, answer: HandlerAnswer) {
@@ -110,7 +110,7 @@ pub async fn answered(app: &Embedded, questions: &Questions, answer: HandlerAnsw
 /// The `validated` values of the `8:` lines, in order.
 pub fn words(turn: &Turn) -> Vec<&str> {
     let reported = turn.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
-    reported.map(|entry| entry["validated"].as_str().unwrap()).collect()
+    reported.map(|entry| entry.text("validated")).collect()
 }
 
 /// The actor, the surface and the verdict of a call's decision.

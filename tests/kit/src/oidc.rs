@@ -2,7 +2,7 @@
 
 use super::Client;
 use super::postgres::free_port;
-use crate::in_repository;
+use crate::{JsonFields, in_repository};
 use holdpoint::config::{AuthMode, Config, SessionFrom};
 use reqwest::Url;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
@@ -97,7 +97,7 @@ impl Oidc {
     /// How often the token endpoint was asked, and the refresh tokens that it gave.
     pub async fn given(&self) -> (u64, Vec<String>) {
         let given = self.client.get("/given").await.body;
-        let tokens = given["refresh"].as_array().unwrap().iter();
+        let tokens = given.list("refresh").iter();
         (given["asked"].as_u64().unwrap(), tokens.map(|it| it.as_str().unwrap().to_owned()).collect())
     }
 
@@ -145,9 +145,7 @@ impl Oidc {
     /// `id_token`, `refresh_token`.
     pub async fn sign_in(&self, page: &str, user: &str, algorithm: &str) -> Value {
         let body = json!({ "client": page, "user": user, "alg": algorithm });
-        let answer = self.client.post("/sign-in", &body).await;
-        assert_eq!(answer.status, 200, "{:?}", answer.body);
-        answer.body
+        self.client.post("/sign-in", &body).await.body_of(200)
     }
 
     /// Publishes exactly these keys, each with its algorithm, and signs with the first. Returns them as PEM.
@@ -158,7 +156,7 @@ impl Oidc {
 
     /// The published keys.
     pub async fn published(&self) -> Vec<Value> {
-        self.client.get("/jwks").await.body["keys"].as_array().unwrap().clone()
+        self.client.get("/jwks").await.body.list("keys").clone()
     }
 }
 

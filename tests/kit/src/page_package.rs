@@ -1,6 +1,7 @@
 //! The npm package of the repository (`packages/page`), packed and installed as a team does it.
 
 use super::{in_repository, scratch};
+use crate::JsonFields;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -57,7 +58,7 @@ impl PagePackage {
         let packed: Value = serde_json::from_str(&npm(&copy, &["pack", "--json"])).unwrap();
         let [tarball] = &packed.as_array().unwrap()[..] else { panic!("{packed}") };
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let files = tarball["files"].as_array().unwrap().iter().map(|file| text(&file["path"])).collect();
+        let files = tarball.list("files").iter().map(|file| text(&file["path"])).collect();
         let folder = home.join("app");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("package.json"), r#"{"private": true, "type": "module"}"#).unwrap();

@@ -1,6 +1,6 @@
 //! Tools with previews, whose words a test sets.
 
-use crate::{Answer, Client, Embedded, Ledger, Probe, eventually, probes};
+use crate::{Answer, Client, Embedded, JsonFields, Ledger, Probe, eventually, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Requester, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
@@ -146,9 +146,7 @@ pub async fn preview(client: &Client, id: &str, note: &str) -> Answer {
 
 /// The hash of the preview of this edit.
 pub async fn preview_hash(client: &Client, id: &str, note: &str) -> String {
-    let answer = preview(client, id, note).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
-    answer.body["preview_hash"].as_str().unwrap().to_owned()
+    preview(client, id, note).await.body_of(200).text("preview_hash").to_owned()
 }
 
 /// An approval with this note, and with this hash of its preview.
@@ -160,7 +158,7 @@ pub fn edit(id: &str, note: &str, preview_hash: Option<&str>) -> Value {
 
 #[track_caller]
 pub fn is_stale(answer: &Answer, field: &str) {
-    assert_eq!((answer.status, answer.code()), (409, "stale"), "{:?}", answer.body);
+    answer.failed_with(409, "stale");
     assert!(answer.message().starts_with(&format!("{field}: expected")), "{}", answer.message());
     assert_eq!(answer.body["error"]["details"], json!({ "state": "pending" }));
 }

@@ -1,6 +1,7 @@
 //! The rows of a server's database, read on a separate connection.
 
 use super::eventually;
+use crate::JsonFields;
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, FromQueryResult, JsonValue, Statement,
 };
@@ -118,7 +119,7 @@ impl Rows {
         }
         let named = format!("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = '{table}'");
         for trigger in self.all(&named).await {
-            let name = trigger["name"].as_str().unwrap();
+            let name = trigger.text("name");
             self.change(&format!("DROP TRIGGER {name}")).await.unwrap();
         }
     }

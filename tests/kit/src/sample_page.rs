@@ -1,6 +1,7 @@
 //! A page in a Chromium of its own, driven by a process of Node (`tests/browser/sample.mjs`).
 
 use super::{PagePackage, in_repository};
+use crate::JsonFields;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -39,7 +40,7 @@ impl SamplePage {
         writeln!(self.stdin, "{}", json!([name, argument])).unwrap();
         let answer = self.answers.recv().await.expect("the page is built and opened; see above");
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        assert!(answer.get("error").is_none(), "{name}: {}", answer["error"].as_str().unwrap());
+        assert!(answer.get("error").is_none(), "{name}: {}", answer.text("error"));
         answer["ok"].clone()
     }
 
@@ -75,6 +76,6 @@ impl SamplePage {
     pub async fn alerts(&mut self) -> Vec<String> {
         let reported = self.command("reported", Value::Null).await;
         assert_eq!(reported["errors"], json!([]));
-        reported["alerts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+        reported.list("alerts").iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! A server in this process, with the tools and the model of a test.
 
 use super::{Client, Ended, Ledger, Rows, Scene, eventually, holdpoint, postgres_if_chosen, probes};
+use crate::JsonFields;
 use holdpoint::app::{App, Clock, Deadlines, SystemClock, configured_model};
 use holdpoint::config::{Config, Provider};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
@@ -239,7 +240,7 @@ impl Embedded {
     /// Commits an approval without starting the call, as a process leaves it that is stopping. The
     /// times are SQL.
     pub async fn commit_yes(&self, id: &str, decided_at: &str, start_deadline: &str) {
-        let hash = self.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
+        let hash = self.client.call(id).await.text("input_hash").to_owned();
         let yes = format!(
             "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
                  decided_at = {decided_at}, start_deadline = {start_deadline} WHERE tool_call_id = '{id}'"

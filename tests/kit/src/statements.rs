@@ -2,6 +2,7 @@
 //! purpose.
 
 use super::{Cluster, Rows};
+use crate::JsonFields;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -132,7 +133,7 @@ impl Statements {
             WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
         let mut found = BTreeMap::new();
         for row in rows.all(sql).await {
-            let text = plain(row["query"].as_str().unwrap());
+            let text = plain(row.text("query"));
             if Purpose::of(&text) != Purpose::Count {
                 let none = Counted { text, calls: 0, pages: 0 };
                 let counted = found.entry(row["queryid"].as_i64().unwrap()).or_insert(none);

@@ -2,7 +2,7 @@
 
 use super::Client;
 use super::client::DataParts;
-use crate::in_repository;
+use crate::{JsonFields, in_repository};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ impl UiTurn {
             for event in events.split_terminator("\n\n").filter(|event| !event.starts_with(':')) {
                 let data = event.strip_prefix("data: ").unwrap_or_else(|| panic!("no event: {event:?}"));
                 let chunk: Value = serde_json::from_str(data).unwrap();
-                match chunk["type"].as_str().unwrap() {
+                match chunk.text("type") {
                     "data-tool-hold" | "data-tool-decision" => {
                         parts.add(&chunk);
                         continue;
@@ -50,7 +50,7 @@ impl UiTurn {
 
     /// The types of the chunks; consecutive chunks of a type are one.
     pub fn kinds(&self) -> Vec<&str> {
-        let mut kinds: Vec<_> = self.chunks.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
+        let mut kinds: Vec<_> = self.chunks.iter().map(|chunk| chunk.text("type")).collect();
         kinds.dedup();
         kinds
     }
@@ -67,17 +67,17 @@ impl UiTurn {
     }
 
     pub fn text(&self) -> String {
-        self.all("text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
+        self.all("text-delta").iter().map(|chunk| chunk.text("delta")).collect()
     }
 
     /// The id of the message that the turn writes.
     pub fn message_id(&self) -> &str {
-        self.one("start")["messageId"].as_str().unwrap()
+        self.one("start").text("messageId")
     }
 
     /// The ids of the pending calls: in approval requests, or in 5 in data parts.
     pub fn pending(&self) -> Vec<String> {
-        let requested = self.chunks.iter().filter_map(|chunk| match chunk["type"].as_str().unwrap() {
+        let requested = self.chunks.iter().filter_map(|chunk| match chunk.text("type") {
             "tool-approval-request" => Some(&chunk["toolCallId"]),
             "data-tool-validation" if chunk["data"]["validated"] == "pending" => Some(&chunk["id"]),
             _ => None,
@@ -87,7 +87,7 @@ impl UiTurn {
 
     /// The error text of the turn.
     pub fn error(&self) -> Option<&str> {
-        self.all("error").first().map(|chunk| chunk["errorText"].as_str().unwrap())
+        self.all("error").first().map(|chunk| chunk.text("errorText"))
     }
 
     /// The status and the error code of a refused turn.

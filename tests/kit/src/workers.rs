@@ -1,6 +1,6 @@
 //! Worker tools, and executions that a worker holds.
 
-use crate::{Answer, Client, Embedded, call, probes};
+use crate::{Answer, Client, Embedded, JsonFields, call, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::{RiskLevel, ToolRegistry, ToolSpec};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ pub struct Job {
 
 impl Job {
     pub fn of(answer: &Answer) -> Option<Self> {
-        assert_eq!(answer.status, 200, "{:?}", answer.body);
+        answer.has_status(200);
         let claim = answer.body.get("claim")?;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let call = claim["call"].clone();
@@ -104,7 +104,7 @@ pub async fn nothing(worker: &Client, tool: &str) -> bool {
 pub async fn approved(app: &Embedded, tool: &str, note: &str) -> (String, String) {
     let (thread, id) = app.held(tool, note).await;
     let decided = app.client.approve(&id).await;
-    assert_eq!(decided.status, 202, "{:?}", decided.body);
+    decided.has_status(202);
     assert_eq!(app.client.call(&id).await["state"], "approved");
     (thread, id)
 }
@@ -114,10 +114,10 @@ pub async fn cleared(app: &Embedded, tool: &str, note: &str) -> (String, String)
     let thread = app.client.thread().await;
     app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]);
     let turn = app.client.send_message(&thread, &format!("please {tool} {note}")).await;
-    let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.one('9').text("toolCallId").to_owned();
     (thread, id)
 }
 
 pub fn code(answer: &Answer) -> (u16, &str) {
-    (answer.status, answer.code())
+    answer.failure()
 }

@@ -3,7 +3,7 @@
 use super::{DECIDED, OPENED, asked_for};
 use crate::support::mcp::{Steered, definition};
 use crate::support::previews::{World, server};
-use crate::support::{Browser, Embedded, call, eventually};
+use crate::support::{Browser, Embedded, JsonFields, call, eventually};
 use serde_json::json;
 
 const CARD: (&str, usize) = ("wipe", 0);
@@ -85,7 +85,7 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
     steered.lists(&json!([definition("act", "Acts\u{202e} on <b>all</b>.")]));
     let changed = async || tool().await.filter(|tool| tool["unaccepted_definition"].is_object());
     let changes = eventually("the definition has changed", changed).await;
-    let accepted = changes["unaccepted_definition"]["changes"][0]["accepted"].as_str().unwrap();
+    let accepted = changes["unaccepted_definition"]["changes"][0].text("accepted");
     server.scene.calls(&[call("p-1", "s__act", &json!({ "note": "10" }))]).answers("Acted.");
     let browser = Browser::start(&server.client.base, "definitions").await;
     let tab = browser.tab("tab").await;

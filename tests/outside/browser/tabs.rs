@@ -1,7 +1,7 @@
 //! What an open page shows of decisions that others make.
 
 use super::{DECIDED, DONE, OPENED, PAY_10, asked_for, lines, with_a_hold};
-use crate::support::{Browser, Embedded, call};
+use crate::support::{Browser, Embedded, JsonFields, call};
 use serde_json::json;
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ async fn a_decision_by_an_approver_is_shown_and_the_page_offers_to_continue() {
     tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let messages = app.client.messages(&tab.chat().await).await;
-    let held = messages[1]["parts"][1]["tool_call"]["tool_call_id"].as_str().unwrap();
+    let held = messages[1]["parts"][1]["tool_call"].text("tool_call_id");
     assert_eq!(app.client.approve(held).await.body["state"], "succeeded");
 
     tab.shows(&lines(&["pay"], &[PAY_10.with(&DONE)], &[])).await;
@@ -154,7 +154,7 @@ async fn an_edit_by_an_approver_is_shown_beside_the_proposal() {
     tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     let messages = app.client.messages(&tab.chat().await).await;
-    let held = messages[1]["parts"][1]["tool_call"]["tool_call_id"].as_str().unwrap();
+    let held = messages[1]["parts"][1]["tool_call"].text("tool_call_id");
     let edit = json!({ "toolCallId": held, "isValidated": true, "validatedInputs": { "note": "5" }, "resume": true });
     assert_eq!(app.client.validate(&edit).await.status, 200);
 

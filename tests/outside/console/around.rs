@@ -2,7 +2,7 @@
 
 use super::{office, play, roles};
 use crate::support::previews::{World, server};
-use crate::support::{Embedded, call, eventually, token};
+use crate::support::{Embedded, JsonFields, call, eventually, token};
 use holdpoint::config::{Config, ShareContext, ToolRules};
 use serde_json::json;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn f12_the_card_shows_the_words_the_policy_the_others_and_the_history_as_t
     assert_eq!(dave.validate(&denied).await.status, 200);
     let title = format!("Rent {MARKUP}");
     let thread = app.client.post("/threads", &json!({ "title": title })).await.body;
-    let thread = thread["thread_id"].as_str().unwrap();
+    let thread = thread.text("thread_id");
     app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]);
     let words = format!("Pay {MARKUP}\u{202e} {}", "w".repeat(3000));
     let id = app.client.send_message(thread, &words).await.pending().remove(0);
@@ -80,7 +80,7 @@ async fn an_operator_resolves_an_interrupted_call_by_the_keyboard() {
     play("resolve", &app.client.base, facts).await;
     let calls = app.rows.all("SELECT state, result FROM tool_calls ORDER BY tool_call_id").await;
     assert_eq!([&calls[0]["state"], &calls[1]["state"]], ["succeeded", "failed"]);
-    let of = |n: usize| calls[n]["result"].as_str().unwrap();
+    let of = |n: usize| calls[n].text("result");
     assert!(of(0).contains("12345678901234567890"), "{calls:?}");
     assert!(of(1).contains(MARKUP), "{calls:?}");
 }
@@ -149,12 +149,12 @@ async fn an_operator_finds_the_sessions_of_the_tenant_and_a_user_their_own() {
     app.client = app.client.as_user("acme", "bob", &[]);
     for n in 0..51 {
         let made = app.client.post("/threads", &json!({ "title": format!("Mail {n}") })).await;
-        assert_eq!(made.status, 201, "{:?}", made.body);
+        made.has_status(201);
     }
     app.client = app.client.as_user("acme", "alice", &[]);
     let title = format!("Rent {MARKUP}\u{202e}");
     let thread = app.client.post("/threads", &json!({ "title": title })).await.body;
-    app.hold_in(thread["thread_id"].as_str().unwrap(), "pay", "1").await;
+    app.hold_in(thread.text("thread_id"), "pay", "1").await;
     let facts = json!({
         "operator": token::token("acme", "olga", &["admin"]),
         "user": token::token("acme", "alice", &[]),

@@ -35,7 +35,7 @@ async fn e15_a_call_is_approved_with_two_actions_and_a_press_on_a_new_card_does_
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert_eq!(app.rows.count("decisions").await, 1);
     // The server continues the run: no page has to.
-    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(&id).await;
     let ended =
         async || (app.client.get(&format!("/runs/{run}")).await.body["status"] != "waiting").then_some(());
     eventually("the run goes on", ended).await;

@@ -4,7 +4,7 @@ use super::play;
 use crate::sign_in::{
     COOKIE_OF_SESSION, COOKIE_OF_SIGN_IN, CSRF, browse, came_back, send, signed_in, signs_in_with,
 };
-use crate::support::{Embedded, Oidc};
+use crate::support::{Embedded, JsonFields, Oidc};
 use reqwest::Method;
 use reqwest::header::COOKIE;
 use serde_json::json;
@@ -42,9 +42,9 @@ async fn d12_a_request_with_the_cookie_of_a_session_needs_the_csrf_token() {
     let cookie = signed_in(&oidc, &app).await;
     let with_cookie = ("cookie", cookie.as_str());
     let session = send(&app.client, Method::GET, "/auth/session", &[with_cookie]).await;
-    assert_eq!(session.status, 200, "{:?}", session.body);
+    session.has_status(200);
     assert_eq!((&session.body["user_id"], &session.body["tenant_id"]), (&json!("ann"), &json!("acme")));
-    let csrf = session.body["csrf_token"].as_str().unwrap().to_owned();
+    let csrf = session.body.text("csrf_token").to_owned();
     for (method, path) in [
         (Method::GET, "/threads"),
         (Method::POST, "/threads"),
@@ -54,12 +54,12 @@ async fn d12_a_request_with_the_cookie_of_a_session_needs_the_csrf_token() {
     ] {
         for headers in [&[with_cookie][..], &[with_cookie, (CSRF, "")], &[with_cookie, (CSRF, "guessed")]] {
             let refused = send(&app.client, method.clone(), path, headers).await;
-            assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{method} {path}");
+            assert_eq!(refused.failure(), (403, "forbidden"), "{method} {path}");
         }
     }
     assert_eq!(app.rows.count("threads").await, 0);
     let made = send(&app.client, Method::POST, "/threads", &[with_cookie, (CSRF, &csrf)]).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
+    made.has_status(201);
     assert_eq!(app.rows.count("threads WHERE tenant_id = 'acme' AND user_id = 'ann'").await, 1);
     // The value belongs to its session.
     let other = signed_in(&oidc, &app).await;

@@ -3,7 +3,7 @@
 use super::rooms::{Rooms, TOOL, approved, hold};
 use super::tasks::approved_in;
 use super::{no_tool, tool};
-use crate::support::eventually;
+use crate::support::{JsonFields, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +130,7 @@ async fn sessions_make_room_for_others_only_while_no_call_uses_them() {
         json!({ "headers": { "x-user": "{thread_id} {session_id}", "x-key": "key-1" }, "timeout": "5m" });
     let (mut server, ann, _) = rooms.server("a", &lines).await;
     let waits = hold(&mut server, &ann, "wait").await;
-    let thread = ann.call(&waits).await["thread_id"].as_str().unwrap().to_owned();
+    let thread = ann.call(&waits).await.text("thread_id").to_owned();
     let waiting = tokio::join!(ann.approve(&waits), async {
         let called = async || (!rooms.requests_of("a", "tools/call").await.is_empty()).then_some(());
         eventually("the call is made", called).await;
@@ -211,7 +211,7 @@ async fn a_server_that_begins_no_session_for_a_caller_says_why_and_keeps_its_too
     rooms.set("a", &json!({ "unwanted": "t1/ann" })).await;
     let call = approved(&mut server, &ann, "n").await;
     let why = "The tool failed: its server began no session for this call: ";
-    let result = call["result"].as_str().unwrap();
+    let result = call.text("result");
     assert_eq!(call["state"], "failed", "{call}");
     assert!(result.starts_with(why) && result.ends_with("; the tool did not run"), "{result}");
     assert!(!result.contains("key-1"), "{result}");

@@ -1,7 +1,7 @@
 //! The end of the process in the middle of a call.
 
 use super::Steered;
-use crate::support::{UNKNOWN, eventually};
+use crate::support::{JsonFields, UNKNOWN, eventually};
 
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_the_call_is_not_made_again() {
@@ -15,12 +15,12 @@ async fn a_killed_process_leaves_the_outcome_unknown_and_the_call_is_not_made_ag
     let hang =
         serde_json::json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "do": "hang" } });
     let decided = server.client.validate(&hang).await;
-    assert_eq!(decided.status, 202, "{:?}", decided.body);
+    decided.has_status(202);
     steered.wait_called(1).await;
     server.kill();
     let server = place.start();
     let ended = server.client.becomes(id, "interrupted").await;
-    assert!(ended["result"].as_str().unwrap().ends_with(UNKNOWN), "{ended}");
+    assert!(ended.text("result").ends_with(UNKNOWN), "{ended}");
     super::tool(&server.client, "s__delete_file").await;
     let decided = async || {
         let again = server.client.validate(&hang).await;

@@ -3,7 +3,7 @@
 use super::everything::{Listening, over_http, stdio};
 use super::{Steered, hold, tool};
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, eventually};
+use crate::support::{Answer, Client, Embedded, JsonFields, eventually};
 use futures::FutureExt;
 use holdpoint::config::{Config, McpServer, ToolRules};
 use holdpoint::handlers::{
@@ -44,8 +44,8 @@ async fn running(server: &Embedded, tool: &str, input: &Value) -> String {
 /// The requests of the list in this state.
 async fn requests(client: &Client, state: &str) -> Vec<Value> {
     let listed = client.get(&format!("/tool_requests?state={state}")).await;
-    assert_eq!(listed.status, 200, "{:?}", listed.body);
-    listed.body["results"].as_array().unwrap().clone()
+    listed.has_status(200);
+    listed.body.list("results").clone()
 }
 
 /// Waits for an open request, and returns it.
@@ -55,7 +55,7 @@ async fn open(client: &Client) -> Value {
 }
 
 fn id(request: &Value) -> &str {
-    request["request_id"].as_str().unwrap()
+    request.text("request_id")
 }
 
 async fn answer(client: &Client, request: &Value, body: &Value) -> Answer {
@@ -96,12 +96,12 @@ async fn a_form_is_a_request_and_its_content_goes_to_the_server_alone() {
         (json!({ "action": "accept", "content": { "pin": PIN, "role": "root" } }), 422, "invalid_inputs"),
     ] {
         let refused = answer(&server.client, &request, &wrong).await;
-        assert_eq!((refused.status, refused.code()), (status, code), "{wrong}: {:?}", refused.body);
+        assert_eq!(refused.failure(), (status, code), "{wrong}: {:?}", refused.body);
     }
     assert_eq!(server.client.call(&call).await["state"], "executing");
     let accept = json!({ "action": "accept", "content": { "attempts": 2, "pin": PIN } });
     let done = answer(&server.client, &request, &accept).await;
-    assert_eq!((done.status, &done.body["state"]), (200, &json!("accepted")), "{:?}", done.body);
+    done.has(200, "state", "accepted");
     assert_eq!(done.header("idempotent-replayed"), None);
     let ended = server.client.becomes(&call, "succeeded").await;
     assert_eq!(ended["output"], "accept");
@@ -118,10 +118,10 @@ async fn a_form_is_a_request_and_its_content_goes_to_the_server_alone() {
         [json!({ "action": "decline" }), json!({ "action": "accept", "content": { "pin": "12345" } })]
     {
         let refused = answer(&server.client, &request, &other).await;
-        assert_eq!((refused.status, refused.code()), (409, "request_closed"));
+        refused.failed_with(409, "request_closed");
         assert_eq!(refused.body["error"]["details"]["state"], "accepted");
     }
-    let thread = ended["thread_id"].as_str().unwrap();
+    let thread = ended.text("thread_id");
     server.client.resume(thread).await;
     for table in ["events", "tool_calls", "tool_requests", "sent_answers", "message_steps", "decisions"] {
         let rows = Value::from(server.rows.all(&format!("SELECT * FROM {table}")).await).to_string();
@@ -140,7 +140,7 @@ async fn a_request_and_its_end_are_events_of_the_call_without_the_texts() {
     assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "decline");
     let events = server.client.get(&format!("/tool_calls/{call}/events")).await.body;
-    let events = events["results"].as_array().unwrap();
+    let events = events.list("results");
     let found = |kind: &str| events.iter().find(|event| event["type"] == kind).unwrap();
     let (asked, ended) = (found("tool.input_requested"), found("tool.input_ended"));
     for event in [asked, ended] {
@@ -175,7 +175,7 @@ async fn the_form_of_a_server_with_a_session_is_answered_on_both_transports() {
             let body = json!({ "action": action, "content": content });
             assert_eq!(answer(&server.client, &request, &body).await.status, 200);
             let ended = server.client.becomes(&call, "succeeded").await;
-            assert!(ended["result"].as_str().unwrap().contains(said), "{action}: {ended}");
+            assert!(ended.text("result").contains(said), "{action}: {ended}");
         }
     }
 }
@@ -199,7 +199,7 @@ async fn a_request_without_an_answer_expires_and_the_server_receives_that_it_is_
     let request = open(&server.client).await;
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "cancel");
     let late = answer(&server.client, &request, &json!({ "action": "decline" })).await;
-    assert_eq!((late.status, late.code()), (409, "request_closed"));
+    late.failed_with(409, "request_closed");
     assert_eq!(late.body["error"]["details"]["state"], "expired");
     let events = server.rows.all("SELECT actor FROM events WHERE type = 'tool.input_ended'").await;
     assert_eq!(events, [json!({ "actor": "system:expiry" })]);
@@ -214,7 +214,7 @@ async fn a_cancel_of_the_call_ends_its_request() {
     server.client.becomes(&call, "interrupted").await;
     assert_eq!(requests(&server.client, "open").await, Vec::<Value>::new());
     let late = answer(&server.client, &request, &json!({ "action": "decline" })).await;
-    assert_eq!((late.status, late.code()), (409, "request_closed"));
+    late.failed_with(409, "request_closed");
     assert_eq!(late.body["error"]["details"]["state"], "withdrawn");
     assert_eq!((answers(&steered).as_str(), steered.called().len()), ("", 1));
 }
@@ -255,7 +255,7 @@ async fn only_those_that_may_decide_the_call_see_its_request_and_answer_it() {
     }
     for client in [&alice, &operator] {
         let refused = answer(client, &request, &accept).await;
-        assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+        refused.failed_with(403, "forbidden");
     }
     assert_eq!(answer(&chief, &request, &accept).await.status, 200);
     let repeated = answer(&chief, &request, &accept).await;
@@ -297,7 +297,7 @@ async fn with_a_quorum_the_server_gets_what_two_people_agreed_on() {
     let request = open(&bob).await;
     let accept = json!({ "action": "accept", "content": { "pin": PIN } });
     let proposed = answer(&bob, &request, &accept).await;
-    assert_eq!((proposed.status, &proposed.body["state"]), (202, &json!("open")), "{:?}", proposed.body);
+    proposed.has(202, "state", "open");
     assert_eq!(steered.called(), ["act"], "the server has no answer");
     let other = json!({ "action": "accept", "content": { "pin": "12345" } });
     assert_eq!(answer(&carol, &request, &other).await.status, 202);
@@ -460,7 +460,7 @@ async fn a_killed_process_leaves_the_outcome_unknown_and_its_request_withdrawn()
     let server = place.start();
     server.client.becomes(call, "interrupted").await;
     let late = answer(&server.client, &request, &json!({ "action": "decline" })).await;
-    assert_eq!((late.status, late.code()), (409, "request_closed"));
+    late.failed_with(409, "request_closed");
     assert_eq!(late.body["error"]["details"]["state"], "withdrawn");
     assert_eq!((answers(&steered).as_str(), steered.called().len()), ("", 1));
 }

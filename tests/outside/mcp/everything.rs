@@ -1,7 +1,7 @@
 //! npm's `server-everything`, on both transports.
 
 use super::{approved, entry, hold, node, packages, program, tool};
-use crate::support::{Embedded, UNKNOWN, eventually};
+use crate::support::{Embedded, JsonFields, UNKNOWN, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::net::TcpListener;
@@ -70,7 +70,7 @@ async fn results_are_given_to_the_model(server: &Embedded) {
     let call = approved(server, "all__get-structured-content", &weather).await;
     assert!(call["output"]["temperature"].is_number(), "{call}");
     let call = approved(server, "all__get-tiny-image", &json!({})).await;
-    let result = call["result"].as_str().unwrap();
+    let result = call.text("result");
     assert!(result.contains("[image/png, ") && result.contains(" kB]"), "{call}");
     assert!(result.len() < 1000, "no image in {result}");
 }
@@ -134,7 +134,7 @@ async fn a_server_with_the_transport_of_earlier_servers_is_connected_and_connect
     for _ in 0..2 {
         let call = approved(&server, "all__echo", &json!({ "message": "hello" })).await;
         assert_eq!(call["state"], "succeeded", "{call}");
-        assert!(call["result"].as_str().unwrap().contains("hello"), "{call}");
+        assert!(call.text("result").contains("hello"), "{call}");
         let port = listening.port();
         drop(listening);
         super::no_tool(&server.client, "all__echo").await;

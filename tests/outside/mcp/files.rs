@@ -1,7 +1,7 @@
 //! npm's `server-filesystem`.
 
 use super::{approved, entry, hold, no_tool, node, program, tool, turn, with};
-use crate::support::{Embedded, UNKNOWN, eventually};
+use crate::support::{Embedded, JsonFields, UNKNOWN, eventually};
 use holdpoint::config::ToolRules;
 use serde_json::json;
 use std::process::Command;
@@ -45,8 +45,7 @@ async fn only_the_listed_tools_are_there_and_only_the_named_ones_ask() {
     }))
     .await;
     let tools = server.client.get("/tools").await.body;
-    let of_server: Vec<_> =
-        tools["results"].as_array().unwrap().iter().filter(|tool| !tool["mcp"].is_null()).collect();
+    let of_server: Vec<_> = tools.list("results").iter().filter(|tool| !tool["mcp"].is_null()).collect();
     let brief: Vec<_> =
         of_server.iter().map(|tool| (&tool["tool_name"], &tool["hil"], &tool["idempotent"])).collect();
     let (yes, no) = (json!(true), json!(false));
@@ -66,7 +65,7 @@ async fn a_refusal_of_the_tool_is_a_failure_with_its_words() {
     let (server, _folder) = files(json!({})).await;
     let call = approved(&server, "files__write_file", &json!({ "path": "/etc/hosts", "content": "x" })).await;
     assert_eq!(call["state"], "failed");
-    assert!(call["result"].as_str().unwrap().contains("Access denied"), "{call}");
+    assert!(call.text("result").contains("Access denied"), "{call}");
 }
 
 #[tokio::test]

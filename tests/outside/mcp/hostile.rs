@@ -1,7 +1,7 @@
 //! A server that hangs, dies, floods, and changes what it lists.
 
 use super::{Steered, approved, definition, hold, no_tool, tool, turn, with};
-use crate::support::{UNKNOWN, eventually};
+use crate::support::{JsonFields, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// A server that has to answer soon.
@@ -40,7 +40,7 @@ async fn the_last_words_of_a_process_count_and_its_failures_are_failures() {
     );
     let call = approved(&server, "s__act", &json!({ "do": "long" })).await;
     assert_eq!(call["state"], "succeeded");
-    assert!(call["result"].as_str().unwrap().ends_with("[…cut]"));
+    assert!(call.text("result").ends_with("[…cut]"));
 }
 
 #[tokio::test]
@@ -95,16 +95,16 @@ async fn tools_that_cannot_be_used_are_left_out_and_the_others_are_there() {
     let server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__good").await;
     let tools = server.client.get("/tools").await.body;
-    let of_server = tools["results"].as_array().unwrap().iter().filter(|tool| !tool["mcp"].is_null());
-    let names: Vec<_> = of_server.map(|tool| tool["tool_name"].as_str().unwrap().to_owned()).collect();
+    let of_server = tools.list("results").iter().filter(|tool| !tool["mcp"].is_null());
+    let names: Vec<_> = of_server.map(|tool| tool.text("tool_name").to_owned()).collect();
     assert_eq!(names.len(), 5, "{names:?}");
     for usable in ["s__words", "s__tree"] {
         assert!(names.contains(&usable.to_owned()), "{names:?}");
     }
     assert!(names.iter().all(|name| name.len() <= 64 && name.starts_with("s__")), "{names:?}");
     assert!(names.iter().any(|name| name.starts_with("s__a_name__with_blanks_")), "{names:?}");
-    let left_out = tools["left_out"].as_array().unwrap();
-    let mut named: Vec<_> = left_out.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
+    let left_out = tools.list("left_out");
+    let mut named: Vec<_> = left_out.iter().map(|tool| tool.text("tool")).collect();
     named.sort_unstable();
     assert_eq!(named, ["deep", "fs.write", "fs_write_b2b36607", "huge", "long", "loop", "network", "wrong"]);
     let same = json!({ "server": "s", "tool": "fs.write", "why": "another tool gets the same name, so neither has it" });
@@ -118,7 +118,7 @@ async fn a_listing_without_end_is_cut_at_200_tools() {
     let server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__t0").await;
     let tools = server.client.get("/tools").await.body;
-    let of_server = tools["results"].as_array().unwrap().iter().filter(|tool| !tool["mcp"].is_null());
+    let of_server = tools.list("results").iter().filter(|tool| !tool["mcp"].is_null());
     assert_eq!(of_server.count(), 200);
 }
 
@@ -131,7 +131,7 @@ async fn a_tool_that_goes_away_leaves_its_held_calls_without_a_tool() {
     steered.lists(&json!([definition("other", "Is new.")]));
     no_tool(&server.client, "s__act").await;
     let refused = server.client.approve(&id).await;
-    assert_eq!((refused.status, refused.code()), (409, "tool_unavailable"));
+    refused.failed_with(409, "tool_unavailable");
     assert_eq!(server.client.reject(&id).await.status, 200);
     assert!(steered.called().is_empty());
 }
@@ -155,7 +155,7 @@ async fn after_a_change_of_the_definition_an_approval_has_to_name_the_new_hash()
             yes["inputHash"] = hash;
         }
         let refused = server.client.validate(&yes).await;
-        assert_eq!((refused.status, refused.code()), (409, "stale"));
+        refused.failed_with(409, "stale");
     }
     assert!(steered.called().is_empty());
     let now = server.client.call(&id).await["input_hash"].clone();

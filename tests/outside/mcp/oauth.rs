@@ -2,7 +2,7 @@
 
 use super::rooms::{Rooms, TOOL, approved, hold};
 use super::tool;
-use crate::support::eventually;
+use crate::support::{JsonFields, eventually};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -201,6 +201,6 @@ async fn a_token_that_the_server_repeats_is_in_no_result() {
     let (mut server, ann, _) = rooms.server("a", &oauth(&json!({}))).await;
     let call = approved(&mut server, &ann, "echo").await;
     assert_eq!(call["state"], "interrupted", "{call}");
-    let result = call["result"].as_str().unwrap();
+    let result = call.text("result");
     assert!(result.ends_with("The server said: HTTP 500 Internal Server Error: bad token: ***"), "{result}");
 }

@@ -2,7 +2,7 @@
 
 use super::sessions::Session;
 use super::{Steered, approved, entry, hold, packages, tool, with};
-use crate::support::{Client, Embedded, Process, UNKNOWN, eventually};
+use crate::support::{Client, Embedded, JsonFields, Process, UNKNOWN, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::net::TcpListener;
@@ -189,9 +189,9 @@ async fn the_words_of_a_server_are_in_the_outcome_and_its_status_does_not_end_th
         assert_eq!((&call["state"], &call["result"]), (&json!(state), &json!(result)), "{input}");
     }
     let call = approved(&server, "s__act", &error(-32603, &long, Value::Null)).await;
-    assert!(call["result"].as_str().unwrap().len() < 1500, "{call}");
+    assert!(call.text("result").len() < 1500, "{call}");
     assert_eq!(odd.seen().await["initialized"], 1);
-    let called = odd.seen().await["called"].as_array().unwrap().len();
+    let called = odd.seen().await.list("called").len();
     assert_eq!(called, 17, "each call is made once");
 }
 
@@ -267,7 +267,7 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
     };
     eventually("the log has the address of a redirect to another origin", is_named).await;
     let listed = server.client.get("/tools").await.body;
-    let names = listed["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].as_str().unwrap());
+    let names = listed.list("results").iter().map(|tool| tool.text("tool_name"));
     let names: Vec<_> = names.filter(|name| name.starts_with("s__")).collect();
     assert_eq!(names, ["s__act", "s__odd6", "s__odd7"]);
     let printed = server.finish();
@@ -301,7 +301,7 @@ async fn the_title_that_a_server_gives_a_tool_is_on_the_card_with_its_name() {
     hold(&server, "s__act", &json!({})).await;
     let listed = server.client.get("/approvals").await.body;
     let headline = |tool: &str| {
-        let mut items = listed["results"].as_array().unwrap().iter();
+        let mut items = listed.list("results").iter();
         items.find(|item| item["tool_name"] == tool).unwrap()["headline"].clone()
     };
     assert_eq!(headline("s__branch_del"), "Delete {a} branch\\u{202e} (branch_del)");

@@ -2,7 +2,7 @@
 
 use super::{Steered, definition, no_tool, tool, with};
 use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Embedded, call, eventually, postgres, probes, token};
+use crate::support::{Client, Embedded, JsonFields, call, eventually, postgres, probes, token};
 use holdpoint::config::{Config, McpServer};
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ async fn made_in(server: &Embedded, thread: &str, name: &str) -> Value {
     server.scene.forget();
     server.scene.calls(&[call("p", name, &json!({ "note": "a" }))]).answers("Done.");
     let turn = server.client.send_message(thread, "please").await;
-    let id = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
+    let id = turn.all('9')[0].text("toolCallId").to_owned();
     server.client.call(&id).await
 }
 
@@ -56,7 +56,7 @@ async fn made(server: &Embedded, name: &str) -> Value {
 
 /// The fields of a definition that differ from the accepted one.
 fn fields(unaccepted: &Value) -> Vec<&str> {
-    unaccepted["changes"].as_array().unwrap().iter().map(|it| it["field"].as_str().unwrap()).collect()
+    unaccepted.list("changes").iter().map(|it| it.text("field")).collect()
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn each_change_of_a_definition_asks_until_its_hash_is_accepted() {
         let runs = steered.called().len();
         let held = made(&server, "s__act").await;
         assert_eq!((&held["state"], &held["unaccepted_definition"]), (&json!("pending"), &now), "{field}");
-        assert!(held["reason"].as_str().unwrap().contains("changed the definition"), "{held}");
+        assert!(held.text("reason").contains("changed the definition"), "{held}");
         assert_eq!(steered.called().len(), runs);
         let listed = server.client.get("/approvals").await.body["results"][0].clone();
         assert_eq!(listed["unaccepted_definition"], now);
@@ -102,9 +102,9 @@ async fn each_change_of_a_definition_asks_until_its_hash_is_accepted() {
         assert_eq!(server.rows.count("accepted_definitions").await, 2 + n as i64);
         assert_eq!(made(&server, "s__act").await["state"], "succeeded", "{field}");
         // The call that was held before is decided as every held call, and shows no definition any more.
-        let held = server.client.call(held["tool_call_id"].as_str().unwrap()).await;
+        let held = server.client.call(held.text("tool_call_id")).await;
         assert_eq!((&held["state"], held.get("unaccepted_definition")), (&json!("pending"), None));
-        assert_eq!(server.client.reject(held["tool_call_id"].as_str().unwrap()).await.status, 200);
+        assert_eq!(server.client.reject(held.text("tool_call_id")).await.status, 200);
         before = now["hash"].clone();
     }
     let tool = server.client.get("/tools/s__act").await.body;
@@ -179,7 +179,7 @@ async fn a_changed_definition_asks_over_every_permission_and_what_is_denied_stay
     let thread = server.client.thread().await;
     let policy = server.client.get(&format!("/sessions/{thread}/policy")).await.body;
     let of = |name: &str| {
-        let tools = policy["tools"].as_array().unwrap();
+        let tools = policy.list("tools");
         let tool = tools.iter().find(|tool| tool["tool_name"] == name).unwrap();
         (tool["verdict"].clone(), tool["source"].clone())
     };
@@ -206,8 +206,8 @@ async fn a_grant_ends_with_its_definition_and_no_answer_is_remembered_before_the
     let second = made_in(&server, &thread, "s__act").await;
     assert_eq!(second["state"], "pending");
     let refused = remember(&second).await;
-    assert_eq!((refused.status, refused.code()), (422, "not_remembered"), "{:?}", refused.body);
-    let once = server.client.approve(second["tool_call_id"].as_str().unwrap()).await;
+    refused.failed_with(422, "not_remembered");
+    let once = server.client.approve(second.text("tool_call_id")).await;
     assert_eq!(once.body["state"], "succeeded");
     assert_eq!(accept(&server.client, "s__act", &now["hash"]).await.0, 200);
     let third = made_in(&server, &thread, "s__act").await;
@@ -222,7 +222,7 @@ async fn a_pending_call_whose_definition_moved_is_stale_until_a_decision_names_t
     let server = with(steered.entry("s", &json!({}))).await;
     accepted(&server.client, "s__act").await;
     let held = made(&server, "s__act").await;
-    let id = held["tool_call_id"].as_str().unwrap();
+    let id = held.text("tool_call_id");
     steered.lists(&json!([act(&json!({ "annotations": { "readOnlyHint": true } }))]));
     let now = unaccepted(&server.client, "s__act").await;
     let decide = async |hash: &Value| {
@@ -278,7 +278,7 @@ async fn rows_that_cannot_be_read_or_written_count_as_a_change() {
         assert_eq!(now["cause"], "unknown", "{table}");
         let held = made(&server, "s__act").await;
         assert_eq!(held["state"], "pending", "{table}");
-        assert!(held["reason"].as_str().unwrap().contains("could not be read"), "{held}");
+        assert!(held.text("reason").contains("could not be read"), "{held}");
         server.rows.change(&format!("ALTER TABLE out_of_reach RENAME TO {table}")).await.unwrap();
         accepted(&server.client, "s__act").await;
         assert_eq!(made(&server, "s__act").await["state"], "succeeded", "{table}");
@@ -360,7 +360,7 @@ async fn only_an_operator_accepts_a_definition_and_only_of_a_tool_of_an_mcp_serv
     }
     for wrong in [json!("x"), json!("A".repeat(64)), json!("")] {
         let (status, body) = accept(&operator, "s__act", &wrong).await;
-        let message = body["error"]["message"].as_str().unwrap();
+        let message = body["error"].text("message");
         assert!(status == 400 && message.contains("hash: expected the hash"), "{status} {message}");
     }
     let (status, body) = accept(&operator, "s__act", &now["hash"]).await;
@@ -396,7 +396,7 @@ async fn an_operator_lists_and_accepts_definitions_at_the_terminal() {
         act(&json!({ "name": "more" }))
     ]));
     let now = unaccepted(&server.client, "s__act").await;
-    let hash = now["hash"].as_str().unwrap();
+    let hash = now.text("hash");
     let said = server.operate(&["tools", "list"]).stdout_of_success();
     let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["TOOL", "DEFINITION", "ACCEPTED", "BY", "ACCEPTED", "HASH"]);

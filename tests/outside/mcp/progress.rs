@@ -1,7 +1,7 @@
 //! What tools say about their progress while their calls run.
 
 use super::sessions::Session;
-use crate::support::{Client, eventually};
+use crate::support::{Client, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ async fn says(client: &Client, id: &str, message: &str) -> Value {
 /// The events of the call of this type.
 async fn events(client: &Client, id: &str, event_type: &str) -> Vec<Value> {
     let listed = client.get(&format!("/tool_calls/{id}/events")).await;
-    assert_eq!(listed.status, 200, "{:?}", listed.body);
-    let results = listed.body["results"].as_array().unwrap().iter();
+    listed.has_status(200);
+    let results = listed.body.list("results").iter();
     results.filter(|event| event["type"] == event_type).cloned().collect()
 }
 
@@ -32,7 +32,7 @@ async fn the_last_report_of_a_call_is_on_its_card_and_in_its_events() {
         (&json!("executing"), &json!(2.0), &json!(7.0))
     );
     assert!(call["progress"]["at"].is_string());
-    let thread = call["thread_id"].as_str().unwrap();
+    let thread = call.text("thread_id");
     let messages = ann.get(&format!("/threads/{thread}/messages")).await.body.to_string();
     assert!(messages.contains("copies <b>"), "{messages}");
     let [event] = &events(&ann, &id, "tool.progressed").await[..] else { panic!("one event") };
@@ -74,7 +74,7 @@ async fn a_flood_of_reports_is_a_few_writes_and_the_last_one_stays() {
     let words: Vec<String> = (0..10_000).map(|n| format!("row {n} {}", "x".repeat(n % 700))).collect();
     session.does(&json!([{ "say": "flood", "words": words, "total": 10_000 }, { "finish": "flood" }]));
     let call = ann.becomes(&id, "succeeded").await;
-    let last = call["progress"]["message"].as_str().unwrap();
+    let last = call["progress"].text("message");
     assert!(last.starts_with("row 9999 xxx") && last.chars().count() <= 500, "{last}");
     assert_eq!(call["progress"]["done"], 10_000.0);
     // Two or three while the messages are read, and one with the outcome.

@@ -1,7 +1,7 @@
 //! A server on the SDK for Python (PyPI's `mcp`), which speaks the newest protocol.
 
 use super::{approved, entry, hold, packages, tool};
-use crate::support::{Embedded, UNKNOWN, eventually};
+use crate::support::{Embedded, JsonFields, UNKNOWN, eventually};
 use serde_json::json;
 use std::path::Path;
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ async fn a_call_is_held_and_runs_once_in_the_newest_protocol() {
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(executed(&state), ["pay 12"]);
     let call = approved(&server, "py__protocol", &json!({})).await;
-    assert!(call["result"].as_str().unwrap().contains("2026-07-28"), "{call}");
+    assert!(call.text("result").contains("2026-07-28"), "{call}");
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn an_error_of_the_tool_is_a_failure_with_its_words_and_unfit_inputs_reach
     let (server, state) = started().await;
     let call = approved(&server, "py__fail", &json!({})).await;
     assert_eq!(call["state"], "failed");
-    assert!(call["result"].as_str().unwrap().contains("it is closed today"), "{call}");
+    assert!(call.text("result").contains("it is closed today"), "{call}");
     let turn = super::turn(&server, "py__pay", &json!({ "amount": "much" })).await;
     assert!(turn.pending().is_empty(), "{}", turn.raw);
     assert_eq!(executed(&state), ["fail"]);
@@ -69,7 +69,7 @@ async fn after_a_changed_definition_a_held_call_needs_an_approval_of_the_new_one
     eventually("the definition has changed", changed).await;
     let decision = json!({ "toolCallId": id, "isValidated": true, "inputHash": shown });
     let refused = server.client.validate(&decision).await;
-    assert_eq!((refused.status, refused.code()), (409, "stale"), "{:?}", refused.body);
+    refused.failed_with(409, "stale");
     assert_eq!(executed(&state), [""; 0]);
 }
 

@@ -2,8 +2,8 @@
 
 use super::tasks::{answer, ended, open, owned_as, owned_in_as, started};
 use super::{Deployment, Steered, definition, hold, tool};
-use crate::support::runs::{events_of, run_of};
-use crate::support::{Embedded, Process, UNKNOWN, eventually, postgres};
+use crate::support::runs::events_of;
+use crate::support::{Embedded, JsonFields, Process, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -51,9 +51,9 @@ async fn requests(server: &Embedded) -> Vec<Value> {
 #[tokio::test]
 async fn the_state_is_stored_before_the_wait_and_the_server_gets_it_back_with_the_answer() {
     let (steered, server, id) = waiting(&does("round"), &json!({ "result_deadline": "1h" })).await;
-    let run = run_of(&server.client, &id).await;
+    let run = server.client.run_of(&id).await;
     let row = server.rows.all("SELECT * FROM tool_calls").await.remove(0);
-    let round: Value = serde_json::from_str(row["input_round"].as_str().unwrap()).unwrap();
+    let round: Value = serde_json::from_str(row.text("input_round")).unwrap();
     assert_eq!((&round["state"], &round["number"]), (&json!(format!("{STATE}1")), &json!(1)));
     assert_eq!(round["forms"]["pin"]["message"], "Which PIN?");
     assert_eq!((&row["state"], &row["mcp_server"]), (&json!("executing"), &json!("s")));
@@ -105,12 +105,12 @@ async fn the_state_of_a_server_is_in_no_response_and_in_no_log() {
     let server = deployment.start_logged();
     let id = owned_in_as(&server.client, &does("twoRounds")).await;
     let request = open(&server.client).await;
-    let thread = server.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
+    let thread = server.client.call(&id).await.text("thread_id").to_owned();
     for path in [
         format!("/tool_calls/{id}"),
         format!("/tool_calls/{id}/events"),
         format!("/threads/{thread}/messages"),
-        format!("/runs/{}/events", run_of(&server.client, &id).await),
+        format!("/runs/{}/events", server.client.run_of(&id).await),
         "/tool_requests".to_owned(),
     ] {
         let body = server.client.get(&path).await.body.to_string();
@@ -135,7 +135,7 @@ async fn each_round_has_a_request_of_its_own_although_the_server_repeats_its_key
     let next = async || Some(open(&server.client).await).filter(|it| it["request_id"] != first["request_id"]);
     let second = eventually("the second round asks", next).await;
     let row = server.rows.all("SELECT input_round FROM tool_calls").await.remove(0);
-    assert!(row["input_round"].as_str().unwrap().contains("-2"), "{row}");
+    assert!(row.text("input_round").contains("-2"), "{row}");
     assert_eq!(server.client.call(&id).await["state"], "executing");
     assert_eq!(answer(&server.client, &second, &json!({ "action": "decline" })).await, 200);
     assert_eq!(ended(&server.client, &id, "succeeded").await["output"], "decline");
@@ -178,7 +178,7 @@ async fn a_state_beyond_the_limit_is_refused_and_nothing_of_it_is_stored() {
     let id = hold(&server, "s__act", &json!({ "do": "longState", "note": "65537" })).await;
     server.client.approve(&id).await;
     let call = server.client.becomes(&id, "interrupted").await;
-    assert!(call["result"].as_str().unwrap().ends_with(UNKNOWN), "{call}");
+    assert!(call.text("result").ends_with(UNKNOWN), "{call}");
     assert_eq!(server.rows.count("tool_requests").await, 0);
     assert_eq!(steered.called(), ["act"]);
     let fits = owned_as(&server, &json!({ "do": "longState", "note": "65536" })).await;
@@ -190,7 +190,7 @@ async fn a_cancel_withdraws_the_request_of_a_round_and_the_call_is_not_sent_agai
     let (steered, server, id) = waiting(&does("round"), &json!({})).await;
     let request = open(&server.client).await;
     let cancel = server.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
-    assert_eq!(cancel.status, 202, "{:?}", cancel.body);
+    cancel.has_status(202);
     ended(&server.client, &id, "interrupted").await;
     assert_eq!(requests(&server).await, ["withdrawn"]);
     assert_eq!(answer(&server.client, &request, &accept()).await, 409);
@@ -230,7 +230,7 @@ async fn a_request_of_a_round_that_expires_is_a_cancel_for_the_server() {
 async fn after_the_result_deadline_a_round_is_over_and_its_request_is_withdrawn() {
     let (steered, server, id) = waiting(&does("round"), &json!({ "result_deadline": "1s" })).await;
     let call = ended(&server.client, &id, "interrupted").await;
-    assert!(call["result"].as_str().unwrap().ends_with(UNKNOWN), "{call}");
+    assert!(call.text("result").ends_with(UNKNOWN), "{call}");
     assert_eq!(requests(&server).await, ["withdrawn"]);
     assert_eq!(steered.called().len(), 1);
 }
@@ -267,7 +267,7 @@ async fn an_answer_that_came_before_the_kill_is_sent_by_the_next_process() {
     let rows = crate::support::Rows::open(deployment.database()).await;
     let answered_row = format!(
         "UPDATE tool_requests SET state = 'declined', answered_by = 'user:local', answered_at = 1 WHERE request_id = '{}'",
-        request["request_id"].as_str().unwrap()
+        request.text("request_id")
     );
     assert_eq!(rows.change(&answered_row).await, Ok(1));
     rows.close().await;
@@ -284,7 +284,7 @@ async fn a_kill_after_the_call_was_sent_again_leaves_the_outcome_unknown_and_it_
     server.kill();
     let server = deployment.start();
     let call = server.client.becomes(&id, "interrupted").await;
-    assert!(call["result"].as_str().unwrap().ends_with(UNKNOWN), "{call}");
+    assert!(call.text("result").ends_with(UNKNOWN), "{call}");
     tool(&server.client, "s__delete_file").await;
     assert_eq!(server.client.call(&id).await["state"], "interrupted");
     assert_eq!((steered.called().len(), steered.rounds().len()), (2, 1));
@@ -349,7 +349,7 @@ async fn on_postgres_of_two_processes_one_sends_the_call_again() {
         steered.wait_called(round + 1).await;
         let gone = async || {
             let listed = second.client.get("/tool_requests?state=open").await;
-            let open = listed.body["results"].as_array().unwrap();
+            let open = listed.body.list("results");
             (!open.iter().any(|it| it["request_id"] == request["request_id"])).then_some(())
         };
         eventually("the request is closed", gone).await;

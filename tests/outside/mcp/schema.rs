@@ -1,7 +1,7 @@
 //! The database refuses requests that no server writes.
 
 use super::{Steered, hold, tool};
-use crate::support::{Embedded, eventually};
+use crate::support::{Embedded, JsonFields, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -14,7 +14,7 @@ async fn asked(server: &Embedded) -> (String, String) {
         format!("SELECT request_id FROM tool_requests WHERE state = 'open' AND tool_call_id = '{call}'");
     let found = async || server.rows.all(&open).await.into_iter().next();
     let row = eventually("the tool asks", found).await;
-    (call, row["request_id"].as_str().unwrap().to_owned())
+    (call, row.text("request_id").to_owned())
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
     let kept = json!({ "state": "accepted", "content": Value::Null, "content_hash": hash });
     assert_eq!(row, [kept], "the content is kept no longer than its call");
 
-    let thread = server.client.call(&call).await["thread_id"].as_str().unwrap().to_owned();
+    let thread = server.client.call(&call).await.text("thread_id").to_owned();
     server.client.resume(&thread).await;
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
     server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();

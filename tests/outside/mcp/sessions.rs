@@ -2,7 +2,7 @@
 
 use super::{entry, hold, node, packages, tool};
 use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, eventually};
+use crate::support::{Client, Embedded, JsonFields, eventually};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
@@ -90,10 +90,10 @@ impl Session {
     ) -> Value {
         let request = eventually("the tool asks", async || open(person).await).await;
         assert_eq!((&request["tool_call_id"], &request["schema"]), (&json!(call), schema));
-        let id = request["request_id"].as_str().unwrap();
+        let id = request.text("request_id");
         let accept = json!({ "action": "accept", "content": content });
         let accepted = person.post(&format!("/tool_requests/{id}/answer"), &accept).await;
-        assert_eq!(accepted.status, 200, "{:?}", accepted.body);
+        accepted.has_status(200);
         self.answer(ask).await
     }
 
@@ -123,7 +123,7 @@ impl Session {
     }
 
     async fn answers(&self, person: &Client, request: &Value, ask: &str) {
-        let id = request["request_id"].as_str().unwrap();
+        let id = request.text("request_id");
         let accept = json!({ "action": "accept", "content": { "code": "1234" } });
         assert_eq!(person.post(&format!("/tool_requests/{id}/answer"), &accept).await.status, 200);
         let answer = self.answer(ask).await;
@@ -133,9 +133,7 @@ impl Session {
 
 /// The open request that this person sees.
 async fn open(person: &Client) -> Option<Value> {
-    let listed = person.get("/tool_requests?state=open").await;
-    assert_eq!(listed.status, 200, "{:?}", listed.body);
-    listed.body["results"].as_array().unwrap().first().cloned()
+    person.get("/tool_requests?state=open").await.body_of(200).list("results").first().cloned()
 }
 
 async fn cancel(person: &Client, call: &str) {

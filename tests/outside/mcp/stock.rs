@@ -1,7 +1,7 @@
 //! Five servers from npm as their users start them: every tool is there, and a call works.
 
 use super::{approved, entry, hold, packages};
-use crate::support::{Client, Embedded, eventually};
+use crate::support::{Client, Embedded, JsonFields, eventually};
 use holdpoint::config::{Config, McpServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -216,5 +216,5 @@ async fn hubspot_makes_a_link() {
     let link = json!({ "portalId": "1", "uiDomain": "app.hubspot.com", "pageRequests": [page] });
     let call = approved(&server, "hubspot__hubspot-get-link", &link).await;
     assert_eq!(call["state"], "succeeded", "{call}");
-    assert!(call["result"].as_str().unwrap().contains("app.hubspot.com/contacts/1/objects/0-1"), "{call}");
+    assert!(call.text("result").contains("app.hubspot.com/contacts/1/objects/0-1"), "{call}");
 }

@@ -2,8 +2,8 @@
 
 use super::python::python;
 use super::{Steered, entry, hold, packages, tool};
-use crate::support::runs::{events_of, run_becomes, run_of};
-use crate::support::{Client, Embedded, Rows, UNKNOWN, eventually, postgres};
+use crate::support::runs::{events_of, run_becomes};
+use crate::support::{Client, Embedded, JsonFields, Rows, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -77,7 +77,7 @@ async fn approved(server: &Embedded, tool: &str, input: &Value) -> String {
 /// Waits for the end of a call and of its run, which the server resumes. The next answer of the model is not for this run.
 pub(super) async fn ended(client: &Client, id: &str, state: &str) -> Value {
     let call = client.becomes(id, state).await;
-    run_becomes(client, &run_of(client, id).await, "completed").await;
+    run_becomes(client, &client.run_of(id).await, "completed").await;
     call
 }
 
@@ -85,13 +85,13 @@ pub(super) async fn ended(client: &Client, id: &str, state: &str) -> Value {
 pub(super) async fn open(client: &Client) -> Value {
     let found = async || {
         let listed = client.get("/tool_requests?state=open").await;
-        listed.body["results"].as_array().unwrap().first().cloned()
+        listed.body.list("results").first().cloned()
     };
     eventually("the task asks", found).await
 }
 
 pub(super) async fn answer(client: &Client, request: &Value, body: &Value) -> u16 {
-    let id = request["request_id"].as_str().unwrap();
+    let id = request.text("request_id");
     client.post(&format!("/tool_requests/{id}/answer"), body).await.status
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn answer(client: &Client, request: &Value, body: &Value) -> u1
 async fn the_task_is_stored_before_its_first_poll_and_its_result_is_the_outcome() {
     let (steered, server) = started(&json!({ "result_deadline": "1h" })).await;
     let id = owned(&server).await;
-    let run = run_of(&server.client, &id).await;
+    let run = server.client.run_of(&id).await;
     let row = server.rows.all("SELECT * FROM tool_calls").await.remove(0);
     assert_eq!((&row["mcp_server"], &row["task_id"]), (&json!("s"), &steered.task()["taskId"]));
     assert_eq!((&row["state"], &row["lease_until"]), (&json!("executing"), &Value::Null));
@@ -126,7 +126,7 @@ async fn the_task_is_stored_before_its_first_poll_and_its_result_is_the_outcome(
     ];
     assert_eq!(events_of(&server.rows, &run).await, events);
     assert_eq!(steered.got("act"), 1);
-    let task = steered.task()["taskId"].as_str().unwrap().to_owned();
+    let task = steered.task().text("taskId").to_owned();
     for table in ["events", "message_steps", "sent_answers"] {
         let rows = Value::from(server.rows.all(&format!("SELECT * FROM {table}")).await).to_string();
         assert!(!rows.contains(&task), "the id of a task can be the right to read it: {table}");
@@ -150,7 +150,7 @@ async fn a_task_that_fails_or_is_cancelled_is_a_failure_with_the_words_of_the_se
         steered.task_is(&fields);
         let ended = server.client.becomes(&id, "failed").await;
         assert_eq!(ended["result"], format!("The tool failed: {words}"), "{fields}");
-        run_becomes(&server.client, &run_of(&server.client, &id).await, "completed").await;
+        run_becomes(&server.client, &server.client.run_of(&id).await, "completed").await;
     }
     assert_eq!(steered.got("act"), 4);
 }
@@ -159,10 +159,10 @@ async fn a_task_that_fails_or_is_cancelled_is_a_failure_with_the_words_of_the_se
 async fn a_task_that_its_server_does_not_know_has_an_unknown_outcome() {
     let (steered, server) = started(&json!({})).await;
     let id = owned(&server).await;
-    let run = run_of(&server.client, &id).await;
+    let run = server.client.run_of(&id).await;
     steered.task_is(&json!({ "taskId": "another" }));
     let ended = server.client.becomes(&id, "interrupted").await;
-    assert!(ended["result"].as_str().unwrap().ends_with(UNKNOWN), "{ended}");
+    assert!(ended.text("result").ends_with(UNKNOWN), "{ended}");
     run_becomes(&server.client, &run, "completed").await;
     let events = events_of(&server.rows, &run).await;
     assert_eq!(events.iter().filter(|event| *event == "tool.interrupted").count(), 1, "{events:?}");
@@ -177,7 +177,7 @@ async fn a_cancel_reaches_the_server_and_the_state_of_the_task_is_the_outcome() 
         steered.task_is(&json!({ "stubborn": stubborn }));
         let before = steered.got("cancel");
         let cancel = server.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
-        assert_eq!((cancel.status, &cancel.body["state"]), (202, &json!("executing")), "{:?}", cancel.body);
+        cancel.has(202, "state", "executing");
         let received = async || (steered.got("cancel") > before).then_some(());
         eventually("the server is asked to end the task", received).await;
         if stubborn {
@@ -193,11 +193,11 @@ async fn after_the_result_deadline_the_outcome_is_unknown_and_the_polls_end() {
     let (steered, server) = started(&json!({ "result_deadline": "1s" })).await;
     let id = owned(&server).await;
     let ended = server.client.becomes(&id, "interrupted").await;
-    assert!(ended["result"].as_str().unwrap().ends_with(UNKNOWN), "{ended}");
+    assert!(ended.text("result").ends_with(UNKNOWN), "{ended}");
     let row = server.rows.all("SELECT polled_by, polled_until FROM tool_calls").await;
     assert_eq!(row, [json!({ "polled_by": Value::Null, "polled_until": Value::Null })]);
     steered.task_succeeds();
-    run_becomes(&server.client, &run_of(&server.client, &id).await, "completed").await;
+    run_becomes(&server.client, &server.client.run_of(&id).await, "completed").await;
 }
 
 #[tokio::test]
@@ -227,8 +227,8 @@ async fn a_question_of_a_task_is_a_request_in_the_inbox_and_its_answer_goes_to_t
     let row = "SELECT server_key, message, content FROM tool_requests";
     let kept = json!({ "server_key": "pin", "message": "Which PIN?", "content": Value::Null });
     assert_eq!(server.rows.all(row).await, [kept], "the content is kept no longer than its call");
-    run_becomes(&server.client, &run_of(&server.client, &id).await, "completed").await;
-    let thread = server.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
+    run_becomes(&server.client, &server.client.run_of(&id).await, "completed").await;
+    let thread = server.client.call(&id).await.text("thread_id").to_owned();
     assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
     server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let erased = json!({ "server_key": Value::Null, "message": "", "content": Value::Null });
@@ -246,7 +246,7 @@ async fn a_question_that_a_task_does_not_ask_any_more_is_withdrawn() {
     steered.task_is(&json!({ "status": "working" }));
     let state = async || {
         let listed = server.client.get("/tool_requests?state=withdrawn").await;
-        listed.body["results"].as_array().unwrap().first().cloned()
+        listed.body.list("results").first().cloned()
     };
     let withdrawn = eventually("the request is withdrawn", state).await;
     assert_eq!(withdrawn["request_id"], request["request_id"]);
@@ -286,7 +286,7 @@ async fn tasks_of_a_python_server_have_their_outcomes_and_end_with_its_memory() 
     assert_eq!(ended(client, &paid, "succeeded").await["output"], json!({ "paid": 12 }));
     let failed = approved(&server, "py__fail", &json!({})).await;
     let failed = ended(client, &failed, "failed").await;
-    assert!(failed["result"].as_str().unwrap().contains("it is closed today"), "{failed}");
+    assert!(failed.text("result").contains("it is closed today"), "{failed}");
 
     let asked = approved(&server, "py__confirm", &json!({})).await;
     let request = open(client).await;
@@ -377,7 +377,7 @@ async fn on_postgres_a_kill_between_a_task_and_its_commit_leaves_the_outcome_unk
     rows.change("SELECT pg_advisory_unlock(1)").await.unwrap();
     let server = deployment.start();
     let call = server.client.becomes(&id, "interrupted").await;
-    assert!(call["result"].as_str().unwrap().ends_with(UNKNOWN), "{call}");
+    assert!(call.text("result").ends_with(UNKNOWN), "{call}");
     tool(&server.client, "s__delete_file").await;
     assert_eq!((steered.got("delete_file"), steered.got("poll")), (1, 0));
 }

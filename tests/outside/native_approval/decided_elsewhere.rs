@@ -2,7 +2,7 @@
 
 use super::{Page, RESUMES, no, row, run_status, sent, yes};
 use crate::support::ui::{UiTurn, ui_submit, ui_user};
-use crate::support::{Deployment, Embedded, call};
+use crate::support::{Deployment, Embedded, JsonFields, call};
 use futures::future::join_all;
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The chunks of a turn that settle its calls, without the chunks that only a live reader gets.
 fn settled(turn: &UiTurn) -> Vec<&Value> {
     let live = ["tool-input-start", "tool-input-delta"];
-    turn.chunks.iter().filter(|chunk| !live.contains(&chunk["type"].as_str().unwrap())).collect()
+    turn.chunks.iter().filter(|chunk| !live.contains(&chunk.text("type"))).collect()
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_concurrent_approval_and_rejection_both_get_the_decision_that_was_made
 async fn an_answer_in_a_cancelled_run_is_settled_and_nothing_resumes() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
-    let run = app.rows.all("SELECT run_id FROM runs").await[0]["run_id"].as_str().unwrap().to_owned();
+    let run = app.rows.all("SELECT run_id FROM runs").await[0].text("run_id").to_owned();
     assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &json!({})).await.status, 200);
     let turn = page.posts(&page.yes()).await;
     assert_eq!(turn.kinds(), ["start", "tool-output-error", "finish"], "{}", turn.raw);
@@ -309,7 +309,7 @@ async fn tabs_at_two_processes_run_the_call_once_and_are_both_settled_on_postgre
     let (one, other) = (deployment.start("0s"), deployment.start("0s"));
     let thread = one.client.thread().await;
     let id = deployment.hold(&one.client, &thread, "10").await;
-    let message = one.client.messages(&thread).await[1]["message_id"].as_str().unwrap().to_owned();
+    let message = one.client.messages(&thread).await[1].text("message_id").to_owned();
     let page = Page { client: one.client.clone(), thread, message, calls: vec![id.clone()] };
     let body = page.body(&page.yes());
     let (first, second) =

@@ -3,7 +3,7 @@
 use super::{Page, no, row, yes};
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_submit, ui_user};
-use crate::support::{ChangedPay, Embedded, probes};
+use crate::support::{ChangedPay, Embedded, JsonFields, probes};
 use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn an_answer_in_another_thread_or_from_another_user_is_ignored() {
         let refused = bob.ui_turn_in(&thread, &page.body(&page.yes())).await;
         assert_eq!(refused.refused(), (409, "nothing_to_continue".to_owned()));
         app.scene.answers("Hello.");
-        let messages = page.body(&page.yes())["messages"].as_array().unwrap().clone();
+        let messages = page.body(&page.yes()).list("messages").clone();
         let messages = [messages, vec![ui_user("hello", "hello")]].concat();
         assert_eq!(bob.ui_turn_in(&thread, &ui_submit(&thread, &messages)).await.text(), "Hello.");
     }
@@ -117,7 +117,7 @@ async fn a_refusal_does_not_stop_a_new_message() {
     let app = office().await;
     let page = Page::holding(&app, &[("refuse", "10")]).await;
     app.scene.answers("Ask a chief.");
-    let messages = page.body(&page.yes())["messages"].as_array().unwrap().clone();
+    let messages = page.body(&page.yes()).list("messages").clone();
     let messages = [messages, vec![ui_user("next", "why?")]].concat();
     let turn = app.client.ui_turn_in(&page.thread, &ui_submit(&page.thread, &messages)).await;
     assert_eq!((turn.status, turn.text().as_str()), (200, "Ask a chief."));
@@ -189,7 +189,7 @@ async fn an_approval_beside_a_card_with_another_hash_is_refused_and_decides_noth
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let id = &page.calls[0];
-    let hash = app.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
+    let hash = app.client.call(id).await.text("input_hash").to_owned();
     let card = |hash: &str| json!({ "type": "data-tool-hold", "id": id, "data": { "toolCallId": id, "inputHash": hash } });
     for other in ["0".repeat(64), format!("{hash}0"), String::new()] {
         let turn = page.posts(&[card(&other), yes(id)]).await;
@@ -217,7 +217,7 @@ async fn an_answer_for_a_call_that_was_never_held_settles_nothing() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("look", "a"), ("pay", "b")]).await;
     let cleared = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'look'").await;
-    let cleared = cleared[0]["tool_call_id"].as_str().unwrap();
+    let cleared = cleared[0].text("tool_call_id");
     let unknown = "01890a5d-ac96-774b-bcce-b302099a8057";
     let mut forged = ui_answer(&page.calls[0], "pay", true);
     forged["approval"]["approved"] = json!("true");

@@ -2,7 +2,7 @@
 
 use crate::support::mcp::{Steered, definition};
 use crate::support::previews::{World, server};
-use crate::support::{Browser, Embedded, SamplePage, call, eventually, in_repository};
+use crate::support::{Browser, Embedded, JsonFields, SamplePage, call, eventually, in_repository};
 use serde_json::json;
 
 /// The card of a call that has ended begins with these lines.
@@ -71,7 +71,7 @@ async fn the_model_reads_a_rejection_with_its_reason() {
 /// Approves the only pending call outside the page.
 async fn approve_elsewhere(app: &Embedded, resume: bool) {
     let pending = app.client.get("/approvals").await.body;
-    let [call] = &pending["results"].as_array().unwrap()[..] else { panic!("{pending}") };
+    let [call] = &pending.list("results")[..] else { panic!("{pending}") };
     let yes = json!({ "toolCallId": call["tool_call_id"], "isValidated": true, "resume": resume });
     assert_eq!(app.client.validate(&yes).await.status, 200);
 }

@@ -1,7 +1,7 @@
 //! A page on the development servers of Vite and Next.js, configured as docs/pages.md says: they forward requests, streams as
 //! they arrive, and WebSockets. `streaming::proxies` has the streams through Next.js.
 
-use crate::support::{Client, Embedded, Next, Socket, in_repository};
+use crate::support::{Client, Embedded, JsonFields, Next, Socket, in_repository};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::json;
 use std::fs;
@@ -71,8 +71,8 @@ async fn the_documented_vite_proxy_forwards_streams_as_they_arrive() {
     let own = vite.client.http.get(vite.client.url("/")).send().await.unwrap().text().await.unwrap();
     assert!(own.contains("The page"), "{own}");
     let made = vite.client.post("/api/threads", &json!({})).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    let thread = made.body["thread_id"].as_str().unwrap().to_owned();
+    made.has_status(201);
+    let thread = made.body.text("thread_id").to_owned();
 
     let events = format!("/api/events/stream?thread_id={thread}");
     let opened = vite.client.http.get(vite.client.url(&events)).send();
@@ -117,7 +117,7 @@ async fn the_documented_next_rewrite_forwards_requests_and_websockets() {
     let next = Next::before(&app.client.base);
     let page = Client::new(next.url().to_owned());
     let made = page.post("/api/threads", &json!({})).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
+    made.has_status(201);
     a_call_is_rejected_over_a_websocket(&app, &page).await;
 }
 

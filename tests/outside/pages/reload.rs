@@ -2,7 +2,7 @@
 //! any steps of a model, any calls and any decisions.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use proptest::collection::vec;
 use proptest::option;
@@ -222,8 +222,7 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[Fate]) -> Playe
         turn = app.client.ui_turn_as(dialect, &ui_submit_at("chat-1", &messages, &message)).await;
         assert_eq!(turn.status, 200, "{}", turn.raw);
     }
-    let thread =
-        app.client.get("/threads").await.body["results"][0]["thread_id"].as_str().unwrap().to_owned();
+    let thread = app.client.get("/threads").await.body["results"][0].text("thread_id").to_owned();
     let page = app.client.get(&format!("/threads/{thread}/messages?format={dialect}")).await;
     let reloaded = page.body["results"]
         .get(1)
@@ -294,7 +293,7 @@ async fn a_page_holds_the_same_message_after_any_turns_as_after_a_reload() {
                 let held = comparable(&read["message"], others);
                 let reloaded = comparable(&played.reloaded, others);
                 assert_eq!(held, reloaded, "left: held by {}; right: reloaded; {case:#?}", read["client"]);
-                for end in read["ends"].as_array().unwrap() {
+                for end in read.list("ends") {
                     let error = end["error"].as_str();
                     let expected = error.is_none_or(|error| error.starts_with("upstream_error: "));
                     assert!(expected, "{end} {case:#?}");

@@ -3,7 +3,7 @@
 
 use crate::support::mcp::{Steered, definition};
 use crate::support::previews::{World, server};
-use crate::support::{Embedded, SamplePage, call, code_of, eventually, in_repository, scratch};
+use crate::support::{Embedded, JsonFields, SamplePage, call, code_of, eventually, in_repository, scratch};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -53,11 +53,11 @@ fn page_of(name: &str, version: &str) -> PathBuf {
 /// Decides the only pending call outside the page.
 async fn decide(app: &Embedded, more: Value) {
     let pending = app.client.get("/approvals").await.body;
-    let [call] = &pending["results"].as_array().unwrap()[..] else { panic!("{pending}") };
+    let [call] = &pending.list("results")[..] else { panic!("{pending}") };
     let mut answer = json!({ "toolCallId": call["tool_call_id"], "isValidated": true });
     answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let answer = app.client.validate(&answer).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.has_status(200);
 }
 
 /// An idle page shows the end of a call that was decided elsewhere, that it decides too late, and that it

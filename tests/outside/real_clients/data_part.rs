@@ -4,7 +4,7 @@
 use super::deciding::validate;
 use super::output::{Piece, read, step};
 use super::page::{CHAT, POST, Page, Version, reload};
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use holdpoint::config::UiDialect;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn held_call(pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
 
 /// The `validated` states in the data parts of the last message, in order.
 fn data(page: &Page) -> Vec<&Value> {
-    let parts = page.last()["parts"].as_array().unwrap().iter();
+    let parts = page.last().list("parts").iter();
     let data = parts.filter(|part| part["type"] == "data-tool-validation");
     data.map(|part| &part["data"]["validated"]).collect()
 }

@@ -4,7 +4,7 @@
 
 use super::native_approval::{PAY, held_call};
 use super::page::{Page, UI_V7, Version, reload_as};
-use crate::support::{ChangedPay, Embedded, eventually};
+use crate::support::{ChangedPay, Embedded, JsonFields, eventually};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub(super) async fn decide(app: &Embedded, call: &str, how: How) {
             let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{call}'");
             assert_eq!(app.rows.change(&end).await, Ok(1));
             let late = app.client.validate(&body(true)).await;
-            assert_eq!((late.status, late.code()), (409, "expired"));
+            late.failed_with(409, "expired");
             return;
         }
         How::Cancel => app.client.post(&format!("/tool_calls/{call}/cancel"), &Value::Null).await,
@@ -176,7 +176,7 @@ async fn an_answer_that_came_too_late_is_marked() {
         page.posted_times(2);
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, true).await);
         assert_eq!(page.text(), "I will pay. Done.");
-        let part = page.last()["parts"].as_array().unwrap().iter().find(|part| part["toolCallId"] == call);
+        let part = page.last().list("parts").iter().find(|part| part["toolCallId"] == call);
         let runs = matches!(how, How::Approve | How::Edit);
         if version == Version::V7 {
             assert_eq!(page.invalid, None, "{how:?} {yes}");
@@ -277,7 +277,7 @@ async fn a_page_that_continues_after_the_run_was_cancelled_receives_the_decision
     for (version, flags) in PAGES {
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
-        let run = app.client.call(&call).await["run_id"].as_str().unwrap().to_owned();
+        let run = app.client.run_of(&call).await;
         assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
         if version == Version::V4 {
             a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
@@ -295,9 +295,9 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let stored = app.client.call(&call).await;
-        let path = format!("/sessions/{}/approvals/{call}", stored["session_id"].as_str().unwrap());
+        let path = format!("/sessions/{}/approvals/{call}", stored.text("session_id"));
         assert_eq!(app.client.post(&path, &json!({ "decision": "allow_once" })).await.status, 200);
-        let run = format!("/runs/{}", stored["run_id"].as_str().unwrap());
+        let run = format!("/runs/{}", stored.text("run_id"));
         let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
         eventually("the server resumes the run", completed).await;
         if version == Version::V4 {

@@ -2,7 +2,7 @@
 
 use super::output::{Piece, read, step};
 use super::page::{POST, Page, Shown, Version, calls, reload};
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// A model that requests a payment and then completes, and a page with the pending call.
@@ -18,7 +18,7 @@ async fn held_call() -> (Embedded, Page) {
 async fn decide(yes: bool, resume: impl AsyncFnOnce(&mut Page, &str, Value)) -> (Embedded, Page) {
     let (app, mut page) = held_call().await;
     let answer = validate(&app, &page, yes).await;
-    let call = answer["toolCallId"].as_str().unwrap().to_owned();
+    let call = answer.text("toolCallId").to_owned();
     resume(&mut page, &call, answer).await;
     assert_eq!(page.error, None);
     (app, page)
@@ -28,9 +28,7 @@ async fn decide(yes: bool, resume: impl AsyncFnOnce(&mut Page, &str, Value)) -> 
 pub(super) async fn validate(app: &Embedded, page: &Page, yes: bool) -> Value {
     let [call] = &page.calls()[..] else { panic!("{page:?}") };
     let body = json!({ "toolCallId": call.id, "validatedInputs": call.input, "isValidated": yes });
-    let answer = app.client.validate(&body).await;
-    assert_eq!(answer.status, 200, "{:?}", answer.body);
-    answer.body
+    app.client.validate(&body).await.body_of(200)
 }
 
 /// The only call of a message, as the page shows it.
@@ -92,7 +90,7 @@ async fn an_empty_body_continues_the_same_message() {
         page.send("pay").await;
         let answer = validate(&app, &page, yes).await;
         // The SDK posts once every call of the step has a result.
-        page.set_output(answer["toolCallId"].as_str().unwrap(), &answer["result"]).await;
+        page.set_output(answer.text("toolCallId"), &answer["result"]).await;
         assert_eq!(page.error, None);
         assert_eq!(page.requests(), [format!("POST {path}"), format!("POST {path}")]);
         assert_eq!(page.posted(), json!({}));
@@ -147,8 +145,7 @@ async fn a_result_invented_by_a_client_decides_nothing() {
     page.set_output(&call, &json!({ "paid": "a million" })).await;
     assert_eq!((page.error.as_deref(), page.requests()), (None, vec![POST.to_owned(); 2]));
     assert!(page.posted().to_string().contains("a million"), "the page posted the invented result");
-    let words: Vec<&Value> =
-        page.last()["annotations"].as_array().unwrap().iter().map(|it| &it["validated"]).collect();
+    let words: Vec<&Value> = page.last().list("annotations").iter().map(|it| &it["validated"]).collect();
     assert_eq!(words, ["pending", "pending"], "the page gets the pending state again");
     assert_eq!(app.scene.requests().len(), 1, "the model gets no request");
     assert_eq!(shown(&reload(&app, Version::V4).await[1]), waits());
@@ -221,7 +218,7 @@ async fn calls_after_a_hold_have_the_step_numbers_of_the_page() {
     page.send("pay").await;
     app.client.approve(&page.call_ids()[1]).await;
     page.resume().await;
-    let calls = page.last()["toolInvocations"].as_array().unwrap();
+    let calls = page.last().list("toolInvocations");
     let steps: Vec<&Value> = calls.iter().map(|call| &call["step"]).collect();
     assert_eq!(steps, [0, 1, 3, 4], "the decision has its own step");
     page.equals_reload(&app).await;

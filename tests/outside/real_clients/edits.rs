@@ -2,8 +2,8 @@
 
 use super::output::{Piece, read, step};
 use super::page::{ALL, CHAT, NATIVE, Page, UI, thread, words};
-use crate::support::Embedded;
 use crate::support::ui::{ui_submit, ui_user};
+use crate::support::{Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_page_may_regenerate_an_answer_by_its_id() {
         app.scene.answers("first").answers("second");
         let mut page = Page::open(&app, version).await;
         page.send("hi").await;
-        let old = page.last()["id"].as_str().unwrap().to_owned();
+        let old = page.last().text("id").to_owned();
         page.regenerate_by_id(&old).await;
         page.looks_like("m2-regenerate-by-id.2");
         assert_eq!(page.text(), "second");
@@ -43,7 +43,7 @@ async fn regenerating_an_earlier_answer_removes_the_messages_after_it() {
         app.scene.answers("One.").answers("Two.").answers("Another one.");
         let mut page = Page::open(&app, version).await;
         page.send("a").await;
-        let first = page.last()["id"].as_str().unwrap().to_owned();
+        let first = page.last().text("id").to_owned();
         page.send("b").await;
         page.regenerate_by_id(&first).await;
         let output: Vec<String> = page.messages.iter().map(words).collect();
@@ -60,7 +60,7 @@ async fn a_page_edits_a_user_message() {
         app.scene.answers("first").answers("second");
         let mut page = Page::open(&app, version).await;
         page.send("hi").await;
-        let question = page.messages[0]["id"].as_str().unwrap().to_owned();
+        let question = page.messages[0].text("id").to_owned();
         page.edit(&question, "hi again").await;
         page.looks_like("m3-edit-user-message.2");
         assert_eq!(page.messages[0]["id"], question);
@@ -88,7 +88,7 @@ async fn a_reloaded_page_edits_and_regenerates_the_messages_that_it_loaded() {
         page.regenerate().await;
         assert_eq!(page.text(), "Another two.");
         page.equals_reload(&app).await;
-        let question = page.messages[2]["id"].as_str().unwrap().to_owned();
+        let question = page.messages[2].text("id").to_owned();
         page.edit(&question, "c").await;
         let output: Vec<String> = page.messages.iter().map(words).collect();
         assert_eq!(output, ["a", "One.", "c", "Three."]);
@@ -130,7 +130,7 @@ async fn a_call_after_an_edited_message_is_cancelled() {
         let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         let call = page.call_ids()[0].clone();
-        let question = page.messages[0]["id"].as_str().unwrap().to_owned();
+        let question = page.messages[0].text("id").to_owned();
         page.edit(&question, "do not pay").await;
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Fine."));
         assert_eq!(page.requests.len(), 2);
@@ -152,7 +152,7 @@ async fn the_outcome_of_a_call_after_an_edited_message_is_sent_to_the_model_once
         let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         page.approve(&page.call_ids()[0]).await;
-        let question = page.messages[0]["id"].as_str().unwrap().to_owned();
+        let question = page.messages[0].text("id").to_owned();
         page.edit(&question, "do not pay").await;
         assert_eq!((page.text().as_str(), page.requests.len()), ("Too late.", 3));
         assert_eq!(read(&app).matches("[tool outcome]").count(), 1, "{}", read(&app));

@@ -2,7 +2,7 @@
 //! is shown as text, and unclosed brackets do not break the page.
 
 use super::page::{ALL, Page, Version};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ async fn f1_f2_a_page_shows_hostile_output_as_text_and_reads_no_server_parts_fro
         assert_eq!(page.error, None);
         assert_eq!(page.messages[0]["parts"], json!([{ "type": "text", "text": all }]));
         assert_eq!(page.text(), all);
-        let thought = &page.last()["parts"].as_array().unwrap().iter();
+        let thought = &page.last().list("parts").iter();
         let thought = thought.clone().find(|part| part["type"] == "reasoning").unwrap();
         assert_eq!(thought[if version == Version::V4 { "reasoning" } else { "text" }], json!(all));
         let calls = page.calls();
@@ -75,7 +75,7 @@ async fn f1_f2_a_page_shows_hostile_output_as_text_and_reads_no_server_parts_fro
                 assert_eq!(answer["annotations"], waits, "only the server's own");
             }
             Version::V5 => {
-                let parts = answer["parts"].as_array().unwrap().iter();
+                let parts = answer.list("parts").iter();
                 let data: Vec<_> = parts.filter_map(|part| part.get("data")).collect();
                 let waits = json!({ "toolCallId": pay.id, "validated": "pending" });
                 let [card, label] = &data[..] else { panic!("only the server's own: {data:?}") };

@@ -186,7 +186,7 @@ async fn an_answer_to_a_cancelled_call_is_shown_as_failed() {
             let (app, mut page) = held_call(version, &PAY, &[]).await;
             let call = page.first();
             let path = if whole_run {
-                let run = app.client.call(&call).await["run_id"].as_str().unwrap().to_owned();
+                let run = app.client.run_of(&call).await;
                 format!("/runs/{run}/cancel")
             } else {
                 format!("/tool_calls/{call}/cancel")

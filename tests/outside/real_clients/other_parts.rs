@@ -1,7 +1,7 @@
 //! Stream parts other than text, as a page shows them: sources, files and keep-alives.
 
 use super::page::{ALL, Page, thread};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::json;
 use std::time::Duration;
@@ -65,8 +65,8 @@ async fn a_page_shows_sources_and_files_at_their_position_in_every_step() {
         app.scene.then(second.map(Ok).into());
         let mut page = Page::open(&app, version).await;
         page.send("draw").await;
-        let parts = page.last()["parts"].as_array().unwrap();
-        let kinds: Vec<_> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+        let parts = page.last().list("parts");
+        let kinds: Vec<_> = parts.iter().map(|part| part.text("type")).collect();
         let count = |kind: &str| kinds.iter().filter(|it| it.starts_with(kind)).count();
         assert_eq!((count("source"), count("file")), (5, 2), "{parts:#?}");
         assert_eq!(page.text(), "A cat: and its dog:Seen.");

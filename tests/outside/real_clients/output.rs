@@ -1,7 +1,7 @@
 //! The output of a model, as a page shows it.
 
 use super::page::{ALL, POST, Page, UI, Version, reload, thread, words};
-use crate::support::{Embedded, call, eventually, probes};
+use crate::support::{Embedded, JsonFields, call, eventually, probes};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use holdpoint::tools::{Permit, Tool, ToolError};
 use serde_json::{Value, json};
@@ -161,8 +161,8 @@ const MIXED: [Piece; 7] = [
 
 /// The types of the parts of the last message.
 fn kinds(page: &Page) -> Vec<&str> {
-    let parts = page.last()["parts"].as_array().unwrap().iter();
-    parts.map(|part| part["type"].as_str().unwrap()).collect()
+    let parts = page.last().list("parts").iter();
+    parts.map(|part| part.text("type")).collect()
 }
 
 #[tokio::test]

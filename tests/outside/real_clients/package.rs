@@ -171,7 +171,7 @@ async fn a_call_that_is_cancelled_after_its_approval_is_settled_for_the_page() {
         // The sweeper takes no call whose approval lies in the future.
         app.commit_yes(&call, "expires_at", "expires_at").await;
         let cancelled = app.client.post(&format!("/tool_calls/{call}/cancel"), &Value::Null).await;
-        assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+        cancelled.has(200, "state", "cancelled");
         page.send_nothing().await;
         assert_eq!(
             (page.error.as_deref(), page.held(&call)["decision"]["decision"].as_str()),

@@ -5,7 +5,7 @@ use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::package::on;
 use super::page::{CHAT, Page, Version, thread};
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// A page that shows a held call.
@@ -36,22 +36,22 @@ impl Page {
     /// Waits until an event of this type has come, and returns all events so far.
     async fn receives(&mut self, kind: &str) -> Vec<Value> {
         self.act(&json!({ "do": "wait", "until": { "event": kind } })).await;
-        let batches = self.package["batches"].as_array().unwrap();
+        let batches = self.package.list("batches");
         batches.iter().flat_map(|batch| batch.as_array().unwrap().clone()).collect()
     }
 }
 
 /// All events of the run of this call.
 async fn stored_events(app: &Embedded, call: &str) -> Vec<Value> {
-    let run = app.client.call(call).await["run_id"].as_str().unwrap().to_owned();
-    app.client.get(&format!("/runs/{run}/events")).await.body["results"].as_array().unwrap().clone()
+    let run = app.client.run_of(call).await;
+    app.client.get(&format!("/runs/{run}/events")).await.body.list("results").clone()
 }
 
 #[tokio::test]
 async fn a_client_makes_finds_renames_and_deletes_threads() {
     let (app, mut page) = with_a_hold().await;
     let made = page.calls_method("createThread", json!([{ "title": "Bills" }])).await;
-    let id = made["thread_id"].as_str().unwrap().to_owned();
+    let id = made.text("thread_id").to_owned();
     assert_eq!(page.calls_method("thread", json!([id])).await, made);
     let newest = page.calls_method("threads", json!([{ "pageSize": 1 }])).await;
     assert_eq!((&newest["results"], &newest["has_more"]), (&json!([made]), &json!(true)));
@@ -90,7 +90,7 @@ async fn a_client_decides_with_edited_inputs_and_receives_the_decision_in_force(
     assert_eq!(late["error"]["code"], "already_decided");
     assert_eq!(late["error"]["decision"]["by"], stored["decision"]["by"]);
     assert_eq!(late["error"]["decision"]["edited"], true);
-    assert_eq!(late["error"]["requestId"].as_str().unwrap().find("page-"), Some(0));
+    assert_eq!(late["error"].text("requestId").find("page-"), Some(0));
     assert_eq!(stored["decision"]["remember"], "session");
     page.send_nothing().await;
     assert_eq!((page.text().as_str(), page.invalid.as_deref()), ("I will pay. Done.", None));
@@ -106,14 +106,14 @@ async fn edited_inputs_as_text_keep_the_digits_of_their_numbers() {
         let args = if method == "decide" { json!([call, answer]) } else { json!([[answer]]) };
         let refused = page.tries_method(method, args).await.to_string();
         assert!(refused.contains("invalid_inputs"), "a note is a text: {refused}");
-        let sent = page.requests.last().unwrap()["body"].as_str().unwrap().to_owned();
+        let sent = page.requests.last().unwrap().text("body").to_owned();
         assert!(sent.contains(text), "{sent}");
     }
     let requests = page.requests.len();
     for text in [r#"{"note": "1"#, r#"{}, "isValidated": false"#, ""] {
         let args = json!([call, { "approved": true, "inputText": text }]);
         let refused = page.tries_method("decide", args).await;
-        assert!(refused["error"]["message"].as_str().unwrap().contains("JSON"), "{refused}");
+        assert!(refused["error"].text("message").contains("JSON"), "{refused}");
     }
     assert_eq!((page.requests.len(), page.error.as_deref()), (requests, None), "nothing was sent");
     let args = json!([call, { "approved": true, "inputText": r#"{"note": "7"}"# }]);
@@ -180,13 +180,13 @@ async fn a_subscription_gives_every_event_once_also_after_a_break() {
     let stored = stored_events(&app, &call).await;
     let waiting = stored.iter().position(|event| event["type"] == "run.waiting").unwrap();
     assert_eq!(received, stored[waiting + 1..]);
-    let opened = |request: &&Value| request["path"].as_str().unwrap().starts_with("/events/stream?");
+    let opened = |request: &&Value| request.text("path").starts_with("/events/stream?");
     let opened: Vec<&Value> = page.requests.iter().filter(opened).map(|request| &request["path"]).collect();
     let [first, again] = &opened[..] else { panic!("{opened:?}") };
     assert_eq!(*first, &format!("/events/stream?thread_id={CHAT}"));
     assert_eq!(*again, &format!("/events/stream?thread_id={CHAT}&after={}", stored[waiting + before]["seq"]));
-    assert_eq!(page.package["errors"].as_array().unwrap().len(), 1, "the break was reported");
-    let batches = page.package["batches"].as_array().unwrap();
+    assert_eq!(page.package.list("errors").len(), 1, "the break was reported");
+    let batches = page.package.list("batches");
     assert!(batches[1..].iter().all(|batch| *batch != json!([])), "it does not begin anew: {batches:?}");
 }
 
@@ -228,7 +228,7 @@ async fn a_subscription_to_an_unknown_thread_ends_with_the_refusal() {
     for _ in 0..3 {
         page.act(&json!({ "do": "breakStreams", "until": "answered" })).await;
     }
-    let path = |request: &Value| request["path"].as_str().unwrap().to_owned();
+    let path = |request: &Value| request.text("path").to_owned();
     let opened: Vec<String> =
         page.requests.iter().map(path).filter(|path| path.starts_with("/events")).collect();
     let first = opened.iter().filter(|path| !path.contains("after=")).count();
@@ -245,7 +245,7 @@ async fn events_that_come_while_the_page_is_busy_come_together() {
     page.act(&json!({ "do": "wait", "until": { "received": "run.completed" } })).await;
     assert_eq!(page.package["batches"], json!([[]]), "the first list is still being handled");
     page.act(&json!({ "do": "letGo", "until": { "batches": 2 } })).await;
-    let batches = page.package["batches"].as_array().unwrap();
+    let batches = page.package.list("batches");
     let kinds: Vec<&Value> = batches[1].as_array().unwrap().iter().map(|event| &event["type"]).collect();
     assert_eq!(
         (kinds.first(), kinds.last()),

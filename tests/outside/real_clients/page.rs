@@ -2,7 +2,7 @@
 //! user.
 
 use super::node::Node;
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -236,14 +236,13 @@ impl Page {
 
     /// Methods and paths of its requests.
     pub(super) fn requests(&self) -> Vec<String> {
-        let line =
-            |it: &Value| format!("{} {}", it["method"].as_str().unwrap(), it["path"].as_str().unwrap());
+        let line = |it: &Value| format!("{} {}", it.text("method"), it.text("path"));
         self.requests.iter().map(line).collect()
     }
 
     /// The body of its last request.
     pub(super) fn posted(&self) -> Value {
-        let body = self.requests.last().unwrap()["body"].as_str().unwrap();
+        let body = self.requests.last().unwrap().text("body");
         serde_json::from_str(body).unwrap()
     }
 
@@ -251,7 +250,7 @@ impl Page {
     pub(super) fn refused(&self) -> (u64, String) {
         let error: Value = serde_json::from_str(self.error.as_deref().unwrap()).unwrap();
         let status = self.requests.last().unwrap()["status"].as_u64().unwrap();
-        (status, error["error"]["code"].as_str().unwrap().to_owned())
+        (status, error["error"].text("code").to_owned())
     }
 
     /// The last message.
@@ -277,7 +276,7 @@ impl Page {
     /// The data of its last part of this kind about a call, wherever the page has it.
     pub(super) fn data_about(&self, kind: &str, call: &str) -> Value {
         let parts = self.messages.iter().flat_map(|message| {
-            let parts = message["parts"].as_array().unwrap().iter();
+            let parts = message.list("parts").iter();
             parts.chain(message["data"].as_array().into_iter().flatten())
         });
         let mut about = parts.chain(&self.data).filter(|part| part["type"] == kind && part["id"] == call);
@@ -292,8 +291,8 @@ impl Page {
 
 /// The text of a message.
 pub(super) fn words(message: &Value) -> String {
-    let parts = message["parts"].as_array().unwrap().iter();
-    parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
+    let parts = message.list("parts").iter();
+    parts.filter(|part| part["type"] == "text").map(|part| part.text("text")).collect()
 }
 
 /// A call as a page shows it.
@@ -311,13 +310,13 @@ pub(super) struct Shown {
 
 /// The calls of a message, in order.
 pub(super) fn calls(message: &Value) -> Vec<Shown> {
-    message["parts"].as_array().unwrap().iter().filter_map(Shown::of).collect()
+    message.list("parts").iter().filter_map(Shown::of).collect()
 }
 
 impl Shown {
     fn of(part: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let kind = part["type"].as_str().unwrap();
+        let kind = part.text("type");
         if kind == "tool-invocation" {
             let call = &part["toolInvocation"];
             return Some(Self {
@@ -350,14 +349,14 @@ pub(super) async fn reload(app: &Embedded, version: Version) -> Vec<Value> {
 pub(super) async fn reload_as(app: &Embedded, format: &str) -> Vec<Value> {
     let thread = thread(app).await;
     let found = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
-    assert_eq!(found.status, 200, "{:?}", found.body);
-    found.body["results"].as_array().unwrap().clone()
+    found.has_status(200);
+    found.body.list("results").clone()
 }
 
 /// The id of the only top-level thread.
 pub(super) async fn thread(app: &Embedded) -> String {
     let threads = app.client.get("/threads").await.body;
-    let roots = threads["results"].as_array().unwrap().iter().filter(|thread| thread["parent_id"].is_null());
+    let roots = threads.list("results").iter().filter(|thread| thread["parent_id"].is_null());
     let [thread] = &roots.collect::<Vec<_>>()[..] else { panic!("{threads}") };
-    thread["thread_id"].as_str().unwrap().to_owned()
+    thread.text("thread_id").to_owned()
 }

@@ -1,6 +1,7 @@
 //! Recordings of pages against the SDK's own server: `tests/wire/golden`.
 
 use super::page::{Page, Version, words};
+use crate::support::JsonFields;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -28,7 +29,7 @@ impl Page {
     }
 
     fn looks_like_this(&self, recorded: &Value) {
-        let messages = recorded["messages"].as_array().unwrap();
+        let messages = recorded.list("messages");
         assert_eq!(outline(&self.messages), outline(messages), "left: here; right: recorded");
         assert_eq!(self.error.is_some(), recorded["status"] == "error");
         let finish = self.finishes.last().unwrap_or(&Value::Null);
@@ -55,7 +56,7 @@ fn outline(messages: &[Value]) -> Vec<Value> {
         let invocations = message["toolInvocations"].as_array();
         json!({
             "role": message["role"],
-            "parts": message["parts"].as_array().unwrap().iter().filter(is_recorded).map(part).collect::<Vec<_>>(),
+            "parts": message.list("parts").iter().filter(is_recorded).map(part).collect::<Vec<_>>(),
             "says something": !words(message).is_empty(),
             "thinks": message.get("reasoning").is_some(),
             "calls": invocations.map(Vec::len),
@@ -72,7 +73,7 @@ fn is_recorded(part: &&Value) -> bool {
 /// The outline of a part. It omits `metadata`, which carries the usage in every answer here and in no
 /// recorded one, and `providerMetadata`, which stays with the server.
 fn part(part: &Value) -> Value {
-    let kind = part["type"].as_str().unwrap();
+    let kind = part.text("type");
     if kind == "tool-invocation" {
         let call = &part["toolInvocation"];
         let fields: Vec<_> = call.as_object().unwrap().keys().collect();

@@ -1,7 +1,7 @@
 //! After a stream has ended, a page has to hold the same messages as after a reload.
 
 use super::page::{Page, Version, reload_as};
-use crate::support::Embedded;
+use crate::support::{Embedded, JsonFields};
 use serde_json::{Map, Value, json};
 
 impl Page {
@@ -79,7 +79,7 @@ fn v4(message: &Value, outside: &[String]) -> Value {
         let mut last = Map::new();
         for annotation in annotations.as_array().unwrap() {
             if !is_outside(annotation, outside) {
-                let id = annotation["toolCallId"].as_str().unwrap();
+                let id = annotation.text("toolCallId");
                 last.insert(id.to_owned(), annotation.clone());
             }
         }

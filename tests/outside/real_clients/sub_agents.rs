@@ -2,9 +2,9 @@
 
 use super::output::{Piece, step};
 use super::page::{ALL, NATIVE, Page, thread};
-use crate::support::Embedded;
-use crate::support::runs::{run_becomes, run_of};
+use crate::support::runs::run_becomes;
 use crate::support::subagents::{hold_in, start};
+use crate::support::{Embedded, JsonFields};
 use serde_json::Value;
 
 /// The pending call in the page's session.
@@ -31,7 +31,7 @@ async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_
         gate.add_permits(2);
         assert_eq!(app.client.approve(&hold).await.status, 200);
         app.client.becomes(&call, "succeeded").await;
-        run_becomes(&app.client, &run_of(&app.client, &call).await, "running").await;
+        run_becomes(&app.client, &app.client.run_of(&call).await, "running").await;
         page.begin_to_resume().await;
         gate.add_permits(100);
         page.settles().await;
@@ -58,7 +58,7 @@ async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_the_answer() 
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "May I? All done."));
         assert_eq!(page.requests.len(), 2);
         let output = |part: &Value| part["output"] == "Paid below.";
-        assert!(page.last()["parts"].as_array().unwrap().iter().any(output), "{:#}", page.last());
+        assert!(page.last().list("parts").iter().any(output), "{:#}", page.last());
         page.equals_reload(&app).await;
     }
 }

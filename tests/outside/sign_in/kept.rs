@@ -1,7 +1,7 @@
 //! Sign-ins that the server keeps: they outlive the access token, and end in every process.
 
 use super::{COOKIE_OF_SESSION, CSRF, browse, came_back, send, signed_in};
-use crate::support::{Answer, Embedded, Oidc, eventually, postgres, token};
+use crate::support::{Answer, Embedded, JsonFields, Oidc, eventually, postgres, token};
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ async fn session(app: &Embedded, cookie: &str) -> Answer {
 
 /// A request of a page with this cookie.
 async fn with_csrf(app: &Embedded, cookie: &str, method: Method, path: &str) -> Answer {
-    let csrf = session(app, cookie).await.body["csrf_token"].as_str().unwrap().to_owned();
+    let csrf = session(app, cookie).await.body.text("csrf_token").to_owned();
     send(&app.client, method, path, &[("cookie", cookie), (CSRF, &csrf)]).await
 }
 
@@ -41,7 +41,7 @@ async fn tokens_end(app: &Embedded) {
 }
 
 fn assert_ended(answer: &Answer, why: &str) {
-    assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{:?}", answer.body);
+    answer.failed_with(401, "unauthenticated");
     assert_eq!(answer.body["error"]["details"]["sign_in"], "/auth/sign-in");
     assert!(
         answer.header("www-authenticate").unwrap().contains(why),
@@ -57,7 +57,7 @@ async fn d14_a_session_outlives_its_access_token_and_its_roles_are_those_of_the_
     let cookie = signed_in(&oidc, &app).await;
     assert!(cookie.len() < 200, "the cookie has no token: {cookie}");
     let known = session(&app, &cookie).await;
-    assert_eq!((known.status, &known.body["user_id"]), (200, &json!("ann")));
+    known.has(200, "user_id", "ann");
     assert_eq!(known.body["roles"], json!(["approver", "reader"]));
     oidc.behaves(json!({ "roles": ["admin"] })).await;
     assert_eq!(session(&app, &cookie).await.body["roles"], json!(["approver", "reader"]));
@@ -152,7 +152,7 @@ async fn d14_an_outage_of_the_issuer_ends_no_session() {
         let asked = oidc.given().await.0;
         for _ in 0..2 {
             let refused = session(&app, &cookie).await;
-            assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+            refused.failed_with(503, "unavailable");
             assert_eq!(refused.header("retry-after"), Some("5"));
         }
         assert_eq!(oidc.given().await.0, asked + 1, "the second request asks nobody");
@@ -169,9 +169,9 @@ async fn d14_a_sign_out_ends_a_session_in_every_process_and_at_the_issuer() {
     let cookie = signed_in(&oidc, &one).await;
     assert_eq!(session(&other, &cookie).await.status, 200);
     let signed_out = with_csrf(&one, &cookie, Method::POST, "/auth/sign-out").await;
-    assert_eq!(signed_out.status, 200, "{:?}", signed_out.body);
+    signed_out.has_status(200);
     assert!(signed_out.header("set-cookie").unwrap().ends_with("Max-Age=0"));
-    let at_issuer = signed_out.body["end_session_url"].as_str().unwrap();
+    let at_issuer = signed_out.body.text("end_session_url");
     let expected = format!("{}/session/end?client_id=console&id_token_hint=eyJ", oidc.issuer());
     assert!(at_issuer.starts_with(&expected), "{at_issuer}");
     for app in [&one, &other] {
@@ -222,14 +222,14 @@ async fn d14_a_person_sees_and_ends_their_own_sign_ins_alone() {
     let set = ended.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let cookie = signed_in(&oidc, &app).await;
     let list = with_csrf(&app, &cookie, Method::GET, "/auth/sign-ins").await;
-    let results = list.body["results"].as_array().unwrap();
+    let results = list.body.list("results");
     let facts = |it: &Value| (it["is_current"].clone(), it["browser"].clone());
     assert_eq!(
         results.iter().map(facts).collect::<Vec<_>>(),
         [(json!(true), json!("")), (json!(false), json!("Browser 1 (Linux)"))]
     );
     assert!(results[0]["begun_at"].as_str() < results[0]["ends_at"].as_str());
-    let path = format!("/auth/sign-ins/{}", results[1]["sign_in_id"].as_str().unwrap());
+    let path = format!("/auth/sign-ins/{}", results[1].text("sign_in_id"));
     let bob = app.client.with_token(&oidc.token("bob", "RS256").await);
     assert_eq!(bob.get("/auth/sign-ins").await.body, json!({ "results": [] }));
     assert_eq!(bob.send(bob.http.delete(bob.url(&path))).await.status, 404);
@@ -290,8 +290,8 @@ async fn d14_a_stream_outlives_its_session_by_a_minute_at_most() {
     let cookie = signed_in(&oidc, &app).await;
     let before = token::now();
     let made = with_csrf(&app, &cookie, Method::POST, "/tickets").await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    let content = crate::support::ticket::content(made.body["ticket"].as_str().unwrap());
+    made.has_status(201);
+    let content = crate::support::ticket::content(made.body.text("ticket"));
     let until = content["known_until"].as_i64().unwrap() / 1_000_000;
     assert!((before + 58..=token::now() + 61).contains(&until), "{content}");
 }

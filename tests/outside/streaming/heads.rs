@@ -132,12 +132,12 @@ async fn an_unknown_dialect_is_refused_by_the_name_of_the_header_on_sqlite() {
     let thread = app.client.thread().await;
     for dialect in ["ui-v8", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
         let answer = app.client.send(asks(&app.client, &thread, dialect)).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{dialect:?}");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{dialect:?}");
         assert!(answer.message().contains("x-stream-protocol"), "{dialect:?}: {}", answer.message());
         for path in [format!("/qa/chat_streamed/{thread}"), "/qa/chat_streamed?chatId=x".to_owned()] {
             let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
             let answer = app.client.send(attach).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{dialect:?}");
+            assert_eq!(answer.failure(), (400, "bad_request"), "{dialect:?}");
         }
     }
     assert_eq!(app.rows.count("messages").await, 0);

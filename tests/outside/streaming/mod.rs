@@ -5,7 +5,7 @@ mod keep_alive;
 mod proxies;
 mod sources;
 
-use crate::support::{Client, Embedded};
+use crate::support::{Client, Embedded, JsonFields};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -72,6 +72,6 @@ fn chunks(raw: &str) -> Vec<Value> {
 /// The messages of a thread in this format.
 async fn reloaded(app: &Embedded, thread: &str, format: &str) -> Vec<Value> {
     let found = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
-    assert_eq!(found.status, 200, "{:?}", found.body);
-    found.body["results"].as_array().unwrap().clone()
+    found.has_status(200);
+    found.body.list("results").clone()
 }

@@ -1,7 +1,7 @@
 //! Streams through proxies that compress: each piece arrives before the next one exists.
 
 use super::PATIENCE;
-use crate::support::{Embedded, Next, Nginx};
+use crate::support::{Embedded, JsonFields, Next, Nginx};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -80,7 +80,7 @@ async fn every_piece_of_a_stream_passes_proxies_that_compress_before_the_next_on
     let app = Embedded::with(|config| config.stream.keep_alive = Duration::ZERO).await;
     let nginx = Nginx::before(&app.client.base).await;
     let mut proxies = Proxies::before(&app.client.base);
-    let express = proxies.line().await["express"].as_str().unwrap().to_owned();
+    let express = proxies.line().await.text("express").to_owned();
     let next = Next::before(&app.client.base);
     let gate = app.scene.gate();
     let text = |words: &str| Ok(ModelEvent::Text(words.to_owned()));

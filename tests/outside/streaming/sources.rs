@@ -1,7 +1,7 @@
 //! Sources and files in the answers of a model.
 
 use super::{ReceivedStream, asks, chunks, reloaded};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn script_events(app: &Embedded, events: impl IntoIterator<Item = ModelEvent>) {
 /// The stored parts of the last message, without the first one.
 async fn kept(app: &Embedded, thread: &str) -> Vec<Value> {
     let message = app.client.messages(thread).await.pop().unwrap();
-    message["parts"].as_array().unwrap()[1..].to_vec()
+    message.list("parts")[1..].to_vec()
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_source_does_not_split_the_text_around_it() {
     script_events(&app, events());
     let thread = app.client.thread().await;
     let reported = chunks(&ReceivedStream::of(asks(&app.client, &thread, "ui-v6")).await.all().await);
-    let kinds: Vec<_> = reported.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
+    let kinds: Vec<_> = reported.iter().map(|chunk| chunk.text("type")).collect();
     let thoughts = ["reasoning-start", "reasoning-delta", "reasoning-delta", "reasoning-end"];
     let text = ["text-start", "text-delta", "text-delta", "text-delta", "text-end"];
     let folded = |kinds: &[&str]| {
@@ -188,7 +188,7 @@ async fn a_source_without_a_valid_http_url_is_dropped() {
     let named = odd.into_iter().chain(good.map(|(url, _)| url)).map(|url| source(url, "T"));
     script_events(&app, named.collect::<Vec<_>>());
     let turn = app.client.send_message(&thread, "hi").await;
-    let reported: Vec<_> = turn.all('h').iter().map(|source| source["url"].as_str().unwrap()).collect();
+    let reported: Vec<_> = turn.all('h').iter().map(|source| source.text("url")).collect();
     assert_eq!(reported, good.map(|(_, url)| url));
     let kept: Vec<_> = kept(&app, &thread).await.iter().map(|part| part["url"].clone()).collect();
     assert_eq!(kept, good.map(|(_, url)| url));
@@ -234,7 +234,7 @@ async fn files_without_a_valid_media_type_or_content_are_dropped() {
     let good = ["Image/PNG", "audio/L16; rate=24000", "application/vnd.x+json"].map(|kind| file(kind, b"x"));
     script_events(&app, odd.chain(good).collect::<Vec<_>>());
     let turn = app.client.send_message(&thread, "hi").await;
-    let reported: Vec<_> = turn.all('k').iter().map(|file| file["mimeType"].as_str().unwrap()).collect();
+    let reported: Vec<_> = turn.all('k').iter().map(|file| file.text("mimeType")).collect();
     assert_eq!(reported, ["image/png", "audio/l16", "application/vnd.x+json"]);
     assert_eq!(kept(&app, &thread).await[1]["url"], "data:audio/l16;base64,eA==");
 }
@@ -247,7 +247,7 @@ async fn the_files_and_the_text_of_a_step_share_one_size_limit() {
     script_events(&app, [words("Here: "), file("image/png", &mebibyte), file("image/png", &mebibyte)]);
     let whole = app.client.send_message(&thread, "hi").await;
     assert_eq!(whole.codes(), "f0kked");
-    assert_eq!(kept(&app, &thread).await[2]["url"].as_str().unwrap().len(), 22 + 1_398_104);
+    assert_eq!(kept(&app, &thread).await[2].text("url").len(), 22 + 1_398_104);
     script_events(&app, std::iter::repeat_n(file("image/png", &mebibyte), 4));
     let broken = app.client.send_message(&thread, "again").await;
     assert_eq!(broken.codes(), "fk3".replace('k', "kk"), "{}", broken.all('3')[0]);

@@ -2,7 +2,7 @@
 
 use super::{Approver, Ran, hash, holdpoint, run};
 use crate::support::token::{self, VARIABLES, with_tokens};
-use crate::support::{Embedded, Process};
+use crate::support::{Embedded, JsonFields, Process};
 use std::io::Write;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -132,7 +132,7 @@ async fn a_server_starts_with_the_variables_of_an_approver_and_takes_both_modes(
         let [id] = client.send_message(&thread, "delete old.txt").await.pending().try_into().unwrap();
         let approver =
             Approver { url: server.client.base.clone(), token: Some(token::token("acme", "alice", &[])) };
-        let hash = client.call(&id).await["input_hash"].as_str().unwrap().to_owned();
+        let hash = client.call(&id).await.text("input_hash").to_owned();
         assert!(approver.run(&["list"]).await.stdout_of_success().contains(&id));
         assert!(approver.run(&["show", &id]).await.stdout_of_success().contains(&hash));
         let stdout = approver.run(&["approve", &id, "--hash", &hash]).await.stdout_of_success();

@@ -22,7 +22,7 @@ fn file(json: &str) -> NamedTempFile {
 
 /// Waits until the server has continued the run of this call to its end.
 async fn run_completes(app: &Embedded, id: &str) {
-    let run = app.client.call(id).await["run_id"].as_str().unwrap().to_owned();
+    let run = app.client.run_of(id).await;
     let completed = async || {
         let run = app.client.get(&format!("/runs/{run}")).await.body;
         (run["status"] == "completed").then_some(())

@@ -1,7 +1,7 @@
 //! `approvals list --url`.
 
 use super::{Approver, holdpoint, lines, run};
-use crate::support::{Deployment, Embedded};
+use crate::support::{Deployment, Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn the_inbox_is_listed_over_all_pages_with_inputs_and_requesters() {
     let listed = lines(&approver.run(&["list", "--json"]).await.stdout_of_success());
     let page = app.client.get("/approvals?page_size=1").await.body;
     assert_eq!(listed[0], page["results"][0]);
-    let ids: Vec<_> = listed.iter().map(|call| call["tool_call_id"].as_str().unwrap()).collect();
+    let ids: Vec<_> = listed.iter().map(|call| call.text("tool_call_id")).collect();
     assert_eq!(ids, [&third, &second, &first]);
 }
 

@@ -11,7 +11,7 @@ mod secrets;
 mod show;
 mod watch;
 
-use crate::support::{Embedded, Pty, eventually, token};
+use crate::support::{Embedded, JsonFields, Pty, eventually, token};
 use serde_json::Value;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
@@ -127,7 +127,7 @@ impl AtTerminal {
 
 /// The input hash of a call, as the server has it.
 async fn hash(app: &Embedded, id: &str) -> String {
-    app.client.call(id).await["input_hash"].as_str().unwrap().to_owned()
+    app.client.call(id).await.text("input_hash").to_owned()
 }
 
 fn lines(text: &str) -> Vec<Value> {

@@ -1,8 +1,8 @@
 //! `approvals resolve` at a server.
 
 use super::Approver;
-use crate::support::Embedded;
 use crate::support::token::with_tokens;
+use crate::support::{Embedded, JsonFields};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ async fn an_operator_records_the_outcome_of_an_interrupted_call_once() {
         (&call["state"], &call["output"]["n"]),
         (&json!("succeeded"), &json!(12_345_678_901_234_567_u64))
     );
-    assert!(call["result"].as_str().unwrap().ends_with("Reason: I looked."), "{call}");
+    assert!(call.text("result").ends_with("Reason: I looked."), "{call}");
     let late = oscar.run(&["resolve", &id, "--failed", "It did not run."]).await;
     late.fails(3, "");
 

@@ -3,7 +3,7 @@
 use super::{Approver, hash};
 use crate::support::previews::{World, server};
 use crate::support::token::with_tokens;
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, JsonFields, call};
 use holdpoint::config::ToolRules;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -32,10 +32,10 @@ async fn an_approver_sees_everything_about_the_call_of_another_user() {
         "approvals      1 of 2 people approved these inputs: user:alice",
         "  | {\n  |   \"note\": \"10\"\n  | }\n",
         "tool.requires_approval",
-        &format!("input hash     {}", facts["input_hash"].as_str().unwrap()),
-        &format!("schema hash    {}", facts["schema_hash"].as_str().unwrap()),
-        &format!("held because   {}", facts["reason"].as_str().unwrap()),
-        &format!("expires        {}", facts["expires_at"].as_str().unwrap()),
+        &format!("input hash     {}", facts.text("input_hash")),
+        &format!("schema hash    {}", facts.text("schema_hash")),
+        &format!("held because   {}", facts.text("reason")),
+        &format!("expires        {}", facts.text("expires_at")),
         &format!("thread         {thread}"),
         &format!("call           {id}"),
     ];
@@ -76,7 +76,7 @@ async fn a_call_that_ran_is_shown_with_its_output_and_one_that_was_not_held_too(
     }
     app.scene.calls(&[call("p-1", "look", &json!({ "note": "11" }))]).answers("done");
     let turn = app.client.send_message(&app.client.thread().await, "look").await;
-    let unheld = turn.one('9')["toolCallId"].as_str().unwrap();
+    let unheld = turn.one('9').text("toolCallId");
     let shown = approver.run(&["show", unheld]).await.stdout_of_success();
     assert!(shown.contains("look  ") && shown.contains("\"note\": \"11\""), "{shown}");
 }
@@ -95,7 +95,7 @@ async fn previews_of_the_call_and_of_an_edit_are_shown() {
         "Preview\n  | Wipes 10.\n  | All of it.\n",
         "Inputs that you set\n  | {\n  |   \"note\": \"11\"\n",
         "Preview with the inputs that you set\n  | Wipes 11.\n",
-        &format!("preview hash   {}", previewed["preview_hash"].as_str().unwrap()),
+        &format!("preview hash   {}", previewed.text("preview_hash")),
         &format!("input hash     {}", hash(&app, &id).await),
     ] {
         assert!(shown.contains(words), "{words}: {shown}");

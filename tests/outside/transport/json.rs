@@ -19,7 +19,7 @@ async fn e3_a_body_over_the_nesting_limit_is_refused() {
             ("/threads", format!(r#"{{"title":{}}}"#, nested(levels))),
         ] {
             let answer = app.client.post_raw(path, body).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{path}: {levels}");
+            assert_eq!(answer.failure(), (400, "bad_request"), "{path}: {levels}");
         }
     }
     assert_eq!(app.rows.count("messages").await, 0);
@@ -54,12 +54,12 @@ async fn e7_text_must_be_valid_utf_8() {
         ] {
             let body_text = String::from_utf8_lossy(&body).into_owned();
             let answer = app.client.post_raw(path, body).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{path}: {body_text}");
+            assert_eq!(answer.failure(), (400, "bad_request"), "{path}: {body_text}");
         }
     }
     for (path, body) in [(chat.as_str(), "\u{feff}{\"content\":\"hi\"}"), ("/threads", "\u{feff}{}")] {
         let answer = app.client.post_raw(path, body).await;
-        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{path}: a byte order mark");
+        assert_eq!(answer.failure(), (400, "bad_request"), "{path}: a byte order mark");
     }
     assert_eq!(app.rows.count("messages").await, 0);
     assert_eq!(app.rows.count("threads").await, 1);
@@ -124,13 +124,13 @@ async fn e9_numbers_and_keys_are_read_within_bounds() {
         if !is_read {
             let answer =
                 app.client.post_raw(&chat, format!(r#"{{"content":"hi","temperature":{number}}}"#)).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{number}");
+            assert_eq!(answer.failure(), (400, "bad_request"), "{number}");
         }
     }
     let many =
         format!(r#"{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{{"note":"x"{keys}}}}}"#);
     let answer = app.client.post_raw("/qa/validate_tool", many).await;
-    assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"));
+    answer.failed_with(422, "invalid_inputs");
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.rows.count("messages WHERE role = 'user'").await, 1);
 

@@ -1,7 +1,7 @@
 //! Arguments that no tool may receive, or that are ambiguous.
 
 use super::{Stage, on_each_wire};
-use crate::support::{ScriptedAnswer, Weigh, Wire, probes};
+use crate::support::{JsonFields, ScriptedAnswer, Weigh, Wire, probes};
 use holdpoint::config::{Config, ExactNumbers};
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn invalid_arguments_are_refused_and_the_model_reads_why(wire: Wire) {
         if turn.all('3').is_empty() {
             assert_eq!(turn.text(), "I see.", "{what}: {}", turn.raw);
             assert_eq!(turn.one('9')["args"], json!({}), "{what}");
-            let error = turn.one('a')["result"]["error"].as_str().unwrap();
+            let error = turn.one('a')["result"].text("error");
             assert!(error.contains(why), "{what}: {error}");
             assert!(error.to_lowercase().contains("the tool did not run"), "{what}: {error}");
             let call = stage.calls_of(&thread).await.pop().unwrap();
@@ -84,8 +84,7 @@ async fn an_empty_object_before_the_arguments_says_nothing(wire: Wire) {
         let (thread, turn, id) = stage.held(&ScriptedAnswer::call_on(wire, "a", "pay", pieces)).await;
         assert_eq!(stage.app.client.call(&id).await["input"], meant, "{wire:?}: {pieces:?}");
         // The page reads the arguments as they are meant, while they are written too.
-        let streamed: String =
-            turn.all('c').iter().map(|part| part["argsTextDelta"].as_str().unwrap()).collect();
+        let streamed: String = turn.all('c').iter().map(|part| part.text("argsTextDelta")).collect();
         assert_eq!(streamed, r#"{"note":"7"}"#, "{wire:?}: {pieces:?}: {}", turn.raw);
         assert_eq!(stage.app.client.approve(&id).await.body["state"], "succeeded");
         stage.next_turn_works(&thread).await;

@@ -2,7 +2,7 @@
 
 use super::{Stage, on_each_wire};
 use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{Ending, ScriptedAnswer, Wire};
+use crate::support::{Ending, JsonFields, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 fn pays(note: &str) -> String {
@@ -120,7 +120,7 @@ async fn an_unknown_tool_runs_nothing_and_the_model_reads_the_error(wire: Wire) 
         assert_eq!(turn.text(), "I see.", "{tool:?}: {}", turn.raw);
         stage.is(&turn, "completed").await;
         assert_eq!(turn.all('8'), [] as [&Value; 0], "{tool:?}");
-        let error = turn.one('a')["result"]["error"].as_str().unwrap();
+        let error = turn.one('a')["result"].text("error");
         assert!(error.contains("no tool named"), "{tool:?}: {error}");
         let call = stage.calls_of(&thread).await.pop().unwrap();
         assert_eq!((&call["state"], &call["validated"]), (&json!("invalid"), &json!(false)), "{tool:?}");

@@ -19,7 +19,7 @@ mod stock_servers;
 mod strict;
 mod timeouts;
 
-use crate::support::{BadServer, Embedded, ScriptedAnswer, Turn, Wire};
+use crate::support::{BadServer, Embedded, JsonFields, ScriptedAnswer, Turn, Wire};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 
@@ -96,14 +96,14 @@ impl Stage {
         let answer = self.app.client.messages(thread).await.pop().unwrap();
         assert_eq!(answer["status"], "interrupted");
         assert_eq!(text(&answer), words);
-        let parts = answer["parts"].as_array().unwrap();
+        let parts = answer.list("parts");
         assert!(!parts.iter().any(|part| part["type"] == "tool_call"), "{answer}");
     }
 
     /// Every call of the thread, oldest first.
     async fn calls_of(&self, thread: &str) -> Vec<Value> {
         let messages = self.app.client.messages(thread).await;
-        let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap());
+        let parts = messages.iter().flat_map(|message| message.list("parts"));
         let calls = parts.filter(|part| part["type"] == "tool_call").map(|part| part["tool_call"].clone());
         calls.collect()
     }
@@ -161,6 +161,6 @@ impl Listener {
 }
 
 fn text(message: &Value) -> String {
-    let parts = message["parts"].as_array().unwrap().iter();
-    parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
+    let parts = message.list("parts").iter();
+    parts.filter(|part| part["type"] == "text").map(|part| part.text("text")).collect()
 }

@@ -1,8 +1,8 @@
 //! What a server sends for itself goes back to it: ids with a state, and fields that no wire knows.
 
 use super::Stage;
-use crate::support::Reply;
 use crate::support::wires::chat::WIRE as CHAT;
+use crate::support::{JsonFields, Reply};
 use serde_json::{Value, json};
 
 fn stream(choices: &[Value]) -> Reply {
@@ -30,7 +30,7 @@ impl Stage {
         self.upstream.words("Paid.");
         assert_eq!(self.app.client.resume(&thread).await.text(), "Paid.");
         let request = self.upstream.last();
-        let messages = request["messages"].as_array().unwrap();
+        let messages = request.list("messages");
         let step = messages.iter().find(|message| message["role"] == "assistant").unwrap();
         assert_eq!(step["tool_calls"][0]["id"], messages.last().unwrap()["tool_call_id"]);
         step.clone()
@@ -59,7 +59,7 @@ async fn a_long_id_of_a_call_comes_back_as_it_came() {
     }
     // The bound: another id is used, and the call works.
     let step = stage.goes_back(paying(&signature((16 << 10) + 1), &[], &json!({}))).await;
-    assert!(step["tool_calls"][0]["id"].as_str().unwrap().len() < 100);
+    assert!(step["tool_calls"][0].text("id").len() < 100);
 }
 
 #[tokio::test]
@@ -74,9 +74,10 @@ async fn a_long_id_that_is_repeated_in_the_thread_is_used_once() {
         assert_eq!(stage.app.client.approve(call).await.body["state"], "succeeded");
         stage.upstream.words("Paid.");
         assert_eq!(stage.app.client.resume(&thread).await.text(), "Paid.");
-        let ids: Vec<_> = stage.upstream.last()["messages"]
-            .as_array()
-            .unwrap()
+        let ids: Vec<_> = stage
+            .upstream
+            .last()
+            .list("messages")
             .iter()
             .filter_map(|message| message["tool_calls"][0]["id"].as_str().map(str::to_owned))
             .collect();

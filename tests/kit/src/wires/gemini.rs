@@ -1,8 +1,8 @@
 //! `:streamGenerateContent` of Google.
 
 use super::offered::{ACCEPTED, ToolRules, offered};
+use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
-use crate::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
 };

@@ -8,13 +8,14 @@ pub mod gemini;
 mod offered;
 pub mod ollama;
 pub mod responses;
+pub mod strict;
 
-use super::strict::StrictServer;
 use super::valid_history::faults::Wrong;
 use super::{Conversation, Entry, conversation};
 use offered::ToolRules;
 use serde_json::Value;
 use std::fmt::Debug;
+use strict::StrictServer;
 
 /// Calls a macro with these tokens, followed by the names of the wires.
 #[macro_export]

@@ -2,8 +2,8 @@
 
 use super::chat::messages;
 use super::offered::{ACCEPTED, ToolRules};
+use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
-use crate::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves};
 use crate::valid_history::faults::{BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, Swap, UNANSWERED, Wrong};
 use crate::valid_history::{Answer, Call, Conversation, id, look, text};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `/responses` of OpenAI.
 
 use super::offered::{ACCEPTED, offered};
+use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
-use crate::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use crate::valid_history::faults::{BEGIN, Cut, Double, Is, LAST, MIXED_UP, Swap, UNANSWERED, Wrong};
 use crate::valid_history::{
     Answer, By, Call, Conversation, Entry, answer, arguments, id, list, look, spoken, text,

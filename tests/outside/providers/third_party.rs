@@ -1,7 +1,7 @@
 //! The whole server against an independent implementation of a model server, on each wire that it supports.
 
 use crate::support::wires::on_each_wire;
-use crate::support::{Aimock, By, Entry, Home, Process, RecordedRequest, Wire};
+use crate::support::{Aimock, By, Entry, Home, JsonFields, Process, RecordedRequest, Wire};
 use serde_json::{Value, json};
 
 async fn start(wire: Wire) -> (Home, Aimock, Process) {
@@ -56,18 +56,18 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     let inputs = json!({ "path": "old.txt" });
     assert_eq!((&delete["toolName"], &delete["args"]), (&json!("delete_file"), &inputs));
     let pieces = turn.all('c').into_iter().filter(|piece| piece["toolCallId"] == delete["toolCallId"]);
-    let pieces: Vec<&str> = pieces.map(|piece| piece["argsTextDelta"].as_str().unwrap()).collect();
+    let pieces: Vec<&str> = pieces.map(|piece| piece.text("argsTextDelta")).collect();
     assert_eq!(pieces.concat(), inputs.to_string());
     let listed = turn.one('a');
     assert_eq!(listed["toolCallId"], list["toolCallId"]);
     let names = listed["result"].to_string();
     assert!(names.contains("old.txt") && names.contains("new.txt"), "{names}");
-    assert_eq!(turn.pending(), [delete["toolCallId"].as_str().unwrap()]);
+    assert_eq!(turn.pending(), [delete.text("toolCallId")]);
     assert_eq!(turn.one('e')["finishReason"], "tool-calls");
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "old", "the call is not approved");
 
     let approved = client.approve(&turn.pending()[0]).await;
-    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    approved.has(200, "state", "succeeded");
     assert!(!old.exists() && new.exists());
 
     let done = client.resume(&thread).await;
@@ -143,10 +143,7 @@ async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: 
     let thread = server.client.thread().await;
     let turn = server.client.send_message(&thread, "mumble").await;
     let [unknown, _] = turn.all('a')[..] else { panic!("{}", turn.raw) };
-    assert!(
-        unknown["result"]["error"].as_str().unwrap().contains("no tool named \"no such tool\""),
-        "{unknown}"
-    );
+    assert!(unknown["result"].text("error").contains("no tool named \"no such tool\""), "{unknown}");
     assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
     assert_eq!(server.client.send_message(&thread, "hello").await.text(), "Hello there.");
 

@@ -2,9 +2,9 @@
 //! without the sealed content, byte for byte and in its place, and a request with content that another model
 //! sealed.
 
-use super::upstream::{RecordedRequest, Upstream, refuse};
-use super::wires::Wire;
-use super::{Conversation, Entry};
+use super::Wire;
+use crate::upstream::{RecordedRequest, Upstream, refuse};
+use crate::{Conversation, Entry};
 use futures::FutureExt;
 use poem::{IntoResponse, Response};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Provider state: it is returned to its provider after days and restarts, and to no other provider.
 
-use crate::support::strict::{ANNOUNCED, DONE, SEALED, Strict, StrictServer, THOUGHTS};
+use crate::support::wires::strict::{ANNOUNCED, DONE, SEALED, Strict, StrictServer, THOUGHTS};
 use crate::support::wires::{WIRES, on_each_wire};
 use crate::support::{Client, Entry, Home, Process, RecordedRequest, Turn, Wire};
 use serde_json::Value;
